@@ -1,0 +1,134 @@
+/* torch.nn.DataParallel in C: one process, one worker per device, stage by stage.
+ *
+ *   scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
+ *
+ * The calling thread is the root device's worker. An engine is used by one thread at a time; several
+ * engines may live in one process. */
+#ifndef YOKE_DATA_PARALLEL_H
+#define YOKE_DATA_PARALLEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "yoke/dataset.h"
+#include "yoke/device.h"
+#include "yoke/model.h"
+#include "yoke/optimizer.h"
+#include "yoke/status.h"
+#include "yoke/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct yoke_data_parallel yoke_data_parallel;
+
+typedef enum yoke_schedule {
+    YOKE_SCHEDULE_OVERLAP, /* buckets are reduced, updated and published behind backward (default) */
+    YOKE_SCHEDULE_CLASSIC, /* nn.DataParallel phase by phase: loss on the root, broadcast every step */
+    YOKE_SCHEDULE_SHARDED  /* device k owns 1/N of the optimizer and publishes its part */
+} yoke_schedule;
+
+typedef struct yoke_data_parallel_options {
+    size_t struct_size;
+    yoke_schedule schedule;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    int batch;      /* rows of the whole batch; required. Larger batches are refused */
+    int accumulate; /* micro-batches a batch is computed in; 0: 1. Does not change the result */
+    uint64_t seed;  /* initial weights and dropout */
+    size_t first_bucket_bytes; /* 0: 1 MiB, DDP's first bucket */
+    size_t bucket_bytes;       /* 0: 25 MiB */
+} yoke_data_parallel_options;
+
+/* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and
+ * the model must outlive the engine. MEMORY names the device, what was asked and what it holds. */
+YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
+                                               const yoke_model *model, yoke_devices *devices,
+                                               const yoke_optimizer_options *optimizer,
+                                               const yoke_data_parallel_options *options);
+YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
+
+/* What one batch gave; sums of the replicas in their order. */
+typedef struct yoke_step_result {
+    size_t struct_size;
+    double loss;          /* mean over the rows of the whole batch */
+    int rows;
+    int correct;          /* rows whose largest output is the label; -1 for regression */
+    double gradient_norm; /* before clipping; -1 when clipping is off */
+} yoke_step_result;
+
+/* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's for
+ * this step when > 0. NUMERIC when the loss is not finite: weights are then those before the step
+ * and the text names the first layer whose output is not finite. */
+YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                             double learning_rate, yoke_step_result *result);
+
+/* Loss and accuracy without learning (running statistics, no dropout). Weights are broadcast only
+ * to replicas behind the root's version. Any number of rows up to `batch`. */
+YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
+                                                 const yoke_batch *batch, yoke_step_result *result);
+
+/* The pieces for host programs: forward in training or evaluation mode gathers the output rows in
+ * order, outputs [rows, output shape], float32, may be NULL. backward takes d loss / d outputs of
+ * the same rows, or NULL to use the model's loss with the batch's labels, and leaves the
+ * summed gradient on the root. */
+YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
+                                                const yoke_batch *batch, bool training,
+                                                float *outputs);
+YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
+                                                 const float *output_gradients);
+
+/* The stages by hand, one function each; samples/03 drives a step with them. Order: scatter,
+ * replicate, forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. */
+YOKE_API yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch);
+YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training);
+YOKE_API yoke_status yoke_loss_replicas(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
+YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
+YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);
+
+/* The same job on every device's worker at once; each answers by value. On failure: the first cause
+ * in time, its text naming replica, device and stage. context is shared by all. */
+typedef yoke_status (*yoke_replica_job)(int replica, void *context);
+YOKE_API yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job job,
+                                         void *context);
+
+/* torch.chunk: rows of shard `index` when `rows` are cut for `devices`; 0: that device is idle. */
+YOKE_API int yoke_shard_rows(int rows, int devices, int index);
+
+/* Reads or writes a tensor of the root by its state_dict name, in PyTorch's layout, float32,
+ * `count` elements as yoke_tensor_info says. A write makes the other replicas stale. */
+YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name,
+                                             float *values, size_t count);
+YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
+                                              const float *values, size_t count);
+/* The gradient of the last backward on the root; classic schedule or the stages by hand only (the
+ * others reduce into the update and keep none). ARGUMENT otherwise. */
+YOKE_API yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel,
+                                                      const char *name, float *values,
+                                                      size_t count);
+
+/* XXH3-64 of parameters and buffers, float32, in state_dict order and PyTorch's layout. */
+YOKE_API yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash);
+
+/* Bytes of one device by what holds them. */
+typedef struct yoke_memory_report {
+    size_t struct_size;
+    size_t parameters, gradients, optimizer, buffers, activations, scratch, batch, total;
+} yoke_memory_report;
+YOKE_API yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
+                                               yoke_memory_report *report);
+
+/* The engine's trace; borrowed. */
+YOKE_API yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel);
+YOKE_API int yoke_data_parallel_device_count(const yoke_data_parallel *parallel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,68 @@
+/* The devices of one machine. With no GPU the CPU poses as N devices: each has memory of its own,
+ * a fixed share of the cores and the threads to use them. */
+#ifndef YOKE_DEVICE_H
+#define YOKE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "yoke/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum yoke_precision {
+    YOKE_FLOAT32,
+    YOKE_BFLOAT16 /* computes in bfloat16; master weights, gradients and reduction stay float32 */
+} yoke_precision;
+
+/* How the algorithm of a layer is chosen. */
+typedef enum yoke_algorithm {
+    YOKE_ALGORITHM_MEASURED, /* the fastest, timed when the plan is made, one choice for all replicas */
+    YOKE_ALGORITHM_DIRECT    /* direct convolution by a fixed rule: the same bits in every run */
+} yoke_algorithm;
+
+typedef struct yoke_devices yoke_devices;
+
+typedef struct yoke_devices_options {
+    size_t struct_size;
+    const char *list; /* "auto", "4xcpu", "cpu,cpu"; NULL means "auto". The first listed is the root */
+    int threads;      /* compute threads per device; 0: cores / devices, at least 1 */
+    bool unbound;     /* do not bind workers to cores */
+} yoke_devices_options;
+
+typedef struct yoke_device_info {
+    size_t struct_size;
+    char name[32];        /* "cpu:0" */
+    char description[96]; /* processor or GPU model */
+    int threads;          /* compute threads */
+    int first_core;       /* first core the device is bound to; -1: unbound */
+    int core_count;
+    size_t memory_bytes; /* physical memory the device can draw on (shared by CPU devices) */
+    bool bfloat16;       /* the processor computes in bfloat16 natively */
+} yoke_device_info;
+
+/* Opens every device of the list, or none. ARGUMENT: the list can't be read, with the offending
+ * part and the forms allowed; DEVICE: it names what this build or machine has not. */
+YOKE_API yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options *options);
+YOKE_API void yoke_devices_close(yoke_devices *devices);
+YOKE_API int yoke_devices_count(const yoke_devices *devices);
+YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
+                                           yoke_device_info *info);
+
+/* One row a backend: what is in this build and why; for `yoke devices`. Returns false past the end.
+ * Texts are static. */
+typedef struct yoke_backend_info {
+    size_t struct_size;
+    const char *name;   /* "cpu", "cuda" */
+    bool available;     /* devices of this kind can be opened now */
+    const char *detail; /* library and version, or the reason it can't */
+} yoke_backend_info;
+YOKE_API bool yoke_backend_describe(int index, yoke_backend_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

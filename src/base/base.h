@@ -1,0 +1,14 @@
+/* The door of base: things that know neither tensors nor devices. */
+#ifndef BASE_BASE_H
+#define BASE_BASE_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "base/workers.h"
+
+#endif

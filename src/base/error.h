@@ -1,0 +1,38 @@
+/* Errors: a status and one thread-local line. The first that knows writes; callers pass it on. */
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
+
+#include "yoke/status.h"
+
+#define YOKE_ERROR_TEXT_BYTES 512
+
+/* An error by value: how a worker's failure crosses threads. */
+typedef struct yoke_error {
+    yoke_status status;
+    char text[YOKE_ERROR_TEXT_BYTES];
+} yoke_error;
+
+/* Writes the calling thread's line and returns `status`. */
+yoke_status yoke_error_set(yoke_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Puts "prefix: " before the calling thread's line. */
+void yoke_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The calling thread's error as a value, and back (needed where cleaning up may itself fail). */
+yoke_error yoke_error_take(yoke_status status);
+yoke_status yoke_error_restore(const yoke_error *error);
+
+/* return FAIL(YOKE_ERROR_DATA, "%s: 17 bytes at offset %zu, a record has 3073", path, offset); */
+#define FAIL(status, ...) yoke_error_set((status), __VA_ARGS__)
+
+#define FAIL_MEMORY(bytes, what)                                                                   \
+    yoke_error_set(YOKE_ERROR_MEMORY, "out of memory: %zu bytes for %s", (size_t)(bytes), (what))
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        yoke_status try_status_ = (call);                                                          \
+        if (try_status_ != YOKE_OK) return try_status_;                                            \
+    } while (0)
+
+#endif

@@ -1,0 +1,31 @@
+/* Writes JSON as a stream: commas, escapes and numbers are its business. NaN and infinities become
+ * null. Reading untrusted JSON is jansson's. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct yoke_json {
+    char *text; /* what is written so far, NUL-terminated */
+    size_t length, capacity;
+    int depth;
+    bool comma[32];
+    bool failed; /* out of memory or nested too deep: text is not to be used */
+} yoke_json;
+
+void yoke_json_begin(yoke_json *json);
+/* Frees; safe on a zeroed struct. */
+void yoke_json_end(yoke_json *json);
+
+/* key NULL: an element of a list, or the outermost value. */
+void yoke_json_open(yoke_json *json, const char *key, char bracket); /* '{' or '[' */
+void yoke_json_close(yoke_json *json, char bracket);                 /* '}' or ']' */
+void yoke_json_text(yoke_json *json, const char *key, const char *value);
+void yoke_json_real(yoke_json *json, const char *key, double value);
+void yoke_json_integer(yoke_json *json, const char *key, int64_t value);
+void yoke_json_boolean(yoke_json *json, const char *key, bool value);
+void yoke_json_null(yoke_json *json, const char *key);
+
+#endif

@@ -1,0 +1,16 @@
+/* Option structs begin with struct_size; zero means default; fields are only appended. */
+#ifndef BASE_OPTIONS_H
+#define BASE_OPTIONS_H
+
+#include <stddef.h>
+
+#include "yoke/status.h"
+
+/* Copies the caller's options over zeroed `own`: min(caller, library) bytes. ARGUMENT when
+ * struct_size is 0 or when a newer caller sets a field this library does not know. NULL `given`
+ * leaves all defaults. Likewise yoke_options_store answers into a caller's struct. */
+yoke_status yoke_options_load(void *own, size_t own_size, const void *given, const char *type_name);
+yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
+                               const char *type_name);
+
+#endif

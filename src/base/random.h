@@ -1,0 +1,32 @@
+/* Counter-based random numbers (Philox 4x32-10, Salmon et al. 2011, from Random123): the same
+ * numbers for the same key and counter on any thread or device. */
+#ifndef BASE_RANDOM_H
+#define BASE_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a stream of numbers is for; part of the key so that uses never collide. */
+typedef enum yoke_random_use {
+    YOKE_RANDOM_INIT,
+    YOKE_RANDOM_DROPOUT,
+    YOKE_RANDOM_AUGMENT,
+    YOKE_RANDOM_SYNTHETIC,
+    YOKE_RANDOM_PROBE
+} yoke_random_use;
+
+/* Four words for (seed, use, a, b, block): a and b are the use's own coordinates (step and layer,
+ * epoch and row), block counts along. */
+void yoke_random_words(uint64_t seed, yoke_random_use use, uint64_t a, uint32_t b, uint32_t block,
+                       uint32_t words[4]);
+
+/* [0, 1) with 24 bits. */
+float yoke_random_unit(uint32_t word);
+
+/* Fills with uniform [low, high), or normal(0, deviation) by Box-Muller in double. */
+void yoke_random_uniform(float *values, size_t count, double low, double high, uint64_t seed,
+                         yoke_random_use use, uint64_t a);
+void yoke_random_normal(float *values, size_t count, double deviation, uint64_t seed,
+                        yoke_random_use use, uint64_t a);
+
+#endif

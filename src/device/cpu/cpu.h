@@ -1,0 +1,90 @@
+/* The CPU room, for its own files only: the device, and the few oneDNN words they share. No dnnl_
+ * name leaves this folder; calls whose form differs between oneDNN 2 and 3 live in onednn.c alone. */
+#ifndef DEVICE_CPU_CPU_H
+#define DEVICE_CPU_CPU_H
+
+#include <dnnl.h>
+
+#include "device/backend.h"
+
+typedef struct cpu_device {
+    yoke_device base;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int first_core, core_count; /* in the list of cores this process may use; first_core -1: unbound */
+} cpu_device;
+
+static inline cpu_device *cpu_of(yoke_device *device) { return (cpu_device *)device; }
+
+/* Runs a oneDNN call; a failure becomes a yoke_status and one line naming the call. */
+#define TRY_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t dnnl_status_ = (call);                                                       \
+        if (dnnl_status_ != dnnl_success) return cpu_dnnl_failed(dnnl_status_, #call);             \
+    } while (0)
+yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call);
+
+/* A layout is a memory descriptor in the words of yoke_layout. */
+void cpu_layout_store(yoke_layout *layout, const dnnl_memory_desc_t *desc);
+const dnnl_memory_desc_t *cpu_layout_desc(const yoke_layout *layout);
+
+/* A primitive with its arguments bound: executing it allocates nothing. */
+#define CPU_CALL_ARGUMENTS 12
+typedef struct cpu_call {
+    dnnl_primitive_t primitive; /* NULL: nothing to run */
+    int count;
+    dnnl_exec_arg_t arguments[CPU_CALL_ARGUMENTS]; /* the memories are the call's own */
+} cpu_call;
+
+/* Makes a memory object at `address` (may be NULL now) and appends it as argument `index`. */
+yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index,
+                              const dnnl_memory_desc_t *desc, void *address);
+yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
+void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed calls */
+
+/* User-mode scratchpad for every primitive; f32 or bf16. */
+yoke_status cpu_attributes(dnnl_primitive_attr_t *attributes);
+dnnl_data_type_t cpu_data_type(yoke_precision precision);
+size_t cpu_scratchpad_bytes(const_dnnl_primitive_desc_t description);
+/* [rows, channels, height, width] in `tag` (dnnl_format_tag_any allowed). */
+yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
+                           dnnl_data_type_t type, dnnl_format_tag_t tag);
+/* A reorder from one descriptor to another, addresses bound. When the two are equal the call stays
+ * empty and cpu_call_run does nothing. *scratch is raised to what it needs. */
+yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_desc_t *from,
+                        void *from_address, const dnnl_memory_desc_t *to, void *to_address,
+                        void *scratch);
+
+/* Measuring: an aligned buffer of small random values, never zeros or denormals. */
+void *cpu_probe_buffer(const dnnl_memory_desc_t *desc);
+
+/* One planner a kind, in the file named after it. */
+yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
+                                 const yoke_plan_request *request);
+yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
+                            const yoke_plan_request *request);
+yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
+                                const yoke_plan_request *request);
+yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request);
+yoke_status cpu_plan_relu(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request); /* flatten, output */
+yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request);
+yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+
+/* Flat arithmetic, in arithmetic.c. */
+yoke_status cpu_sum(yoke_device *device, float *to, const float *const *from, int count,
+                    size_t elements);
+yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum);
+yoke_status cpu_scale(yoke_device *device, float *values, float factor, size_t elements);
+yoke_status cpu_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
+                    const float *gradients, float *velocity, size_t elements);
+yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
+                      const float *gradients, float *moment1, float *moment2, size_t elements);
+yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                           const void *from);
+
+#endif

@@ -1,0 +1,216 @@
+/* The door of device: the only way to hardware. Rooms above see devices, operations and plans; which
+ * backend serves them is device.c's secret. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "yoke/device.h"
+
+typedef struct yoke_device yoke_device;
+typedef struct yoke_plan yoke_plan;
+typedef struct yoke_choices yoke_choices;
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
+const char *yoke_device_name(const yoke_device *device);
+int yoke_device_threads(const yoke_device *device);
+bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
+/* Cores nobody computes on: cores online minus all devices' threads; negative when oversubscribed. */
+int yoke_devices_spare_cores(const yoke_devices *devices);
+
+/* Makes the calling thread `device`'s worker: bound to its cores (unless unbound) with its number of
+ * compute threads. leave restores what the thread had before; pairs may not be nested. */
+typedef struct yoke_device_scope {
+    uint64_t opaque[20];
+} yoke_device_scope;
+yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
+void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores. MEMORY names the device, the size
+ * and `what`. */
+yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
+                                 void **pointer);
+void yoke_device_free(yoke_device *device, void *pointer);
+size_t yoke_device_allocated(const yoke_device *device); /* bytes held now */
+
+/* Host <-> device and device <-> device. Queued in order with the device's arithmetic. */
+yoke_status yoke_device_upload(yoke_device *device, void *to, const void *from, size_t bytes);
+yoke_status yoke_device_download(yoke_device *device, void *to, const void *from, size_t bytes);
+yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from_device,
+                             const void *from, size_t bytes);
+yoke_status yoke_device_synchronize(yoke_device *device);
+
+/* ---- flat arithmetic: float32 ranges ---------------------------------------------------------- */
+
+/* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
+ * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0]. */
+yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *from, int count,
+                            size_t elements);
+/* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order. */
+yoke_status yoke_device_square_sum(yoke_device *device, const float *values, size_t elements,
+                                   double *sum);
+yoke_status yoke_device_scale(yoke_device *device, float *values, float factor, size_t elements);
+
+/* One step of torch.optim.SGD (dampening 0) on a range:
+ *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;
+ *   w -= learning_rate * (nesterov ? g + momentum * v : v)          (v unused when momentum = 0) */
+typedef struct yoke_sgd_step {
+    float learning_rate, momentum, weight_decay, gradient_scale;
+    bool nesterov, first;
+} yoke_sgd_step;
+yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
+                            const float *gradients, float *velocity, size_t elements);
+
+/* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; bias corrections given;
+ *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon) */
+typedef struct yoke_adamw_step {
+    float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale;
+    float correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+} yoke_adamw_step;
+yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
+                              const float *gradients, float *moment1, float *moment2,
+                              size_t elements);
+
+/* ---- layouts ---------------------------------------------------------------------------------- */
+
+/* How a backend lays a tensor out in memory; the words are the backend's. bytes includes padding;
+ * padding is zero and stays zero. */
+typedef struct yoke_layout {
+    size_t bytes;
+    uint64_t opaque[96];
+} yoke_layout;
+
+/* Row-major float32 of `rank` <= 5 dimensions. */
+yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+                              yoke_layout *layout);
+bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
+/* Host copies of parameters at the edges: both ends in host-visible or device memory of `device`. */
+yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                                const yoke_layout *from_layout, const void *from);
+
+/* ---- operations and plans ---------------------------------------------------------------------- */
+
+typedef enum yoke_operation_kind {
+    YOKE_OP_CONV2D,        /* parameters: weight [out, in / groups, k, k], bias [out] */
+    YOKE_OP_LINEAR,        /* weight [out, in], bias [out] */
+    YOKE_OP_BATCH_NORM,    /* weight, bias [channels]; buffers: running mean, running variance;
+                              relu: ReLU fused behind */
+    YOKE_OP_RELU,
+    YOKE_OP_ADD,           /* two inputs; relu: ReLU fused behind */
+    YOKE_OP_MAX_POOL,
+    YOKE_OP_AVERAGE_POOL,  /* count_include_pad */
+    YOKE_OP_FLATTEN,       /* [channels, height, width] -> [features], row-major order */
+    YOKE_OP_DROPOUT,
+    YOKE_OP_OUTPUT,        /* any layout and precision -> plain float32: the model's last operation */
+    YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value */
+    YOKE_OP_MSE
+} yoke_operation_kind;
+
+typedef struct yoke_dims {
+    int channels, height, width; /* of one row; flat values: height = width = 1 */
+} yoke_dims;
+
+typedef struct yoke_operation {
+    yoke_operation_kind kind;
+    const char *name;  /* for messages and the record of choices; borrowed while planning */
+    yoke_dims input, output;
+    int kernel, stride, padding, groups; /* convolution, pooling */
+    bool relu;                           /* batch norm, add: fused */
+    bool bias;                           /* convolution, linear */
+    double epsilon, momentum;            /* batch norm */
+    double probability;                  /* dropout */
+    double label_smoothing;              /* cross-entropy */
+    uint32_t layer;                      /* key of dropout's random numbers */
+} yoke_operation;
+
+#define YOKE_PLAN_INPUTS 2
+#define YOKE_PLAN_PARAMETERS 2
+
+typedef struct yoke_plan_request {
+    const yoke_operation *operation;
+    int rows;
+    bool training;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    bool input_gradient; /* backward must produce gradients of the inputs (not for the first layer) */
+    yoke_layout inputs[YOKE_PLAN_INPUTS]; /* as their producers write them */
+    /* bytes = 0: the plan chooses (the model's first plan); otherwise given and kept. Parameters
+     * and their gradients share one layout, float32, whatever the precision. */
+    yoke_layout parameters[YOKE_PLAN_PARAMETERS];
+    yoke_choices *choices; /* consulted and, for a shape not yet in it, measured into */
+} yoke_plan_request;
+
+/* What a plan needs; filled by yoke_plan_create. The gradient of a value has the value's layout. */
+typedef struct yoke_plan_needs {
+    yoke_layout output;
+    yoke_layout parameters[YOKE_PLAN_PARAMETERS];
+    size_t saved_bytes;   /* kept from forward to backward */
+    size_t scratch_bytes; /* while one of the two runs */
+    bool backward_reads_input, backward_reads_output; /* which values must live until backward */
+    /* The output may be written over input 0 / the input gradient over the output gradient. */
+    bool forward_in_place, backward_in_place;
+    /* Both inputs' gradients equal the output gradient left by backward (add): the plan writes
+     * input_gradients[0] only, and input 1 shares it. */
+    bool shared_input_gradient;
+} yoke_plan_needs;
+
+/* Where everything lies; addresses are fixed for the life of the plan. Unused ones are NULL. */
+typedef struct yoke_plan_binding {
+    void *inputs[YOKE_PLAN_INPUTS];
+    void *output;
+    float *parameters[YOKE_PLAN_PARAMETERS];
+    float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
+    float *buffers[2];                                /* running mean, running variance */
+    void *output_gradient;
+    void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
+    void *saved, *scratch;
+    const int32_t *labels;  /* [rows]; cross-entropy */
+    const float *targets;   /* [rows, channels]; MSE */
+    double *loss_sum;       /* device memory: sum over rows (MSE: of the row means) */
+    int32_t *correct;       /* device memory: rows whose first largest output is the label */
+} yoke_plan_binding;
+
+/* What changes from step to step. */
+typedef struct yoke_plan_step {
+    uint64_t seed, step;
+    uint64_t first_row;  /* global row of this shard's row 0: keys dropout */
+    float loss_scale;    /* 1 / rows of the whole batch, applied where the loss gradient is made */
+} yoke_plan_step;
+
+/* create plans and, when asked, measures (it allocates and runs); bind fixes addresses and may
+ * allocate descriptors; forward and backward only queue work and allocate nothing. */
+yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
+                             const yoke_plan_request *request);
+void yoke_plan_destroy(yoke_plan *plan);
+const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan);
+yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
+yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
+/* which: gradients of inputs, of parameters, or both. */
+yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
+
+/* to += from, elementwise over a value of this layout and precision (two readers of one value). */
+yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                                   const void *from);
+
+/* ---- choices ------------------------------------------------------------------------------------ */
+
+/* Which algorithm serves which shape and pass: measured once, on the root, shared by all replicas,
+ * and part of a run's record. Not thread-safe: plans are made by one thread. */
+yoke_status yoke_choices_create(yoke_choices **choices);
+void yoke_choices_destroy(yoke_choices *choices);
+/* `key` names shape, pass and precision, without the number of rows. Returns -1 when not yet known. */
+int yoke_choices_find(const yoke_choices *choices, const char *key);
+yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
+                             const char *candidate_name, double milliseconds);
+/* Row `index` of the record, false past the end. */
+bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
+                     double *milliseconds);
+
+#endif

@@ -1,0 +1,122 @@
+/* The door of model: the layer list, the flat layout of its tensors, and the replica: one device's
+ * copy of the model with its plans. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "device/device.h"
+#include "yoke/model.h"
+
+/* ---- the flat layout ---------------------------------------------------------------------------- */
+
+/* One parameter in the flat buffers. Parameters lie in the order in which backward completes their
+ * gradients (last layer first), each aligned to 64 bytes; gradients have the same offsets. */
+typedef struct yoke_parameter {
+    int tensor;        /* index in the model's tensor table (state_dict order) */
+    size_t offset;     /* floats */
+    size_t elements;   /* floats, padding included */
+    yoke_layout layout, plain;
+} yoke_parameter;
+
+/* A bucket: the range of the flat buffer that travels as one. Backward runs in segments, segment s
+ * ending where bucket s is complete. Cut as DDP does: a bucket closes when it reaches its limit,
+ * the first limit being smaller. */
+typedef struct yoke_bucket {
+    size_t offset, elements; /* floats */
+} yoke_bucket;
+
+/* Layouts are decided by the root's first plan; replicas, optimizer and checkpoints share them.
+ * Immutable afterwards. */
+typedef struct yoke_flat {
+    yoke_parameter *parameters;
+    int parameter_count;
+    size_t elements;        /* floats of the parameter (and the gradient) buffer */
+    size_t buffer_elements; /* floats of the running statistics */
+    yoke_bucket *buckets;
+    int bucket_count;
+} yoke_flat;
+
+/* DDP's rule on a list of sizes: bucket[i] gets the bucket of tensor i; returns the number of
+ * buckets. limits[limit_count] bytes: the last one repeats. (torch _compute_bucket_assignment_by_size
+ * for one dtype.) */
+int yoke_bucket_assign(const size_t *bytes, int count, const size_t *limits, int limit_count,
+                       int *bucket);
+
+/* ---- the replica --------------------------------------------------------------------------------- */
+
+typedef struct yoke_replica yoke_replica;
+
+typedef struct yoke_replica_options {
+    yoke_device *device;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    int rows;              /* of the primary shard: plans for it are made (and measured) first */
+    const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
+    yoke_choices *choices; /* shared; required */
+    size_t first_bucket_bytes, bucket_bytes;
+    bool own_loss;         /* plan the loss in the replica (always, but for classic's others) */
+} yoke_replica_options;
+
+/* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */
+yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
+                                const yoke_replica_options *options);
+void yoke_replica_destroy(yoke_replica *replica);
+
+/* Where things lie on the device; borrowed. */
+typedef struct yoke_replica_memory {
+    float *parameters, *gradients, *buffers; /* flat */
+    float *inputs;    /* [rows, input shape], float32: scatter writes here */
+    int32_t *labels;  /* [rows] */
+    float *targets;   /* [rows, output channels] */
+    float *outputs;   /* [rows, output channels], float32: of the program last run forward */
+    float *output_gradients; /* the same shape: loss writes it, or classic's scatter does */
+    double *loss_sum;
+    int32_t *correct;
+    size_t activation_bytes, scratch_bytes, batch_bytes; /* for the memory report */
+} yoke_replica_memory;
+/* inputs/labels/targets hold `rows` of the primary shard at most. */
+const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica);
+const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
+yoke_device *yoke_replica_device(const yoke_replica *replica);
+
+/* Makes the plans for this many rows unless they exist (0 rows: nothing). The only call that
+ * allocates after create; call it before the first step for every shard size to come. */
+yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training);
+
+/* Forward over the rows last scattered. Programs for `rows` are prepared when missing. */
+yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
+                                 const yoke_plan_step *step);
+/* Loss sum, correct count and, when training, the gradient of the outputs. */
+yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step);
+/* Segments run in order 0 .. bucket_count - 1; after segment s the gradients of bucket s are complete
+ * and no later segment touches them. */
+yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
+                                          const yoke_plan_step *step);
+
+/* The first value of the last forward that is not finite: its layer's name, or NULL. Slow; for the
+ * message after a bad loss. */
+const char *yoke_replica_first_nonfinite(yoke_replica *replica);
+
+/* Every plan call of a training step (forward, loss, backward) alone, `repeat` times each, best
+ * taken and summed: the floor `yoke bench` compares a step with. Milliseconds. */
+yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat, double *sum_ms);
+
+/* ---- values of parameters ------------------------------------------------------------------------- */
+
+/* Fills the root's parameters and buffers by PyTorch's rules from the seed. Host arithmetic,
+ * independent of the number of devices and of layouts. */
+yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed);
+
+/* One tensor of the table to or from plain float32 on the host; `from` names the flat buffer to read
+ * (parameters or gradients). Buffers and parameters alike. num_batches_tracked is not here. */
+yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values);
+yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values);
+
+/* Index in the tensor table or -1; `near` gets the closest name for the message (may be NULL). */
+int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);
+
+yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
+
+/* Makes the loss plan alone, for classic's root: over `rows` outputs of the whole batch. */
+yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation);
+
+#endif
