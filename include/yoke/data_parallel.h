@@ -123,6 +123,27 @@ typedef struct yoke_memory_report {
 YOKE_API yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                                yoke_memory_report *report);
 
+/* The floor of a step on the root: every plan call of a training step and the update, each timed
+ * alone, best of `repeat`, summed. What a step takes beyond it is the engine's own cost. */
+YOKE_API yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, int repeat,
+                                              double *milliseconds);
+
+/* Makes the calling thread the root's worker, bound to its cores, until released; without it the
+ * caller runs wherever the system puts it. yoke_trainer_run does this itself. */
+YOKE_API yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel);
+YOKE_API void yoke_data_parallel_release(yoke_data_parallel *parallel);
+
+/* Makes every plan for this batch size now, so that no later step allocates: for a short last batch
+ * and for evaluation. */
+YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows,
+                                                bool training);
+
+/* Which algorithm serves which layer and pass, with the time measured: row `index`, false past the
+ * end. Part of a run's record. */
+YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
+                                        const char **layer_and_pass, const char **algorithm,
+                                        double *milliseconds);
+
 /* The engine's trace; borrowed. */
 YOKE_API yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel);
 YOKE_API int yoke_data_parallel_device_count(const yoke_data_parallel *parallel);
