@@ -1,0 +1,24 @@
+/* The tool's own words, shared by its verbs. The tool sees include/yoke only, as a stranger would.
+ * Results go to stdout, everything else to stderr. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "emit.h"
+#include "options.h"
+#include "yoke/yoke.h"
+
+/* One file per verb. argv[0] is the verb; the answer is the tool's exit code. */
+int train_main(int argc, char **argv);
+int evaluate_main(int argc, char **argv);
+int devices_main(int argc, char **argv);
+int bench_main(int argc, char **argv);
+int version_main(int argc, char **argv);
+int help_main(int argc, char **argv);
+
+/* Their options, from which parsing and `yoke help VERB` are made. */
+extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, version_verb, help_verb;
+
+/* Says what failed (yoke_last_error) on stderr; the exit code of the status. */
+int cli_fail(yoke_status status);
+
+#endif
