@@ -1,5 +1,6 @@
 /* The CPU room, for its own files only: the device, and the few oneDNN words they share. No dnnl_
- * name leaves this folder; calls whose form differs between oneDNN 2 and 3 live in onednn.c alone. */
+ * name leaves this folder; calls whose form differs between oneDNN 2 and 3 live in onednn.c alone.
+ */
 #ifndef DEVICE_CPU_CPU_H
 #define DEVICE_CPU_CPU_H
 
@@ -11,10 +12,13 @@ typedef struct cpu_device {
     yoke_device base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int first_core, core_count; /* in the list of cores this process may use; first_core -1: unbound */
+    int first_core,
+        core_count; /* in the list of cores this process may use; first_core -1: unbound */
 } cpu_device;
 
-static inline cpu_device *cpu_of(yoke_device *device) { return (cpu_device *)device; }
+static inline cpu_device *cpu_of(yoke_device *device) {
+    return (cpu_device *)device;
+}
 
 /* Runs a oneDNN call; a failure becomes a yoke_status and one line naming the call. */
 #define TRY_DNNL(call)                                                                             \
@@ -40,6 +44,7 @@ typedef struct cpu_call {
 yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index,
                               const dnnl_memory_desc_t *desc, void *address);
 yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
+void cpu_call_unbind(cpu_call *call);  /* drops the memories, keeps the primitive */
 void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed calls */
 
 /* User-mode scratchpad for every primitive; f32 or bf16. */
@@ -50,19 +55,18 @@ size_t cpu_scratchpad_bytes(const_dnnl_primitive_desc_t description);
 yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
 /* A reorder from one descriptor to another, addresses bound. When the two are equal the call stays
- * empty and cpu_call_run does nothing. *scratch is raised to what it needs. */
+ * empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_desc_t *from,
-                        void *from_address, const dnnl_memory_desc_t *to, void *to_address,
-                        void *scratch);
+                        void *from_address, const dnnl_memory_desc_t *to, void *to_address);
 
-/* Measuring: an aligned buffer of small random values, never zeros or denormals. */
+/* Measuring: an aligned buffer of small random values, never zeros or denormals; the caller frees
+ * it. NULL: out of memory. */
 void *cpu_probe_buffer(const dnnl_memory_desc_t *desc);
 
 /* One planner a kind, in the file named after it. */
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                                  const yoke_plan_request *request);
-yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
-                            const yoke_plan_request *request);
+yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
 yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
