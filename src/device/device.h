@@ -69,10 +69,12 @@ yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, floa
                             const float *gradients, float *velocity, size_t elements);
 
 /* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; bias corrections given;
- *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon) */
+ *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon)
+ * The scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth digit. */
 typedef struct yoke_adamw_step {
-    float learning_rate, beta1, beta2, epsilon, weight_decay, gradient_scale;
-    float correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    double learning_rate, beta1, beta2, epsilon, weight_decay;
+    double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    float gradient_scale;
 } yoke_adamw_step;
 yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
                               const float *gradients, float *moment1, float *moment2,
