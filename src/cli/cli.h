@@ -3,8 +3,8 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "arguments.h"
 #include "emit.h"
-#include "options.h"
 #include "yoke/yoke.h"
 
 /* One file per verb. argv[0] is the verb; the answer is the tool's exit code. */

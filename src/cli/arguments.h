@@ -1,6 +1,6 @@
 /* One table of options a verb: parsing, help and messages are made from it. */
-#ifndef CLI_OPTIONS_H
-#define CLI_OPTIONS_H
+#ifndef CLI_ARGUMENTS_H
+#define CLI_ARGUMENTS_H
 
 #include <stddef.h>
 
