@@ -1,0 +1,22 @@
+# What `cmake --install` puts where, and how other builds find it: find_package(yoke) and yoke.pc give the
+# shared library, whose dependencies do not show; `pkg-config --static` lists what libyoke.a needs.
+include(CMakePackageConfigHelpers)
+set(YOKE_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/yoke)
+
+install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS yoke ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
+if(TARGET yoke-tool)
+  install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+install(EXPORT yokeTargets NAMESPACE yoke:: DESTINATION ${YOKE_CONFIG_FOLDER})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/yokeConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/yokeConfig.cmake INSTALL_DESTINATION ${YOKE_CONFIG_FOLDER})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/yokeConfig.cmake ${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake
+  DESTINATION ${YOKE_CONFIG_FOLDER})
+
+configure_file(${CMAKE_CURRENT_LIST_DIR}/yoke.pc.in ${PROJECT_BINARY_DIR}/yoke.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/yoke.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

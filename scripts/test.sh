@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Every test, as the first command after a clone: the release build, then AddressSanitizer and
+# UndefinedBehaviorSanitizer, then ThreadSanitizer where threads meet. --quick: the release build only.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+quick=no
+case ${1-} in
+'') ;;
+--quick) quick=yes ;;
+*)
+    echo "usage: scripts/test.sh [--quick]" >&2
+    exit 2
+    ;;
+esac
+
+# Tests in which threads meet, as ctest -R takes it.
+threaded='^test_(workers|loader|trace|parallel|data_parallel|schedules|trainer)'
+
+jobs=$(nproc 2>/dev/null || echo 2)
+summary=()
+failed=no
+
+# The cmocka tests of a run, counted from ctest's log: "passed failed skipped".
+count_cases() {
+    awk '/^\[  PASSED  \] [0-9]+ test/ {passed += $4}
+         /^\[  FAILED  \] .*: [0-9]+ test/ {sub(/.*: /, ""); failed += $1}
+         /^\[  SKIPPED \] .*: [0-9]+ test/ {sub(/.*: /, ""); skipped += $1}
+         END {print passed + 0, failed + 0, skipped + 0}' "$1"
+}
+
+# run_preset NAME [ctest arguments...]
+run_preset() {
+    local name=$1 start=$SECONDS result=passed
+    shift
+    echo
+    echo "== $name"
+    if ! { cmake --preset "$name" && cmake --build --preset "$name"; } >"build/$name.log" 2>&1; then
+        tail -n 60 "build/$name.log"
+        summary+=("$name: does not build, see build/$name.log")
+        failed=yes
+        return
+    fi
+    "${prefix[@]}" ctest --preset "$name" -j "$jobs" --no-tests=error \
+        --output-junit "$PWD/build/$name.xml" "$@" </dev/null || result=FAILED
+    [[ $result == passed ]] || failed=yes
+    local suite passed failures skipped
+    suite=$(sed -n 's/.*\(tests="[0-9]*"\).*/\1/p; s/.*\(failures="[0-9]*"\).*/\1/p; s/.*\(skipped="[0-9]*"\).*/\1/p' \
+        "build/$name.xml" | head -n 3 | tr '\n' ' ')
+    read -r passed failures skipped < <(count_cases "build/$name/Testing/Temporary/LastTest.log")
+    summary+=("$name: $result; programs: ${suite//\"/}; cases: passed=$passed failed=$failures skipped=$skipped; $((SECONDS - start)) s")
+}
+
+scripts/install-deps.sh || exit 1
+mkdir -p build
+
+prefix=()
+run_preset release
+if [[ $quick == no ]]; then
+    run_preset check
+    # gcc's ThreadSanitizer can't map its shadow when addresses are randomised too widely.
+    if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
+    run_preset tsan -R "$threaded"
+fi
+
+echo
+echo "== summary"
+printf '%s\n' "${summary[@]}"
+[[ $failed == no ]] && echo "all passed" || echo "FAILED"
+[[ $failed == no ]]

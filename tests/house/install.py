@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""An installed Yoke is found by find_package and by pkg-config, and a program can add its folder:
+each builds one small program and runs it.
+
+usage: install.py SOURCE_FOLDER BUILD_FOLDER CMAKE CC WAYS, WAYS being `installed` or `subdirectory`
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <string.h>
+#include <yoke/yoke.h>
+int main(void) {
+    char header[32];
+    snprintf(header, sizeof header, "%d.%d.%d", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
+             YOKE_VERSION_PATCH);
+    yoke_model *model = NULL;
+    yoke_shape input = {.channels = 1, .height = 28, .width = 28};
+    yoke_status status = yoke_model_preset(&model, "mlp", input, 10, NULL);
+    if (status != YOKE_OK) printf("%s\n", yoke_last_error());
+    printf("yoke %s, mlp has %zu parameters\n", yoke_version(), yoke_model_parameter_count(model));
+    yoke_model_destroy(model);
+    return status != YOKE_OK || strcmp(header, yoke_version()) != 0;
+}
+"""
+EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
+FOUND = """cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES C)
+find_package(yoke {version} REQUIRED)
+add_executable(program program.c)
+target_link_libraries(program PRIVATE yoke::yoke)
+"""
+ADDED = """cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES C)
+add_subdirectory({source} yoke)
+add_executable(program program.c)
+target_link_libraries(program PRIVATE yoke::yoke)
+if(TARGET yoke-tool OR BUILD_TESTING)
+  message(FATAL_ERROR "adding the folder brings more than the library")
+endif()
+"""
+
+
+def run(*command, **options):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                            check=False, stdin=subprocess.DEVNULL, **options)
+    if result.returncode:
+        print(" ".join(map(str, command)), result.stdout, result.stderr, sep="\n")
+        sys.exit(1)
+    return result.stdout
+
+
+def check_output(way, output):
+    if not EXPECTED.match(output.strip()):
+        sys.exit(f"{way}: the program printed {output!r}")
+    print(f"{way}: {output.strip()}")
+
+
+def build_with_cmake(way, cmake, folder, listing, *options):
+    folder.mkdir()
+    (folder / "program.c").write_text(PROGRAM)
+    (folder / "CMakeLists.txt").write_text(listing)
+    run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", *options)
+    run(cmake, "--build", folder / "build")
+    check_output(way, run(folder / "build/program"))
+
+
+def refuse_other_major(cmake, folder, prefix):
+    folder.mkdir()
+    (folder / "program.c").write_text(PROGRAM)
+    (folder / "CMakeLists.txt").write_text(FOUND.format(version="99.0"))
+    result = subprocess.run([cmake, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                            capture_output=True, check=False)
+    if result.returncode == 0:
+        sys.exit("find_package(yoke 99.0) was satisfied by another major version")
+
+
+def build_with_pkg_config(cc, folder, prefix):
+    folder.mkdir()
+    (folder / "program.c").write_text(PROGRAM)
+    paths = [path.parent for path in prefix.rglob("yoke.pc")]
+    environment = dict(os.environ, PKG_CONFIG_PATH=os.pathsep.join(map(str, paths)))
+    flags = run("pkg-config", "--cflags", "--libs", "yoke", env=environment).split()
+    version = run("pkg-config", "--modversion", "yoke", env=environment).strip()
+    static = run("pkg-config", "--static", "--libs", "yoke", env=environment)
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version) or "-ldnnl" not in static:
+        sys.exit(f"yoke.pc: version {version!r}, static libraries {static!r}")
+    run(cc, folder / "program.c", "-o", folder / "program", *flags)
+    library = next(prefix.rglob("libyoke.so")).parent
+    environment["LD_LIBRARY_PATH"] = str(library)
+    check_output("pkg-config", run(folder / "program", env=environment))
+
+
+def main():
+    source, build, cmake, cc, ways = sys.argv[1:6]
+    with tempfile.TemporaryDirectory(prefix="yoke-install-") as name:
+        work = pathlib.Path(name)
+        if ways == "subdirectory":
+            build_with_cmake("add_subdirectory", cmake, work / "added", ADDED.format(source=source))
+            return
+        first, prefix = work / "first", work / "prefix"
+        run(cmake, "--install", build, "--prefix", first)
+        first.rename(prefix)  # an installation may be moved
+        check_output("installed tool", re.sub(r"(?s)^yoke (\S+).*", r"yoke \1, mlp has 1863690 parameters",
+                                              run(prefix / "bin/yoke", "version")))
+        build_with_cmake("find_package", cmake, work / "found", FOUND.format(version="0.1"),
+                         f"-DCMAKE_PREFIX_PATH={prefix}")
+        refuse_other_major(cmake, work / "refused", prefix)
+        build_with_pkg_config(cc, work / "flags", prefix)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""The rooms keep to src/LAYERS: who may include whom, by every #include in the tree.
+
+usage: layers.py ROOT. Prints every violation; exits 1 when there is one.
+"""
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+# What a room shows its neighbours, where that is more than its one door.
+EXTRA_DOORS = {"device": ("device/backend.h",)}
+# Foreign libraries that must not leave a room.
+CONFINED = {"device/cpu": ("dnnl", "oneapi/")}
+
+
+def read_layers(root):
+    rooms = {}
+    for line in (root / "src/LAYERS").read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line:
+            room, _, neighbours = line.partition(":")
+            rooms[room.strip()] = neighbours.split()
+    return rooms
+
+
+def room_of(path, rooms):
+    """The innermost room that holds a path like device/cpu/conv.c, or None."""
+    inside = [room for room in rooms if path.startswith(room + "/")]
+    return max(inside, key=len, default=None)
+
+
+def doors_of(room):
+    return (f"{room}/{room.rsplit('/')[-1]}.h",) + EXTRA_DOORS.get(room, ())
+
+
+def check_public(target, quoted, _path, _rooms):
+    if target.startswith("yoke/"):
+        return None
+    return "a quoted include that is not yoke/..." if quoted else None
+
+
+def check_room(target, quoted, path, rooms):
+    """path and target are relative to src/."""
+    own = room_of(path, rooms)
+    if own is None:
+        return "lies in no room of src/LAYERS"
+    if not quoted:
+        for room, prefixes in CONFINED.items():
+            if own != room and target.startswith(prefixes):
+                return f"only {room} may see {target}"
+        return None
+    if target.startswith("yoke/"):
+        return None
+    if own == "cli":
+        return None if "/" not in target else "the tool sees include/yoke only"
+    if "/" not in target:
+        return "an internal include names its room"
+    other = room_of(target, rooms)
+    if other is None:
+        return "names no room"
+    if other == own:
+        return None
+    if other not in rooms[own]:
+        return f"{own} may not see {other}"
+    if target not in doors_of(other):
+        return f"the door of {other} is {' or '.join(doors_of(other))}"
+    return None
+
+
+def check_tree(base, check, rooms):
+    found = []
+    for path in sorted(p for p in base.rglob("*") if p.suffix in (".c", ".h", ".cu")):
+        relative = path.relative_to(base).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            problem = check(match[2], match[1] == '"', relative, rooms)
+            if problem:
+                found.append(f"{path}:{number}: {match[2]}: {problem}")
+    return found
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    rooms = read_layers(root)
+    unknown = [n for known in rooms.values() for n in known if n not in rooms]
+    found = [f"src/LAYERS: no such room: {name}" for name in unknown]
+    found += check_tree(root / "src", check_room, rooms)
+    found += check_tree(root / "include", check_public, rooms)
+    found += check_tree(root / "samples", check_public, rooms)
+    print("\n".join(found) or f"{len(rooms)} rooms keep to src/LAYERS")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Sources stay small, have names of their own and leave nothing for later.
+
+usage: sizes.py ROOT. Functions of 70 lines and files of 400 are reported; 100 and 500 fail, and so do
+two sources of one name and a note to do something later.
+"""
+import pathlib
+import re
+import sys
+
+FUNCTION_NOTE, FUNCTION_LIMIT = 70, 100
+FILE_NOTE, FILE_LIMIT = 400, 500
+LATER = re.compile(r"\b(TODO|FIXME|XXX)\b")
+FOLDERS = ("include", "src", "samples", "tests", "bench")
+# Every sample is called main.c; its folder carries the name.
+SHARED_NAMES = {"main.c"}
+
+
+def functions(lines):
+    """(name, length) of each function: in formatted code a body opens and closes in column 0."""
+    begin, name = None, None
+    for number, line in enumerate(lines):
+        head = re.match(r"[A-Za-z_].*?(\w+)\(", line)
+        if head and not line.rstrip().endswith(";"):
+            begin, name = number, head[1]
+        elif line == "}" and begin is not None:
+            yield name, number - begin + 1
+            begin = None
+        elif line.startswith("}"):
+            begin = None
+
+
+def measure(value, note, limit, what, failures, notes):
+    if value >= limit:
+        failures.append(f"{what}: {value} lines, the limit is {limit}")
+    elif value >= note:
+        notes.append(f"note: {what}: {value} lines")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    failures, notes, owners = [], [], {}
+    sources = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
+               if path.suffix in (".c", ".h", ".cu", ".py", ".sh")]
+    for path in sources:
+        relative = path.relative_to(root).as_posix()
+        text = path.read_text()
+        lines = text.splitlines()
+        if path.suffix in (".c", ".h", ".cu"):
+            for name, length in functions(lines):
+                measure(length, FUNCTION_NOTE, FUNCTION_LIMIT, f"{relative}: {name}()", failures, notes)
+            if relative.startswith("src/") and path.name not in SHARED_NAMES:
+                owners.setdefault(path.name, []).append(relative)
+        measure(len(lines), FILE_NOTE, FILE_LIMIT, relative, failures, notes)
+        if path != pathlib.Path(__file__).resolve() and path.name not in ("sizes.py", "planted.py"):
+            for number, line in enumerate(lines, 1):
+                if LATER.search(line):
+                    failures.append(f"{relative}:{number}: do it now or leave it out: {line.strip()}")
+    for name, paths in owners.items():
+        if len(paths) > 1:
+            failures.append(f"two sources are called {name}: {', '.join(paths)}")
+    print("\n".join(notes + failures) or f"{len(sources)} sources, none too large")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""The library is a good guest: it exports yoke_ names only, keeps no mutable globals, and never
+prints, exits, reads the environment or installs signal handlers.
+
+usage: symbols.py LIBYOKE.A LIBYOKE.SO SOVERSION
+"""
+import re
+import subprocess
+import sys
+
+FORBIDDEN = {
+    "exit", "_exit", "quick_exit", "abort", "getenv", "secure_getenv", "setenv", "putenv", "signal",
+    "sigaction", "printf", "puts", "putchar", "perror", "vprintf", "stdout", "stderr", "setlocale",
+    "__printf_chk", "atexit", "srand", "rand",
+}
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+
+def check_archive(path):
+    """Undefined names and data of every member, by readelf."""
+    found, sections, member = [], {}, "?"
+    for line in run("readelf", "-W", "-S", "-s", path).splitlines():
+        if line.startswith("File:"):
+            member, sections = line.split("(")[-1].rstrip(")"), {}
+        header = re.match(r"\s*\[\s*(\d+)\]\s+(\S+)", line)
+        if header:
+            sections[header[1]] = header[2]
+        symbol = re.match(r"\s*\d+:\s+[0-9a-f]+\s+(\d+)\s+(\w+)\s+\w+\s+\w+\s+(\w+)\s+(\S+)", line)
+        if not symbol:
+            continue
+        _size, kind, section, name = symbol.groups()
+        if section == "UND" and name in FORBIDDEN:
+            found.append(f"{member}: uses {name}")
+        place = sections.get(section, "")
+        writable = place.startswith((".data", ".bss")) and not place.startswith(".data.rel.ro")
+        if kind == "OBJECT" and writable:
+            found.append(f"{member}: {name} is a mutable global")
+    return found
+
+
+def check_shared(path, soversion):
+    found = []
+    exported = run("nm", "-D", "--defined-only", path).split("\n")
+    names = [line.split()[-1].split("@")[0] for line in exported if line]
+    found += [f"{path} exports {name}" for name in names if not name.startswith("yoke_")]
+    if "yoke_version" not in names:
+        found.append(f"{path} does not export yoke_version")
+    soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", path))
+    wanted = f"libyoke.so.{soversion}"
+    if not soname or soname[1] != wanted:
+        found.append(f"{path}: SONAME is {soname and soname[1]}, not {wanted}")
+    return found
+
+
+def main():
+    archive, shared, soversion = sys.argv[1:4]
+    found = check_archive(archive) + check_shared(shared, soversion)
+    print("\n".join(found) or "exports yoke_ names only; no mutable globals; nothing forbidden")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
