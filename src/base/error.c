@@ -1,0 +1,84 @@
+/* One line of text per thread: whoever knows the cause writes it, callers pass the status on. */
+#include "base/error.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char line[YOKE_ERROR_TEXT_BYTES];
+
+/* Names from files and command lines end up in messages: what they contain must not steer a
+ * terminal or break the promise of one line. */
+static void keep_printable(char *text) {
+    for (; *text; text++) {
+        if (iscntrl((unsigned char)*text)) *text = '?';
+    }
+}
+
+yoke_status yoke_error_set(yoke_status status, const char *format, ...) {
+    char text[YOKE_ERROR_TEXT_BYTES]; /* the arguments may point into the line itself */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    keep_printable(text);
+    memcpy(line, text, sizeof line);
+    return status;
+}
+
+void yoke_error_prefix(const char *format, ...) {
+    char text[YOKE_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    keep_printable(text);
+    strncat(text, ": ", sizeof text - strlen(text) - 1);
+    strncat(text, line, sizeof text - strlen(text) - 1);
+    memcpy(line, text, sizeof line);
+}
+
+yoke_error yoke_error_take(yoke_status status) {
+    yoke_error error = {.status = status};
+    memcpy(error.text, line, sizeof error.text);
+    return error;
+}
+
+yoke_status yoke_error_restore(const yoke_error *error) {
+    memcpy(line, error->text, sizeof line);
+    return error->status;
+}
+
+const char *yoke_last_error(void) {
+    return line;
+}
+
+const char *yoke_status_name(yoke_status status) {
+    switch (status) {
+#define NAME(name, text, exit_code)                                                                \
+    case name:                                                                                     \
+        return #name;
+        YOKE_STATUS_TABLE(NAME)
+#undef NAME
+    }
+    return "unknown status";
+}
+
+int yoke_status_exit_code(yoke_status status) {
+    switch (status) {
+#define EXIT_CODE(name, text, exit_code)                                                           \
+    case name:                                                                                     \
+        return exit_code;
+        YOKE_STATUS_TABLE(EXIT_CODE)
+#undef EXIT_CODE
+    }
+    return 70; /* as for a fault of Yoke itself */
+}
+
+#define QUOTE(number) #number
+#define VERSION(major, minor, patch) QUOTE(major) "." QUOTE(minor) "." QUOTE(patch)
+
+const char *yoke_version(void) {
+    return VERSION(YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR, YOKE_VERSION_PATCH);
+}

@@ -1,0 +1,150 @@
+/* Writes JSON. Texts from outside may be any bytes: what is not UTF-8 becomes U+FFFD. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX ((int)(sizeof((yoke_json *)0)->comma / sizeof(bool)))
+
+void yoke_json_begin(yoke_json *json) {
+    *json = (yoke_json){0};
+}
+
+void yoke_json_end(yoke_json *json) {
+    free(json->text);
+    *json = (yoke_json){0};
+}
+
+static bool reserve(yoke_json *json, size_t bytes) {
+    if (json->failed) return false;
+    size_t needed = json->length + bytes + 1;
+    if (needed <= json->capacity) return true;
+    size_t capacity = json->capacity ? json->capacity : 256;
+    while (capacity < needed)
+        capacity *= 2;
+    char *text = realloc(json->text, capacity);
+    if (text == NULL) {
+        json->failed = true;
+        return false;
+    }
+    json->text = text;
+    json->capacity = capacity;
+    return true;
+}
+
+static void append(yoke_json *json, const char *bytes, size_t count) {
+    if (!reserve(json, count)) return;
+    memcpy(json->text + json->length, bytes, count);
+    json->length += count;
+    json->text[json->length] = '\0';
+}
+
+/* Bytes of the UTF-8 sequence that begins here, 0 when it is none (Unicode 15, table 3-7). */
+static size_t sequence_bytes(const unsigned char *s) {
+    if (s[0] < 0x80) return 1;
+    size_t bytes = s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    for (size_t i = 1; i < bytes; i++) {
+        if ((s[i] & 0xC0) != 0x80) return 0; /* the closing NUL ends here too */
+    }
+    if (s[0] == 0xE0 && s[1] < 0xA0) return 0; /* overlong */
+    if (s[0] == 0xED && s[1] > 0x9F) return 0; /* surrogate */
+    if (s[0] == 0xF0 && s[1] < 0x90) return 0; /* overlong */
+    if (s[0] == 0xF4 && s[1] > 0x8F) return 0; /* beyond U+10FFFF */
+    return bytes;
+}
+
+static void append_quoted(yoke_json *json, const char *value) {
+    append(json, "\"", 1);
+    for (const unsigned char *s = (const unsigned char *)value; *s;) {
+        size_t bytes = sequence_bytes(s);
+        if (bytes == 0) {
+            append(json, "\\ufffd", 6);
+            s++;
+        } else if (*s < 0x20 || *s == 0x7f) {
+            char escape[8];
+            append(json, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", *s++));
+        } else {
+            if (*s == '"' || *s == '\\') append(json, "\\", 1);
+            append(json, (const char *)s, bytes);
+            s += bytes;
+        }
+    }
+    append(json, "\"", 1);
+}
+
+/* What stands before a value: a comma unless it is the first here, and its key. */
+static void lead(yoke_json *json, const char *key) {
+    if (json->comma[json->depth]) append(json, ",", 1);
+    json->comma[json->depth] = true;
+    if (key == NULL) return;
+    append_quoted(json, key);
+    append(json, ":", 1);
+}
+
+void yoke_json_open(yoke_json *json, const char *key, char bracket) {
+    lead(json, key);
+    append(json, &bracket, 1);
+    if (json->depth + 1 >= DEPTH_MAX) {
+        json->failed = true;
+        return;
+    }
+    json->comma[++json->depth] = false;
+}
+
+void yoke_json_close(yoke_json *json, char bracket) {
+    if (json->depth > 0) json->depth--;
+    append(json, &bracket, 1);
+}
+
+void yoke_json_text(yoke_json *json, const char *key, const char *value) {
+    if (value == NULL) {
+        yoke_json_null(json, key);
+        return;
+    }
+    lead(json, key);
+    append_quoted(json, value);
+}
+
+/* The fewest digits that read back as the same number, with a point in every locale. */
+static size_t print_real(char *text, size_t size, double value) {
+    int length = 0;
+    for (int digits = 15; digits <= 17; digits++) {
+        length = snprintf(text, size, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    size_t point = strspn(text, "-0123456789");
+    if (text[point] == '\0')
+        return (size_t)length + (size_t)snprintf(text + point, size - point, ".0");
+    if (text[point] != 'e') text[point] = '.';
+    return (size_t)length;
+}
+
+void yoke_json_real(yoke_json *json, const char *key, double value) {
+    if (!isfinite(value)) {
+        yoke_json_null(json, key);
+        return;
+    }
+    char text[40];
+    size_t length = print_real(text, sizeof text, value);
+    lead(json, key);
+    append(json, text, length);
+}
+
+void yoke_json_integer(yoke_json *json, const char *key, int64_t value) {
+    char text[24];
+    int length = snprintf(text, sizeof text, "%lld", (long long)value);
+    lead(json, key);
+    append(json, text, (size_t)length);
+}
+
+void yoke_json_boolean(yoke_json *json, const char *key, bool value) {
+    lead(json, key);
+    append(json, value ? "true" : "false", value ? 4 : 5);
+}
+
+void yoke_json_null(yoke_json *json, const char *key) {
+    lead(json, key);
+    append(json, "null", 4);
+}

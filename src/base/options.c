@@ -1,0 +1,56 @@
+/* Sized structs across versions: what both sides know is copied, what this side does not know must
+ * be zero. */
+#include "base/options.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Far above what any struct will grow to; a struct_size beyond it was never set. */
+#define GROWTH_BYTES 4096
+
+static yoke_status check_size(size_t given_size, size_t own_size, const char *type_name) {
+    if (given_size >= sizeof(size_t) && given_size <= own_size + GROWTH_BYTES) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s.struct_size is %zu: set it to sizeof(%s), which is %zu here", type_name,
+                given_size, type_name, own_size);
+}
+
+static bool all_zero(const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0) return false;
+    }
+    return true;
+}
+
+yoke_status yoke_options_load(void *own, size_t own_size, const void *given,
+                              const char *type_name) {
+    memset(own, 0, own_size);
+    if (given != NULL) {
+        size_t given_size;
+        memcpy(&given_size, given, sizeof given_size);
+        TRY(check_size(given_size, own_size, type_name));
+        if (given_size > own_size &&
+            !all_zero((const unsigned char *)given + own_size, given_size - own_size)) {
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "%s: the caller sets a field that this library (%s) does not know; leave "
+                        "fields beyond byte %zu zero or use a newer library",
+                        type_name, yoke_version(), own_size);
+        }
+        memcpy(own, given, given_size < own_size ? given_size : own_size);
+    }
+    memcpy(own, &own_size, sizeof own_size);
+    return YOKE_OK;
+}
+
+yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
+                               const char *type_name) {
+    size_t given_size;
+    memcpy(&given_size, given, sizeof given_size);
+    TRY(check_size(given_size, own_size, type_name));
+    memset(given, 0, given_size);
+    memcpy(given, own, given_size < own_size ? given_size : own_size);
+    memcpy(given, &given_size, sizeof given_size);
+    return YOKE_OK;
+}

@@ -1,0 +1,94 @@
+/* Strict numbers and nearest names, whatever locale the host program has set. */
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_MAX 48
+
+bool yoke_text_integer(const char *text, int64_t low, int64_t high, int64_t *value) {
+    const char *digits = text[0] == '-' ? text + 1 : text;
+    if (!isdigit((unsigned char)digits[0])) return false;
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (*end != '\0' || errno == ERANGE || number < low || number > high) return false;
+    *value = number;
+    return true;
+}
+
+/* strtod with a decimal point, never a comma. */
+static bool parse_real(const char *text, double *value) {
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0) return false;
+    char *end;
+    *value = strtod_l(text, &end, plain);
+    freelocale(plain);
+    return *end == '\0' && end != text;
+}
+
+bool yoke_text_real(const char *text, double low, double high, double *value) {
+    /* Leaves out blanks, hexadecimal, "inf" and "nan", which strtod would take. */
+    if (text[strspn(text, "0123456789+-.eE")] != '\0') return false;
+    double number;
+    if (!parse_real(text, &number)) return false;
+    if (!isfinite(number) || number < low || number > high) return false;
+    *value = number;
+    return true;
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Edits (insert, delete, replace, swap neighbours) that make `a` into `b`: optimal string
+ * alignment, with the last two rows of the table kept. Both shorter than WORD_MAX. */
+static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
+    size_t rows[3][WORD_MAX];
+    for (size_t j = 0; j <= b_length; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i - 1) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = smaller(replaced, 1 + smaller(row[j - 1], above[j]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = smaller(row[j], above2[j - 2] + 1);
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+const char *yoke_text_nearest(const char *word, const char *const *names, size_t count) {
+    const char *nearest = NULL;
+    size_t best = WORD_MAX, word_length = strlen(word);
+    if (word_length >= WORD_MAX) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(names[i]);
+        if (length >= WORD_MAX) continue;
+        size_t distance = edit_distance(word, word_length, names[i], length);
+        size_t longest = length > word_length ? length : word_length;
+        /* Half of the letters wrong is another word, not a slip. */
+        if (distance < best && 2 * distance < longest) {
+            best = distance;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+const char *yoke_text_bytes(double bytes, char *buffer, size_t size) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    /* 1023.95 would print as 1024.0 of the smaller unit. */
+    for (; unit < 4 && bytes >= (unit == 0 ? 1024.0 : 1023.95); unit++)
+        bytes /= 1024;
+    snprintf(buffer, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return buffer;
+}

@@ -1,0 +1,307 @@
+/* Permanent threads that take one job after another. All waiting goes through bells: spin shortly,
+ * then sleep on a futex until somebody rings. */
+#include "base/workers.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define WORKERS_MAX 1024
+#define CACHE_LINE 64
+
+/* Turns of the spin loop before sleeping. With a core for everybody a job follows sooner than a
+ * thread wakes up; without, a longer spin keeps the awaited thread off its core. */
+#define SPINS_ALONE 4000
+#define SPINS_SHARED 200
+
+/* Where threads sleep until a condition holds. Whoever makes a condition true changes it first and
+ * rings then; a sleeper counts itself first and looks at the condition then. Both sides use
+ * sequentially consistent atomics, so one of them sees the other. */
+typedef struct yoke_bell {
+    _Atomic uint32_t rings, sleepers;
+} yoke_bell;
+
+typedef struct yoke_worker {
+    alignas(CACHE_LINE) yoke_bell bell; /* rung for a new job */
+    _Atomic uint32_t jobs;              /* given to this worker so far */
+    int index;
+    pthread_t thread;
+    yoke_workers *crew;
+    yoke_error error; /* of the last job it failed */
+    uint64_t failed_ns;
+    bool failed; /* in the current run */
+} yoke_worker;
+
+struct yoke_workers {
+    yoke_workers_options options;
+    int spins;
+    int threads; /* started */
+
+    /* The current run: written by the caller before the workers are rung. */
+    yoke_worker_job job; /* NULL: leave */
+    void *context;
+    uint32_t run_count;
+
+    alignas(CACHE_LINE) yoke_bell joined; /* rung when the last worker is done */
+    _Atomic uint32_t pending;
+
+    alignas(CACHE_LINE) yoke_bell meeting; /* barriers and counters */
+    _Atomic uint32_t arrived, passed;      /* at the barrier; barriers gone through */
+    atomic_bool failed;                    /* somebody in this run has */
+
+    yoke_worker workers[]; /* [count]; 0 is whoever calls run */
+};
+
+/* ---- waiting -----------------------------------------------------------------------------------
+ */
+
+static void pause_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void ring(yoke_bell *bell) {
+    if (atomic_load(&bell->sleepers) == 0) return;
+    atomic_fetch_add(&bell->rings, 1);
+    syscall(SYS_futex, &bell->rings, FUTEX_WAKE_PRIVATE, WORKERS_MAX, NULL, NULL, 0);
+}
+
+/* A condition and what it looks at. */
+typedef struct yoke_condition {
+    bool (*holds)(const struct yoke_condition *condition);
+    yoke_workers *crew;
+    const void *word;
+    uint32_t value;
+} yoke_condition;
+
+static void wait_for(yoke_bell *bell, int spins, const yoke_condition *condition) {
+    for (int i = 0; i < spins; i++) {
+        if (condition->holds(condition)) return;
+        pause_core();
+    }
+    while (!condition->holds(condition)) {
+        atomic_fetch_add(&bell->sleepers, 1);
+        uint32_t rings = atomic_load(&bell->rings);
+        if (!condition->holds(condition))
+            syscall(SYS_futex, &bell->rings, FUTEX_WAIT_PRIVATE, rings, NULL, NULL, 0);
+        atomic_fetch_sub(&bell->sleepers, 1);
+    }
+}
+
+static bool has_job(const yoke_condition *condition) {
+    return atomic_load((const _Atomic uint32_t *)condition->word) != condition->value;
+}
+
+static bool all_done(const yoke_condition *condition) {
+    return atomic_load(&condition->crew->pending) == 0;
+}
+
+static bool barrier_open(const yoke_condition *condition) {
+    return atomic_load(&condition->crew->passed) != condition->value ||
+           atomic_load(&condition->crew->failed);
+}
+
+static bool counter_reached(const yoke_condition *condition) {
+    const uint32_t *counter = condition->word;
+    return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= condition->value ||
+           atomic_load(&condition->crew->failed);
+}
+
+/* ---- a worker's life ---------------------------------------------------------------------------
+ */
+
+static void note(yoke_worker *self, yoke_status status) {
+    self->failed = status != YOKE_OK;
+    if (!self->failed) return;
+    self->failed_ns = yoke_now_ns();
+    self->error = yoke_error_take(status);
+    atomic_store(&self->crew->failed, true);
+    ring(&self->crew->meeting);
+}
+
+static void report_done(yoke_workers *crew) {
+    if (atomic_fetch_sub(&crew->pending, 1) == 1) ring(&crew->joined);
+}
+
+static void *work(void *argument) {
+    yoke_worker *self = argument;
+    yoke_workers *crew = self->crew;
+    const yoke_workers_options *options = &crew->options;
+    if (options->enter != NULL) note(self, options->enter(self->index, options->context));
+    bool entered = !self->failed;
+    report_done(crew);
+    for (uint32_t jobs = 0; entered; jobs++) {
+        wait_for(&self->bell, crew->spins,
+                 &(yoke_condition){.holds = has_job, .word = &self->jobs, .value = jobs});
+        if (crew->job == NULL) break;
+        note(self, crew->job(self->index, crew->context));
+        report_done(crew);
+    }
+    if (entered && options->leave != NULL) options->leave(self->index, options->context);
+    return NULL;
+}
+
+static void give_job(yoke_worker *worker) {
+    atomic_fetch_add(&worker->jobs, 1);
+    ring(&worker->bell);
+}
+
+/* ---- the crew ----------------------------------------------------------------------------------
+ */
+
+/* What failed first is the cause; a cancelled worker only when nobody else failed. */
+static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
+    if (!candidate->failed || cause == NULL) return candidate->failed;
+    bool candidate_cancelled = candidate->error.status == YOKE_ERROR_CANCELLED;
+    bool cause_cancelled = cause->error.status == YOKE_ERROR_CANCELLED;
+    if (candidate_cancelled != cause_cancelled) return cause_cancelled;
+    return candidate->failed_ns < cause->failed_ns;
+}
+
+static yoke_status join(yoke_workers *crew, int count, int *failed) {
+    wait_for(&crew->joined, crew->spins, &(yoke_condition){.holds = all_done, .crew = crew});
+    if (failed != NULL) *failed = -1;
+    if (!atomic_load(&crew->failed)) return YOKE_OK;
+    const yoke_worker *cause = NULL;
+    for (int i = 0; i < count; i++) {
+        if (is_cause(&crew->workers[i], cause)) cause = &crew->workers[i];
+    }
+    if (failed != NULL) *failed = cause->index;
+    return yoke_error_restore(&cause->error);
+}
+
+yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
+                             int *failed) {
+    if (count < 1 || count > workers->options.count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d workers asked for a job, there are 1 to %d", count,
+                    workers->options.count);
+    workers->job = job;
+    workers->context = context;
+    workers->run_count = (uint32_t)count;
+    atomic_store_explicit(&workers->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&workers->failed, false, memory_order_relaxed);
+    atomic_store_explicit(&workers->pending, (uint32_t)count - 1, memory_order_relaxed);
+    for (int i = 1; i < count; i++)
+        give_job(&workers->workers[i]);
+    note(&workers->workers[0], job(0, context));
+    return join(workers, count, failed);
+}
+
+yoke_status yoke_workers_barrier(yoke_workers *workers) {
+    uint32_t passed = atomic_load(&workers->passed);
+    if (atomic_fetch_add(&workers->arrived, 1) + 1 == workers->run_count) {
+        atomic_store(&workers->arrived, 0);
+        atomic_fetch_add(&workers->passed, 1);
+        ring(&workers->meeting);
+        return YOKE_OK;
+    }
+    wait_for(&workers->meeting, workers->spins,
+             &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed});
+    if (atomic_load(&workers->passed) != passed) return YOKE_OK;
+    return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
+}
+
+yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
+    wait_for(&workers->meeting, workers->spins,
+             &(yoke_condition){
+                 .holds = counter_reached, .crew = workers, .word = counter, .value = target});
+    if (__atomic_load_n(counter, __ATOMIC_SEQ_CST) >= target) return YOKE_OK;
+    return FAIL(YOKE_ERROR_CANCELLED, "stopped waiting because another worker failed");
+}
+
+void yoke_workers_signal(yoke_workers *workers, uint32_t *counter) {
+    __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
+    ring(&workers->meeting);
+}
+
+/* ---- creation ----------------------------------------------------------------------------------
+ */
+
+static yoke_status start_thread(yoke_workers *crew, int index) {
+    yoke_worker *worker = &crew->workers[index];
+    atomic_fetch_add(&crew->pending, 1);
+    int cause = pthread_create(&worker->thread, NULL, work, worker);
+    if (cause != 0) {
+        atomic_fetch_sub(&crew->pending, 1);
+        return FAIL(YOKE_ERROR_SYSTEM, "cannot start worker thread %d of %d: %s", index,
+                    crew->options.count, strerror(cause));
+    }
+    crew->threads++;
+    char name[16];
+    snprintf(name, sizeof name, "yoke-%d", index);
+    pthread_setname_np(worker->thread, name);
+    return YOKE_OK;
+}
+
+static yoke_status start_threads(yoke_workers *crew) {
+    for (int i = 1; i < crew->options.count; i++)
+        TRY(start_thread(crew, i));
+    return YOKE_OK;
+}
+
+/* The host program's signals are for its own threads: workers take only those of their own making.
+ */
+static void block_signals(sigset_t *before) {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+static yoke_status build(yoke_workers *crew, const yoke_workers_options *options) {
+    crew->options = *options;
+    crew->spins = options->spare_cores < 0 ? SPINS_SHARED : SPINS_ALONE;
+    for (int i = 0; i < options->count; i++) {
+        crew->workers[i].index = i;
+        crew->workers[i].crew = crew;
+    }
+    sigset_t before;
+    block_signals(&before);
+    yoke_status status = start_threads(crew);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    yoke_error error = yoke_error_take(status);
+    yoke_status entered = join(crew, crew->threads + 1, NULL);
+    return status != YOKE_OK ? yoke_error_restore(&error) : entered;
+}
+
+yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_options *options) {
+    *workers = NULL;
+    if (options->count < 1 || options->count > WORKERS_MAX)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d workers asked for: 1 to %d can be had", options->count,
+                    WORKERS_MAX);
+    size_t bytes = sizeof(yoke_workers) + (size_t)options->count * sizeof(yoke_worker);
+    yoke_workers *crew = aligned_alloc(CACHE_LINE, bytes);
+    if (crew == NULL) return FAIL_MEMORY(bytes, "worker threads");
+    memset(crew, 0, bytes);
+    yoke_status status = build(crew, options);
+    if (status != YOKE_OK) {
+        yoke_workers_destroy(crew);
+        return status;
+    }
+    *workers = crew;
+    return YOKE_OK;
+}
+
+void yoke_workers_destroy(yoke_workers *workers) {
+    if (workers == NULL) return;
+    workers->job = NULL;
+    for (int i = 1; i <= workers->threads; i++)
+        give_job(&workers->workers[i]);
+    for (int i = 1; i <= workers->threads; i++)
+        pthread_join(workers->workers[i].thread, NULL);
+    free(workers);
+}
