@@ -1,6 +1,6 @@
 /* The backend table: what a folder under device/ must offer. device.c alone names a backend.
- * Every entry is required unless it says it may be NULL, and only queues work on the device; the CPU
- * finishes early, which is allowed. */
+ * Every entry is required unless it says it may be NULL, and only queues work on the device; the
+ * CPU finishes early, which is allowed. */
 #ifndef DEVICE_BACKEND_H
 #define DEVICE_BACKEND_H
 
@@ -14,7 +14,8 @@ struct yoke_device {
     int index; /* position in the list: 0 is the root */
     char name[32];
     int threads;
-    size_t allocated; /* bytes, kept by device.c */
+    struct yoke_allocation *allocations; /* kept by device.c, as is their sum */
+    size_t allocated;
 };
 
 /* First member of every plan. A plan is made by the backend's `plan` entry, which picks the

@@ -1,5 +1,5 @@
-/* The door of device: the only way to hardware. Rooms above see devices, operations and plans; which
- * backend serves them is device.c's secret. */
+/* The door of device: the only way to hardware. Rooms above see devices, operations and plans;
+ * which backend serves them is device.c's secret. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -20,11 +20,12 @@ yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
 int yoke_device_threads(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
-/* Cores nobody computes on: cores online minus all devices' threads; negative when oversubscribed. */
+/* Cores nobody computes on: cores online minus all devices' threads; negative when
+ * oversubscribed. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
-/* Makes the calling thread `device`'s worker: bound to its cores (unless unbound) with its number of
- * compute threads. leave restores what the thread had before; pairs may not be nested. */
+/* Makes the calling thread `device`'s worker: bound to its cores (unless unbound) with its number
+ * of compute threads. leave restores what the thread had before; pairs may not be nested. */
 typedef struct yoke_device_scope {
     uint64_t opaque[20];
 } yoke_device_scope;
@@ -33,8 +34,8 @@ void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores. MEMORY names the device, the size
- * and `what`. */
+/* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores.
+ * MEMORY names the device, the size and `what`. */
 yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
                                  void **pointer);
 void yoke_device_free(yoke_device *device, void *pointer);
@@ -47,7 +48,7 @@ yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from
                              const void *from, size_t bytes);
 yoke_status yoke_device_synchronize(yoke_device *device);
 
-/* ---- flat arithmetic: float32 ranges ---------------------------------------------------------- */
+/* ---- flat arithmetic: float32 ranges --------------------------------------------------------- */
 
 /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
  * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0]. */
@@ -70,7 +71,8 @@ yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, floa
 
 /* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; bias corrections given;
  *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon)
- * The scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth digit. */
+ * The scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth
+ * digit. */
 typedef struct yoke_adamw_step {
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
@@ -80,7 +82,7 @@ yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, 
                               const float *gradients, float *moment1, float *moment2,
                               size_t elements);
 
-/* ---- layouts ---------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* How a backend lays a tensor out in memory; the words are the backend's. bytes includes padding;
  * padding is zero and stays zero. */
@@ -93,25 +95,27 @@ typedef struct yoke_layout {
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                               yoke_layout *layout);
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
-/* Host copies of parameters at the edges: both ends in host-visible or device memory of `device`. */
+/* Host copies of parameters at the edges: both ends in host-visible or device memory of `device`.
+ */
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                 const yoke_layout *from_layout, const void *from);
 
-/* ---- operations and plans ---------------------------------------------------------------------- */
+/* ---- operations and plans -------------------------------------------------------------------- */
 
 typedef enum yoke_operation_kind {
-    YOKE_OP_CONV2D,        /* parameters: weight [out, in / groups, k, k], bias [out] */
-    YOKE_OP_LINEAR,        /* weight [out, in], bias [out] */
-    YOKE_OP_BATCH_NORM,    /* weight, bias [channels]; buffers: running mean, running variance;
-                              relu: ReLU fused behind */
+    YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
+    YOKE_OP_LINEAR,     /* weight [out, in], bias [out] */
+    YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance;
+                           relu: ReLU fused behind */
     YOKE_OP_RELU,
-    YOKE_OP_ADD,           /* two inputs; relu: ReLU fused behind */
+    YOKE_OP_ADD, /* two inputs; relu: ReLU fused behind */
     YOKE_OP_MAX_POOL,
-    YOKE_OP_AVERAGE_POOL,  /* count_include_pad */
-    YOKE_OP_FLATTEN,       /* [channels, height, width] -> [features], row-major order */
+    YOKE_OP_AVERAGE_POOL, /* count_include_pad */
+    YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
     YOKE_OP_DROPOUT,
-    YOKE_OP_OUTPUT,        /* any layout and precision -> plain float32: the model's last operation */
-    YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value */
+    YOKE_OP_OUTPUT, /* any layout and precision -> plain float32: the model's last operation */
+    YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value
+                            */
     YOKE_OP_MSE
 } yoke_operation_kind;
 
@@ -121,7 +125,7 @@ typedef struct yoke_dims {
 
 typedef struct yoke_operation {
     yoke_operation_kind kind;
-    const char *name;  /* for messages and the record of choices; borrowed while planning */
+    const char *name; /* for messages and the record of choices; borrowed while planning */
     yoke_dims input, output;
     int kernel, stride, padding, groups; /* convolution, pooling */
     bool relu;                           /* batch norm, add: fused */
@@ -141,7 +145,8 @@ typedef struct yoke_plan_request {
     bool training;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    bool input_gradient; /* backward must produce gradients of the inputs (not for the first layer) */
+    bool input_gradient; /* backward must produce gradients of the inputs (not for the first layer)
+                          */
     yoke_layout inputs[YOKE_PLAN_INPUTS]; /* as their producers write them */
     /* bytes = 0: the plan chooses (the model's first plan); otherwise given and kept. Parameters
      * and their gradients share one layout, float32, whatever the precision. */
@@ -153,8 +158,8 @@ typedef struct yoke_plan_request {
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;   /* kept from forward to backward */
-    size_t scratch_bytes; /* while one of the two runs */
+    size_t saved_bytes;                               /* kept from forward to backward */
+    size_t scratch_bytes;                             /* while one of the two runs */
     bool backward_reads_input, backward_reads_output; /* which values must live until backward */
     /* The output may be written over input 0 / the input gradient over the output gradient. */
     bool forward_in_place, backward_in_place;
@@ -173,17 +178,17 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     void *saved, *scratch;
-    const int32_t *labels;  /* [rows]; cross-entropy */
-    const float *targets;   /* [rows, channels]; MSE */
-    double *loss_sum;       /* device memory: sum over rows (MSE: of the row means) */
-    int32_t *correct;       /* device memory: rows whose first largest output is the label */
+    const int32_t *labels; /* [rows]; cross-entropy */
+    const float *targets;  /* [rows, channels]; MSE */
+    double *loss_sum;      /* device memory: sum over rows (MSE: of the row means) */
+    int32_t *correct;      /* device memory: rows whose first largest output is the label */
 } yoke_plan_binding;
 
 /* What changes from step to step. */
 typedef struct yoke_plan_step {
     uint64_t seed, step;
-    uint64_t first_row;  /* global row of this shard's row 0: keys dropout */
-    float loss_scale;    /* 1 / rows of the whole batch, applied where the loss gradient is made */
+    uint64_t first_row; /* global row of this shard's row 0: keys dropout */
+    float loss_scale;   /* 1 / rows of the whole batch, applied where the loss gradient is made */
 } yoke_plan_step;
 
 /* create plans and, when asked, measures (it allocates and runs); bind fixes addresses and may
@@ -201,13 +206,14 @@ yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                                    const void *from);
 
-/* ---- choices ------------------------------------------------------------------------------------ */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 /* Which algorithm serves which shape and pass: measured once, on the root, shared by all replicas,
  * and part of a run's record. Not thread-safe: plans are made by one thread. */
 yoke_status yoke_choices_create(yoke_choices **choices);
 void yoke_choices_destroy(yoke_choices *choices);
-/* `key` names shape, pass and precision, without the number of rows. Returns -1 when not yet known. */
+/* `key` names shape, pass and precision, without the number of rows. Returns -1 when not yet known.
+ */
 int yoke_choices_find(const yoke_choices *choices, const char *key);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);

@@ -5,6 +5,7 @@
 #define DEVICE_CPU_CPU_H
 
 #include <dnnl.h>
+#include <sched.h>
 
 #include "device/backend.h"
 
@@ -12,8 +13,7 @@ typedef struct cpu_device {
     yoke_device base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int first_core,
-        core_count; /* in the list of cores this process may use; first_core -1: unbound */
+    cpu_set_t cores; /* those it is bound to; empty: unbound */
 } cpu_device;
 
 static inline cpu_device *cpu_of(yoke_device *device) {

@@ -1,0 +1,313 @@
+/* The CPU as N devices: each with memory of its own, a share of the cores and the threads to use
+ * them. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device/cores.h"
+#include "device/cpu/cpu.h"
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+static void cpu_close(yoke_device *device) {
+    if (device == NULL) return;
+    cpu_device *cpu = cpu_of(device);
+    if (cpu->stream != NULL) dnnl_stream_destroy(cpu->stream);
+    if (cpu->engine != NULL) dnnl_engine_destroy(cpu->engine);
+    free(cpu);
+}
+
+/* Device k computes on cores k * threads .. of those allowed, round and round when there are more
+ * devices than cores. */
+static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
+                         const cpu_set_t *allowed, int core_count) {
+    CPU_ZERO(&cpu->cores);
+    if (request->unbound) return;
+    for (int i = 0; i < cpu->base.threads && i < core_count; i++) {
+        int position = (request->ordinal * cpu->base.threads + i) % core_count;
+        CPU_SET(yoke_cores_at(allowed, position), &cpu->cores);
+    }
+}
+
+static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) {
+    cpu_set_t allowed;
+    int core_count = yoke_cores_allowed(&allowed);
+    int share = core_count / request->count > 0 ? core_count / request->count : 1;
+    cpu->base.backend = yoke_cpu_backend();
+    cpu->base.index = request->index;
+    cpu->base.threads = request->threads > 0 ? request->threads : share;
+    snprintf(cpu->base.name, sizeof cpu->base.name, "cpu:%d", request->ordinal);
+    choose_cores(cpu, request, &allowed, core_count);
+    TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
+    return YOKE_OK;
+}
+
+static yoke_status cpu_open(yoke_device **device, const yoke_backend_open *request) {
+    *device = NULL;
+    cpu_device *cpu = calloc(1, sizeof *cpu);
+    if (cpu == NULL) return FAIL_MEMORY(sizeof *cpu, "a device");
+    yoke_status status = cpu_build(cpu, request);
+    if (status != YOKE_OK) {
+        cpu_close(&cpu->base);
+        return status;
+    }
+    *device = &cpu->base;
+    return YOKE_OK;
+}
+
+static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
+    const cpu_set_t *cores = &((const cpu_device *)device)->cores;
+    yoke_cores_model(info->description, sizeof info->description);
+    info->core_count = CPU_COUNT(cores);
+    info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
+    info->memory_bytes = yoke_cores_memory_bytes();
+}
+
+static bool isa_includes(dnnl_cpu_isa_t isa) {
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+static bool cpu_supports(const yoke_device *device, yoke_precision precision) {
+    (void)device;
+    return precision == YOKE_FLOAT32 || isa_includes(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+#define DIGITS(number) DIGITS_OF(number)
+#define DIGITS_OF(number) #number
+#define DNNL_NAME                                                                                  \
+    "oneDNN " DIGITS(DNNL_VERSION_MAJOR) "." DIGITS(DNNL_VERSION_MINOR) "." DIGITS(                \
+        DNNL_VERSION_PATCH) ", OpenMP, "
+
+bool yoke_cpu_describe(yoke_backend_info *info) {
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *detail;
+    } rows[] = {
+        {dnnl_cpu_isa_avx512_core_amx, DNNL_NAME "AVX-512 and AMX with bfloat16"},
+        {dnnl_cpu_isa_avx512_core_bf16, DNNL_NAME "AVX-512 with bfloat16"},
+        {dnnl_cpu_isa_avx512_core, DNNL_NAME "AVX-512"},
+        {dnnl_cpu_isa_avx2, DNNL_NAME "AVX2"},
+    };
+    info->name = "cpu";
+    info->detail = DNNL_NAME "portable code";
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!isa_includes(rows[i].isa)) continue;
+        info->detail = rows[i].detail;
+        break;
+    }
+    return true;
+}
+
+/* ---- the worker's scope -----------------------------------------------------------------------
+ */
+
+typedef struct cpu_scope {
+    cpu_set_t cores;
+    int threads;
+    bool bound;
+} cpu_scope;
+
+_Static_assert(sizeof(cpu_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
+
+/* Every compute thread of the team gets the next core of the set, or the whole set. Threads of the
+ * team live on between parallel regions, so this lasts. */
+static bool bind_team(int threads, const cpu_set_t *cores, bool one_each) {
+    int failures = 0, count = CPU_COUNT(cores);
+#pragma omp parallel num_threads(threads) reduction(+ : failures)
+    {
+        cpu_set_t own = *cores;
+        if (one_each) {
+            CPU_ZERO(&own);
+            CPU_SET(yoke_cores_at(cores, omp_get_thread_num() % count), &own);
+        }
+        if (sched_setaffinity(0, sizeof own, &own) != 0) failures++;
+    }
+    return failures == 0;
+}
+
+static yoke_status cpu_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
+    cpu_device *cpu = cpu_of(device);
+    cpu_scope before = {.threads = omp_get_max_threads(),
+                        .bound = bind && CPU_COUNT(&cpu->cores) > 0};
+    yoke_cores_allowed(&before.cores);
+    memcpy(scope->opaque, &before, sizeof before);
+    omp_set_num_threads(device->threads);
+    if (!before.bound || bind_team(device->threads, &cpu->cores, true)) return YOKE_OK;
+    cpu->base.backend->leave(device, scope);
+    return FAIL(
+        YOKE_ERROR_SYSTEM,
+        "%s: the system refuses to bind threads to %d cores from core %zu; open the devices "
+        "unbound",
+        device->name, CPU_COUNT(&cpu->cores), yoke_cores_at(&cpu->cores, 0));
+}
+
+static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
+    cpu_scope before;
+    memcpy(&before, scope->opaque, sizeof before);
+    if (before.bound) bind_team(device->threads, &before.cores, false);
+    omp_set_num_threads(before.threads);
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+#define SMALL_ALIGNMENT ((size_t)64)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* Written once by the device's own threads, so that pages lie near them and none is missing later.
+ */
+static void clear(char *memory, size_t bytes) {
+    size_t chunks = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < chunks; i++) {
+        size_t from = i * HUGE_PAGE_BYTES, left = bytes - from;
+        memset(memory + from, 0, left < HUGE_PAGE_BYTES ? left : HUGE_PAGE_BYTES);
+    }
+}
+
+static void *cpu_allocate(yoke_device *device, size_t bytes) {
+    (void)device;
+    size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
+    /* The system promises more than it has and kills the process that believes it. */
+    if (bytes > yoke_cores_memory_bytes()) return NULL;
+    size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
+    char *memory = aligned_alloc(alignment, rounded);
+    if (memory == NULL) return NULL;
+    if (alignment == HUGE_PAGE_BYTES) madvise(memory, rounded, MADV_HUGEPAGE);
+    clear(memory, rounded);
+    return memory;
+}
+
+static void cpu_release(yoke_device *device, void *pointer) {
+    (void)device;
+    free(pointer);
+}
+
+static yoke_status cpu_upload(yoke_device *device, void *to, const void *from, size_t bytes) {
+    (void)device;
+    memcpy(to, from, bytes);
+    return YOKE_OK;
+}
+
+static yoke_status cpu_copy(yoke_device *to_device, void *to, yoke_device *from_device,
+                            const void *from, size_t bytes) {
+    (void)to_device, (void)from_device;
+    memcpy(to, from, bytes);
+    return YOKE_OK;
+}
+
+static yoke_status cpu_synchronize(yoke_device *device) {
+    TRY_DNNL(dnnl_stream_wait(cpu_of(device)->stream));
+    return YOKE_OK;
+}
+
+/* ---- layouts and plans ------------------------------------------------------------------------
+ */
+
+static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+                                    yoke_layout *layout) {
+    (void)device;
+    dnnl_dims_t dims = {0}, strides = {0};
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        dims[i] = shape[i];
+        strides[i] = stride;
+        stride *= shape[i];
+    }
+    dnnl_memory_desc_t desc;
+    TRY_DNNL(dnnl_memory_desc_init_by_strides(&desc, rank, dims, dnnl_f32, strides));
+    cpu_layout_store(layout, &desc);
+    return YOKE_OK;
+}
+
+static yoke_status run_reorder(cpu_device *cpu, const dnnl_memory_desc_t *to_desc, void *to,
+                               const dnnl_memory_desc_t *from_desc, const void *from) {
+    cpu_call call = {0};
+    yoke_status status = cpu_reorder(&call, cpu, from_desc, (void *)(uintptr_t)from, to_desc, to);
+    if (status == YOKE_OK) status = cpu_call_run(&call, cpu);
+    cpu_call_destroy(&call);
+    return status;
+}
+
+/* The two may differ in rank ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
+ * the plain one of them is then seen in the shape of the other. */
+static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                                      const yoke_layout *from_layout, const void *from) {
+    dnnl_memory_desc_t to_desc = *cpu_layout_desc(to_layout);
+    dnnl_memory_desc_t from_desc = *cpu_layout_desc(from_layout);
+    if (to_desc.ndims > from_desc.ndims) {
+        dnnl_memory_desc_t plain = from_desc;
+        TRY_DNNL(dnnl_memory_desc_reshape(&from_desc, &plain, to_desc.ndims, to_desc.dims));
+    } else if (to_desc.ndims < from_desc.ndims) {
+        dnnl_memory_desc_t plain = to_desc;
+        TRY_DNNL(dnnl_memory_desc_reshape(&to_desc, &plain, from_desc.ndims, from_desc.dims));
+    }
+    if (!dnnl_memory_desc_equal(&to_desc, &from_desc))
+        return run_reorder(cpu_of(device), &to_desc, to, &from_desc, from);
+    if (to != from) memcpy(to, from, to_layout->bytes);
+    return YOKE_OK;
+}
+
+static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
+                            const yoke_plan_request *request) {
+    cpu_device *cpu = cpu_of(device);
+    if (!cpu_supports(device, request->precision))
+        return FAIL(YOKE_ERROR_DEVICE,
+                    "%s: the processor does not compute in bfloat16; use float32", device->name);
+    switch (request->operation->kind) {
+    case YOKE_OP_CONV2D:
+        return cpu_plan_convolution(plan, cpu, request);
+    case YOKE_OP_LINEAR:
+        return cpu_plan_linear(plan, cpu, request);
+    case YOKE_OP_BATCH_NORM:
+        return cpu_plan_batch_norm(plan, cpu, request);
+    case YOKE_OP_RELU:
+        return cpu_plan_relu(plan, cpu, request);
+    case YOKE_OP_ADD:
+        return cpu_plan_add(plan, cpu, request);
+    case YOKE_OP_MAX_POOL:
+    case YOKE_OP_AVERAGE_POOL:
+        return cpu_plan_pooling(plan, cpu, request);
+    case YOKE_OP_FLATTEN:
+    case YOKE_OP_OUTPUT:
+        return cpu_plan_reshape(plan, cpu, request);
+    case YOKE_OP_DROPOUT:
+        return cpu_plan_dropout(plan, cpu, request);
+    case YOKE_OP_CROSS_ENTROPY:
+    case YOKE_OP_MSE:
+        return cpu_plan_loss(plan, cpu, request);
+    }
+    return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
+}
+
+const yoke_backend *yoke_cpu_backend(void) {
+    static const yoke_backend table = {
+        .name = "cpu",
+        .open = cpu_open,
+        .close = cpu_close,
+        .describe = cpu_describe,
+        .supports = cpu_supports,
+        .enter = cpu_enter,
+        .leave = cpu_leave,
+        .allocate = cpu_allocate,
+        .release = cpu_release,
+        .upload = cpu_upload,
+        .download = cpu_upload,
+        .copy = cpu_copy,
+        .synchronize = cpu_synchronize,
+        .sum = cpu_sum,
+        .square_sum = cpu_square_sum,
+        .scale = cpu_scale,
+        .sgd = cpu_sgd,
+        .adamw = cpu_adamw,
+        .accumulate = cpu_accumulate,
+        .layout_plain = cpu_layout_plain,
+        .layout_convert = cpu_layout_convert,
+        .plan = cpu_plan,
+    };
+    return &table;
+}

@@ -1,0 +1,298 @@
+/* The devices of one machine: opens what a list names, keeps count of memory, passes the rest on to
+ * the backend. The only file that names a backend. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/backend.h"
+#include "device/cores.h"
+#include "device/device_list.h"
+
+#define THREADS_LIMIT 1024
+
+struct yoke_devices {
+    int count, spare_cores;
+    yoke_device *at[YOKE_DEVICES_LIMIT];
+};
+
+/* ---- backends ---------------------------------------------------------------------------------
+ */
+
+static bool describe_cuda(yoke_backend_info *info) {
+    info->name = "cuda";
+    info->detail = "not in this build";
+    return false;
+}
+
+static const struct {
+    const char *name;
+    const yoke_backend *(*table)(void); /* NULL: not in this build */
+    bool (*describe)(yoke_backend_info *info);
+} backends[] = {
+    {"cpu", yoke_cpu_backend, yoke_cpu_describe},
+    {"cuda", NULL, describe_cuda},
+};
+enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
+
+bool yoke_backend_describe(int index, yoke_backend_info *info) {
+    if (index < 0 || index >= BACKEND_COUNT) return false;
+    yoke_backend_info own = {.struct_size = sizeof own};
+    own.available = backends[index].describe(&own);
+    return yoke_options_store(info, &own, sizeof own, "yoke_backend_info") == YOKE_OK;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------
+ */
+
+static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *options,
+                            const yoke_device_list *list) {
+    int index = devices->count;
+    int backend = list->entries[index].backend;
+    if (backends[backend].table == NULL)
+        return FAIL(YOKE_ERROR_DEVICE,
+                    "device \"%s\": this build has no %s backend; \"cpu\" or \"4xcpu\" can be used",
+                    backends[backend].name, backends[backend].name);
+    const yoke_backend *table = backends[backend].table();
+    yoke_backend_open request = {.index = index,
+                                 .count = list->count,
+                                 .ordinal = list->entries[index].ordinal,
+                                 .threads = options->threads,
+                                 .unbound = options->unbound};
+    TRY(table->open(&devices->at[index], &request));
+    devices->count++;
+    devices->spare_cores -= devices->at[index]->threads;
+    return YOKE_OK;
+}
+
+static yoke_status build_devices(yoke_devices *devices, const yoke_devices_options *options) {
+    if (options->threads < 0 || options->threads > THREADS_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d threads per device; 1 to %d can be set, 0 shares the cores",
+                    options->threads, THREADS_LIMIT);
+    const char *names[BACKEND_COUNT];
+    for (int i = 0; i < BACKEND_COUNT; i++)
+        names[i] = backends[i].name;
+    yoke_device_list list;
+    TRY(yoke_device_list_parse(&list, options->list != NULL ? options->list : "auto", names,
+                               BACKEND_COUNT));
+    cpu_set_t cores;
+    devices->spare_cores = yoke_cores_allowed(&cores);
+    while (devices->count < list.count)
+        TRY(open_one(devices, options, &list));
+    return YOKE_OK;
+}
+
+yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options *options) {
+    *devices = NULL;
+    yoke_devices_options own = {0};
+    TRY(yoke_options_load(&own, sizeof own, options, "yoke_devices_options"));
+    yoke_devices *opened = calloc(1, sizeof *opened);
+    if (opened == NULL) return FAIL_MEMORY(sizeof *opened, "the devices");
+    yoke_status status = build_devices(opened, &own);
+    if (status != YOKE_OK) {
+        yoke_devices_close(opened);
+        return status;
+    }
+    *devices = opened;
+    return YOKE_OK;
+}
+
+void yoke_devices_close(yoke_devices *devices) {
+    if (devices == NULL) return;
+    while (devices->count > 0) {
+        yoke_device *device = devices->at[--devices->count];
+        device->backend->close(device);
+    }
+    free(devices);
+}
+
+int yoke_devices_count(const yoke_devices *devices) {
+    return devices->count;
+}
+
+yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_device_info *info) {
+    if (index < 0 || index >= devices->count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "device %d of %d: there is none", index, devices->count);
+    const yoke_device *device = devices->at[index];
+    yoke_device_info own = {.struct_size = sizeof own, .threads = device->threads};
+    memcpy(own.name, device->name, sizeof own.name);
+    own.bfloat16 = yoke_device_supports(device, YOKE_BFLOAT16);
+    device->backend->describe(device, &own);
+    return yoke_options_store(info, &own, sizeof own, "yoke_device_info");
+}
+
+yoke_device *yoke_devices_at(const yoke_devices *devices, int index) {
+    return devices->at[index];
+}
+
+const char *yoke_device_name(const yoke_device *device) {
+    return device->name;
+}
+
+int yoke_device_threads(const yoke_device *device) {
+    return device->threads;
+}
+
+bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
+    return device->backend->supports(device, precision);
+}
+
+int yoke_devices_spare_cores(const yoke_devices *devices) {
+    return devices->spare_cores;
+}
+
+yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
+    return device->backend->enter(device, bind, scope);
+}
+
+void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope) {
+    device->backend->leave(device, scope);
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+struct yoke_allocation {
+    void *pointer;
+    size_t bytes;
+    struct yoke_allocation *next;
+};
+
+static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const char *what) {
+    char wanted[32], held[32];
+    return FAIL(YOKE_ERROR_MEMORY,
+                "%s: out of memory: %s for %s, with %s held; use fewer rows a device", device->name,
+                yoke_text_bytes((double)bytes, wanted, sizeof wanted), what,
+                yoke_text_bytes((double)device->allocated, held, sizeof held));
+}
+
+yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
+                                 void **pointer) {
+    *pointer = NULL;
+    struct yoke_allocation *allocation = calloc(1, sizeof *allocation);
+    if (allocation == NULL) return out_of_memory(device, bytes, what);
+    allocation->pointer = device->backend->allocate(device, bytes);
+    if (allocation->pointer == NULL) {
+        free(allocation);
+        return out_of_memory(device, bytes, what);
+    }
+    allocation->bytes = bytes;
+    allocation->next = device->allocations;
+    device->allocations = allocation;
+    device->allocated += bytes;
+    *pointer = allocation->pointer;
+    return YOKE_OK;
+}
+
+void yoke_device_free(yoke_device *device, void *pointer) {
+    struct yoke_allocation **link = &device->allocations;
+    while (*link != NULL && (*link)->pointer != pointer)
+        link = &(*link)->next;
+    struct yoke_allocation *allocation = *link;
+    if (allocation == NULL) return;
+    *link = allocation->next;
+    device->allocated -= allocation->bytes;
+    device->backend->release(device, pointer);
+    free(allocation);
+}
+
+size_t yoke_device_allocated(const yoke_device *device) {
+    return device->allocated;
+}
+
+yoke_status yoke_device_upload(yoke_device *device, void *to, const void *from, size_t bytes) {
+    return device->backend->upload(device, to, from, bytes);
+}
+
+yoke_status yoke_device_download(yoke_device *device, void *to, const void *from, size_t bytes) {
+    return device->backend->download(device, to, from, bytes);
+}
+
+yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from_device,
+                             const void *from, size_t bytes) {
+    return to_device->backend->copy(to_device, to, from_device, from, bytes);
+}
+
+yoke_status yoke_device_synchronize(yoke_device *device) {
+    return device->backend->synchronize(device);
+}
+
+/* ---- flat arithmetic --------------------------------------------------------------------------
+ */
+
+yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *from, int count,
+                            size_t elements) {
+    return device->backend->sum(device, to, from, count, elements);
+}
+
+yoke_status yoke_device_square_sum(yoke_device *device, const float *values, size_t elements,
+                                   double *sum) {
+    return device->backend->square_sum(device, values, elements, sum);
+}
+
+yoke_status yoke_device_scale(yoke_device *device, float *values, float factor, size_t elements) {
+    return device->backend->scale(device, values, factor, elements);
+}
+
+yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
+                            const float *gradients, float *velocity, size_t elements) {
+    return device->backend->sgd(device, step, weights, gradients, velocity, elements);
+}
+
+yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
+                              const float *gradients, float *moment1, float *moment2,
+                              size_t elements) {
+    return device->backend->adamw(device, step, weights, gradients, moment1, moment2, elements);
+}
+
+yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                                   const void *from) {
+    return device->backend->accumulate(device, layout, to, from);
+}
+
+/* ---- layouts and plans ------------------------------------------------------------------------
+ */
+
+yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+                              yoke_layout *layout) {
+    return device->backend->layout_plain(device, shape, rank, layout);
+}
+
+bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                                const yoke_layout *from_layout, const void *from) {
+    return device->backend->layout_convert(device, to_layout, to, from_layout, from);
+}
+
+yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
+                             const yoke_plan_request *request) {
+    *plan = NULL;
+    yoke_status status = device->backend->plan(plan, device, request);
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_plan_destroy(*plan);
+    *plan = NULL;
+    yoke_error_prefix("%s", request->operation->name != NULL ? request->operation->name : "?");
+    return status;
+}
+
+void yoke_plan_destroy(yoke_plan *plan) {
+    if (plan != NULL) plan->destroy(plan);
+}
+
+const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan) {
+    return &plan->needs;
+}
+
+yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    return plan->bind(plan, binding);
+}
+
+yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    return plan->forward(plan, step);
+}
+
+yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    return plan->backward(plan, step);
+}

@@ -1,0 +1,24 @@
+/* What `--devices LIST` means. Knows the grammar, not the machine. */
+#ifndef DEVICE_DEVICE_LIST_H
+#define DEVICE_DEVICE_LIST_H
+
+#include "yoke/status.h"
+
+#define YOKE_DEVICES_LIMIT 64
+#define YOKE_BACKENDS_LIMIT 8
+
+typedef struct yoke_device_list {
+    int count;
+    struct {
+        int backend; /* index in the names given to parse */
+        int ordinal; /* "cpu:1" is 1; unnumbered devices get the lowest numbers not yet taken */
+    } entries[YOKE_DEVICES_LIMIT];
+} yoke_device_list;
+
+/* list = item {"," item}; item = [count "x"] name [":" number] | number. A bare number is one more
+ * device of the numbered item before it ("cuda:0,2"). `names` are the backends'; the first also
+ * answers to "auto" (one device). ARGUMENT names the part that can't be read. */
+yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
+                                   const char *const *names, int name_count);
+
+#endif
