@@ -18,5 +18,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/yokeConfig.cmake ${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake
   DESTINATION ${YOKE_CONFIG_FOLDER})
 
+file(RELATIVE_PATH YOKE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the installation may be moved
 configure_file(${CMAKE_CURRENT_LIST_DIR}/yoke.pc.in ${PROJECT_BINARY_DIR}/yoke.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/yoke.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=-i
+check=no
 case ${1-} in
 '') ;;
---check) mode=--dry-run ;;
+--check) check=yes ;;
 *)
     echo "usage: scripts/format.sh [--check]" >&2
     exit 2
@@ -26,5 +26,18 @@ if [[ -z $formatter ]]; then
     exit 77
 fi
 
-find include src samples tests bench \( -name '*.[ch]' -o -name '*.cu' \) -print0 |
-    xargs -0 -r "$formatter" --style=file --Werror "$mode"
+sources=()
+while IFS= read -r -d '' source; do sources+=("$source"); done < <(
+    find include src samples tests bench \( -name '*.[ch]' -o -name '*.cu' \) -print0 | sort -z)
+if [[ $check == no ]]; then
+    "$formatter" -i "${sources[@]}"
+    exit
+fi
+bad=0
+for source in "${sources[@]}"; do
+    if ! "$formatter" "$source" | cmp -s - "$source"; then
+        echo "$source: run scripts/format.sh"
+        bad=1
+    fi
+done
+exit $bad

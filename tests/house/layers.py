@@ -8,8 +8,8 @@ import re
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-# What a room shows its neighbours, where that is more than its one door.
-EXTRA_DOORS = {"device": ("device/backend.h",)}
+# What a room shows to one neighbour beyond its door: a backend fills in the table.
+EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h")}
 # Foreign libraries that must not leave a room.
 CONFINED = {"device/cpu": ("dnnl", "oneapi/")}
 
@@ -30,8 +30,8 @@ def room_of(path, rooms):
     return max(inside, key=len, default=None)
 
 
-def doors_of(room):
-    return (f"{room}/{room.rsplit('/')[-1]}.h",) + EXTRA_DOORS.get(room, ())
+def doors_of(room, visitor):
+    return (f"{room}/{room.split('/')[-1]}.h",) + EXTRA_DOORS.get((visitor, room), ())
 
 
 def check_public(target, quoted, _path, _rooms):
@@ -63,8 +63,8 @@ def check_room(target, quoted, path, rooms):
         return None
     if other not in rooms[own]:
         return f"{own} may not see {other}"
-    if target not in doors_of(other):
-        return f"the door of {other} is {' or '.join(doors_of(other))}"
+    if target not in doors_of(other, own):
+        return f"the door of {other} is {' or '.join(doors_of(other, own))}"
     return None
 
 

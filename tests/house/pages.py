@@ -1,0 +1,67 @@
+"""Pages with commands: ```sh holds commands, a ```text right after it what they print.
+
+Numbers are masked before comparing, runs of blanks count as one, and a line of three dots stands for
+any lines. ```text exact compares the characters themselves.
+"""
+import re
+
+FENCE = re.compile(r"^```(.*)$")
+NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?|\b0x[0-9a-f]+\b|\b[0-9a-f]{16}\b")
+
+
+def blocks(text):
+    """(language, content, lines of prose before it) of every fenced block."""
+    language, content, prose = None, [], 0
+    for line in text.splitlines():
+        fence = FENCE.match(line)
+        if fence and language is None:
+            language, content = fence[1].strip(), []
+        elif fence:
+            yield language, "\n".join(content), prose
+            language, prose = None, 0
+        elif language is not None:
+            content.append(line)
+        elif line.strip():
+            prose += 1
+
+
+def commands(text):
+    """(command, expected output or None, exact) of every ```sh block, one command a line."""
+    found = []
+    for language, content, prose in blocks(text):
+        if language == "sh":
+            joined = content.replace("\\\n", " ")
+            for line in joined.splitlines():
+                line = re.sub(r"\s+#\s.*$", "", line).strip()
+                if line:
+                    found.append([line, None, False])
+        elif language.startswith("text") and found and prose == 0 and found[-1][1] is None:
+            found[-1][1:] = [content, "exact" in language]
+    return found
+
+
+def mask(line):
+    return re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip()
+
+
+def difference(expected, printed, exact):
+    """None, or the first expected line that was not printed where it should be."""
+    want = expected.strip("\n").splitlines()
+    have = printed.strip("\n").splitlines()
+    if not exact:
+        want = [mask(line) for line in want]
+        have = [mask(line) for line in have]
+    at, anywhere = 0, False
+    for line in want:
+        if line.strip() == "...":
+            anywhere = True
+            continue
+        if anywhere and line in have[at:]:
+            at = have.index(line, at)
+        elif at >= len(have) or have[at] != line:
+            got = have[at] if at < len(have) else "the end"
+            return f"expected {line!r}, printed {got!r}"
+        at, anywhere = at + 1, False
+    if at < len(have) and not anywhere:
+        return f"printed beyond what is expected: {have[at]!r}"
+    return None

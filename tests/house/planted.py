@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The house tests can fail: a small good house passes them, each planted fault does not."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+HOUSE = {
+    "src/LAYERS": "# a small house\nbase:\ndevice: base\ndevice/cpu: device base\nmodel: device base\ncli:\n",
+    "src/base/base.h": "#include <stdint.h>\n#include \"base/error.h\"\n",
+    "src/base/error.h": "#include \"yoke/status.h\"\n",
+    "src/device/device.h": "#include \"base/base.h\"\n",
+    "src/device/backend.h": "#include \"device/device.h\"\n",
+    "src/device/cpu/conv.c": "#include <dnnl.h>\n#include \"device/backend.h\"\n",
+    "src/model/model.c": "#include \"device/device.h\"\n#include \"yoke/status.h\"\n",
+    "src/cli/cli.h": "#include <yoke/status.h>\n",
+    "src/cli/train.c": "#include \"cli.h\"\n#include \"yoke/status.h\"\n",
+    "include/yoke/status.h": "#include <stddef.h>\n",
+    "samples/01_one/main.c": "#include <yoke/status.h>\n",
+    "README.md": "```sh\nprintf 'loss 1.5\\n'\n```\n\n```text\nloss 2.25\n```\n",
+}
+LONG_FUNCTION = "int long_one(void) {\n" + "    long_one();\n" * 100 + "}\n"
+
+# check, file, its planted content, what the complaint must say
+FAULTS = [
+    ("layers.py", "src/model/bad.c", '#include "device/backend.h"\n', "the door of device is"),
+    ("layers.py", "src/model/bad.c", '#include "device/cpu/cpu.h"\n', "model may not see device/cpu"),
+    ("layers.py", "src/base/bad.c", '#include "model/model.h"\n', "base may not see model"),
+    ("layers.py", "src/device/bad.c", '#include "base/error.h"\n', "the door of base is"),
+    ("layers.py", "src/device/bad.c", '#include "device.h"\n', "names its room"),
+    ("layers.py", "src/device/bad.c", '#  include "nowhere/nowhere.h"\n', "names no room"),
+    ("layers.py", "src/model/bad.c", "#include <oneapi/dnnl/dnnl.h>\n", "only device/cpu may see"),
+    ("layers.py", "src/cli/bad.c", '#include "base/base.h"\n', "include/yoke only"),
+    ("layers.py", "src/attic/bad.c", '#include "base/base.h"\n', "lies in no room"),
+    ("layers.py", "samples/01_one/bad.c", '#include "model/model.h"\n', "not yoke/"),
+    ("layers.py", "include/yoke/bad.h", '#include "base/base.h"\n', "not yoke/"),
+    ("layers.py", "src/LAYERS", "base:\nmodel: attic\n", "no such room: attic"),
+    ("sizes.py", "src/model/conv.c", "\n", "two sources are called conv.c"),
+    ("sizes.py", "src/model/bad.c", LONG_FUNCTION, "long_one(): 102 lines"),
+    ("sizes.py", "src/model/bad.c", "\n" * 500, "500 lines"),
+    ("sizes.py", "src/model/bad.c", "/* TODO: later */\n", "do it now"),
+    ("readme.py", "README.md", "```sh\nfalse\n```\n", "false"),
+    ("readme.py", "README.md", "```sh\necho one\n```\n```text\ntwo\n```\n", "two"),
+    ("readme.py", "README.md", "```sh\nscripts/none.sh\n```\n", "scripts/none.sh"),
+]
+
+
+def run(check, root):
+    result = subprocess.run([sys.executable, HERE / check, root], capture_output=True, text=True,
+                            check=False, stdin=subprocess.DEVNULL)
+    return result.returncode, result.stdout + result.stderr
+
+
+def build(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main():
+    unseen = []
+    with tempfile.TemporaryDirectory(prefix="yoke-planted-") as name:
+        good = pathlib.Path(name) / "good"
+        build(good, HOUSE)
+        for check in sorted({fault[0] for fault in FAULTS}):
+            code, text = run(check, good)
+            if code != 0:
+                unseen.append(f"{check} fails on a good house: {text}")
+        for number, (check, path, content, complaint) in enumerate(FAULTS):
+            root = pathlib.Path(name) / str(number)
+            build(root, {**HOUSE, path: content})
+            code, text = run(check, root)
+            if code != 1 or complaint not in text:
+                unseen.append(f"{check} misses {path} with {content[:50]!r}: exit {code}: {text}")
+    print("\n".join(unseen) or f"{len(FAULTS)} planted faults found")
+    return 1 if unseen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Every command of README.md runs, in order, in a copy of the tree as a clone would have it, and
+prints what the page shows; the C program on the page compiles.
+
+usage: readme.py ROOT. scripts/test.sh alone is only looked at: this test runs inside it.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pages
+
+LIMIT_S = 420
+RUN_BY_ITSELF = "scripts/test.sh"
+
+
+def copy_tree(root, copy):
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "build*", "__pycache__"))
+
+
+def run(command, copy):
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=copy, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                          timeout=LIMIT_S, check=False, env=dict(os.environ, TERM="dumb"))
+
+
+def check_command(command, expected, exact, copy):
+    if command == RUN_BY_ITSELF:
+        return None if os.access(copy / command, os.X_OK) else f"{command} can't be run"
+    result = run(command, copy)
+    if result.returncode:
+        return f"$ {command}\nexit {result.returncode}\n{result.stdout}"
+    wrong = expected is not None and pages.difference(expected, result.stdout, exact)
+    return f"$ {command}\n{wrong}\nall it printed:\n{result.stdout}" if wrong else None
+
+
+def check_program(number, program, copy):
+    source = copy / f"readme_{number}.c"
+    source.write_text(program + "\n")
+    result = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Iinclude",
+                             source.name], cwd=copy, capture_output=True, text=True, check=False)
+    return result.stderr if result.returncode else None
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    text = (root / "README.md").read_text()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="yoke-readme-") as name:
+        copy = pathlib.Path(name) / "yoke"
+        copy_tree(root, copy)
+        programs = [content for language, content, _ in pages.blocks(text) if language == "c"]
+        found += [check_program(i, program, copy) for i, program in enumerate(programs)]
+        commands = pages.commands(text)
+        found += [check_command(*command, copy) for command in commands]
+    found = [problem for problem in found if problem]
+    print("\n".join(found) or f"{len(commands)} commands and {len(programs)} programs do what README.md says")
+    return 1 if found or not commands else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Every sample prints what its README shows.
+
+usage: samples.py ROOT BUILD_FOLDER. Commands name build/release/; the build under test takes its place.
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pages
+
+
+def check_sample(folder, build):
+    found = []
+    commands = pages.commands((folder / "README.md").read_text())
+    if not any(expected for _, expected, _ in commands):
+        found.append(f"{folder.name}/README.md shows no output")
+    if len((folder / "main.c").read_text().splitlines()) > 80:
+        found.append(f"{folder.name}/main.c is longer than 80 lines")
+    for command, expected, exact in commands:
+        words = command.replace("build/release/", f"{build}/").split()
+        with tempfile.TemporaryDirectory(prefix="yoke-sample-") as work:
+            result = subprocess.run(words, cwd=work, text=True, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=120,
+                                    check=False)
+        wrong = pages.difference(expected or "", result.stdout, exact)
+        if result.returncode or wrong:
+            found.append(f"$ {command}\nexit {result.returncode}; {wrong}\n{result.stdout}")
+    return found
+
+
+def main():
+    root, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
+    folders = sorted(path.parent for path in root.glob("samples/*/main.c"))
+    found = [problem for folder in folders for problem in check_sample(folder, build)]
+    print("\n".join(found) or f"{len(folders)} samples print what they say")
+    return 1 if found or not folders else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
