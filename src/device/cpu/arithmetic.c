@@ -1,0 +1,291 @@
+/* Arithmetic on flat float32 ranges, bound by memory. Every loop is elementwise IEEE without
+ * contraction, so that neither the instruction set nor the cut of a range shows in the bits. */
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/bfloat16.h"
+#include "device/cpu/cpu.h"
+
+/* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
+ * ready, which therefore gets the plain loop. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_CLONES
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+enum {
+    LINE_ELEMENTS = 16,          /* a cache line of floats: threads never share one */
+    PARALLEL_ELEMENTS = 1 << 16, /* fewer are done before a second thread is awake */
+    FOLD_ELEMENTS = 2048,        /* stay in the first-level cache while operands are added */
+    SQUARE_BLOCK = 4096,         /* the contract's block of a square sum */
+    SQUARE_BLOCKS = 256,         /* block sums held at a time */
+    SQUARE_LANES = 16
+};
+
+/* Elements begin .. end - 1 of a job. */
+typedef void (*range_body)(const void *job, size_t begin, size_t end);
+
+static void run_range(const yoke_device *device, range_body body, const void *job,
+                      size_t elements) {
+    if (device->threads <= 1 || elements < PARALLEL_ELEMENTS) {
+        body(job, 0, elements);
+        return;
+    }
+    size_t lines = (elements + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
+    size_t threads = (size_t)device->threads;
+#pragma omp parallel for num_threads(device->threads) schedule(static, 1)
+    for (size_t thread = 0; thread < threads; thread++) {
+        size_t begin = lines * thread / threads * LINE_ELEMENTS;
+        size_t end = lines * (thread + 1) / threads * LINE_ELEMENTS;
+        body(job, begin, end < elements ? end : elements);
+    }
+}
+
+typedef struct sum_job {
+    float *to;
+    const float *const *from;
+    int count;
+} sum_job;
+
+/* `to` may be `left`: the lanes of an iteration do not see each other. */
+CPU_CLONES static void add_block(float *to, const float *left, const float *right, size_t count) {
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        to[i] = left[i] + right[i];
+    }
+}
+
+static void sum_range(const void *job, size_t begin, size_t end) {
+    const sum_job *sum = job;
+    for (size_t at = begin; at < end; at += FOLD_ELEMENTS) {
+        size_t count = end - at < FOLD_ELEMENTS ? end - at : FOLD_ELEMENTS;
+        add_block(sum->to + at, sum->from[0] + at, sum->from[1] + at, count);
+        for (int k = 2; k < sum->count; k++) {
+            add_block(sum->to + at, sum->to + at, sum->from[k] + at, count);
+        }
+    }
+}
+
+static void copy_range(const void *job, size_t begin, size_t end) {
+    const sum_job *sum = job;
+    memcpy(sum->to + begin, sum->from[0] + begin, (end - begin) * sizeof *sum->to);
+}
+
+yoke_status cpu_sum(yoke_device *device, float *to, const float *const *from, int count,
+                    size_t elements) {
+    if (count < 1) return FAIL(YOKE_ERROR_ARGUMENT, "a sum of %d buffers; at least 1", count);
+    sum_job job = {.to = to, .from = from, .count = count};
+    if (count > 1) {
+        run_range(device, sum_range, &job, elements);
+    } else if (to != from[0]) {
+        run_range(device, copy_range, &job, elements);
+    }
+    return YOKE_OK;
+}
+
+/* A square of floats is exact in double; lane j of 16 adds elements j, j + 16, ... in order, and
+ * the lanes are folded in pairs: one order, whatever the width of a register. */
+CPU_CLONES static double square_block(const float *values, size_t count) {
+    double lanes[SQUARE_LANES] = {0};
+    size_t whole = count - count % SQUARE_LANES;
+    for (size_t i = 0; i < whole; i += SQUARE_LANES) {
+        for (size_t lane = 0; lane < SQUARE_LANES; lane++) {
+            double value = (double)values[i + lane];
+            lanes[lane] += value * value;
+        }
+    }
+    for (size_t i = whole; i < count; i++) {
+        lanes[i - whole] += (double)values[i] * (double)values[i];
+    }
+    for (size_t half = SQUARE_LANES / 2; half > 0; half /= 2) {
+        for (size_t lane = 0; lane < half; lane++) {
+            lanes[lane] += lanes[lane + half];
+        }
+    }
+    return lanes[0];
+}
+
+yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum) {
+    size_t blocks = (elements + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+    bool parallel = device->threads > 1 && elements >= PARALLEL_ELEMENTS;
+    double total = 0;
+    for (size_t first = 0; first < blocks; first += SQUARE_BLOCKS) {
+        double partial[SQUARE_BLOCKS];
+        size_t count = blocks - first < SQUARE_BLOCKS ? blocks - first : SQUARE_BLOCKS;
+#pragma omp parallel for num_threads(device->threads) if (parallel)
+        for (size_t block = 0; block < count; block++) {
+            size_t at = (first + block) * SQUARE_BLOCK;
+            size_t left = elements - at;
+            partial[block] = square_block(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK);
+        }
+        for (size_t block = 0; block < count; block++) {
+            total += partial[block];
+        }
+    }
+    *sum = total;
+    return YOKE_OK;
+}
+
+typedef struct scale_job {
+    float *values;
+    float factor;
+} scale_job;
+
+CPU_CLONES static void scale_range(const void *job, size_t begin, size_t end) {
+    float *values = ((const scale_job *)job)->values;
+    float factor = ((const scale_job *)job)->factor;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        values[i] *= factor;
+    }
+}
+
+yoke_status cpu_scale(yoke_device *device, float *values, float factor, size_t elements) {
+    scale_job job = {.values = values, .factor = factor};
+    run_range(device, scale_range, &job, elements);
+    return YOKE_OK;
+}
+
+typedef struct sgd_job {
+    yoke_sgd_step step;
+    float *weights;
+    const float *gradients;
+    float *velocity;
+} sgd_job;
+
+CPU_CLONES static void sgd_plain_range(const void *job, size_t begin, size_t end) {
+    const sgd_job sgd = *(const sgd_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        float weight = sgd.weights[i];
+        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
+        gradient = gradient + sgd.step.weight_decay * weight;
+        sgd.weights[i] = weight - sgd.step.learning_rate * gradient;
+    }
+}
+
+/* The first step takes the gradient itself: what velocity held before must not matter, NaN or not.
+ */
+CPU_CLONES static void sgd_first_range(const void *job, size_t begin, size_t end) {
+    const sgd_job sgd = *(const sgd_job *)job;
+    float ahead = sgd.step.nesterov ? sgd.step.momentum : 0;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        float weight = sgd.weights[i];
+        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
+        gradient = gradient + sgd.step.weight_decay * weight;
+        sgd.velocity[i] = gradient;
+        sgd.weights[i] = weight - sgd.step.learning_rate * (gradient + ahead * gradient);
+    }
+}
+
+CPU_CLONES static void sgd_momentum_range(const void *job, size_t begin, size_t end) {
+    const sgd_job sgd = *(const sgd_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        float weight = sgd.weights[i];
+        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
+        gradient = gradient + sgd.step.weight_decay * weight;
+        float velocity = sgd.step.momentum * sgd.velocity[i] + gradient;
+        sgd.velocity[i] = velocity;
+        sgd.weights[i] = weight - sgd.step.learning_rate * velocity;
+    }
+}
+
+CPU_CLONES static void sgd_nesterov_range(const void *job, size_t begin, size_t end) {
+    const sgd_job sgd = *(const sgd_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        float weight = sgd.weights[i];
+        float gradient = sgd.gradients[i] * sgd.step.gradient_scale;
+        gradient = gradient + sgd.step.weight_decay * weight;
+        float velocity = sgd.step.momentum * sgd.velocity[i] + gradient;
+        sgd.velocity[i] = velocity;
+        float direction = gradient + sgd.step.momentum * velocity;
+        sgd.weights[i] = weight - sgd.step.learning_rate * direction;
+    }
+}
+
+yoke_status cpu_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
+                    const float *gradients, float *velocity, size_t elements) {
+    sgd_job job = {.step = *step, .weights = weights, .gradients = gradients, .velocity = velocity};
+    range_body body = sgd_momentum_range;
+    if (step->nesterov) body = sgd_nesterov_range;
+    if (step->first) body = sgd_first_range;
+    if (step->momentum == 0) body = sgd_plain_range;
+    run_range(device, body, &job, elements);
+    return YOKE_OK;
+}
+
+typedef struct adamw_job {
+    float shrink, gradient_scale, rise1, beta2, rise2, step_size, correction2_root, epsilon;
+    float *weights;
+    const float *gradients;
+    float *moment1, *moment2;
+} adamw_job;
+
+/* param.mul_, exp_avg.lerp_, exp_avg_sq.mul_.addcmul_, denom, param.addcdiv_ of torch.optim. */
+CPU_CLONES static void adamw_range(const void *job, size_t begin, size_t end) {
+    const adamw_job adamw = *(const adamw_job *)job;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        float weight = adamw.weights[i] * adamw.shrink;
+        float gradient = adamw.gradients[i] * adamw.gradient_scale;
+        float moment1 = adamw.moment1[i] + adamw.rise1 * (gradient - adamw.moment1[i]);
+        float moment2 = adamw.moment2[i] * adamw.beta2 + adamw.rise2 * gradient * gradient;
+        float denominator = sqrtf(moment2) / adamw.correction2_root + adamw.epsilon;
+        adamw.moment1[i] = moment1;
+        adamw.moment2[i] = moment2;
+        adamw.weights[i] = weight - adamw.step_size * moment1 / denominator;
+    }
+}
+
+yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
+                      const float *gradients, float *moment1, float *moment2, size_t elements) {
+    adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
+                     .gradient_scale = step->gradient_scale,
+                     .rise1 = (float)(1 - step->beta1),
+                     .beta2 = (float)step->beta2,
+                     .rise2 = (float)(1 - step->beta2),
+                     .step_size = (float)(step->learning_rate / step->correction1),
+                     .correction2_root = (float)step->correction2_root,
+                     .epsilon = (float)step->epsilon,
+                     .weights = weights,
+                     .gradients = gradients,
+                     .moment1 = moment1,
+                     .moment2 = moment2};
+    run_range(device, adamw_range, &job, elements);
+    return YOKE_OK;
+}
+
+typedef struct accumulate_job {
+    void *to;
+    const void *from;
+} accumulate_job;
+
+static void accumulate_float32(const void *job, size_t begin, size_t end) {
+    const accumulate_job *accumulate = job;
+    add_block((float *)accumulate->to + begin, (const float *)accumulate->to + begin,
+              (const float *)accumulate->from + begin, end - begin);
+}
+
+CPU_CLONES static void accumulate_bfloat16(const void *job, size_t begin, size_t end) {
+    uint16_t *to = ((const accumulate_job *)job)->to;
+    const uint16_t *from = ((const accumulate_job *)job)->from;
+#pragma omp simd
+    for (size_t i = begin; i < end; i++) {
+        to[i] = cpu_bfloat16_round(cpu_bfloat16_widen(to[i]) + cpu_bfloat16_widen(from[i]));
+    }
+}
+
+yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                           const void *from) {
+    accumulate_job job = {.to = to, .from = from};
+    bool wide = cpu_layout_desc(layout)->data_type == dnnl_f32;
+    size_t elements = layout->bytes / (wide ? sizeof(float) : sizeof(uint16_t));
+    run_range(device, wide ? accumulate_float32 : accumulate_bfloat16, &job, elements);
+    return YOKE_OK;
+}

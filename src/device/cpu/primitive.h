@@ -1,0 +1,34 @@
+/* A oneDNN primitive from its operation descriptor to a call with addresses: what the operations
+ * that are one primitive a pass have in common. */
+#ifndef DEVICE_CPU_PRIMITIVE_H
+#define DEVICE_CPU_PRIMITIVE_H
+
+#include "device/cpu/cpu.h"
+
+typedef struct cpu_primitive {
+    dnnl_primitive_desc_t description; /* NULL: there is no such pass */
+    cpu_call call;
+} cpu_primitive;
+
+/* hint: the forward description for a backward one, or NULL. post_ops may be NULL. The scratchpad
+ * is the caller's. */
+yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
+                                 const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
+                                 const_dnnl_post_ops_t post_ops);
+void cpu_primitive_destroy(cpu_primitive *primitive); /* takes zeroed and half-built ones */
+
+/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...). */
+const dnnl_memory_desc_t *cpu_primitive_desc(const cpu_primitive *primitive, int argument);
+size_t cpu_primitive_scratch(const cpu_primitive *primitive); /* bytes; 0 for no pass */
+
+typedef struct cpu_address {
+    int argument;
+    void *address;
+} cpu_address;
+
+/* Binds every argument of the list, ended by {0, NULL}, with the descriptor the primitive chose.
+ * Forgets an earlier binding. */
+yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
+                               const cpu_address *addresses, void *scratch);
+
+#endif
