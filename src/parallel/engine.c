@@ -1,0 +1,268 @@
+/* The life of an engine: workers, replicas made by their own workers, optimizers, trace. */
+#include "parallel/engine.h"
+
+#include <stdlib.h>
+
+/* ---- workers
+ * -------------------------------------------------------------------------------------- */
+
+static yoke_status enter_worker(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    return yoke_device_enter(yoke_devices_at(parallel->devices, worker), true,
+                             &parallel->scopes[worker]);
+}
+
+static void leave_worker(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    yoke_device_leave(yoke_devices_at(parallel->devices, worker), &parallel->scopes[worker]);
+}
+
+static yoke_status build_workers(yoke_data_parallel *parallel) {
+    yoke_workers_options options = {.count = parallel->count,
+                                    .spare_cores = yoke_devices_spare_cores(parallel->devices),
+                                    .enter = enter_worker,
+                                    .leave = leave_worker,
+                                    .context = parallel};
+    return yoke_workers_create(&parallel->workers, &options);
+}
+
+static yoke_status build_trace(yoke_data_parallel *parallel) {
+    const char **lanes = calloc((size_t)parallel->count, sizeof *lanes);
+    if (lanes == NULL) return FAIL_MEMORY((size_t)parallel->count * sizeof *lanes, "trace lanes");
+    for (int k = 0; k < parallel->count; k++)
+        lanes[k] = yoke_device_name(yoke_devices_at(parallel->devices, k));
+    yoke_trace_options options = {.lanes = lanes, .lane_count = parallel->count};
+    yoke_status status = yoke_trace_create(&parallel->trace, &options);
+    free(lanes);
+    return status;
+}
+
+/* ---- replicas
+ * --------------------------------------------------------------------------------------- */
+
+/* The root decides layouts and measures; the others follow it. */
+static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
+    yoke_replica_options options = {
+        .device = yoke_devices_at(parallel->devices, replica),
+        .precision = parallel->options.precision,
+        .algorithm = parallel->options.algorithm,
+        .rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0),
+        .flat = parallel->flat,
+        .choices = parallel->choices,
+        .first_bucket_bytes = parallel->options.first_bucket_bytes,
+        .bucket_bytes = parallel->options.bucket_bytes,
+    };
+    return yoke_replica_create(&parallel->replicas[replica], parallel->model, &options);
+}
+
+static yoke_status create_root(int worker, void *context) {
+    return worker == 0 ? create_replica(context, worker) : YOKE_OK;
+}
+
+static yoke_status create_other(int worker, void *context) {
+    return worker > 0 ? create_replica(context, worker) : YOKE_OK;
+}
+
+static yoke_status prepare_shard(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    int rows = parallel->shards[worker].rows;
+    return rows == 0 ? YOKE_OK
+                     : yoke_replica_prepare(parallel->replicas[worker], rows, parallel->training);
+}
+
+/* Every shard size the micro-batches of a batch of `rows` are cut into. */
+yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    if (rows < 1 || rows > parallel->options.batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
+                    parallel->options.batch);
+    parallel->training = training;
+    for (int part = 0; part < parallel->options.accumulate; part++) {
+        int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
+        if (micro == 0) break;
+        for (int k = 0; k < parallel->count; k++)
+            parallel->shards[k] = (yoke_shard){.rows = yoke_shard_rows(micro, parallel->count, k)};
+        TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, prepare_shard));
+        if (training) TRY(yoke_root_loss_prepare(parallel, micro));
+    }
+    return YOKE_OK;
+}
+
+/* ---- optimizers, blocks, initial weights
+ * ----------------------------------------------------------- */
+
+static yoke_status build_optimizers(yoke_data_parallel *parallel) {
+    bool sharded = parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->count > 1;
+    int count = sharded ? parallel->count : 1;
+    parallel->optimizers = calloc((size_t)count, sizeof *parallel->optimizers);
+    if (parallel->optimizers == NULL) return FAIL_MEMORY((size_t)count * 8, "optimizers");
+    parallel->optimizer_count = count;
+    for (int k = 0; k < count; k++) {
+        size_t offset = 0, elements = parallel->flat->elements;
+        if (sharded) yoke_owned_range(parallel, k, &offset, &elements);
+        TRY(yoke_optimizer_create(&parallel->optimizers[k], &parallel->optimizer_options,
+                                  yoke_devices_at(parallel->devices, k), offset, elements));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status build_blocks(yoke_data_parallel *parallel) {
+    size_t gradients = parallel->flat->elements * sizeof(float);
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_device *device = yoke_devices_at(parallel->devices, k);
+        TRY(yoke_device_allocate(device, YOKE_EXCHANGE_BLOCK * sizeof(float), "exchange block",
+                                 (void **)&parallel->blocks[k]));
+        if (parallel->options.accumulate > 1)
+            TRY(yoke_device_allocate(device, gradients, "accumulated gradients",
+                                     (void **)&parallel->accumulated[k]));
+    }
+    size_t buffers = parallel->flat->buffer_elements * sizeof(float);
+    if (buffers == 0) return YOKE_OK;
+    return yoke_device_allocate(yoke_devices_at(parallel->devices, 0), buffers,
+                                "running statistics", (void **)&parallel->good_buffers);
+}
+
+static yoke_status initialize_root(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    if (worker != 0) return YOKE_OK;
+    return yoke_replica_initialize(parallel->replicas[0], parallel->options.seed);
+}
+
+/* ---- create and destroy
+ * ---------------------------------------------------------------------------- */
+
+static yoke_status load_options(yoke_data_parallel *parallel,
+                                const yoke_data_parallel_options *options,
+                                const yoke_optimizer_options *optimizer) {
+    yoke_data_parallel_options *own = &parallel->options;
+    TRY(yoke_options_load(own, sizeof *own, options, "yoke_data_parallel_options"));
+    TRY(yoke_optimizer_options_load(&parallel->optimizer_options, optimizer));
+    if (own->accumulate == 0) own->accumulate = 1;
+    if (own->batch < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "batch is %d: it must be at least 1", own->batch);
+    if (own->accumulate < 1 || own->accumulate > own->batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: 1 to the batch's %d rows",
+                    own->accumulate, own->batch);
+    if (own->schedule < YOKE_SCHEDULE_OVERLAP || own->schedule > YOKE_SCHEDULE_SHARDED)
+        return FAIL(YOKE_ERROR_ARGUMENT, "schedule is %d: it is one of yoke_schedule",
+                    (int)own->schedule);
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_device *device = yoke_devices_at(parallel->devices, k);
+        if (!yoke_device_supports(device, own->precision))
+            return FAIL(YOKE_ERROR_DEVICE,
+                        "%s does not compute in bfloat16 (see yoke devices); use float32",
+                        yoke_device_name(device));
+    }
+    parallel->micro_rows = yoke_shard_rows(own->batch, own->accumulate, 0);
+    return YOKE_OK;
+}
+
+static yoke_status build_tables(yoke_data_parallel *parallel) {
+    size_t count = (size_t)parallel->count;
+    parallel->scopes = calloc(count, sizeof *parallel->scopes);
+    parallel->replicas = calloc(count, sizeof *parallel->replicas);
+    parallel->blocks = calloc(count, sizeof *parallel->blocks);
+    parallel->accumulated = calloc(count, sizeof *parallel->accumulated);
+    parallel->replica_weights = calloc(count, sizeof *parallel->replica_weights);
+    parallel->replica_buffers = calloc(count, sizeof *parallel->replica_buffers);
+    parallel->shards = calloc(count, sizeof *parallel->shards);
+    parallel->loss_sums = calloc(count, sizeof *parallel->loss_sums);
+    parallel->corrects = calloc(count, sizeof *parallel->corrects);
+    parallel->bad_layers = calloc(count, sizeof *parallel->bad_layers);
+    parallel->square_sums = calloc(count, sizeof *parallel->square_sums);
+    bool complete = parallel->scopes && parallel->replicas && parallel->blocks &&
+                    parallel->accumulated && parallel->replica_weights &&
+                    parallel->replica_buffers && parallel->shards && parallel->loss_sums &&
+                    parallel->corrects && parallel->bad_layers && parallel->square_sums;
+    return complete ? YOKE_OK : FAIL_MEMORY(count * 64, "the engine's tables");
+}
+
+static yoke_status build_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_choices_create(&parallel->choices));
+    TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, create_root));
+    parallel->flat = yoke_replica_flat(parallel->replicas[0]);
+    parallel->arrivals = calloc((size_t)parallel->flat->bucket_count, sizeof *parallel->arrivals);
+    if (parallel->arrivals == NULL) return FAIL_MEMORY(parallel->flat->bucket_count, "buckets");
+    return yoke_apply(parallel, YOKE_STAGE_FORWARD, create_other);
+}
+
+static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
+                         const yoke_optimizer_options *optimizer) {
+    parallel->count = yoke_devices_count(parallel->devices);
+    TRY(load_options(parallel, options, optimizer));
+    parallel->channels = yoke_model_output_shape(parallel->model).channels;
+    parallel->classification = yoke_model_loss_kind(parallel->model) == YOKE_LOSS_CROSS_ENTROPY;
+    TRY(build_tables(parallel));
+    TRY(build_trace(parallel));
+    TRY(build_workers(parallel));
+    TRY(build_replicas(parallel));
+    TRY(build_optimizers(parallel));
+    TRY(build_blocks(parallel));
+    if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC) TRY(yoke_root_loss_create(parallel));
+    TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, initialize_root));
+    parallel->weights_version = parallel->buffers_version = 1;
+    TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
+    TRY(yoke_replicate(parallel));
+    yoke_trace_reset(parallel->trace);
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_model *model,
+                                      yoke_devices *devices,
+                                      const yoke_optimizer_options *optimizer,
+                                      const yoke_data_parallel_options *options) {
+    if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "parallel is NULL");
+    *parallel = NULL;
+    if (model == NULL || devices == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", model == NULL ? "model" : "devices");
+    yoke_data_parallel *own = calloc(1, sizeof *own);
+    if (own == NULL) return FAIL_MEMORY(sizeof *own, "the engine");
+    own->model = model;
+    own->devices = devices;
+    yoke_status status = build(own, options, optimizer);
+    if (status != YOKE_OK) {
+        yoke_error error = yoke_error_take(status);
+        yoke_data_parallel_destroy(own);
+        return yoke_error_restore(&error);
+    }
+    *parallel = own;
+    return YOKE_OK;
+}
+
+static void destroy_device_memory(yoke_data_parallel *parallel) {
+    yoke_device *root = yoke_devices_at(parallel->devices, 0);
+    yoke_root_loss_destroy(parallel);
+    if (parallel->good_buffers != NULL) yoke_device_free(root, parallel->good_buffers);
+    for (int k = parallel->count - 1; k >= 0; k--) {
+        yoke_device *device = yoke_devices_at(parallel->devices, k);
+        if (parallel->accumulated && parallel->accumulated[k])
+            yoke_device_free(device, parallel->accumulated[k]);
+        if (parallel->blocks && parallel->blocks[k]) yoke_device_free(device, parallel->blocks[k]);
+    }
+    for (int k = parallel->optimizer_count - 1; k >= 0; k--)
+        yoke_optimizer_destroy(parallel->optimizers[k]);
+    for (int k = parallel->count - 1; k >= 0 && parallel->replicas; k--)
+        yoke_replica_destroy(parallel->replicas[k]);
+}
+
+void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
+    if (parallel == NULL) return;
+    yoke_data_parallel_release(parallel);
+    destroy_device_memory(parallel);
+    yoke_workers_destroy(parallel->workers);
+    yoke_trace_destroy(parallel->trace);
+    yoke_choices_destroy(parallel->choices);
+    free(parallel->optimizers);
+    free(parallel->arrivals);
+    free(parallel->square_sums);
+    free(parallel->bad_layers);
+    free(parallel->corrects);
+    free(parallel->loss_sums);
+    free(parallel->shards);
+    free(parallel->replica_buffers);
+    free(parallel->replica_weights);
+    free(parallel->accumulated);
+    free(parallel->blocks);
+    free(parallel->replicas);
+    free(parallel->scopes);
+    free(parallel);
+}

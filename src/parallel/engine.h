@@ -1,0 +1,126 @@
+/* The engine, for this room's own files: what the stages share. */
+#ifndef PARALLEL_ENGINE_H
+#define PARALLEL_ENGINE_H
+
+#include "parallel/parallel.h"
+
+/* Floats a worker sums, updates and publishes at a time: three such blocks stay in its cache. */
+#define YOKE_EXCHANGE_BLOCK 8192
+
+/* One device's part of the batch in flight. */
+typedef struct yoke_shard {
+    int first, rows; /* rows of the micro-batch; 0 rows: idle */
+} yoke_shard;
+
+/* What classic keeps on the root: the whole batch's outputs and the loss over them. */
+typedef struct yoke_root_loss {
+    float *outputs, *gradients; /* [rows of a micro-batch, output channels] */
+    int32_t *labels;
+    float *targets;
+    yoke_plan **plans; /* one for each number of rows seen */
+    int *plan_rows;
+    int plan_count;
+    void *scratch;
+    size_t scratch_bytes;
+} yoke_root_loss;
+
+struct yoke_data_parallel {
+    const yoke_model *model;
+    yoke_devices *devices;
+    int count;
+    yoke_data_parallel_options options;
+    yoke_optimizer_options optimizer_options;
+    int micro_rows; /* rows of the largest micro-batch */
+    int channels;   /* of one output row */
+    bool classification;
+
+    yoke_workers *workers;
+    yoke_device_scope *scopes; /* of the workers' threads; [0] is the caller's while bound */
+    bool bound;
+    yoke_choices *choices;
+    yoke_trace *trace;
+
+    yoke_replica **replicas;
+    const yoke_flat *flat;
+    yoke_optimizer **optimizers; /* one on the root, or one a device when sharded */
+    int optimizer_count;
+    float **blocks;      /* one exchange block a device */
+    float **accumulated; /* gradients of earlier micro-batches; NULL without accumulation */
+    float *good_buffers; /* the root's running statistics before the step, on the root */
+    uint64_t good_batches_tracked;
+    yoke_root_loss root_loss;
+
+    /* Versions grow when the root's weights or running statistics change; a replica whose version
+     * is behind is stale. */
+    uint64_t weights_version, buffers_version;
+    uint64_t *replica_weights, *replica_buffers;
+
+    uint64_t steps, batches_tracked;
+
+    /* The step in flight. */
+    yoke_batch batch; /* the micro-batch: borrowed from the caller for the time of the step */
+    yoke_shard *shards;
+    double *loss_sums; /* per replica, of the micro-batch in flight */
+    int32_t *corrects;
+    const char **bad_layers;  /* per replica, only after a loss that is not finite */
+    int batch_rows;           /* of the whole batch: the loss gradient's 1 / rows */
+    int micro_first;          /* first row of this micro-batch in the whole batch */
+    int parts, micro, micros; /* micro-batches wanted, current, in all */
+    int contributors;         /* replicas that hold a gradient of this batch */
+    bool training;
+    uint32_t *arrivals;  /* per bucket: replicas whose gradients are complete */
+    double *square_sums; /* per worker, for clipping */
+    double gradient_norm;
+    yoke_optimizer_step update;
+    yoke_step_result result; /* sums while gathering */
+};
+
+/* Runs a job on every worker; a failure's text gets stage, replica and device. */
+yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job);
+
+yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica);
+
+/* The range of the flat buffer worker k answers for: contiguous, whole cache lines. */
+void yoke_owned_range(const yoke_data_parallel *parallel, int worker, size_t *offset,
+                      size_t *elements);
+
+/* scatter.c: begins a batch of `rows` in at most `parts` micro-batches; cuts and scatters the
+ * current one; sends output gradients. */
+void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training);
+yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
+yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batch *batch,
+                             bool with_answers);
+yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const float *gradients);
+
+/* replica_jobs.c: what each worker does on its own shard, traced. */
+yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica);
+yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica);
+yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce);
+
+/* update.c: what the optimizer needs to know of this step. */
+void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
+
+/* exchange.c: reduce + update + publish in one pass over the range a worker owns. */
+yoke_status yoke_exchange(yoke_data_parallel *parallel, int worker);
+void yoke_exchange_begin(yoke_data_parallel *parallel);
+
+/* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
+yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);
+void yoke_gather_scalars(yoke_data_parallel *parallel);
+void yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result);
+
+/* guard.c: keeps what a bad step must not spoil, and names the layer it went wrong in. */
+yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
+bool yoke_losses_finite(const yoke_data_parallel *parallel);
+yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
+yoke_status yoke_guard_fail(yoke_data_parallel *parallel);
+
+/* root_loss.c: classic's loss on the root over the gathered outputs. */
+yoke_status yoke_root_loss_create(yoke_data_parallel *parallel);
+void yoke_root_loss_destroy(yoke_data_parallel *parallel);
+yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows);
+yoke_status yoke_gather_to_root(yoke_data_parallel *parallel);
+yoke_status yoke_loss_on_root(yoke_data_parallel *parallel);
+yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel);
+
+#endif

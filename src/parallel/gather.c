@@ -1,0 +1,50 @@
+/* gather: brings scalars, or output rows in their order, back to the host. */
+#include "parallel/engine.h"
+
+void yoke_gather_scalars(yoke_data_parallel *parallel) {
+    uint64_t begin = yoke_trace_now();
+    yoke_step_result *sum = &parallel->result;
+    for (int k = 0; k < parallel->count; k++) {
+        if (parallel->shards[k].rows == 0) continue;
+        sum->loss += parallel->loss_sums[k];
+        sum->correct += (int)parallel->corrects[k];
+        sum->rows += parallel->shards[k].rows;
+    }
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
+}
+
+void yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result) {
+    if (result == NULL) return;
+    yoke_step_result own = parallel->result;
+    if (own.rows > 0) own.loss /= own.rows;
+    if (!parallel->classification) own.correct = -1;
+    own.gradient_norm = parallel->gradient_norm;
+    own.struct_size = result->struct_size;
+    size_t size = result->struct_size < sizeof own ? result->struct_size : sizeof own;
+    __builtin_memcpy(result, &own, size);
+}
+
+yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
+    if (result == NULL || result->struct_size == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_gather: result is NULL or its struct_size is 0");
+    parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
+    yoke_gather_scalars(parallel);
+    yoke_finish_result(parallel, result);
+    return YOKE_OK;
+}
+
+yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
+    uint64_t begin = yoke_trace_now();
+    size_t width = (size_t)parallel->channels, bytes = 0;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_shard shard = parallel->shards[k];
+        if (shard.rows == 0) continue;
+        size_t part = (size_t)shard.rows * width * sizeof *outputs;
+        TRY(yoke_device_download(yoke_devices_at(parallel->devices, k),
+                                 outputs + (size_t)shard.first * width,
+                                 yoke_replica_memory_of(parallel->replicas[k])->outputs, part));
+        bytes += 2 * part;
+    }
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
+    return YOKE_OK;
+}

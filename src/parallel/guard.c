@@ -1,0 +1,53 @@
+/* A loss that is not finite must spoil nothing: running statistics are kept from before the step,
+ * weights are not updated, and the first layer that went wrong is named. */
+#include <math.h>
+
+#include "parallel/engine.h"
+
+static yoke_status copy_buffers(yoke_data_parallel *parallel, float *to, const float *from) {
+    if (parallel->flat->buffer_elements == 0) return YOKE_OK;
+    yoke_device *root = yoke_devices_at(parallel->devices, 0);
+    return yoke_device_copy(root, to, root, from, parallel->flat->buffer_elements * sizeof *to);
+}
+
+yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {
+    parallel->good_batches_tracked = parallel->batches_tracked;
+    return copy_buffers(parallel, parallel->good_buffers,
+                        yoke_replica_memory_of(parallel->replicas[0])->buffers);
+}
+
+bool yoke_losses_finite(const yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++)
+        if (parallel->shards[k].rows > 0 && !isfinite(parallel->loss_sums[k])) return false;
+    return true;
+}
+
+yoke_status yoke_guard_restore(yoke_data_parallel *parallel) {
+    parallel->batches_tracked = parallel->good_batches_tracked;
+    parallel->buffers_version++;
+    return copy_buffers(parallel, yoke_replica_memory_of(parallel->replicas[0])->buffers,
+                        parallel->good_buffers);
+}
+
+static yoke_status find_bad_layer(int replica, void *context) {
+    yoke_data_parallel *parallel = context;
+    bool idle = parallel->shards[replica].rows == 0;
+    parallel->bad_layers[replica] =
+        idle ? NULL : yoke_replica_first_nonfinite(parallel->replicas[replica]);
+    return YOKE_OK;
+}
+
+yoke_status yoke_guard_fail(yoke_data_parallel *parallel) {
+    TRY(yoke_apply(parallel, YOKE_STAGE_LOSS, find_bad_layer));
+    TRY(yoke_guard_restore(parallel));
+    int bad = 0;
+    for (int k = parallel->count - 1; k >= 0; k--)
+        if (parallel->bad_layers[k] != NULL) bad = k;
+    const char *layer = parallel->bad_layers[bad];
+    return FAIL(
+        YOKE_ERROR_NUMERIC,
+        "step %llu: the loss is not finite; first at %s on replica %d (%s). The weights are "
+        "those before the step; try a lower learning rate, warm-up or gradient clipping",
+        (unsigned long long)parallel->steps, layer != NULL ? layer : "the loss itself", bad,
+        yoke_device_name(yoke_devices_at(parallel->devices, bad)));
+}

@@ -1,0 +1,112 @@
+/* What each worker does with its own shard: forward, loss, backward segment by segment. */
+#include "parallel/engine.h"
+
+yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica) {
+    return (yoke_plan_step){
+        .seed = parallel->options.seed,
+        .step = parallel->steps,
+        .first_row = (uint64_t)(parallel->micro_first + parallel->shards[replica].first),
+        .loss_scale = 1.0f / (float)parallel->batch_rows,
+    };
+}
+
+yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica) {
+    int rows = parallel->shards[replica].rows;
+    if (rows == 0) return YOKE_OK;
+    uint64_t begin = yoke_trace_now();
+    yoke_plan_step step = yoke_step_of(parallel, replica);
+    TRY(yoke_replica_forward(parallel->replicas[replica], rows, parallel->training, &step));
+    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_FORWARD, parallel->steps, begin, 0);
+    return YOKE_OK;
+}
+
+yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
+    if (parallel->shards[replica].rows == 0) return YOKE_OK;
+    uint64_t begin = yoke_trace_now();
+    yoke_plan_step step = yoke_step_of(parallel, replica);
+    TRY(yoke_replica_loss(parallel->replicas[replica], &step));
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    TRY(yoke_device_download(device, &parallel->loss_sums[replica], memory->loss_sum,
+                             sizeof(double)));
+    TRY(yoke_device_download(device, &parallel->corrects[replica], memory->correct,
+                             sizeof(int32_t)));
+    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
+    return YOKE_OK;
+}
+
+/* Gradients of earlier micro-batches wait in `accumulated`: the first is copied there, later ones
+ * are added, and the last one's gradient takes the sum bucket by bucket. */
+static yoke_status accumulate_bucket(yoke_data_parallel *parallel, int replica,
+                                     yoke_bucket bucket) {
+    float *sum = parallel->accumulated[replica] + bucket.offset;
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    float *gradient = memory->gradients + bucket.offset;
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    if (parallel->micro == 0)
+        return yoke_device_copy(device, sum, device, gradient, bucket.elements * sizeof *sum);
+    bool last = parallel->micro == parallel->micros - 1;
+    const float *both[] = {sum, gradient};
+    return yoke_device_sum(device, last ? gradient : sum, both, 2, bucket.elements);
+}
+
+/* A replica whose shard is empty in the last micro-batch still has what it accumulated before. */
+static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_bucket bucket) {
+    bool last = parallel->micro == parallel->micros - 1;
+    if (!last || parallel->micro == 0 || replica >= parallel->contributors) return YOKE_OK;
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    return yoke_device_copy(device, memory->gradients + bucket.offset, device,
+                            parallel->accumulated[replica] + bucket.offset,
+                            bucket.elements * sizeof(float));
+}
+
+yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce) {
+    const yoke_flat *flat = parallel->flat;
+    bool idle = parallel->shards[replica].rows == 0;
+    yoke_plan_step step = yoke_step_of(parallel, replica);
+    for (int segment = 0; segment < flat->bucket_count; segment++) {
+        yoke_bucket bucket = flat->buckets[segment];
+        if (idle) {
+            TRY(idle_bucket(parallel, replica, bucket));
+        } else {
+            uint64_t begin = yoke_trace_now();
+            TRY(yoke_replica_backward_segment(parallel->replicas[replica], segment, &step));
+            if (parallel->micros > 1) TRY(accumulate_bucket(parallel, replica, bucket));
+            yoke_trace_span(parallel->trace, replica, YOKE_STAGE_BACKWARD, parallel->steps, begin,
+                            0);
+        }
+        if (announce) yoke_workers_signal(parallel->workers, &parallel->arrivals[segment]);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status forward_job(int replica, void *context) {
+    return yoke_forward_shard(context, replica);
+}
+
+static yoke_status loss_job(int replica, void *context) {
+    return yoke_loss_shard(context, replica);
+}
+
+static yoke_status backward_job(int replica, void *context) {
+    return yoke_backward_shard(context, replica, false);
+}
+
+yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
+    parallel->training = training;
+    TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, forward_job));
+    if (training) {
+        parallel->batches_tracked++;
+        parallel->buffers_version++; /* the root's running statistics moved */
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
+    return yoke_apply(parallel, YOKE_STAGE_LOSS, loss_job);
+}
+
+yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
+    return yoke_apply(parallel, YOKE_STAGE_BACKWARD, backward_job);
+}

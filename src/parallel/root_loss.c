@@ -1,0 +1,161 @@
+/* classic's loss, as nn.DataParallel users write it: outputs gathered to the root, the loss taken
+ * there over the whole batch, its gradient scattered back to the replicas. */
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+static yoke_device *root_device(const yoke_data_parallel *parallel) {
+    return yoke_devices_at(parallel->devices, 0);
+}
+
+yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
+    yoke_root_loss *loss = &parallel->root_loss;
+    yoke_device *root = root_device(parallel);
+    size_t rows = (size_t)parallel->micro_rows;
+    size_t bytes = rows * (size_t)parallel->channels * sizeof(float);
+    TRY(yoke_device_allocate(root, bytes, "gathered outputs", (void **)&loss->outputs));
+    TRY(yoke_device_allocate(root, bytes, "output gradients", (void **)&loss->gradients));
+    TRY(yoke_device_allocate(root, bytes, "targets", (void **)&loss->targets));
+    TRY(yoke_device_allocate(root, rows * sizeof *loss->labels, "labels", (void **)&loss->labels));
+    return yoke_root_loss_prepare(parallel, parallel->micro_rows);
+}
+
+void yoke_root_loss_destroy(yoke_data_parallel *parallel) {
+    yoke_root_loss *loss = &parallel->root_loss;
+    for (int i = loss->plan_count - 1; i >= 0; i--)
+        yoke_plan_destroy(loss->plans[i]);
+    free(loss->plans);
+    free(loss->plan_rows);
+    if (loss->outputs == NULL) return;
+    yoke_device *root = root_device(parallel);
+    yoke_device_free(root, loss->scratch);
+    yoke_device_free(root, loss->labels);
+    yoke_device_free(root, loss->targets);
+    yoke_device_free(root, loss->gradients);
+    yoke_device_free(root, loss->outputs);
+}
+
+static yoke_plan *find_plan(const yoke_root_loss *loss, int rows) {
+    for (int i = 0; i < loss->plan_count; i++)
+        if (loss->plan_rows[i] == rows) return loss->plans[i];
+    return NULL;
+}
+
+static yoke_status make_plan(yoke_data_parallel *parallel, int rows, yoke_plan **plan) {
+    yoke_operation operation;
+    TRY(yoke_model_loss_operation(parallel->model, &operation));
+    yoke_plan_request request = {.operation = &operation,
+                                 .rows = rows,
+                                 .training = true,
+                                 .algorithm = parallel->options.algorithm,
+                                 .input_gradient = true,
+                                 .choices = parallel->choices};
+    int64_t shape[] = {rows, parallel->channels};
+    TRY(yoke_layout_plain(root_device(parallel), shape, 2, &request.inputs[0]));
+    return yoke_plan_create(plan, root_device(parallel), &request);
+}
+
+static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
+    yoke_root_loss *loss = &parallel->root_loss;
+    const yoke_plan_needs *needs = yoke_plan_describe(plan);
+    size_t scratch = needs->scratch_bytes + needs->saved_bytes;
+    if (scratch > loss->scratch_bytes && loss->scratch != NULL)
+        return FAIL(YOKE_ERROR_INTERNAL, "the loss of a short batch needs more scratch memory");
+    if (scratch > 0 && loss->scratch == NULL) {
+        TRY(yoke_device_allocate(root_device(parallel), scratch, "loss", &loss->scratch));
+        loss->scratch_bytes = scratch;
+    }
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
+    yoke_plan_binding binding = {.inputs = {loss->outputs},
+                                 .input_gradients = {loss->gradients},
+                                 .saved = loss->scratch,
+                                 .scratch = (char *)loss->scratch + needs->saved_bytes,
+                                 .labels = loss->labels,
+                                 .targets = loss->targets,
+                                 .loss_sum = memory->loss_sum,
+                                 .correct = memory->correct};
+    return yoke_plan_bind(plan, &binding);
+}
+
+yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
+    yoke_root_loss *loss = &parallel->root_loss;
+    if (loss->outputs == NULL || find_plan(loss, rows) != NULL) return YOKE_OK;
+    size_t count = (size_t)loss->plan_count + 1;
+    yoke_plan **plans = realloc(loss->plans, count * sizeof(yoke_plan *));
+    if (plans != NULL) loss->plans = plans;
+    int *plan_rows = realloc(loss->plan_rows, count * sizeof *plan_rows);
+    if (plan_rows != NULL) loss->plan_rows = plan_rows;
+    if (plans == NULL || plan_rows == NULL)
+        return FAIL_MEMORY(count * sizeof(yoke_plan *), "loss plans");
+    yoke_plan *plan = NULL;
+    TRY(make_plan(parallel, rows, &plan));
+    loss->plans[loss->plan_count] = plan;
+    loss->plan_rows[loss->plan_count] = rows;
+    loss->plan_count++;
+    return bind_plan(parallel, plan);
+}
+
+yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
+    const yoke_batch *micro = &parallel->batch;
+    uint64_t begin = yoke_trace_now();
+    yoke_root_loss *loss = &parallel->root_loss;
+    yoke_device *root = root_device(parallel);
+    size_t width = (size_t)parallel->channels, rows = (size_t)micro->rows;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_shard shard = parallel->shards[k];
+        if (shard.rows == 0) continue;
+        TRY(yoke_device_copy(root, loss->outputs + (size_t)shard.first * width,
+                             yoke_devices_at(parallel->devices, k),
+                             yoke_replica_memory_of(parallel->replicas[k])->outputs,
+                             (size_t)shard.rows * width * sizeof(float)));
+    }
+    if (parallel->classification)
+        TRY(yoke_device_upload(root, loss->labels, micro->labels, rows * sizeof *loss->labels));
+    else
+        TRY(yoke_device_upload(root, loss->targets, micro->targets, rows * width * sizeof(float)));
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,
+                    2 * rows * width * sizeof(float));
+    return YOKE_OK;
+}
+
+static yoke_status loss_job(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    if (worker != 0) return YOKE_OK;
+    uint64_t begin = yoke_trace_now();
+    yoke_plan *plan = find_plan(&parallel->root_loss, parallel->batch.rows);
+    yoke_plan_step step = yoke_step_of(parallel, 0);
+    TRY(yoke_plan_forward(plan, &step));
+    TRY(yoke_plan_backward(plan, &step));
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
+    yoke_device *root = root_device(parallel);
+    TRY(yoke_device_download(root, &parallel->loss_sums[0], memory->loss_sum, sizeof(double)));
+    TRY(yoke_device_download(root, &parallel->corrects[0], memory->correct, sizeof(int32_t)));
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
+    return YOKE_OK;
+}
+
+yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++) {
+        parallel->loss_sums[k] = 0;
+        parallel->corrects[k] = 0;
+    }
+    TRY(yoke_root_loss_prepare(parallel, parallel->batch.rows));
+    return yoke_apply(parallel, YOKE_STAGE_LOSS, loss_job);
+}
+
+yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
+    uint64_t begin = yoke_trace_now();
+    size_t width = (size_t)parallel->channels, bytes = 0;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_shard shard = parallel->shards[k];
+        if (shard.rows == 0) continue;
+        size_t part = (size_t)shard.rows * width * sizeof(float);
+        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k),
+                             yoke_replica_memory_of(parallel->replicas[k])->output_gradients,
+                             root_device(parallel),
+                             parallel->root_loss.gradients + (size_t)shard.first * width, part));
+        bytes += 2 * part;
+    }
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_SCATTER, parallel->steps, begin, bytes);
+    return YOKE_OK;
+}

@@ -1,0 +1,128 @@
+/* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
+#include "parallel/engine.h"
+
+int yoke_shard_rows(int rows, int devices, int index) {
+    if (rows <= 0 || devices <= 0 || index < 0) return 0;
+    int whole = rows / devices + (rows % devices != 0);
+    int64_t first = (int64_t)whole * index;
+    if (first >= rows) return 0;
+    return rows - first < whole ? (int)(rows - first) : whole;
+}
+
+static int shard_first(int rows, int devices, int index) {
+    int whole = rows / devices + (rows % devices != 0);
+    return whole * index < rows ? whole * index : rows;
+}
+
+void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training) {
+    parallel->training = training;
+    parallel->batch_rows = rows;
+    parallel->parts = parts;
+    parallel->micro = 0;
+    parallel->micros = 0; /* a short batch may take fewer than it was to be cut in */
+    while (yoke_shard_rows(rows, parts, parallel->micros) > 0)
+        parallel->micros++;
+    parallel->contributors = 0;
+    parallel->gradient_norm = -1;
+    parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
+}
+
+/* Micro-batches are cut as shards are. */
+static yoke_batch micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    parallel->micro_first = shard_first(batch->rows, parallel->parts, parallel->micro);
+    size_t first = (size_t)parallel->micro_first;
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    yoke_batch micro = *batch;
+    micro.rows = yoke_shard_rows(batch->rows, parallel->parts, parallel->micro);
+    micro.inputs = batch->inputs + first * row;
+    if (batch->labels != NULL) micro.labels = batch->labels + first;
+    if (batch->targets != NULL) micro.targets = batch->targets + first * (size_t)parallel->channels;
+    return micro;
+}
+
+yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batch *batch,
+                             bool with_answers) {
+    if (parallel == NULL || batch == NULL || batch->inputs == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL",
+                    parallel == NULL ? "engine"
+                    : batch == NULL  ? "batch"
+                                     : "batch's inputs");
+    if (batch->rows < 1 || batch->rows > parallel->options.batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
+                    batch->rows, parallel->options.batch);
+    if (!with_answers) return YOKE_OK;
+    if (!parallel->classification)
+        return batch->targets != NULL
+                   ? YOKE_OK
+                   : FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which an MSE loss needs");
+    if (batch->labels == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
+    for (int row = 0; row < batch->rows; row++)
+        if (batch->labels[row] < 0 || batch->labels[row] >= parallel->channels)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %d of the batch has label %d: this model's classes are 0 to %d", row,
+                        (int)batch->labels[row], parallel->channels - 1);
+    return YOKE_OK;
+}
+
+static yoke_status scatter_shard(int replica, void *context) {
+    yoke_data_parallel *parallel = context;
+    yoke_shard shard = parallel->shards[replica];
+    if (shard.rows == 0) return YOKE_OK;
+    uint64_t begin = yoke_trace_now();
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    const yoke_batch *batch = &parallel->batch;
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    size_t first = (size_t)shard.first, rows = (size_t)shard.rows;
+    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    size_t bytes = rows * row * sizeof(float);
+    TRY(yoke_device_upload(device, memory->inputs, batch->inputs + first * row, bytes));
+    if (parallel->classification && batch->labels != NULL)
+        TRY(yoke_device_upload(device, memory->labels, batch->labels + first,
+                               rows * sizeof *batch->labels));
+    if (!parallel->classification && batch->targets != NULL) {
+        size_t width = (size_t)parallel->channels;
+        TRY(yoke_device_upload(device, memory->targets, batch->targets + first * width,
+                               rows * width * sizeof(float)));
+    }
+    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_SCATTER, parallel->steps, begin,
+                    2 * bytes);
+    return YOKE_OK;
+}
+
+yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    parallel->batch = micro_batch(parallel, batch);
+    int rows = parallel->batch.rows, active = 0;
+    for (int k = 0; k < parallel->count; k++) {
+        parallel->shards[k] = (yoke_shard){.first = shard_first(rows, parallel->count, k),
+                                           .rows = yoke_shard_rows(rows, parallel->count, k)};
+        active += parallel->shards[k].rows > 0;
+    }
+    if (active > parallel->contributors) parallel->contributors = active;
+    return yoke_apply(parallel, YOKE_STAGE_SCATTER, scatter_shard);
+}
+
+yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    TRY(yoke_check_batch(parallel, batch, false));
+    if (batch->rows > parallel->micro_rows)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a batch of %d rows at once: with %d micro-batches it is %d at most",
+                    batch->rows, parallel->options.accumulate, parallel->micro_rows);
+    yoke_begin_batch(parallel, batch->rows, 1, true);
+    return yoke_scatter_micro_batch(parallel, batch);
+}
+
+yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const float *gradients) {
+    size_t width = (size_t)parallel->channels;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_shard shard = parallel->shards[k];
+        if (shard.rows == 0) continue;
+        TRY(yoke_device_upload(yoke_devices_at(parallel->devices, k),
+                               yoke_replica_memory_of(parallel->replicas[k])->output_gradients,
+                               gradients + (size_t)shard.first * width,
+                               (size_t)shard.rows * width * sizeof *gradients));
+    }
+    return YOKE_OK;
+}
