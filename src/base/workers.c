@@ -1,9 +1,10 @@
-/* Permanent threads that take one job after another. All waiting goes through bells: spin shortly,
+/* Permanent threads that take one job after another. All waiting goes through bells: look shortly,
  * then sleep on a futex until somebody rings. */
 #include "base/workers.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -18,10 +19,11 @@
 #define WORKERS_MAX 1024
 #define CACHE_LINE 64
 
-/* Turns of the spin loop before sleeping. With a core for everybody a job follows sooner than a
- * thread wakes up; without, a longer spin keeps the awaited thread off its core. */
-#define SPINS_ALONE 4000
-#define SPINS_SHARED 200
+/* Looks at a condition before sleeping. With a core for everybody the next job comes sooner than a
+ * thread wakes up. Without, whoever is awaited may need this very core: it is handed over each
+ * time, which costs a tenth of sleeping and waking. */
+#define LOOKS_ALONE 4000
+#define LOOKS_CROWDED 32
 
 /* Where threads sleep until a condition holds. Whoever makes a condition true changes it first and
  * rings then; a sleeper counts itself first and looks at the condition then. Both sides use
@@ -43,8 +45,8 @@ typedef struct yoke_worker {
 
 struct yoke_workers {
     yoke_workers_options options;
-    int spins;
-    int threads; /* started */
+    bool crowded; /* fewer cores than compute threads */
+    int threads;  /* started */
 
     /* The current run: written by the caller before the workers are rung. */
     yoke_worker_job job; /* NULL: leave */
@@ -61,15 +63,19 @@ struct yoke_workers {
     yoke_worker workers[]; /* [count]; 0 is whoever calls run */
 };
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
-
 static void pause_core(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+static void pass_time(const yoke_workers *crew) {
+    if (crew->crowded)
+        sched_yield();
+    else
+        pause_core();
 }
 
 static void ring(yoke_bell *bell) {
@@ -86,10 +92,11 @@ typedef struct yoke_condition {
     uint32_t value;
 } yoke_condition;
 
-static void wait_for(yoke_bell *bell, int spins, const yoke_condition *condition) {
-    for (int i = 0; i < spins; i++) {
+static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
+    int looks = condition->crew->crowded ? LOOKS_CROWDED : LOOKS_ALONE;
+    for (int i = 0; i < looks; i++) {
         if (condition->holds(condition)) return;
-        pause_core();
+        pass_time(condition->crew);
     }
     while (!condition->holds(condition)) {
         atomic_fetch_add(&bell->sleepers, 1);
@@ -119,9 +126,6 @@ static bool counter_reached(const yoke_condition *condition) {
            atomic_load(&condition->crew->failed);
 }
 
-/* ---- a worker's life ---------------------------------------------------------------------------
- */
-
 static void note(yoke_worker *self, yoke_status status) {
     self->failed = status != YOKE_OK;
     if (!self->failed) return;
@@ -143,8 +147,9 @@ static void *work(void *argument) {
     bool entered = !self->failed;
     report_done(crew);
     for (uint32_t jobs = 0; entered; jobs++) {
-        wait_for(&self->bell, crew->spins,
-                 &(yoke_condition){.holds = has_job, .word = &self->jobs, .value = jobs});
+        wait_for(
+            &self->bell,
+            &(yoke_condition){.holds = has_job, .crew = crew, .word = &self->jobs, .value = jobs});
         if (crew->job == NULL) break;
         note(self, crew->job(self->index, crew->context));
         report_done(crew);
@@ -158,9 +163,6 @@ static void give_job(yoke_worker *worker) {
     ring(&worker->bell);
 }
 
-/* ---- the crew ----------------------------------------------------------------------------------
- */
-
 /* What failed first is the cause; a cancelled worker only when nobody else failed. */
 static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
     if (!candidate->failed || cause == NULL) return candidate->failed;
@@ -171,7 +173,7 @@ static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
 }
 
 static yoke_status join(yoke_workers *crew, int count, int *failed) {
-    wait_for(&crew->joined, crew->spins, &(yoke_condition){.holds = all_done, .crew = crew});
+    wait_for(&crew->joined, &(yoke_condition){.holds = all_done, .crew = crew});
     if (failed != NULL) *failed = -1;
     if (!atomic_load(&crew->failed)) return YOKE_OK;
     const yoke_worker *cause = NULL;
@@ -207,14 +209,14 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
         ring(&workers->meeting);
         return YOKE_OK;
     }
-    wait_for(&workers->meeting, workers->spins,
+    wait_for(&workers->meeting,
              &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed});
     if (atomic_load(&workers->passed) != passed) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
 }
 
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
-    wait_for(&workers->meeting, workers->spins,
+    wait_for(&workers->meeting,
              &(yoke_condition){
                  .holds = counter_reached, .crew = workers, .word = counter, .value = target});
     if (__atomic_load_n(counter, __ATOMIC_SEQ_CST) >= target) return YOKE_OK;
@@ -225,9 +227,6 @@ void yoke_workers_signal(yoke_workers *workers, uint32_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
     ring(&workers->meeting);
 }
-
-/* ---- creation ----------------------------------------------------------------------------------
- */
 
 static yoke_status start_thread(yoke_workers *crew, int index) {
     yoke_worker *worker = &crew->workers[index];
@@ -264,7 +263,7 @@ static void block_signals(sigset_t *before) {
 
 static yoke_status build(yoke_workers *crew, const yoke_workers_options *options) {
     crew->options = *options;
-    crew->spins = options->spare_cores < 0 ? SPINS_SHARED : SPINS_ALONE;
+    crew->crowded = options->spare_cores < 0;
     for (int i = 0; i < options->count; i++) {
         crew->workers[i].index = i;
         crew->workers[i].crew = crew;

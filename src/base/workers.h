@@ -1,5 +1,5 @@
 /* A crew of permanent threads, one a device. The caller is worker 0: dispatch to N workers wakes
- * N - 1 threads. Waiting spins shortly, then sleeps on a futex. */
+ * N - 1 threads. Waiting spins shortly (crowded: yields the core), then sleeps on a futex. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 
@@ -14,7 +14,7 @@ typedef struct yoke_workers yoke_workers;
 typedef yoke_status (*yoke_worker_job)(int worker, void *context);
 
 typedef struct yoke_workers_options {
-    int count;      /* workers, the caller included; 1 .. 1024 */
+    int count;       /* workers, the caller included; 1 .. 1024 */
     int spare_cores; /* cores online minus workers' compute threads; negative: waiting must not spin
                         long, since somebody else needs the core */
     /* Called once on every new thread (not the caller's) before its first job, and at its end. */
@@ -27,12 +27,13 @@ yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_optio
 void yoke_workers_destroy(yoke_workers *workers);
 
 /* Runs job on workers 0 .. count - 1 and waits for all. The first failure in time is returned, its
- * text set on the calling thread; *failed gets its worker (may be NULL). Usable again afterwards. */
+ * text set on the calling thread; *failed gets its worker (may be NULL). Usable again afterwards.
+ */
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
                              int *failed);
 
-/* Inside a job: waits until all workers of this run are here. CANCELLED, without waiting further,
- * when one of them has failed: nobody waits for the dead. */
+/* Inside a job: waits until all workers of this run are here; each of them comes or fails.
+ * CANCELLED, without waiting further, when one has failed: nobody waits for the dead. */
 yoke_status yoke_workers_barrier(yoke_workers *workers);
 
 /* Inside a job: waits until *counter >= target, CANCELLED as above. The counter is raised with
