@@ -1,0 +1,267 @@
+/* The life of a model and the list of layers it is built from. The first error sticks: later calls
+ * do nothing, and finish reports it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/graph.h"
+
+#define NAME_BYTES 200 /* longest layer name */
+
+static yoke_status check_input(yoke_shape input) {
+    if (input.channels < 1 || input.height < 1 || input.width < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "input of %d x %d x %d: channels, height and width must be at least 1",
+                    input.channels, input.height, input.width);
+    if (input.flat && (input.height != 1 || input.width != 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a flat input has height and width 1, not %d x %d",
+                    input.height, input.width);
+    if ((int64_t)input.channels * input.height > INT32_MAX / input.width)
+        return FAIL(YOKE_ERROR_ARGUMENT, "input of %d x %d x %d: a row has more than %d values",
+                    input.channels, input.height, input.width, INT32_MAX);
+    return YOKE_OK;
+}
+
+static yoke_status build_model(yoke_model *model, const char *name, yoke_shape input) {
+    TRY(check_input(input));
+    model->input = input;
+    model->output = YOKE_NONE;
+    model->name = strdup(name != NULL ? name : "model");
+    if (model->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a model's name");
+    return YOKE_OK;
+}
+
+yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input) {
+    if (model == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create needs a place for the model");
+    *model = NULL;
+    yoke_model *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a model");
+    yoke_status status = build_model(made, name, input);
+    if (status != YOKE_OK) {
+        yoke_model_destroy(made);
+        return status;
+    }
+    *model = made;
+    return YOKE_OK;
+}
+
+void yoke_model_destroy(yoke_model *model) {
+    if (model == NULL) return;
+    free(model->wants_gradient);
+    free(model->nodes);
+    for (int i = 0; i < model->tensor_count; i++)
+        yoke_tensor_release(&model->tensors[i]);
+    free(model->tensors);
+    for (int i = 0; i < model->layer_count; i++)
+        free((char *)model->layers[i].operation.name);
+    free(model->layers);
+    free(model->name);
+    free(model);
+}
+
+/* ---- the list of layers ------------------------------------------------------------------------
+ */
+
+bool yoke_grow(void **array, int *capacity, int count, size_t size) {
+    if (count < *capacity) return true;
+    int wanted = *capacity > 0 ? 2 * *capacity : 32;
+    void *larger = realloc(*array, (size_t)wanted * size);
+    if (larger == NULL) return false;
+    *array = larger;
+    *capacity = wanted;
+    return true;
+}
+
+bool yoke_builder_stopped(const yoke_model *model) {
+    return model == NULL || model->error.status != YOKE_OK;
+}
+
+yoke_value yoke_builder_result(yoke_model *model, yoke_status status) {
+    if (status == YOKE_OK) return (yoke_value){model->layer_count};
+    model->error = yoke_error_take(status);
+    return (yoke_value){YOKE_NONE};
+}
+
+static const char *kind_name(yoke_operation_kind kind) {
+    static const char *const names[] = {
+        [YOKE_OP_CONV2D] = "conv2d",
+        [YOKE_OP_LINEAR] = "linear",
+        [YOKE_OP_BATCH_NORM] = "batch_norm",
+        [YOKE_OP_RELU] = "relu",
+        [YOKE_OP_ADD] = "add",
+        [YOKE_OP_MAX_POOL] = "max_pool",
+        [YOKE_OP_AVERAGE_POOL] = "average_pool",
+        [YOKE_OP_FLATTEN] = "flatten",
+        [YOKE_OP_DROPOUT] = "dropout",
+        [YOKE_OP_OUTPUT] = "output",
+        [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
+        [YOKE_OP_MSE] = "mse",
+    };
+    return names[kind];
+}
+
+const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
+    for (int i = 0; i < model->layer_count; i++) {
+        const char *other = model->layers[i].operation.name;
+        if (other != NULL && strcmp(other, name) == 0) return &model->layers[i];
+    }
+    return NULL;
+}
+
+/* Layers without parameters are called after their kind and place: "relu.7". */
+static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
+    char own[32];
+    if (name == NULL) {
+        snprintf(own, sizeof own, "%s.%d", kind_name(layer->operation.kind),
+                 model->layer_count - 1);
+        name = own;
+    }
+    layer->operation.name = strdup(name);
+    if (layer->operation.name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a layer's name");
+    return YOKE_OK;
+}
+
+yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
+                               yoke_node **layer) {
+    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM;
+    const char *what = kind_name(kind);
+    if (model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: model '%s' is finished; add layers before", what,
+                    model->name);
+    if (named && (name == NULL || name[0] == '\0' || strlen(name) > NAME_BYTES))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s as layer %d: needs a name of 1 to %d characters", what,
+                    model->layer_count, NAME_BYTES);
+    if (named && yoke_builder_find(model, name) != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s '%s': an earlier layer has this name", what, name);
+    void **layers = (void **)&model->layers;
+    if (!yoke_grow(layers, &model->layer_capacity, model->layer_count, sizeof **layer))
+        return FAIL_MEMORY((size_t)model->layer_capacity * 2 * sizeof **layer, "a list of layers");
+
+    *layer = &model->layers[model->layer_count++];
+    **layer = (yoke_node){
+        .operation = {.kind = kind, .layer = (uint32_t)(model->layer_count - 1)},
+        .tensors = {YOKE_NONE, YOKE_NONE},
+        .buffers = {YOKE_NONE, YOKE_NONE},
+        .output = model->layer_count,
+    };
+    return name_layer(model, *layer, name);
+}
+
+yoke_shape yoke_value_shape(const yoke_model *model, int value) {
+    return value == 0 ? model->input : model->layers[value - 1].shape;
+}
+
+yoke_dims yoke_dims_of(yoke_shape shape) {
+    return (yoke_dims){shape.channels, shape.height, shape.width};
+}
+
+yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value) {
+    if (value.index < 0 || value.index >= layer->output)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads value %d, the model has 0 to %d",
+                    layer->operation.name, value.index, layer->output - 1);
+    if (layer->input_count == 0)
+        layer->operation.input = yoke_dims_of(yoke_value_shape(model, value.index));
+    layer->inputs[layer->input_count++] = value.index;
+    return YOKE_OK;
+}
+
+yoke_value yoke_model_input(yoke_model *model) {
+    return (yoke_value){yoke_builder_stopped(model) ? YOKE_NONE : 0};
+}
+
+/* ---- finish -------------------------------------------------------------------------------------
+ */
+
+/* Every layer must reach the output: a value that nobody reads is a mistake in the list. */
+static yoke_status check_readers(const yoke_model *model) {
+    for (int value = 1; value <= model->layer_count; value++) {
+        bool read = value == model->output;
+        for (int i = value; i < model->layer_count && !read; i++)
+            for (int k = 0; k < model->layers[i].input_count; k++)
+                read = read || model->layers[i].inputs[k] == value;
+        if (!read)
+            return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': nothing reads what it writes",
+                        model->layers[value - 1].operation.name);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status check_output(const yoke_model *model, yoke_value output) {
+    if (output.index < 0 || output.index > model->layer_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
+                    model->name, output.index, model->layer_count);
+    yoke_shape shape = yoke_value_shape(model, output.index);
+    if (!shape.flat)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
+                    "yoke_linear",
+                    model->name, shape.channels, shape.height, shape.width);
+    return YOKE_OK;
+}
+
+static yoke_status set_loss(yoke_model *model, const yoke_loss_options *given) {
+    model->loss.struct_size = sizeof model->loss;
+    TRY(yoke_options_load(&model->loss, sizeof model->loss, given, "yoke_loss_options"));
+    if (model->loss.kind != YOKE_LOSS_CROSS_ENTROPY && model->loss.kind != YOKE_LOSS_MSE)
+        return FAIL(YOKE_ERROR_ARGUMENT, "loss kind %d: there are cross-entropy (0) and MSE (1)",
+                    (int)model->loss.kind);
+    double smoothing = model->loss.label_smoothing;
+    if (!(smoothing >= 0 && smoothing < 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g: must be at least 0 and below 1",
+                    smoothing);
+    if (model->loss.kind == YOKE_LOSS_MSE && smoothing > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g has no meaning for MSE", smoothing);
+    return YOKE_OK;
+}
+
+static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
+    if (model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
+    TRY(check_output(model, output));
+    model->output = output.index;
+    TRY(check_readers(model));
+    if (yoke_model_parameter_count(model) == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
+    TRY(set_loss(model, loss));
+    TRY(yoke_fuse(model));
+    model->finished = true;
+    return YOKE_OK;
+}
+
+yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_finish needs a model");
+    if (model->error.status == YOKE_OK) yoke_builder_result(model, finish(model, output, loss));
+    return model->error.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&model->error);
+}
+
+const char *yoke_model_name(const yoke_model *model) {
+    return model->name;
+}
+
+yoke_shape yoke_model_input_shape(const yoke_model *model) {
+    return model->input;
+}
+
+yoke_shape yoke_model_output_shape(const yoke_model *model) {
+    return model->finished ? yoke_value_shape(model, model->output) : (yoke_shape){0};
+}
+
+yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {
+    return model->loss.kind;
+}
+
+yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation) {
+    if (!model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);
+    bool mse = model->loss.kind == YOKE_LOSS_MSE;
+    yoke_dims output = yoke_dims_of(yoke_model_output_shape(model));
+    *operation = (yoke_operation){
+        .kind = mse ? YOKE_OP_MSE : YOKE_OP_CROSS_ENTROPY,
+        .name = "loss",
+        .input = output,
+        .output = output,
+        .label_smoothing = model->loss.label_smoothing,
+    };
+    return YOKE_OK;
+}

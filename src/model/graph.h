@@ -1,0 +1,85 @@
+/* The layer list and what finish makes of it; for this room's own files. */
+#ifndef MODEL_GRAPH_H
+#define MODEL_GRAPH_H
+
+#include "model/model.h"
+
+#define YOKE_NONE (-1) /* no value, no tensor */
+
+/* A layer as it was added, or an operation after fusing: what it computes, which values it reads
+ * and writes, which rows of the tensor table it uses. */
+typedef struct yoke_node {
+    yoke_operation operation; /* its name is the layer's */
+    yoke_shape shape;         /* of the output */
+    int inputs[YOKE_PLAN_INPUTS],
+        input_count; /* values: 0 is the model's input, layer i writes i + 1 */
+    int output;
+    int tensors[YOKE_PLAN_PARAMETERS], tensor_count; /* weight, bias */
+    int buffers[2];                                  /* running mean, running variance or NONE */
+    bool backward; /* a gradient of a parameter or an input is wanted from it */
+} yoke_node;
+
+/* How PyTorch fills a tensor that nobody loaded. */
+typedef enum yoke_fill_kind {
+    YOKE_FILL_CONSTANT,
+    YOKE_FILL_UNIFORM,
+    YOKE_FILL_NORMAL
+} yoke_fill_kind;
+typedef struct yoke_fill {
+    yoke_fill_kind kind;
+    double
+        value; /* the constant, the bound of U(-bound, bound), the deviation of N(0, deviation) */
+} yoke_fill;
+
+typedef struct yoke_tensor {
+    char *name;
+    int rank;
+    int64_t shape[4];
+    size_t count;
+    bool trainable, integer;
+    int groups; /* of a convolution's weight; otherwise 1 */
+    yoke_fill fill;
+    size_t buffer_offset; /* running statistics: floats into the flat buffer */
+} yoke_tensor;
+
+struct yoke_model {
+    char *name;
+    yoke_shape input;
+    yoke_node *layers;
+    int layer_count, layer_capacity;
+    yoke_tensor *tensors;
+    int tensor_count, tensor_capacity;
+    size_t buffer_elements;
+    yoke_error error; /* the first; YOKE_OK while all is well */
+
+    /* Made by finish. */
+    bool finished;
+    int output; /* the value the user named */
+    yoke_loss_options loss;
+    yoke_node *nodes; /* fused, the last one is OUTPUT; names are borrowed from layers */
+    int node_count, value_count;
+    bool *wants_gradient; /* [value_count] */
+};
+
+/* builder.c: a layer under construction is appended at once; after a failure the model is in error
+ * and the half-built layer is only ever destroyed. */
+bool yoke_builder_stopped(const yoke_model *model);
+yoke_value yoke_builder_result(yoke_model *model, yoke_status status);
+yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
+                               yoke_node **layer);
+yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value);
+yoke_shape yoke_value_shape(const yoke_model *model, int value);
+const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
+bool yoke_grow(void **array, int *capacity, int count, size_t size);
+
+/* tensors.c: appends NAME.SUFFIX to the table; *index gets its row. */
+yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *suffix,
+                            const yoke_tensor *description, int *index);
+void yoke_tensor_release(yoke_tensor *tensor);
+
+/* fuse.c: layers -> nodes, wants_gradient. */
+yoke_status yoke_fuse(yoke_model *model);
+
+yoke_dims yoke_dims_of(yoke_shape shape);
+
+#endif

@@ -1,0 +1,336 @@
+/* The layers a model can have: each checks what it is given, says what it writes and which tensors
+ * it owns. Shapes and names are PyTorch's. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/graph.h"
+
+/* Windows beyond this cannot be meant and would overflow the arithmetic of shapes. */
+#define WINDOW_LIMIT 32768
+
+/* ---- what several layers share
+ * ------------------------------------------------------------------- */
+
+static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
+    if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: an output row of %d x %d x %d is more than %d values",
+                    layer->operation.name, shape.channels, shape.height, shape.width, INT32_MAX);
+    layer->shape = shape;
+    layer->operation.output = yoke_dims_of(shape);
+    return YOKE_OK;
+}
+
+static yoke_status need_image(const yoke_model *model, const yoke_node *layer) {
+    yoke_shape shape = yoke_value_shape(model, layer->inputs[0]);
+    if (shape.flat)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a flat value of %d features, needs an image",
+                    layer->operation.name, shape.channels);
+    return YOKE_OK;
+}
+
+/* Checks a square window and answers how many places it has along height and width. */
+static yoke_status place_window(const yoke_node *layer, int *height, int *width) {
+    const yoke_operation *window = &layer->operation;
+    if (window->kernel < 1 || window->kernel > WINDOW_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: kernel of %d, must be 1 to %d", window->name,
+                    window->kernel, WINDOW_LIMIT);
+    if (window->stride < 1 || window->stride > WINDOW_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: stride of %d, must be 1 to %d", window->name,
+                    window->stride, WINDOW_LIMIT);
+    if (window->padding < 0 || window->padding > WINDOW_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be 0 to %d", window->name,
+                    window->padding, WINDOW_LIMIT);
+    int padded_height = window->input.height + 2 * window->padding;
+    int padded_width = window->input.width + 2 * window->padding;
+    if (padded_height < window->kernel || padded_width < window->kernel)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: kernel of %d does not fit an image of %d x %d padded by %d", window->name,
+                    window->kernel, window->input.height, window->input.width, window->padding);
+    *height = (padded_height - window->kernel) / window->stride + 1;
+    *width = (padded_width - window->kernel) / window->stride + 1;
+    return YOKE_OK;
+}
+
+/* The weight and bias of an earlier layer of the same kind, if they fit. */
+static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char *owner_name,
+                                 const yoke_tensor *weight) {
+    const yoke_node *owner = yoke_builder_find(model, owner_name);
+    const char *name = layer->operation.name;
+    if (owner == NULL || owner == layer)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: shares parameters with '%s', which is no earlier layer", name, owner_name);
+    if (owner->operation.kind != layer->operation.kind ||
+        owner->operation.bias != layer->operation.bias)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: '%s' is a layer of another kind or differs in bias",
+                    name, owner_name);
+    const yoke_tensor *theirs = &model->tensors[owner->tensors[0]];
+    if (memcmp(theirs->shape, weight->shape, sizeof weight->shape) != 0 ||
+        theirs->groups != weight->groups)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "%s: its weight is %lld x %lld x ..., that of '%s' is %lld x %lld x ... or differs "
+            "in kernel or groups",
+            name, (long long)weight->shape[0], (long long)weight->shape[1], owner_name,
+            (long long)theirs->shape[0], (long long)theirs->shape[1]);
+    memcpy(layer->tensors, owner->tensors, sizeof layer->tensors);
+    layer->tensor_count = owner->tensor_count;
+    return YOKE_OK;
+}
+
+/* nn.Linear and nn.Conv2d fill both by kaiming_uniform(a = sqrt 5), which is U(+-1/sqrt(fan_in)).
+ */
+static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_tensor *weight,
+                               size_t fan_in) {
+    yoke_fill fill = {YOKE_FILL_UNIFORM, 1 / sqrt((double)fan_in)};
+    yoke_tensor own = *weight;
+    if (own.fill.kind == YOKE_FILL_CONSTANT) own.fill = fill;
+    const char *name = layer->operation.name;
+    TRY(yoke_tensor_add(model, name, "weight", &own, &layer->tensors[0]));
+    layer->tensor_count = 1;
+    if (!layer->operation.bias) return YOKE_OK;
+    yoke_tensor bias = {
+        .rank = 1, .shape = {weight->shape[0]}, .trainable = true, .groups = 1, .fill = fill};
+    TRY(yoke_tensor_add(model, name, "bias", &bias, &layer->tensors[1]));
+    layer->tensor_count = 2;
+    return YOKE_OK;
+}
+
+/* ---- convolution
+ * ---------------------------------------------------------------------------------- */
+
+static yoke_status check_groups(const yoke_operation *conv, int out_channels) {
+    if (out_channels < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output channels, must be at least 1", conv->name,
+                    out_channels);
+    if (conv->groups < 1 || conv->input.channels % conv->groups != 0 ||
+        out_channels % conv->groups != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: %d groups, must divide %d input and %d output channels", conv->name,
+                    conv->groups, conv->input.channels, out_channels);
+    return YOKE_OK;
+}
+
+static yoke_status add_conv2d(yoke_model *model, yoke_value input,
+                              const yoke_conv2d_options *given) {
+    yoke_conv2d_options options = {.struct_size = sizeof options};
+    TRY(yoke_options_load(&options, sizeof options, given, "yoke_conv2d_options"));
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_CONV2D, options.name, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    TRY(need_image(model, layer));
+    yoke_operation *conv = &layer->operation;
+    conv->kernel = options.kernel;
+    conv->stride = options.stride != 0 ? options.stride : 1;
+    conv->padding = options.padding;
+    conv->groups = options.groups != 0 ? options.groups : 1;
+    conv->bias = options.bias;
+    yoke_shape shape = {.channels = options.out_channels};
+    TRY(place_window(layer, &shape.height, &shape.width));
+    TRY(check_groups(conv, options.out_channels));
+    TRY(write_shape(layer, shape));
+
+    int64_t kernel = options.kernel, in_channels = conv->input.channels / conv->groups;
+    size_t window = (size_t)(kernel * kernel);
+    yoke_tensor weight = {.rank = 4,
+                          .shape = {options.out_channels, in_channels, kernel, kernel},
+                          .trainable = true,
+                          .groups = conv->groups};
+    /* kaiming_normal(fan_out, relu): torchvision/models/resnet.py */
+    if (options.kaiming_fan_out)
+        weight.fill = (yoke_fill){YOKE_FILL_NORMAL,
+                                  sqrt(2 / ((double)options.out_channels * (double)window))};
+    if (options.shared_with != NULL)
+        return share_tensors(model, layer, options.shared_with, &weight);
+    return own_tensors(model, layer, &weight, (size_t)in_channels * window);
+}
+
+yoke_value yoke_conv2d(yoke_model *model, yoke_value input, const yoke_conv2d_options *options) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_conv2d(model, input, options));
+}
+
+/* ---- linear
+ * ---------------------------------------------------------------------------------------- */
+
+static yoke_status add_linear(yoke_model *model, yoke_value input,
+                              const yoke_linear_options *given) {
+    yoke_linear_options options = {.struct_size = sizeof options};
+    TRY(yoke_options_load(&options, sizeof options, given, "yoke_linear_options"));
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_LINEAR, options.name, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    yoke_shape read = yoke_value_shape(model, input.index);
+    if (!read.flat)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: reads an image of %d x %d x %d; put yoke_flatten before it", options.name,
+                    read.channels, read.height, read.width);
+    if (options.out_features < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output features, must be at least 1", options.name,
+                    options.out_features);
+    layer->operation.bias = !options.no_bias;
+    TRY(write_shape(layer, (yoke_shape){options.out_features, 1, 1, true}));
+    yoke_tensor weight = {
+        .rank = 2, .shape = {options.out_features, read.channels}, .trainable = true, .groups = 1};
+    if (options.shared_with != NULL)
+        return share_tensors(model, layer, options.shared_with, &weight);
+    return own_tensors(model, layer, &weight, (size_t)read.channels);
+}
+
+yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_options *options) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_linear(model, input, options));
+}
+
+/* ---- batch norm
+ * ------------------------------------------------------------------------------------- */
+
+static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
+    yoke_tensor one = {.rank = 1,
+                       .shape = {layer->shape.channels},
+                       .trainable = true,
+                       .groups = 1,
+                       .fill = {YOKE_FILL_CONSTANT, 1}};
+    yoke_tensor zero = one, mean = one, variance = one;
+    zero.fill.value = mean.fill.value = 0;
+    mean.trainable = variance.trainable = false;
+    yoke_tensor batches = {.rank = 0, .integer = true, .groups = 1};
+    int batches_index;
+    const char *name = layer->operation.name;
+    TRY(yoke_tensor_add(model, name, "weight", &one, &layer->tensors[0]));
+    TRY(yoke_tensor_add(model, name, "bias", &zero, &layer->tensors[1]));
+    TRY(yoke_tensor_add(model, name, "running_mean", &mean, &layer->buffers[0]));
+    TRY(yoke_tensor_add(model, name, "running_var", &variance, &layer->buffers[1]));
+    TRY(yoke_tensor_add(model, name, "num_batches_tracked", &batches, &batches_index));
+    layer->tensor_count = 2;
+    return YOKE_OK;
+}
+
+static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
+                                  const yoke_batch_norm_options *given) {
+    yoke_batch_norm_options options = {.struct_size = sizeof options};
+    TRY(yoke_options_load(&options, sizeof options, given, "yoke_batch_norm_options"));
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_BATCH_NORM, options.name, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    yoke_operation *norm = &layer->operation;
+    norm->epsilon = options.epsilon != 0 ? options.epsilon : 1e-5;
+    norm->momentum = options.momentum != 0 ? options.momentum : 0.1;
+    if (!(norm->epsilon > 0 && norm->epsilon < 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: epsilon of %g, must be above 0 and below 1",
+                    options.name, norm->epsilon);
+    if (!(norm->momentum > 0 && norm->momentum <= 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: momentum of %g, must be above 0 and at most 1",
+                    options.name, norm->momentum);
+    TRY(write_shape(layer, yoke_value_shape(model, input.index)));
+    return batch_norm_tensors(model, layer);
+}
+
+yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
+                           const yoke_batch_norm_options *options) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_batch_norm(model, input, options));
+}
+
+/* ---- layers without parameters
+ * ----------------------------------------------------------------------- */
+
+static yoke_status add_elementwise(yoke_model *model, yoke_operation_kind kind, yoke_value input,
+                                   yoke_node **layer) {
+    TRY(yoke_builder_layer(model, kind, NULL, layer));
+    TRY(yoke_builder_read(model, *layer, input));
+    return write_shape(*layer, yoke_value_shape(model, input.index));
+}
+
+yoke_value yoke_relu(yoke_model *model, yoke_value input) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    yoke_node *layer = NULL;
+    return yoke_builder_result(model, add_elementwise(model, YOKE_OP_RELU, input, &layer));
+}
+
+static yoke_status add_add(yoke_model *model, yoke_value left, yoke_value right) {
+    yoke_node *layer = NULL;
+    TRY(add_elementwise(model, YOKE_OP_ADD, left, &layer));
+    TRY(yoke_builder_read(model, layer, right));
+    yoke_shape a = layer->shape, b = yoke_value_shape(model, right.index);
+    if (a.channels != b.channels || a.height != b.height || a.width != b.width || a.flat != b.flat)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: left is %d x %d x %d%s, right is %d x %d x %d%s",
+                    layer->operation.name, a.channels, a.height, a.width, a.flat ? " (flat)" : "",
+                    b.channels, b.height, b.width, b.flat ? " (flat)" : "");
+    return YOKE_OK;
+}
+
+yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_add(model, left, right));
+}
+
+static yoke_status add_dropout(yoke_model *model, yoke_value input, double probability) {
+    yoke_node *layer = NULL;
+    TRY(add_elementwise(model, YOKE_OP_DROPOUT, input, &layer));
+    if (!(probability >= 0 && probability < 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: probability of %g, must be at least 0 and below 1",
+                    layer->operation.name, probability);
+    layer->operation.probability = probability;
+    return YOKE_OK;
+}
+
+yoke_value yoke_dropout(yoke_model *model, yoke_value input, double probability) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_dropout(model, input, probability));
+}
+
+static yoke_status add_flatten(yoke_model *model, yoke_value input) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_FLATTEN, NULL, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    yoke_dims read = layer->operation.input;
+    return write_shape(layer, (yoke_shape){read.channels * read.height * read.width, 1, 1, true});
+}
+
+yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_flatten(model, input));
+}
+
+/* ---- pooling
+ * ------------------------------------------------------------------------------------------ */
+
+static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_value input,
+                            const yoke_pool_options *given) {
+    yoke_pool_options options = {.struct_size = sizeof options};
+    TRY(yoke_options_load(&options, sizeof options, given, "yoke_pool_options"));
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, kind, NULL, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    TRY(need_image(model, layer));
+    yoke_operation *pool = &layer->operation;
+    bool global = kind == YOKE_OP_AVERAGE_POOL && options.kernel == 0;
+    if (global && pool->input.height != pool->input.width)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: averages the whole image, %d x %d is not square",
+                    pool->name, pool->input.height, pool->input.width);
+    pool->kernel = global ? pool->input.height : options.kernel;
+    pool->stride = options.stride != 0 ? options.stride : pool->kernel;
+    pool->padding = options.padding;
+    yoke_shape shape = {.channels = pool->input.channels};
+    TRY(place_window(layer, &shape.height, &shape.width));
+    if (pool->padding > pool->kernel / 2)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be at most half the kernel of %d",
+                    pool->name, pool->padding, pool->kernel);
+    return write_shape(layer, shape);
+}
+
+yoke_value yoke_max_pool(yoke_model *model, yoke_value input, const yoke_pool_options *options) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_pool(model, YOKE_OP_MAX_POOL, input, options));
+}
+
+yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
+                             const yoke_pool_options *options) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_pool(model, YOKE_OP_AVERAGE_POOL, input, options));
+}
+
+yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
+    return yoke_average_pool(model, input, NULL);
+}
