@@ -1,0 +1,79 @@
+/* Writes a line with one call, and takes a half written one back, so that a reader or a full disk
+ * never sees a part of one. */
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
+    *metrics = (yoke_metrics){0};
+    if (path == NULL) return YOKE_OK;
+    char *copy = strdup(path);
+    if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+        free(copy);
+        return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", path, strerror(errno));
+    }
+    metrics->path = copy;
+    metrics->descriptor = descriptor;
+    return YOKE_OK;
+}
+
+void yoke_metrics_close(yoke_metrics *metrics) {
+    if (metrics->path != NULL) close(metrics->descriptor);
+    free(metrics->path);
+    yoke_json_end(&metrics->line);
+    *metrics = (yoke_metrics){0};
+}
+
+/* The line's text keeps its memory from step to step. */
+static void format(yoke_json *line, const yoke_event *event) {
+    line->length = 0;
+    line->comma[0] = false;
+    yoke_json_open(line, NULL, '{');
+    yoke_json_integer(line, "step", (int64_t)event->step);
+    yoke_json_integer(line, "epoch", (int64_t)event->epoch);
+    if (event->kind == YOKE_EVENT_EVALUATION) {
+        if (event->accuracy < 0)
+            yoke_json_null(line, "accuracy"); /* regression */
+        else
+            yoke_json_real(line, "accuracy", event->accuracy);
+    }
+    yoke_json_real(line, "loss", event->loss);
+    if (event->kind == YOKE_EVENT_STEP) yoke_json_real(line, "lr", event->learning_rate);
+    yoke_json_integer(line, "rows", event->rows);
+    if (event->kind == YOKE_EVENT_STEP) yoke_json_real(line, "step_ms", event->step_ms);
+    yoke_json_close(line, '}');
+}
+
+/* Writes all of it, or returns errno. */
+static int write_all(int descriptor, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t written = write(descriptor, text, bytes);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return errno;
+        text += written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+yoke_status yoke_metrics_write(yoke_metrics *metrics, const yoke_event *event) {
+    if (metrics->path == NULL) return YOKE_OK;
+    yoke_json *line = &metrics->line;
+    format(line, event);
+    if (line->failed) return FAIL_MEMORY(line->capacity, "a line of metrics");
+    line->text[line->length] = '\n'; /* in the place of the closing NUL */
+    int cause = write_all(metrics->descriptor, line->text, line->length + 1);
+    if (cause == 0) {
+        metrics->whole += (off_t)(line->length + 1);
+        return YOKE_OK;
+    }
+    /* A pipe or a device refuses: there is nothing to take back. */
+    (void)!ftruncate(metrics->descriptor, metrics->whole);
+    return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", metrics->path, strerror(cause));
+}

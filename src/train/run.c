@@ -1,0 +1,199 @@
+/* The loop: epochs of batches, each batch one step; then evaluation, checkpoint and trace. */
+#include "train/run.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "trace/trace.h"
+
+#define ROOT_LANE 0
+
+void yoke_trainer_tell(yoke_trainer *trainer, yoke_event *event) {
+    if (trainer->options.on_event == NULL) return;
+    event->struct_size = sizeof *event;
+    event->step = trainer->step;
+    event->steps = trainer->steps;
+    event->epoch = trainer->epoch;
+    event->seconds_elapsed = (double)(yoke_now_ns() - trainer->begin_ns) * 1e-9;
+    trainer->options.on_event(event, trainer->options.payload);
+}
+
+void yoke_trainer_stop(yoke_trainer *trainer) {
+    atomic_store(&trainer->stopping, true);
+}
+
+/* Training goes on without metrics: one warning, and every later line is tried. */
+static void record(yoke_trainer *trainer, yoke_event *event) {
+    event->step = trainer->step;
+    event->epoch = trainer->epoch;
+    if (yoke_metrics_write(&trainer->metrics, event) == YOKE_OK || trainer->metrics_failed) return;
+    trainer->metrics_failed = true;
+    yoke_event warning = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
+    yoke_trainer_tell(trainer, &warning);
+}
+
+/* ---- before -------------------------------------------------------------------------------------
+ */
+
+static yoke_status prepare(yoke_trainer *trainer, size_t rows, bool training) {
+    return rows == 0 ? YOKE_OK : yoke_data_parallel_prepare(trainer->parallel, (int)rows, training);
+}
+
+/* Every shape to come gets its plans now, so that no step makes one. */
+static yoke_status prepare_all(yoke_trainer *trainer) {
+    size_t batch = (size_t)trainer->options.batch, rows = trainer->dataset.rows;
+    TRY(prepare(trainer, batch, true));
+    if (trainer->steps >= yoke_loader_batches(trainer->loader))
+        TRY(prepare(trainer, rows % batch, true));
+    if (trainer->test_loader == NULL) return YOKE_OK;
+    size_t test_rows = trainer->test_dataset.rows;
+    if (test_rows >= batch) TRY(prepare(trainer, batch, false));
+    return prepare(trainer, test_rows % batch, false);
+}
+
+/* ---- a step -------------------------------------------------------------------------------------
+ */
+
+static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
+    yoke_trace *trace = yoke_data_parallel_trace(trainer->parallel);
+    uint64_t begin = yoke_trace_now();
+    *waited_ns = 0;
+    TRY(yoke_loader_next(trainer->loader, batch, waited_ns));
+    if (batch->rows > 0)
+        yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
+                        yoke_data_parallel_steps(trainer->parallel), begin, 0);
+    return YOKE_OK;
+}
+
+/* The rate of this step; above 0 always, since 0 would mean the optimizer's own. */
+static double rate_now(const yoke_trainer *trainer) {
+    return fmax(yoke_learning_rate(&trainer->schedule, trainer->step), DBL_MIN);
+}
+
+static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uint64_t waited_ns) {
+    double rate = rate_now(trainer);
+    yoke_step_result result = {.struct_size = sizeof result};
+    uint64_t begin = yoke_now_ns();
+    trainer->in_step = true;
+    yoke_status status = yoke_data_parallel_step(trainer->parallel, batch, rate, &result);
+    trainer->in_step = status != YOKE_OK && status != YOKE_ERROR_NUMERIC;
+    if (status != YOKE_OK) return status;
+    uint64_t computed_ns = yoke_now_ns() - begin;
+    double step_ms = (double)(computed_ns + waited_ns) * 1e-6;
+    trainer->step++;
+    trainer->last_step = result;
+    trainer->computed_ns += computed_ns;
+    trainer->waited_ns += waited_ns;
+    if (batch->rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
+    yoke_event event = {.kind = YOKE_EVENT_STEP,
+                        .loss = result.loss,
+                        .accuracy = yoke_trainer_accuracy(&result),
+                        .learning_rate = rate,
+                        .rows = result.rows,
+                        .step_ms = step_ms};
+    record(trainer, &event);
+    yoke_trainer_tell(trainer, &event);
+    return YOKE_OK;
+}
+
+/* ---- the loop -----------------------------------------------------------------------------------
+ */
+
+static yoke_status check_stop(yoke_trainer *trainer) {
+    if (!atomic_load(&trainer->stopping)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu of %llu",
+                (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
+}
+
+static yoke_status run_epoch(yoke_trainer *trainer) {
+    TRY(yoke_loader_begin(trainer->loader, trainer->epoch));
+    while (trainer->step < trainer->steps) {
+        yoke_batch batch = {.struct_size = sizeof batch};
+        uint64_t waited_ns;
+        TRY(check_stop(trainer));
+        TRY(next_batch(trainer, &batch, &waited_ns));
+        if (batch.rows == 0) return YOKE_OK;
+        TRY(take_step(trainer, &batch, waited_ns));
+    }
+    return check_stop(trainer);
+}
+
+static yoke_status evaluate(yoke_trainer *trainer) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    TRY(yoke_trainer_evaluate(trainer, &result));
+    yoke_event event = {.kind = YOKE_EVENT_EVALUATION,
+                        .loss = result.loss,
+                        .accuracy = yoke_trainer_accuracy(&result),
+                        .rows = result.rows};
+    record(trainer, &event);
+    yoke_trainer_tell(trainer, &event);
+    return YOKE_OK;
+}
+
+static bool evaluation_is_due(const yoke_trainer *trainer) {
+    int every = trainer->options.evaluate_every;
+    if (every < 0) return false;
+    if (trainer->step >= trainer->steps) return true;
+    return every > 0 && (trainer->epoch + 1) % (uint64_t)every == 0;
+}
+
+static yoke_status train(yoke_trainer *trainer) {
+    for (; trainer->step < trainer->steps; trainer->epoch++) {
+        TRY(run_epoch(trainer));
+        if (evaluation_is_due(trainer)) TRY(evaluate(trainer));
+    }
+    return YOKE_OK;
+}
+
+/* ---- after --------------------------------------------------------------------------------------
+ */
+
+static void tell_saved(yoke_trainer *trainer, const char *path) {
+    yoke_event event = {.kind = YOKE_EVENT_SAVED, .accuracy = -1, .text = path};
+    yoke_trainer_tell(trainer, &event);
+}
+
+static yoke_status save(yoke_trainer *trainer) {
+    const char *path = trainer->options.save;
+    if (path == NULL) return YOKE_OK;
+    TRY(yoke_weights_save(trainer->parallel, trainer->model, path));
+    tell_saved(trainer, path);
+    return YOKE_OK;
+}
+
+static yoke_status write_trace(yoke_trainer *trainer) {
+    const char *path = trainer->options.trace;
+    if (path == NULL) return YOKE_OK;
+    TRY(yoke_trace_write(yoke_data_parallel_trace(trainer->parallel), path));
+    tell_saved(trainer, path);
+    return YOKE_OK;
+}
+
+/* Saves what there is: after the last step, when stopped, when the data ends in an error and after
+ * a loss that is not finite, which was not learnt from. The first failure is the run's. */
+static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
+    yoke_error first = yoke_error_take(status);
+    if (!trainer->in_step) {
+        yoke_status saved = save(trainer);
+        if (first.status == YOKE_OK) first = yoke_error_take(saved);
+    }
+    yoke_status traced = write_trace(trainer);
+    if (first.status == YOKE_OK) first = yoke_error_take(traced);
+    return yoke_error_restore(&first);
+}
+
+static yoke_status run(yoke_trainer *trainer) {
+    TRY(prepare_all(trainer));
+    trainer->begin_ns = yoke_now_ns();
+    yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
+    yoke_trainer_tell(trainer, &ready);
+    return finish(trainer, train(trainer));
+}
+
+yoke_status yoke_trainer_run(yoke_trainer *trainer) {
+    TRY(yoke_data_parallel_bind(trainer->parallel));
+    yoke_status status = run(trainer);
+    yoke_data_parallel_release(trainer->parallel);
+    if (status == YOKE_ERROR_CANCELLED) atomic_store(&trainer->stopping, false); /* it was heard */
+    return status;
+}

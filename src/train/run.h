@@ -1,0 +1,39 @@
+/* A trainer's inside, for the files of this room. */
+#ifndef TRAIN_RUN_H
+#define TRAIN_RUN_H
+
+#include <stdatomic.h>
+
+#include "parallel/parallel.h"
+#include "train/step_times.h"
+#include "train/train.h"
+
+struct yoke_trainer {
+    yoke_trainer_options options; /* defaults filled in; texts point to `texts` */
+    char *texts[7];
+    yoke_devices *devices;
+    yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
+    yoke_dataset_info dataset, test_dataset;
+    yoke_model *model;
+    yoke_data_parallel *parallel;
+    yoke_loader *loader, *test_loader;
+    yoke_metrics metrics;
+    bool metrics_failed; /* one warning was given */
+    yoke_lr_schedule schedule;
+
+    atomic_bool stopping;
+    bool in_step; /* a step was begun and not finished: the weights are unknown */
+    uint64_t step, steps, epoch;
+    uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
+    yoke_step_times times;
+    yoke_step_result last_step, last_evaluation; /* rows = 0: there was none */
+};
+
+/* Opens the test split and its loader unless they are. */
+yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
+/* Tells the host program; fills in what every event has. */
+void yoke_trainer_tell(yoke_trainer *trainer, yoke_event *event);
+/* Share of rows classified rightly; -1 for regression. */
+double yoke_trainer_accuracy(const yoke_step_result *result);
+
+#endif

@@ -1,0 +1,86 @@
+/* The safetensors format (github.com/huggingface/safetensors, README and tensor.rs): 8 bytes of
+ * header length, a JSON header, packed little-endian tensors. Files are untrusted. */
+#ifndef TRAIN_SAFETENSORS_H
+#define TRAIN_SAFETENSORS_H
+
+#include "base/base.h"
+
+/* Enumerator, name in files, bits an element; in the reference writer's ascending rank. */
+#define YOKE_DTYPE_TABLE(X)                                                                        \
+    X(YOKE_DTYPE_BOOL, "BOOL", 8)                                                                  \
+    X(YOKE_DTYPE_F4, "F4", 4)                                                                      \
+    X(YOKE_DTYPE_F6_E2M3, "F6_E2M3", 6)                                                            \
+    X(YOKE_DTYPE_F6_E3M2, "F6_E3M2", 6)                                                            \
+    X(YOKE_DTYPE_U8, "U8", 8)                                                                      \
+    X(YOKE_DTYPE_I8, "I8", 8)                                                                      \
+    X(YOKE_DTYPE_F8_E5M2, "F8_E5M2", 8)                                                            \
+    X(YOKE_DTYPE_F8_E4M3, "F8_E4M3", 8)                                                            \
+    X(YOKE_DTYPE_F8_E8M0, "F8_E8M0", 8)                                                            \
+    X(YOKE_DTYPE_F8_E4M3FNUZ, "F8_E4M3FNUZ", 8)                                                    \
+    X(YOKE_DTYPE_F8_E5M2FNUZ, "F8_E5M2FNUZ", 8)                                                    \
+    X(YOKE_DTYPE_I16, "I16", 16)                                                                   \
+    X(YOKE_DTYPE_U16, "U16", 16)                                                                   \
+    X(YOKE_DTYPE_F16, "F16", 16)                                                                   \
+    X(YOKE_DTYPE_BF16, "BF16", 16)                                                                 \
+    X(YOKE_DTYPE_I32, "I32", 32)                                                                   \
+    X(YOKE_DTYPE_U32, "U32", 32)                                                                   \
+    X(YOKE_DTYPE_F32, "F32", 32)                                                                   \
+    X(YOKE_DTYPE_C64, "C64", 64)                                                                   \
+    X(YOKE_DTYPE_F64, "F64", 64)                                                                   \
+    X(YOKE_DTYPE_I64, "I64", 64)                                                                   \
+    X(YOKE_DTYPE_U64, "U64", 64)
+
+typedef enum yoke_dtype {
+#define YOKE_DTYPE_ENUMERATOR(name, text, bits) name,
+    YOKE_DTYPE_TABLE(YOKE_DTYPE_ENUMERATOR)
+#undef YOKE_DTYPE_ENUMERATOR
+        YOKE_DTYPE_COUNT
+} yoke_dtype;
+
+const char *yoke_dtype_name(yoke_dtype dtype);
+
+#define YOKE_FILE_TENSOR_RANK 8
+typedef struct yoke_file_tensor {
+    const char *name;
+    yoke_dtype dtype;
+    int rank;
+    int64_t shape[YOKE_FILE_TENSOR_RANK];
+    size_t elements;
+    size_t begin, bytes; /* in the buffer behind the header */
+} yoke_file_tensor;
+
+/* A file read and checked whole: names are unique, and the tensors fill the buffer without a hole
+ * or an overlap, each with as many bytes as its shape and type need. */
+typedef struct yoke_safetensors {
+    char *path;
+    unsigned char *data; /* the file */
+    size_t bytes;
+    const unsigned char *buffer; /* behind the header */
+    struct json_t *header;       /* owns the names */
+    yoke_file_tensor *tensors;   /* in the order of the buffer */
+    int count;
+} yoke_safetensors;
+
+/* MISSING, IO, or DATA with the path, what is wrong and where. */
+yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path);
+/* The same on bytes in memory, which the file then owns; on failure they are freed. */
+yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
+                                   size_t bytes);
+void yoke_safetensors_close(yoke_safetensors *file);
+
+const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name);
+/* F16, BF16, F32 and F64 as float, or DATA naming the tensor's type. values[tensor->elements]. */
+yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                    float *values);
+bool yoke_dtype_is_float(yoke_dtype dtype);
+/* One I64 or I32. */
+yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                     int64_t *value);
+
+/* Puts the tensors (name, dtype, rank and shape given) in the reference writer's order, lays them
+ * out and writes the header into a new file. Their bytes follow with yoke_file_write, in that
+ * order, and yoke_file_commit ends it. */
+yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
+                                    yoke_file_tensor *tensors, int count);
+
+#endif

@@ -1,0 +1,258 @@
+/* Opens what a run needs, in the order of the road, and closes it in reverse; answers what
+ * happened. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/run.h"
+
+/* ---- options ------------------------------------------------------------------------------------
+ */
+
+/* The texts of the caller may be gone when run needs them. */
+static yoke_status keep_texts(yoke_trainer *trainer) {
+    yoke_trainer_options *options = &trainer->options;
+    const char **fields[] = {&options->model, &options->dataset, &options->devices, &options->init,
+                             &options->save,  &options->metrics, &options->trace};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (*fields[i] == NULL) continue;
+        trainer->texts[i] = strdup(*fields[i]);
+        if (trainer->texts[i] == NULL) return FAIL_MEMORY(strlen(*fields[i]) + 1, "an option");
+        *fields[i] = trainer->texts[i];
+    }
+    return YOKE_OK;
+}
+
+static yoke_status check_options(const yoke_trainer_options *options) {
+    if (options->batch < 0 || options->epochs < 0 || options->threads < 0 ||
+        options->accumulate < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
+                    options->batch, options->epochs, options->threads, options->accumulate);
+    if (options->evaluate_every < -1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
+                    options->evaluate_every);
+    if (options->mode != YOKE_MODE_DATA_PARALLEL && options->mode != YOKE_MODE_SINGLE)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
+    return YOKE_OK;
+}
+
+static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
+    yoke_trainer_options *options = &trainer->options;
+    TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
+    TRY(check_options(options));
+    if (options->model == NULL) options->model = "resnet20";
+    if (options->dataset == NULL) options->dataset = "synthetic";
+    if (options->devices == NULL) options->devices = "auto";
+    if (options->batch == 0) options->batch = 64;
+    if (options->epochs == 0) options->epochs = 1;
+    if (options->accumulate == 0) options->accumulate = 1;
+    yoke_optimizer_options optimizer = options->optimizer;
+    if (optimizer.struct_size == 0) optimizer.struct_size = sizeof optimizer;
+    TRY(yoke_optimizer_options_load(&options->optimizer, &optimizer));
+    return keep_texts(trainer);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------
+ */
+
+/* A run of hours must not end at a folder that is not there. */
+static yoke_status check_writable(const char *path) {
+    yoke_file_writer writer;
+    if (path == NULL) return YOKE_OK;
+    TRY(yoke_file_create(&writer, path));
+    yoke_file_abandon(&writer);
+    return YOKE_OK;
+}
+
+static yoke_status open_files(yoke_trainer *trainer) {
+    TRY(check_writable(trainer->options.save));
+    TRY(check_writable(trainer->options.trace));
+    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
+}
+
+/* Mode single is the list's root alone, with the threads it would have had beside the others. */
+static yoke_status keep_root(yoke_trainer *trainer, yoke_devices_options *options) {
+    yoke_device_info root = {.struct_size = sizeof root};
+    TRY(yoke_devices_describe(trainer->devices, 0, &root));
+    yoke_devices_close(trainer->devices);
+    trainer->devices = NULL;
+    options->list = root.name;
+    options->threads = root.threads;
+    return yoke_devices_open(&trainer->devices, options);
+}
+
+static yoke_status open_devices(yoke_trainer *trainer) {
+    yoke_devices_options options = {.struct_size = sizeof options,
+                                    .list = trainer->options.devices,
+                                    .threads = trainer->options.threads};
+    TRY(yoke_devices_open(&trainer->devices, &options));
+    if (trainer->options.mode == YOKE_MODE_SINGLE && yoke_devices_count(trainer->devices) > 1)
+        return keep_root(trainer, &options);
+    return YOKE_OK;
+}
+
+static yoke_status open_dataset(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    yoke_dataset_info *info = &trainer->dataset;
+    TRY(yoke_dataset_open(&trainer->training_rows, options->dataset, YOKE_SPLIT_TRAIN));
+    info->struct_size = sizeof *info;
+    TRY(yoke_dataset_describe(trainer->training_rows, info));
+    if ((size_t)options->batch > info->rows)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a batch of %d rows: %s has %zu rows to train on; choose a batch of at most "
+                    "that many",
+                    options->batch, options->dataset, info->rows);
+    yoke_loader_options loader = {.struct_size = sizeof loader,
+                                  .batch = options->batch,
+                                  .shuffle = !options->no_shuffle,
+                                  .augment = options->augment,
+                                  .seed = options->seed};
+    TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
+    return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
+}
+
+static yoke_status build_model(yoke_trainer *trainer) {
+    const yoke_dataset_info *rows = &trainer->dataset;
+    bool regression = rows->classes == 0;
+    yoke_loss_options loss = {.struct_size = sizeof loss,
+                              .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY,
+                              .label_smoothing = trainer->options.label_smoothing};
+    yoke_status status = yoke_model_preset(&trainer->model, trainer->options.model, rows->shape,
+                                           regression ? rows->target_count : rows->classes, &loss);
+    if (status != YOKE_OK)
+        yoke_error_prefix("a model for %s (%dx%dx%d)", trainer->options.dataset,
+                          rows->shape.channels, rows->shape.height, rows->shape.width);
+    return status;
+}
+
+static yoke_status build_engine(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
+                                         .schedule = options->schedule,
+                                         .precision = options->precision,
+                                         .algorithm = options->algorithm,
+                                         .batch = options->batch,
+                                         .accumulate = options->accumulate,
+                                         .seed = options->seed};
+    TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
+                                  &options->optimizer, &engine));
+    if (options->init == NULL) return YOKE_OK;
+    return yoke_weights_load(trainer->parallel, trainer->model, options->init);
+}
+
+static void plan_steps(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
+    trainer->steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
+    trainer->schedule = (yoke_lr_schedule){.struct_size = sizeof trainer->schedule,
+                                           .kind = options->lr_schedule,
+                                           .learning_rate = options->optimizer.learning_rate,
+                                           .steps = trainer->steps,
+                                           .warmup_steps = options->warmup_steps};
+}
+
+static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *options) {
+    TRY(load_options(trainer, options));
+    TRY(open_devices(trainer));
+    TRY(open_dataset(trainer));
+    TRY(build_model(trainer));
+    TRY(open_files(trainer));
+    TRY(build_engine(trainer));
+    plan_steps(trainer);
+    return YOKE_OK;
+}
+
+yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
+    *trainer = NULL;
+    yoke_trainer *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
+    yoke_status status = build(made, options);
+    if (status != YOKE_OK) {
+        yoke_error error = yoke_error_take(status);
+        yoke_trainer_destroy(made);
+        return yoke_error_restore(&error);
+    }
+    *trainer = made;
+    return YOKE_OK;
+}
+
+void yoke_trainer_destroy(yoke_trainer *trainer) {
+    if (trainer == NULL) return;
+    yoke_data_parallel_destroy(trainer->parallel);
+    yoke_metrics_close(&trainer->metrics);
+    yoke_model_destroy(trainer->model);
+    yoke_loader_destroy(trainer->test_loader);
+    yoke_loader_destroy(trainer->loader);
+    yoke_dataset_close(trainer->test_rows);
+    yoke_dataset_close(trainer->training_rows);
+    yoke_devices_close(trainer->devices);
+    for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
+        free(trainer->texts[i]);
+    free(trainer);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------
+ */
+
+yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
+    return trainer->parallel;
+}
+
+static const char *schedule_name(yoke_schedule schedule) {
+    switch (schedule) {
+    case YOKE_SCHEDULE_CLASSIC:
+        return "classic";
+    case YOKE_SCHEDULE_SHARDED:
+        return "sharded";
+    case YOKE_SCHEDULE_OVERLAP:
+        break;
+    }
+    return "overlap";
+}
+
+static yoke_status peak_bytes(const yoke_trainer *trainer, size_t *bytes) {
+    *bytes = 0;
+    for (int i = 0; i < yoke_data_parallel_device_count(trainer->parallel); i++) {
+        yoke_memory_report report = {.struct_size = sizeof report};
+        TRY(yoke_data_parallel_memory(trainer->parallel, i, &report));
+        if (report.total > *bytes) *bytes = report.total;
+    }
+    return YOKE_OK;
+}
+
+static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
+    const yoke_trainer_options *options = &trainer->options;
+    summary->mode = options->mode == YOKE_MODE_SINGLE ? "single" : "dp";
+    summary->schedule = schedule_name(options->schedule);
+    summary->model = options->model;
+    summary->dataset = options->dataset;
+    summary->precision = options->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32";
+    summary->devices = yoke_data_parallel_device_count(trainer->parallel);
+    summary->parameters = yoke_model_parameter_count(trainer->model);
+    summary->batch = options->batch;
+}
+
+static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
+    const yoke_step_times *times = &trainer->times;
+    bool evaluated = trainer->last_evaluation.rows > 0;
+    summary->steps = trainer->step;
+    summary->step_ms_median = yoke_step_times_quantile(times, 0.5);
+    summary->step_ms_p90 = yoke_step_times_quantile(times, 0.9);
+    if (summary->step_ms_median > 0)
+        summary->images_per_second = 1e3 * summary->batch / summary->step_ms_median;
+    if (trainer->computed_ns + trainer->waited_ns > 0)
+        summary->load_wait_share =
+            (double)trainer->waited_ns / (double)(trainer->computed_ns + trainer->waited_ns);
+    summary->loss = evaluated ? trainer->last_evaluation.loss : trainer->last_step.loss;
+    summary->accuracy = evaluated ? yoke_trainer_accuracy(&trainer->last_evaluation) : -1;
+}
+
+yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
+    yoke_trainer_summary own = {.struct_size = sizeof own};
+    describe_setting(trainer, &own);
+    describe_result(trainer, &own);
+    TRY(peak_bytes(trainer, &own.peak_bytes));
+    TRY(yoke_data_parallel_hash(trainer->parallel, &own.weights_hash));
+    return yoke_options_store(summary, &own, sizeof own, "yoke_trainer_summary");
+}
