@@ -6,8 +6,7 @@
 #include "device/cpu/primitive.h"
 
 typedef struct batch_norm_plan {
-    yoke_plan base;
-    cpu_primitive forward, backward;
+    cpu_primitive_plan plan;
     bool training;
     size_t channels;
     double momentum;
@@ -22,13 +21,6 @@ static size_t aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-static void destroy(yoke_plan *plan) {
-    batch_norm_plan *norm = (batch_norm_plan *)plan;
-    cpu_primitive_destroy(&norm->forward);
-    cpu_primitive_destroy(&norm->backward);
-    free(norm);
-}
-
 static void update_running(const batch_norm_plan *norm) {
     double keep = 1 - norm->momentum, take = norm->momentum;
     for (size_t c = 0; c < norm->channels; c++) {
@@ -41,17 +33,10 @@ static void update_running(const batch_norm_plan *norm) {
 }
 
 static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
     batch_norm_plan *norm = (batch_norm_plan *)plan;
-    TRY(cpu_call_run(&norm->forward.call, cpu_of(plan->device)));
+    TRY(cpu_primitive_plan_forward(plan, step));
     if (norm->training) update_running(norm);
     return YOKE_OK;
-}
-
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    batch_norm_plan *norm = (batch_norm_plan *)plan;
-    return cpu_call_run(&norm->backward.call, cpu_of(plan->device));
 }
 
 static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding *binding,
@@ -69,7 +54,7 @@ static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding 
                                      {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
                                      {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
                                      {0, NULL}};
-    return cpu_primitive_bind(&norm->backward, cpu_of(norm->base.device), addresses,
+    return cpu_primitive_bind(&norm->plan.backward, cpu_of(norm->plan.base.device), addresses,
                               binding->scratch);
 }
 
@@ -94,7 +79,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {DNNL_ARG_SHIFT, binding->parameters[1]},
                                      {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
                                      {0, NULL}};
-    TRY(cpu_primitive_bind(&norm->forward, cpu_of(plan->device), addresses, binding->scratch));
+    TRY(cpu_primitive_bind(&norm->plan.forward, cpu_of(plan->device), addresses, binding->scratch));
     return norm->training ? bind_backward(norm, binding, mask) : YOKE_OK;
 }
 
@@ -106,21 +91,21 @@ static yoke_status create_primitives(batch_norm_plan *norm, const yoke_plan_requ
     if (!norm->training) flags |= dnnl_use_global_stats;
     dnnl_prop_kind_t pass = norm->training ? dnnl_forward_training : dnnl_forward_inference;
     dnnl_batch_normalization_desc_t operation;
-    cpu_device *device = cpu_of(norm->base.device);
+    cpu_device *device = cpu_of(norm->plan.base.device);
     TRY_DNNL(dnnl_batch_normalization_forward_desc_init(&operation, pass, value, epsilon, flags));
-    TRY(cpu_primitive_create(&norm->forward, device, &operation, NULL, NULL));
+    TRY(cpu_primitive_create(&norm->plan.forward, device, &operation, NULL, NULL));
     if (!norm->training) return YOKE_OK;
     TRY_DNNL(dnnl_batch_normalization_backward_desc_init(&operation, dnnl_backward, value, value,
                                                          epsilon, flags));
-    return cpu_primitive_create(&norm->backward, device, &operation, norm->forward.description,
-                                NULL);
+    return cpu_primitive_create(&norm->plan.backward, device, &operation,
+                                norm->plan.forward.description, NULL);
 }
 
 static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
     size_t vector = aligned(norm->channels * sizeof(float));
     norm->variance_offset = norm->mean_offset + vector;
     needs->saved_bytes = norm->variance_offset + vector;
-    const dnnl_memory_desc_t *mask = cpu_primitive_desc(&norm->forward, DNNL_ARG_WORKSPACE);
+    const dnnl_memory_desc_t *mask = cpu_primitive_desc(&norm->plan.forward, DNNL_ARG_WORKSPACE);
     size_t mask_bytes = mask != NULL ? dnnl_memory_desc_get_size(mask) : 0;
     if (mask_bytes == 0) return;
     norm->mask_offset = needs->saved_bytes;
@@ -128,13 +113,10 @@ static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
 }
 
 static void place_scratch(batch_norm_plan *norm, yoke_plan_needs *needs) {
-    size_t forward_bytes = cpu_primitive_scratch(&norm->forward);
-    size_t backward_bytes = cpu_primitive_scratch(&norm->backward);
-    if (norm->training && !norm->input_gradient) {
-        norm->unused_gradient_offset = aligned(backward_bytes);
-        backward_bytes = norm->unused_gradient_offset + needs->output.bytes;
-    }
-    needs->scratch_bytes = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
+    needs->scratch_bytes = cpu_primitive_plan_scratch(&norm->plan);
+    if (!norm->training || norm->input_gradient) return;
+    norm->unused_gradient_offset = aligned(needs->scratch_bytes);
+    needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
 }
 
 static yoke_status build(batch_norm_plan *norm, const yoke_plan_request *request) {
@@ -153,10 +135,10 @@ static yoke_status build(batch_norm_plan *norm, const yoke_plan_request *request
     norm->momentum = operation->momentum;
     if (values > 1) norm->unbiased = (double)values / (double)(values - 1);
     TRY(create_primitives(norm, request));
-    yoke_plan_needs *needs = &norm->base.needs;
+    yoke_plan_needs *needs = &norm->plan.base.needs;
     needs->output = request->inputs[0];
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
-        TRY(yoke_layout_plain(norm->base.device, &channels, 1, &needs->parameters[i]));
+        TRY(yoke_layout_plain(norm->plan.base.device, &channels, 1, &needs->parameters[i]));
     }
     if (norm->training) place_saved(norm, needs);
     place_scratch(norm, needs);
@@ -169,15 +151,16 @@ yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request) {
     batch_norm_plan *norm = calloc(1, sizeof *norm);
     if (norm == NULL) return FAIL_MEMORY(sizeof *norm, request->operation->name);
-    norm->base = (yoke_plan){.device = &device->base,
-                             .bind = bind,
-                             .forward = forward,
-                             .backward = request->training ? backward : NULL,
-                             .destroy = destroy};
+    norm->plan.base =
+        (yoke_plan){.device = &device->base,
+                    .bind = bind,
+                    .forward = forward,
+                    .backward = request->training ? cpu_primitive_plan_backward : NULL,
+                    .destroy = cpu_primitive_plan_destroy};
     yoke_status status = build(norm, request);
     if (status == YOKE_OK)
-        *plan = &norm->base;
+        *plan = &norm->plan.base;
     else
-        destroy(&norm->base);
+        cpu_primitive_plan_destroy(&norm->plan.base);
     return status;
 }

@@ -1,4 +1,6 @@
 /* A oneDNN primitive from its operation descriptor to a call with addresses. */
+#include <stdlib.h>
+
 #include "device/cpu/primitive.h"
 
 static dnnl_status_t create(cpu_primitive *primitive, cpu_device *device,
@@ -53,4 +55,26 @@ yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
     }
     if (cpu_primitive_scratch(primitive) == 0) return YOKE_OK;
     return bind_argument(primitive, device, DNNL_ARG_SCRATCHPAD, scratch);
+}
+
+yoke_status cpu_primitive_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return cpu_call_run(&((cpu_primitive_plan *)plan)->forward.call, cpu_of(plan->device));
+}
+
+yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return cpu_call_run(&((cpu_primitive_plan *)plan)->backward.call, cpu_of(plan->device));
+}
+
+void cpu_primitive_plan_destroy(yoke_plan *plan) {
+    cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->forward);
+    cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->backward);
+    free(plan);
+}
+
+size_t cpu_primitive_plan_scratch(const cpu_primitive_plan *plan) {
+    size_t forward = cpu_primitive_scratch(&plan->forward);
+    size_t backward = cpu_primitive_scratch(&plan->backward);
+    return forward > backward ? forward : backward;
 }

@@ -31,4 +31,15 @@ typedef struct cpu_address {
 yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
                                const cpu_address *addresses, void *scratch);
 
+/* First member of a plan that is one primitive a pass, and its ways. */
+typedef struct cpu_primitive_plan {
+    yoke_plan base;
+    cpu_primitive forward, backward;
+} cpu_primitive_plan;
+
+yoke_status cpu_primitive_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
+yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
+void cpu_primitive_plan_destroy(yoke_plan *plan);                  /* frees the plan, too */
+size_t cpu_primitive_plan_scratch(const cpu_primitive_plan *plan); /* of the needier pass */
+
 #endif

@@ -1,0 +1,145 @@
+/* The sum of two values with an optional ReLU behind it, in the layout of the first. Its gradient
+ * is one for both: backward writes it once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/primitive.h"
+
+typedef struct add_plan {
+    cpu_primitive_plan plan;   /* backward: the ReLU's */
+    cpu_call align, give_back; /* input 1 into input 0's layout; its gradient the other way */
+    bool relu, same_layout;
+    dnnl_memory_desc_t inputs[2];
+    size_t aligned_offset; /* in scratch: input 1 in input 0's layout */
+    void *output_gradient, *input_gradient;
+} add_plan;
+
+static void destroy(yoke_plan *plan) {
+    add_plan *add = (add_plan *)plan;
+    cpu_call_destroy(&add->align);
+    cpu_call_destroy(&add->give_back);
+    cpu_primitive_plan_destroy(plan);
+}
+
+static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+    TRY(cpu_call_run(&((add_plan *)plan)->align, cpu_of(plan->device)));
+    return cpu_primitive_plan_forward(plan, step);
+}
+
+static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+    add_plan *add = (add_plan *)plan;
+    if (add->relu)
+        TRY(cpu_primitive_plan_backward(plan, step));
+    else if (add->input_gradient != add->output_gradient)
+        memcpy(add->input_gradient, add->output_gradient, plan->needs.output.bytes);
+    return cpu_call_run(&add->give_back, cpu_of(plan->device));
+}
+
+static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding) {
+    cpu_device *device = cpu_of(add->plan.base.device);
+    add->output_gradient = binding->output_gradient;
+    add->input_gradient = binding->input_gradients[0];
+    if (!add->same_layout)
+        TRY(cpu_reorder(&add->give_back, device, &add->inputs[0], binding->input_gradients[0],
+                        &add->inputs[1], binding->input_gradients[1]));
+    if (!add->relu) return YOKE_OK;
+    const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
+                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
+                                     {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
+                                     {0, NULL}};
+    return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
+}
+
+static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    add_plan *add = (add_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    void *right = binding->inputs[1];
+    cpu_call_destroy(&add->align);
+    cpu_call_destroy(&add->give_back);
+    if (!add->same_layout) {
+        right = (char *)binding->scratch + add->aligned_offset;
+        TRY(cpu_reorder(&add->align, device, &add->inputs[1], binding->inputs[1], &add->inputs[0],
+                        right));
+    }
+    const cpu_address addresses[] = {{DNNL_ARG_SRC_0, binding->inputs[0]},
+                                     {DNNL_ARG_SRC_1, right},
+                                     {DNNL_ARG_DST, binding->output},
+                                     {0, NULL}};
+    TRY(cpu_primitive_bind(&add->plan.forward, device, addresses, binding->scratch));
+    return plan->needs.backward_in_place ? bind_backward(add, binding) : YOKE_OK;
+}
+
+static yoke_status create_forward(add_plan *add) {
+    const dnnl_memory_desc_t *value = &add->inputs[0];
+    dnnl_binary_desc_t sum;
+    TRY_DNNL(dnnl_binary_desc_init(&sum, dnnl_binary_add, value, value, value));
+    dnnl_post_ops_t post_ops = NULL;
+    TRY_DNNL(dnnl_post_ops_create(&post_ops));
+    yoke_status status = YOKE_OK;
+    if (add->relu &&
+        dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, 0, 0) != dnnl_success)
+        status = FAIL_MEMORY(sizeof post_ops, "the ReLU of an addition");
+    if (status == YOKE_OK)
+        status = cpu_primitive_create(&add->plan.forward, cpu_of(add->plan.base.device), &sum, NULL,
+                                      post_ops);
+    dnnl_post_ops_destroy(post_ops);
+    return status;
+}
+
+/* oneDNN wants the forward description of a ReLU of its own beside the backward one. */
+static yoke_status create_relu_backward(add_plan *add) {
+    const dnnl_memory_desc_t *value = &add->inputs[0];
+    const dnnl_alg_kind_t algorithm = dnnl_eltwise_relu_use_dst_for_bwd;
+    cpu_device *device = cpu_of(add->plan.base.device);
+    dnnl_eltwise_desc_t relu;
+    TRY_DNNL(dnnl_eltwise_forward_desc_init(&relu, dnnl_forward_training, algorithm, value, 0, 0));
+    cpu_primitive hint = {0};
+    yoke_status status = cpu_primitive_create(&hint, device, &relu, NULL, NULL);
+    if (status == YOKE_OK) {
+        dnnl_status_t made = dnnl_eltwise_backward_desc_init(&relu, algorithm, value, value, 0, 0);
+        status = made != dnnl_success ? cpu_dnnl_failed(made, "dnnl_eltwise_backward_desc_init")
+                                      : cpu_primitive_create(&add->plan.backward, device, &relu,
+                                                             hint.description, NULL);
+    }
+    cpu_primitive_destroy(&hint);
+    return status;
+}
+
+static yoke_status build(add_plan *add, const yoke_plan_request *request) {
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+        add->inputs[i] = *cpu_layout_desc(&request->inputs[i]);
+    }
+    add->relu = request->operation->relu;
+    add->same_layout = dnnl_memory_desc_equal(&add->inputs[0], &add->inputs[1]) != 0;
+    TRY(create_forward(add));
+    bool gradient = request->training && request->input_gradient;
+    if (gradient && add->relu) TRY(create_relu_backward(add));
+    yoke_plan_needs *needs = &add->plan.base.needs;
+    needs->output = request->inputs[0];
+    needs->forward_in_place = true;
+    needs->backward_reads_output = gradient && add->relu;
+    needs->backward_in_place = gradient;
+    needs->shared_input_gradient = gradient && add->same_layout;
+    needs->scratch_bytes = cpu_primitive_plan_scratch(&add->plan);
+    if (!add->same_layout) {
+        add->aligned_offset = (needs->scratch_bytes + 63) / 64 * 64;
+        needs->scratch_bytes = add->aligned_offset + needs->output.bytes;
+    }
+    return YOKE_OK;
+}
+
+yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
+    add_plan *add = calloc(1, sizeof *add);
+    if (add == NULL) return FAIL_MEMORY(sizeof *add, request->operation->name);
+    add->plan.base = (yoke_plan){.device = &device->base,
+                                 .bind = bind,
+                                 .forward = forward,
+                                 .backward = request->training ? backward : NULL,
+                                 .destroy = destroy};
+    yoke_status status = build(add, request);
+    if (status == YOKE_OK)
+        *plan = &add->plan.base;
+    else
+        destroy(&add->plan.base);
+    return status;
+}

@@ -1,0 +1,198 @@
+/* Dropout. The mask of an element depends on seed, step, layer, global row and the element's index
+ * in its row alone: neither the layout nor the number of devices changes it. Bits are kept for
+ * backward. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/bfloat16.h"
+#include "device/cpu/cpu.h"
+
+enum { PARALLEL_ELEMENTS = 1 << 14 };
+
+/* Element (channel, pixel) of a row lies at channel / block * block_stride + channel % block +
+ * pixel
+ * * pixel_stride; a row in plain order counts as one channel. */
+typedef struct row_geometry {
+    size_t channels, padded_channels, pixels;
+    size_t block, block_stride, pixel_stride;
+} row_geometry;
+
+typedef struct dropout_plan {
+    yoke_plan base;
+    size_t rows, row_stride, mask_stride; /* elements, bytes */
+    size_t elements;                      /* of one row, without padding */
+    row_geometry geometry;
+    bool half, active;
+    uint32_t layer, threshold; /* a word below it drops its element */
+    float scale;
+    const void *input, *output_gradient;
+    void *output, *input_gradient;
+    uint8_t *mask; /* [rows, mask_stride] bits, in logical order */
+} dropout_plan;
+
+static void destroy(yoke_plan *plan) {
+    free(plan);
+}
+
+/* Row and step share one coordinate: below 2^24 rows and 2^40 steps no two draws meet. */
+static void draw_row(const dropout_plan *dropout, const yoke_plan_step *step, size_t row) {
+    uint8_t *mask = dropout->mask + row * dropout->mask_stride;
+    uint64_t row_and_step = (step->first_row + row) << 40 ^ step->step;
+    memset(mask, 0, dropout->mask_stride);
+    for (size_t block = 0; block * 4 < dropout->elements; block++) {
+        uint32_t words[4];
+        yoke_random_words(step->seed, YOKE_RANDOM_DROPOUT, row_and_step, dropout->layer,
+                          (uint32_t)block, words);
+        unsigned kept = 0;
+        for (unsigned i = 0; i < 4; i++) {
+            kept |= (unsigned)(words[i] >= dropout->threshold) << i;
+        }
+        mask[block / 2] |= (uint8_t)(kept << block % 2 * 4);
+    }
+}
+
+static bool is_kept(const uint8_t *mask, size_t element) {
+    return (mask[element / 8] >> element % 8 & 1) != 0;
+}
+
+static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_t channel,
+                         const void *from, void *to) {
+    const row_geometry *geometry = &dropout->geometry;
+    bool padding = channel >= geometry->channels;
+    size_t at = channel / geometry->block * geometry->block_stride + channel % geometry->block;
+    size_t element = channel * geometry->pixels;
+    for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
+        bool kept = !padding && is_kept(mask, element);
+        if (dropout->half) {
+            float value = cpu_bfloat16_widen(((const uint16_t *)from)[at]);
+            ((uint16_t *)to)[at] = cpu_bfloat16_round(kept ? value * dropout->scale : 0);
+        } else {
+            ((float *)to)[at] = kept ? ((const float *)from)[at] * dropout->scale : 0;
+        }
+        at += geometry->pixel_stride;
+    }
+}
+
+static void mask_row(const dropout_plan *dropout, size_t row, const void *from, void *to) {
+    size_t at = row * dropout->row_stride * (dropout->half ? sizeof(uint16_t) : sizeof(float));
+    const uint8_t *mask = dropout->mask + row * dropout->mask_stride;
+    for (size_t channel = 0; channel < dropout->geometry.padded_channels; channel++) {
+        mask_channel(dropout, mask, channel, (const char *)from + at, (char *)to + at);
+    }
+}
+
+static void pass_on(const dropout_plan *dropout, void *to, const void *from) {
+    if (to != from) memcpy(to, from, dropout->base.needs.output.bytes);
+}
+
+static bool is_parallel(const dropout_plan *dropout) {
+    return dropout->base.device->threads > 1 &&
+           dropout->rows * dropout->elements >= PARALLEL_ELEMENTS;
+}
+
+static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+    const dropout_plan *dropout = (const dropout_plan *)plan;
+    if (!dropout->active) {
+        pass_on(dropout, dropout->output, dropout->input);
+        return YOKE_OK;
+    }
+#pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(dropout))
+    for (size_t row = 0; row < dropout->rows; row++) {
+        draw_row(dropout, step, row);
+        mask_row(dropout, row, dropout->input, dropout->output);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const dropout_plan *dropout = (const dropout_plan *)plan;
+    if (dropout->input_gradient == NULL) return YOKE_OK;
+    if (!dropout->active) {
+        pass_on(dropout, dropout->input_gradient, dropout->output_gradient);
+        return YOKE_OK;
+    }
+#pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(dropout))
+    for (size_t row = 0; row < dropout->rows; row++) {
+        mask_row(dropout, row, dropout->output_gradient, dropout->input_gradient);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    dropout_plan *dropout = (dropout_plan *)plan;
+    dropout->input = binding->inputs[0];
+    dropout->output = binding->output;
+    dropout->output_gradient = binding->output_gradient;
+    dropout->input_gradient = binding->input_gradients[0];
+    dropout->mask = binding->saved;
+    return YOKE_OK;
+}
+
+/* Plain, channels last, or channels in one block: every layout a plan of this room writes. */
+static yoke_status read_geometry(dropout_plan *dropout, const dnnl_memory_desc_t *desc) {
+    const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
+    const dnnl_dim_t *dims = desc->dims, *strides = blocking->strides;
+    bool by_channel =
+        blocking->inner_nblks == 0 || (blocking->inner_nblks == 1 && blocking->inner_idxs[0] == 1);
+    bool dense_pixels = dims[2] == 1 || strides[2] == dims[3] * strides[3];
+    if (desc->format_kind != dnnl_blocked || desc->ndims != 4 || !by_channel || !dense_pixels)
+        return FAIL(YOKE_ERROR_INTERNAL,
+                    "dropout over a layout of %d dimensions and %d blocks; at most one block, over "
+                    "the channels of 4 dimensions",
+                    desc->ndims, blocking->inner_nblks);
+    size_t pixels = (size_t)(dims[2] * dims[3]);
+    dropout->row_stride = (size_t)strides[0];
+    dropout->geometry = (row_geometry){
+        .channels = (size_t)dims[1],
+        .padded_channels = (size_t)desc->padded_dims[1],
+        .pixels = pixels,
+        .block = blocking->inner_nblks == 1 ? (size_t)blocking->inner_blks[0] : 1,
+        .block_stride = (size_t)strides[1],
+        .pixel_stride = (size_t)strides[3],
+    };
+    if (blocking->inner_nblks == 0 && (size_t)strides[1] == pixels && strides[3] == 1)
+        dropout->geometry = (row_geometry){.channels = 1,
+                                           .padded_channels = 1,
+                                           .pixels = (size_t)dims[1] * pixels,
+                                           .block = 1,
+                                           .pixel_stride = 1};
+    return YOKE_OK;
+}
+
+static yoke_status build(dropout_plan *dropout, const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    const dnnl_memory_desc_t *value = cpu_layout_desc(&request->inputs[0]);
+    TRY(read_geometry(dropout, value));
+    dropout->rows = (size_t)request->rows;
+    dropout->elements = dropout->geometry.channels * dropout->geometry.pixels;
+    dropout->mask_stride = (dropout->elements + 7) / 8;
+    dropout->half = value->data_type == dnnl_bf16;
+    dropout->active = request->training && operation->probability > 0;
+    dropout->layer = operation->layer;
+    dropout->threshold = (uint32_t)(operation->probability * 0x1p32);
+    dropout->scale = (float)(1 / (1 - operation->probability));
+    yoke_plan_needs *needs = &dropout->base.needs;
+    needs->output = request->inputs[0];
+    if (dropout->active) needs->saved_bytes = dropout->rows * dropout->mask_stride;
+    needs->forward_in_place = true;
+    needs->backward_in_place = request->training;
+    return YOKE_OK;
+}
+
+yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    dropout_plan *dropout = calloc(1, sizeof *dropout);
+    if (dropout == NULL) return FAIL_MEMORY(sizeof *dropout, request->operation->name);
+    dropout->base = (yoke_plan){.device = &device->base,
+                                .bind = bind,
+                                .forward = forward,
+                                .backward = request->training ? backward : NULL,
+                                .destroy = destroy};
+    yoke_status status = build(dropout, request);
+    if (status == YOKE_OK)
+        *plan = &dropout->base;
+    else
+        destroy(&dropout->base);
+    return status;
+}

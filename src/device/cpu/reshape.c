@@ -1,0 +1,88 @@
+/* Flatten and output: a value of any layout becomes plain rows, in the compute precision or in
+ * float32. One reorder a pass; none where memory is already as wanted. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+typedef struct reshape_plan {
+    yoke_plan base;
+    dnnl_memory_desc_t input, plain; /* [rows, channels, height, width], both */
+    cpu_call forward, backward;
+    bool same; /* the two are one layout: a copy, or nothing in place */
+    yoke_plan_binding binding;
+} reshape_plan;
+
+static void destroy(yoke_plan *plan) {
+    reshape_plan *reshape = (reshape_plan *)plan;
+    cpu_call_destroy(&reshape->forward);
+    cpu_call_destroy(&reshape->backward);
+    free(reshape);
+}
+
+static yoke_status move(const reshape_plan *reshape, const cpu_call *reorder, void *to,
+                        const void *from) {
+    if (!reshape->same) return cpu_call_run(reorder, cpu_of(reshape->base.device));
+    if (to != from) memcpy(to, from, reshape->base.needs.output.bytes);
+    return YOKE_OK;
+}
+
+static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    reshape_plan *reshape = (reshape_plan *)plan;
+    return move(reshape, &reshape->forward, reshape->binding.output, reshape->binding.inputs[0]);
+}
+
+static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    reshape_plan *reshape = (reshape_plan *)plan;
+    const yoke_plan_binding *binding = &reshape->binding;
+    if (binding->input_gradients[0] == NULL) return YOKE_OK;
+    return move(reshape, &reshape->backward, binding->input_gradients[0], binding->output_gradient);
+}
+
+static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    reshape_plan *reshape = (reshape_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    reshape->binding = *binding;
+    cpu_call_destroy(&reshape->forward);
+    cpu_call_destroy(&reshape->backward);
+    TRY(cpu_reorder(&reshape->forward, device, &reshape->input, binding->inputs[0], &reshape->plain,
+                    binding->output));
+    if (plan->backward == NULL) return YOKE_OK;
+    return cpu_reorder(&reshape->backward, device, &reshape->plain, binding->output_gradient,
+                       &reshape->input, binding->input_gradients[0]);
+}
+
+static yoke_status build(reshape_plan *reshape, const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    dnnl_data_type_t type =
+        operation->kind == YOKE_OP_OUTPUT ? dnnl_f32 : cpu_data_type(request->precision);
+    reshape->input = *cpu_layout_desc(&request->inputs[0]);
+    TRY(cpu_value_desc(&reshape->plain, request->rows, operation->input, type, dnnl_nchw));
+    reshape->same = dnnl_memory_desc_equal(&reshape->input, &reshape->plain) != 0;
+    dnnl_memory_desc_t output;
+    TRY(cpu_value_desc(&output, request->rows, operation->output, type, dnnl_nchw));
+    yoke_plan_needs *needs = &reshape->base.needs;
+    cpu_layout_store(&needs->output, &output);
+    needs->forward_in_place = reshape->same;
+    needs->backward_in_place = reshape->same;
+    return YOKE_OK;
+}
+
+yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    reshape_plan *reshape = calloc(1, sizeof *reshape);
+    if (reshape == NULL) return FAIL_MEMORY(sizeof *reshape, request->operation->name);
+    reshape->base = (yoke_plan){.device = &device->base,
+                                .bind = bind,
+                                .forward = forward,
+                                .backward = request->training ? backward : NULL,
+                                .destroy = destroy};
+    yoke_status status = build(reshape, request);
+    if (status == YOKE_OK)
+        *plan = &reshape->base;
+    else
+        destroy(&reshape->base);
+    return status;
+}
