@@ -30,7 +30,7 @@ typedef enum yoke_stage {
 #define YOKE_STAGE_ENUMERATOR(name, text) name,
     YOKE_STAGE_TABLE(YOKE_STAGE_ENUMERATOR)
 #undef YOKE_STAGE_ENUMERATOR
-    YOKE_STAGE_COUNT
+        YOKE_STAGE_COUNT
 } yoke_stage;
 
 typedef struct yoke_trace yoke_trace;
@@ -41,22 +41,24 @@ YOKE_API const char *yoke_stage_name(yoke_stage stage);
 typedef struct yoke_stage_summary {
     size_t struct_size;
     yoke_stage stage;
-    size_t count;     /* steps in which it ran */
-    double median_ms; /* per step: the longest lane's sum */
-    double share;     /* of the steps' total time */
-    double bytes;     /* moved per step, all lanes; 0 for pure computation */
-    double gigabytes_per_second;
+    size_t count;                /* steps in which it ran */
+    double median_ms;            /* per step: the longest lane's sum */
+    double share;                /* of the steps' total time */
+    double bytes;                /* moved per step, all lanes; 0 for pure computation */
+    double gigabytes_per_second; /* bytes / median, in 1e9 */
 } yoke_stage_summary;
 
 /* Fills up to `capacity` rows in YOKE_STAGE_TABLE's order, stages that never ran left out; the
- * number of rows is returned. */
+ * number of rows is returned (0 also when memory is short). rows[0].struct_size is the size of a
+ * row in the caller's eyes, 0: the library's. Call it, and the two below, while no stage is
+ * running. */
 YOKE_API int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity);
 
-/* Forgets what was recorded (after warm-up). No stage may be running. */
+/* Forgets what was recorded (after warm-up). */
 YOKE_API void yoke_trace_reset(yoke_trace *trace);
 
-/* Chrome trace JSON, opens in https://ui.perfetto.dev. IO names path and cause; the file is complete
- * or absent. */
+/* Chrome trace JSON, opens in https://ui.perfetto.dev. IO names path and cause; the file is
+ * complete or absent. */
 YOKE_API yoke_status yoke_trace_write(const yoke_trace *trace, const char *path);
 
 #ifdef __cplusplus

@@ -1,7 +1,6 @@
 /* One line of text per thread: whoever knows the cause writes it, callers pass the status on. */
 #include "base/error.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +11,7 @@ static _Thread_local char line[YOKE_ERROR_TEXT_BYTES];
  * terminal or break the promise of one line. */
 static void keep_printable(char *text) {
     for (; *text; text++) {
-        if (iscntrl((unsigned char)*text)) *text = '?';
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
     }
 }
 

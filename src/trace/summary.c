@@ -1,0 +1,144 @@
+/* Rows of the stage table. A step waits for its slowest device, so a stage's time in a step is that
+ * of the lane that spent longest in it. */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "trace/spans.h"
+
+/* A span, to be sorted by stage, step and lane. */
+typedef struct part {
+    yoke_stage stage;
+    int lane;
+    uint64_t step, ns, bytes;
+} part;
+
+static int compare_parts(const void *left, const void *right) {
+    const part *a = left, *b = right;
+    if (a->stage != b->stage) return a->stage < b->stage ? -1 : 1;
+    if (a->step != b->step) return a->step < b->step ? -1 : 1;
+    return (a->lane > b->lane) - (a->lane < b->lane);
+}
+
+static int compare_times(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Steps before this one have lost spans: their lane's ring has come round. */
+static uint64_t first_whole_step(const yoke_trace *trace) {
+    uint64_t first = 0;
+    for (int lane = 0; lane < trace->lane_count; lane++) {
+        if (trace->lanes[lane].recorded <= trace->capacity) continue;
+        uint64_t after_oldest = yoke_lane_span(trace, lane, 0)->step + 1;
+        if (after_oldest > first) first = after_oldest;
+    }
+    return first;
+}
+
+static size_t collect(const yoke_trace *trace, part *parts) {
+    uint64_t first = first_whole_step(trace);
+    size_t count = 0;
+    for (int lane = 0; lane < trace->lane_count; lane++) {
+        for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
+            const yoke_span *span = yoke_lane_span(trace, lane, i);
+            if (span->step < first) continue;
+            parts[count++] = (part){.stage = span->stage,
+                                    .lane = lane,
+                                    .step = span->step,
+                                    .ns = span->end_ns - span->begin_ns,
+                                    .bytes = span->bytes};
+        }
+    }
+    return count;
+}
+
+/* Goes through one step's parts of one stage; returns how many there were. */
+static size_t longest_lane(const part *parts, size_t count, uint64_t *longest_ns,
+                           double *total_bytes) {
+    size_t i = 0;
+    *longest_ns = 0;
+    while (i < count && parts[i].stage == parts[0].stage && parts[i].step == parts[0].step) {
+        uint64_t lane_ns = 0;
+        size_t lane_begin = i;
+        for (; i < count && compare_parts(&parts[i], &parts[lane_begin]) == 0; i++) {
+            lane_ns += parts[i].ns;
+            *total_bytes += (double)parts[i].bytes;
+        }
+        if (lane_ns > *longest_ns) *longest_ns = lane_ns;
+    }
+    return i;
+}
+
+static double median_ms(uint64_t *times, size_t count) {
+    qsort(times, count, sizeof *times, compare_times);
+    uint64_t middle = times[count / 2];
+    uint64_t other = count % 2 ? middle : times[count / 2 - 1];
+    return ((double)middle + (double)other) / 2e6;
+}
+
+/* One row from parts[0 .. count) that begin with its stage; returns how many belong to it. share
+ * gets the total in milliseconds until all rows are known. */
+static size_t summarize_stage(const part *parts, size_t count, uint64_t *times,
+                              yoke_stage_summary *row) {
+    size_t used = 0, steps = 0;
+    double bytes = 0, total_ns = 0;
+    while (used < count && parts[used].stage == parts[0].stage) {
+        used += longest_lane(parts + used, count - used, &times[steps], &bytes);
+        total_ns += (double)times[steps++];
+    }
+    *row = (yoke_stage_summary){.struct_size = sizeof *row,
+                                .stage = parts[0].stage,
+                                .count = steps,
+                                .share = total_ns / 1e6,
+                                .bytes = bytes / (double)steps};
+    row->median_ms = median_ms(times, steps);
+    if (row->median_ms > 0) row->gigabytes_per_second = row->bytes / (row->median_ms * 1e6);
+    return used;
+}
+
+static int summarize(part *parts, size_t count, uint64_t *times,
+                     yoke_stage_summary own[YOKE_STAGE_COUNT]) {
+    qsort(parts, count, sizeof *parts, compare_parts);
+    int rows = 0;
+    double steps_ms = 0;
+    for (size_t used = 0; used < count; rows++) {
+        used += summarize_stage(parts + used, count - used, times, &own[rows]);
+        if (own[rows].stage == YOKE_STAGE_STEP) steps_ms = own[rows].share;
+    }
+    for (int i = 0; i < rows; i++)
+        own[i].share = steps_ms > 0 ? own[i].share / steps_ms : 0;
+    return rows;
+}
+
+/* Into the caller's rows, whose size may be another version's. */
+static int hand_out(const yoke_stage_summary *own, int count, yoke_stage_summary *rows,
+                    int capacity) {
+    size_t row_bytes = rows->struct_size ? rows->struct_size : sizeof *rows;
+    int given = count < capacity ? count : capacity;
+    for (int i = 0; i < given; i++) {
+        void *row = (char *)rows + (size_t)i * row_bytes;
+        *(size_t *)row = row_bytes;
+        if (yoke_options_store(row, &own[i], sizeof own[i], "yoke_stage_summary") != YOKE_OK)
+            return 0;
+    }
+    return given;
+}
+
+int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity) {
+    if (trace == NULL || capacity < 1) return 0;
+    size_t spans = 0;
+    for (int lane = 0; lane < trace->lane_count; lane++)
+        spans += yoke_lane_count(trace, lane);
+    if (spans == 0) return 0;
+    part *parts = malloc(spans * sizeof *parts);
+    uint64_t *times = malloc(spans * sizeof *times);
+    int given = 0;
+    if (parts != NULL && times != NULL) {
+        yoke_stage_summary own[YOKE_STAGE_COUNT];
+        int count = summarize(parts, collect(trace, parts), times, own);
+        given = hand_out(own, count, rows, capacity);
+    }
+    free(times);
+    free(parts);
+    return given;
+}

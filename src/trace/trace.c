@@ -1,0 +1,97 @@
+/* Records spans: one store per span into the lane's own ring, no locks, nothing allocated. */
+#include "trace/trace.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "trace/spans.h"
+
+#define DEFAULT_CAPACITY 65536
+
+const char *yoke_stage_name(yoke_stage stage) {
+    static const char *const names[] = {
+#define NAME(name, text) text,
+        YOKE_STAGE_TABLE(NAME)
+#undef NAME
+    };
+    return (unsigned)stage < YOKE_STAGE_COUNT ? names[stage] : "unknown stage";
+}
+
+static yoke_status build(yoke_trace *trace, const yoke_trace_options *options) {
+    trace->capacity = options->capacity ? options->capacity : DEFAULT_CAPACITY;
+    for (; trace->lane_count < options->lane_count; trace->lane_count++) {
+        yoke_lane *lane = &trace->lanes[trace->lane_count];
+        const char *name = options->lanes[trace->lane_count];
+        lane->name = strdup(name);
+        if (lane->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a trace lane's name");
+        lane->spans = calloc(trace->capacity, sizeof *lane->spans);
+        if (lane->spans == NULL) {
+            free(lane->name);
+            return FAIL_MEMORY(trace->capacity * sizeof *lane->spans, "the spans of a trace");
+        }
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_trace_create(yoke_trace **trace, const yoke_trace_options *options) {
+    *trace = NULL;
+    if (options->lane_count < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a trace of %d lanes: at least 1 is needed",
+                    options->lane_count);
+    size_t bytes = sizeof(yoke_trace) + (size_t)options->lane_count * sizeof(yoke_lane);
+    yoke_trace *created = calloc(1, bytes);
+    if (created == NULL) return FAIL_MEMORY(bytes, "a trace");
+    yoke_status status = build(created, options);
+    if (status != YOKE_OK) {
+        yoke_trace_destroy(created);
+        return status;
+    }
+    *trace = created;
+    return YOKE_OK;
+}
+
+void yoke_trace_destroy(yoke_trace *trace) {
+    if (trace == NULL) return;
+    for (int i = 0; i < trace->lane_count; i++) {
+        free(trace->lanes[i].spans);
+        free(trace->lanes[i].name);
+    }
+    free(trace);
+}
+
+uint64_t yoke_trace_now(void) {
+    return yoke_now_ns();
+}
+
+void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t step,
+                     uint64_t begin_ns, uint64_t bytes) {
+    if (trace == NULL) return;
+    assert(lane >= 0 && lane < trace->lane_count);
+    yoke_lane *own = &trace->lanes[lane];
+    own->spans[own->recorded++ % trace->capacity] = (yoke_span){
+        .begin_ns = begin_ns,
+        .end_ns = yoke_now_ns(),
+        .step = step,
+        .bytes = bytes,
+        .stage = stage,
+    };
+}
+
+void yoke_trace_reset(yoke_trace *trace) {
+    if (trace == NULL) return;
+    for (int i = 0; i < trace->lane_count; i++)
+        trace->lanes[i].recorded = 0;
+}
+
+uint32_t yoke_lane_count(const yoke_trace *trace, int lane) {
+    uint64_t recorded = trace->lanes[lane].recorded;
+    return recorded < trace->capacity ? (uint32_t)recorded : trace->capacity;
+}
+
+const yoke_span *yoke_lane_span(const yoke_trace *trace, int lane, uint32_t i) {
+    const yoke_lane *own = &trace->lanes[lane];
+    uint64_t oldest = own->recorded - yoke_lane_count(trace, lane);
+    return &own->spans[(oldest + i) % trace->capacity];
+}
