@@ -5,40 +5,61 @@
 #include "base/base.h"
 #include "yoke/dataset.h"
 
-/* One row as stored: bytes (0..255) or floats, borrowed or written into `scratch` (floats). */
+/* Rows as stored: bytes (0..255), floats, or a callback that makes them. Labels and shape have been
+ * checked when the dataset was opened. */
 struct yoke_dataset {
     char name[32];
     size_t rows;
     yoke_shape shape;
     int classes, target_count;
-    float mean[4], deviation[4];
-    const uint8_t *bytes; /* [rows, shape], or NULL */
-    const float *floats;  /* [rows, shape], or NULL */
-    const int32_t *labels;
-    const float *targets;
-    yoke_row_source source; /* source.read != NULL: made on demand */
-    void *owned[2];         /* freed on close: pixels, labels */
+    float mean[4], deviation[4]; /* channels past the fourth use the fourth's */
+    const uint8_t *bytes;        /* [rows, channels, height, width], or NULL */
+    const float *floats;         /* [rows, channels, height, width], or NULL */
+    const int32_t *labels;       /* [rows], or NULL */
+    const float *targets;        /* [rows, target_count], or NULL */
+    yoke_row_source source;      /* source.read != NULL: made on demand */
+    void *owned[2];              /* freed on close: pixels, labels */
 };
 
-/* One format a file; each opens DIR. */
+/* channels x height x width. */
+size_t yoke_dataset_values(const yoke_dataset *dataset);
+
+/* One format a file; each fills a zeroed dataset from DIR. What was allocated before a failure is
+ * in `owned`. */
 yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,
                             int classes);
 yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_split split);
 /* options: the text after "synthetic:", may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
 
+/* "DIRECTORY/name" in a buffer of YOKE_DATA_PATH_BYTES; ARGUMENT when it does not fit. */
+#define YOKE_DATA_PATH_BYTES 4096
+yoke_status yoke_data_path(char *path, const char *directory, const char *name);
+
+/* Draws row `row` of a split of the synthetic set: a figure of class `label` on [channels, height,
+ * width] bytes. The same picture for the same arguments, always. */
+typedef struct yoke_drawing {
+    yoke_shape shape;
+    yoke_split split;
+    size_t row;
+    int label;
+} yoke_drawing;
+#define YOKE_DRAWING_CLASSES 100
+void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels);
+
 /* torch.randperm(n) for a CPU generator seeded with `seed` (MT19937), exact. */
 void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
 
 /* Writes one augmented, normalised row: [channels, height, width]. Randomness is keyed by (seed,
- * epoch, row of the dataset): it does not depend on threads or devices. */
+ * epoch, row of the dataset): it does not depend on threads or devices. `made` holds the row of a
+ * dataset made on demand and is NULL for others. Order and arithmetic are torchvision's:
+ * RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout. */
 typedef struct yoke_augmentation {
     yoke_augment kind;
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
-yoke_status yoke_augment_row(const yoke_dataset *dataset, size_t row,
-                             const yoke_augmentation *augmentation, float *output,
-                             float *scratch);
+void yoke_augment_row(const yoke_dataset *dataset, size_t row,
+                      const yoke_augmentation *augmentation, const float *made, float *output);
 
 #endif

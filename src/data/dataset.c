@@ -1,0 +1,250 @@
+/* Datasets as the caller sees them: opened by SPEC, made of arrays or of a callback. Whatever is
+ * wrong with sizes or labels is found here, before the first batch. */
+#include "data/data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const format_names[] = {"cifar10", "cifar100", "mnist", "synthetic"};
+enum { FORMAT_CIFAR10, FORMAT_CIFAR100, FORMAT_MNIST, FORMAT_SYNTHETIC, FORMAT_COUNT };
+
+#define SPEC_HELP "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:CxHxW,classes=N,rows=N]"
+
+size_t yoke_dataset_values(const yoke_dataset *dataset) {
+    const yoke_shape *shape = &dataset->shape;
+    return (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
+}
+
+yoke_status yoke_data_path(char *path, const char *directory, const char *name) {
+    int length = snprintf(path, YOKE_DATA_PATH_BYTES, "%s/%s", directory, name);
+    if (length < 0 || length >= YOKE_DATA_PATH_BYTES)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the folder's path has %zu bytes, at most %d are supported", strlen(directory),
+                    YOKE_DATA_PATH_BYTES - 64);
+    return YOKE_OK;
+}
+
+static yoke_status check_shape(const yoke_dataset *dataset) {
+    const yoke_shape *shape = &dataset->shape;
+    const int limit = 1 << 20;
+    bool positive = shape->channels > 0 && shape->height > 0 && shape->width > 0;
+    bool small = shape->channels <= limit && shape->height <= limit && shape->width <= limit;
+    size_t bytes = 0;
+    if (!positive || !small ||
+        __builtin_mul_overflow(yoke_dataset_values(dataset), sizeof(float), &bytes) ||
+        bytes > (size_t)INT32_MAX)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "rows of shape %dx%dx%d: channels, height and width are at least 1 and a row has "
+            "at most 2 GiB",
+            shape->channels, shape->height, shape->width);
+    if (shape->flat && (shape->height != 1 || shape->width != 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a flat row of shape %dx%dx%d: height and width must be 1",
+                    shape->channels, shape->height, shape->width);
+    if (__builtin_mul_overflow(bytes, dataset->rows, &bytes) || dataset->rows > UINT32_MAX)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%zu rows of %dx%dx%d are more than can be addressed",
+                    dataset->rows, shape->channels, shape->height, shape->width);
+    return YOKE_OK;
+}
+
+/* What arrays and callbacks share: sizes that make sense, and either classes or targets. */
+static yoke_status check_host_rows(const yoke_dataset *dataset) {
+    if (dataset->rows == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a dataset of 0 rows: at least one is needed");
+    TRY(check_shape(dataset));
+    bool classification = dataset->classes > 0 && dataset->target_count == 0;
+    bool regression = dataset->classes == 0 && dataset->target_count > 0;
+    if (!classification && !regression)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "classes = %d and target_count = %d: set classes > 0 for classification or "
+                    "target_count > 0 for regression, and leave the other 0",
+                    dataset->classes, dataset->target_count);
+    return YOKE_OK;
+}
+
+static yoke_status check_arrays(const yoke_dataset *dataset) {
+    TRY(check_host_rows(dataset));
+    if (!dataset->bytes == !dataset->floats)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s of bytes and floats is set: set exactly one",
+                    dataset->bytes ? "each" : "none");
+    bool classification = dataset->classes > 0;
+    if (classification != (dataset->labels != NULL) || classification == (dataset->targets != NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT, "classes = %d needs %s set and %s NULL", dataset->classes,
+                    classification ? "labels" : "targets", classification ? "targets" : "labels");
+    for (size_t row = 0; classification && row < dataset->rows; row++) {
+        int32_t label = dataset->labels[row];
+        if (label < 0 || label >= dataset->classes)
+            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: label %d, expected 0..%d", row, (int)label,
+                        dataset->classes - 1);
+    }
+    return YOKE_OK;
+}
+
+/* Mean and deviation of one channel's bytes, exact in integers up to the last division. */
+static void measure_channel(yoke_dataset *dataset, int channel) {
+    size_t plane = (size_t)dataset->shape.height * (size_t)dataset->shape.width;
+    size_t stride = yoke_dataset_values(dataset);
+    uint64_t sum = 0, squares = 0;
+    for (size_t row = 0; row < dataset->rows; row++) {
+        const uint8_t *bytes = dataset->bytes + row * stride + (size_t)channel * plane;
+        for (size_t i = 0; i < plane; i++) {
+            sum += bytes[i];
+            squares += (uint64_t)bytes[i] * bytes[i];
+        }
+    }
+    double count = (double)plane * (double)dataset->rows;
+    double mean = (double)sum / count;
+    double variance = fmax((double)squares / count - mean * mean, 0);
+    dataset->mean[channel] = (float)(mean / 255);
+    /* A constant channel carries nothing: any scale does, as long as it is not zero. */
+    dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
+}
+
+/* Floats come as the host program wants them: normalising leaves them alone. */
+static void set_identity(yoke_dataset *dataset) {
+    for (int i = 0; i < 4; i++) {
+        dataset->mean[i] = 0;
+        dataset->deviation[i] = 1;
+    }
+}
+
+/* More than four channels do not fit the table: half grey and a quarter for all of them. */
+static void set_statistics(yoke_dataset *dataset) {
+    set_identity(dataset);
+    if (!dataset->bytes) return;
+    for (int i = 0; i < 4; i++) {
+        dataset->mean[i] = 0.5f;
+        dataset->deviation[i] = 0.25f;
+    }
+    for (int channel = 0; channel < dataset->shape.channels && dataset->shape.channels <= 4;
+         channel++)
+        measure_channel(dataset, channel);
+}
+
+static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *given) {
+    yoke_arrays arrays = {0};
+    TRY(yoke_options_load(&arrays, sizeof arrays, given, "yoke_arrays"));
+    *dataset = (yoke_dataset){.name = "arrays",
+                              .rows = arrays.rows,
+                              .shape = arrays.shape,
+                              .classes = arrays.classes,
+                              .target_count = arrays.target_count,
+                              .bytes = arrays.bytes,
+                              .floats = arrays.floats,
+                              .labels = arrays.labels,
+                              .targets = arrays.targets};
+    TRY(check_arrays(dataset));
+    set_statistics(dataset);
+    return YOKE_OK;
+}
+
+static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_source *given) {
+    yoke_row_source source = {0};
+    TRY(yoke_options_load(&source, sizeof source, given, "yoke_row_source"));
+    if (!source.read)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_row_source.read is NULL: set the function that makes "
+                    "a row");
+    *dataset = (yoke_dataset){.name = "callback",
+                              .rows = source.rows,
+                              .shape = source.shape,
+                              .classes = source.classes,
+                              .target_count = source.target_count,
+                              .source = source};
+    set_identity(dataset);
+    return check_host_rows(dataset);
+}
+
+/* Which format the first `length` bytes of a SPEC name. */
+static yoke_status find_format(const char *spec, size_t length, int *format) {
+    for (*format = 0; *format < FORMAT_COUNT; ++*format)
+        if (strlen(format_names[*format]) == length &&
+            strncmp(spec, format_names[*format], length) == 0)
+            return YOKE_OK;
+    char word[32];
+    snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), spec);
+    const char *nearest = yoke_text_nearest(word, format_names, FORMAT_COUNT);
+    return FAIL(YOKE_ERROR_ARGUMENT, "unknown dataset '%s'%s%s%s; known: %s", word,
+                nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
+                SPEC_HELP);
+}
+
+static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke_split split) {
+    size_t length = strcspn(spec, ":");
+    const char *rest = spec + length + (spec[length] == ':');
+    int format = 0;
+    TRY(find_format(spec, length, &format));
+    snprintf(dataset->name, sizeof dataset->name, "%.*s", (int)length, spec);
+    if (format == FORMAT_SYNTHETIC) return yoke_synthetic_open(dataset, rest, split);
+    if (!*rest)
+        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' names no folder: write %s:DIR", spec,
+                    format_names[format]);
+    if (format == FORMAT_MNIST) return yoke_mnist_open(dataset, rest, split);
+    return yoke_cifar_open(dataset, rest, split, format == FORMAT_CIFAR10 ? 10 : 100);
+}
+
+/* Hands a built dataset over, or closes what there is of it. */
+static yoke_status finish(yoke_dataset **out, yoke_dataset *dataset, yoke_status status) {
+    if (status != YOKE_OK) {
+        yoke_dataset_close(dataset);
+        return status;
+    }
+    *out = dataset;
+    return YOKE_OK;
+}
+
+static yoke_status allocate(yoke_dataset **out, yoke_dataset **dataset) {
+    if (!out) return FAIL(YOKE_ERROR_ARGUMENT, "the dataset's out-pointer is NULL");
+    *out = NULL;
+    *dataset = calloc(1, sizeof **dataset);
+    return *dataset ? YOKE_OK : FAIL_MEMORY(sizeof **dataset, "a dataset");
+}
+
+yoke_status yoke_dataset_open(yoke_dataset **out, const char *spec, yoke_split split) {
+    yoke_dataset *dataset = NULL;
+    TRY(allocate(out, &dataset));
+    yoke_status status;
+    if (!spec)
+        status = FAIL(YOKE_ERROR_ARGUMENT, "the dataset's SPEC is NULL; known: %s", SPEC_HELP);
+    else if (split != YOKE_SPLIT_TRAIN && split != YOKE_SPLIT_TEST)
+        status = FAIL(YOKE_ERROR_ARGUMENT, "split %d: expected YOKE_SPLIT_TRAIN or YOKE_SPLIT_TEST",
+                      (int)split);
+    else
+        status = build_from_spec(dataset, spec, split);
+    return finish(out, dataset, status);
+}
+
+yoke_status yoke_dataset_from_arrays(yoke_dataset **out, const yoke_arrays *arrays) {
+    yoke_dataset *dataset = NULL;
+    TRY(allocate(out, &dataset));
+    return finish(out, dataset, build_from_arrays(dataset, arrays));
+}
+
+yoke_status yoke_dataset_from_callback(yoke_dataset **out, const yoke_row_source *source) {
+    yoke_dataset *dataset = NULL;
+    TRY(allocate(out, &dataset));
+    return finish(out, dataset, build_from_callback(dataset, source));
+}
+
+void yoke_dataset_close(yoke_dataset *dataset) {
+    if (!dataset) return;
+    free(dataset->owned[1]);
+    free(dataset->owned[0]);
+    free(dataset);
+}
+
+yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info) {
+    if (!dataset || !info)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", dataset ? "info" : "dataset");
+    yoke_dataset_info own = {.struct_size = sizeof own,
+                             .name = dataset->name,
+                             .rows = dataset->rows,
+                             .shape = dataset->shape,
+                             .classes = dataset->classes,
+                             .target_count = dataset->target_count};
+    memcpy(own.mean, dataset->mean, sizeof own.mean);
+    memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
+    return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");
+}

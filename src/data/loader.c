@@ -1,0 +1,372 @@
+/* The background loader: threads fill slots ahead of the caller. What a batch holds depends on
+ * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
+ * creation. */
+#include "data/data.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define LOADER_SLOTS 3
+#define LOADER_LIMIT 64 /* of slots and of threads */
+/* The threads share cores with the devices, which are the ones to be fed: filling is ahead and can
+ * give way. */
+#define LOADER_NICENESS 5
+#define LOADER_ALIGNMENT 64
+
+typedef struct loader_slot {
+    float *inputs;
+    int32_t *labels; /* NULL for regression */
+    float *targets;  /* NULL for classification */
+    int rows;
+    bool ready;
+    yoke_error error;
+} loader_slot;
+
+typedef struct loader_thread {
+    yoke_loader *loader;
+    pthread_t thread;
+    float *made; /* one row of a dataset made on demand, or NULL */
+} loader_thread;
+
+/* The block after `mutex` belongs to it, and so does every slot's `ready`. A slot's content belongs
+ * to the thread that fills it and, once ready, to the caller. */
+struct yoke_loader {
+    const yoke_dataset *dataset;
+    yoke_loader_options options;
+    yoke_augmentation augmentation; /* of the running epoch */
+    int64_t *order;                 /* [rows] of the running epoch */
+    size_t batches;                 /* per epoch */
+    loader_slot *slots;
+    int slot_count; /* one more than are prepared ahead: the caller has it */
+    loader_thread *threads;
+    int thread_count;  /* running */
+    bool synchronised; /* mutex and conditions exist */
+    atomic_bool leave; /* whatever is being filled is not wanted any more */
+    pthread_cond_t work, filled;
+    pthread_mutex_t mutex;
+    size_t next_fill, next_read, released; /* batches: begun, handed out, given back */
+    int filling;                           /* threads inside a batch */
+    bool begun, stopping;
+};
+
+static yoke_status read_made(const yoke_loader *loader, size_t row, float *made, loader_slot *slot,
+                             int i) {
+    const yoke_dataset *dataset = loader->dataset;
+    int32_t *label = slot->labels ? slot->labels + i : NULL;
+    float *targets =
+        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
+    yoke_error_set(YOKE_OK, "%s", ""); /* so that what stands there afterwards is the source's */
+    yoke_status status = dataset->source.read(dataset->source.payload, row, made, label, targets);
+    if (status != YOKE_OK) {
+        if (!*yoke_last_error())
+            return FAIL(status, "row %zu: the row source answered %s", row,
+                        yoke_status_name(status));
+        yoke_error_prefix("row %zu of the row source", row);
+        return status;
+    }
+    if (label && (*label < 0 || *label >= dataset->classes))
+        return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: the row source gave label %d, expected 0..%d",
+                    row, (int)*label, dataset->classes - 1);
+    return YOKE_OK;
+}
+
+static void copy_answer(const yoke_dataset *dataset, size_t row, loader_slot *slot, int i) {
+    size_t count = (size_t)dataset->target_count;
+    if (slot->labels)
+        slot->labels[i] = dataset->labels[row];
+    else
+        memcpy(slot->targets + (size_t)i * count, dataset->targets + row * count,
+               count * sizeof(float));
+}
+
+static yoke_status fill_row(const yoke_loader *loader, size_t row, float *made, loader_slot *slot,
+                            int i) {
+    if (made)
+        TRY(read_made(loader, row, made, slot, i));
+    else
+        copy_answer(loader->dataset, row, slot, i);
+    yoke_augment_row(loader->dataset, row, &loader->augmentation, made,
+                     slot->inputs + (size_t)i * yoke_dataset_values(loader->dataset));
+    return YOKE_OK;
+}
+
+static void fill_batch(loader_thread *self, size_t batch) {
+    yoke_loader *loader = self->loader;
+    loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
+    size_t size = (size_t)loader->options.batch, first = batch * size;
+    size_t rest = loader->dataset->rows - first;
+    slot->rows = (int)(rest < size ? rest : size);
+    slot->error.status = YOKE_OK;
+    for (int i = 0; i < slot->rows && !atomic_load(&loader->leave); i++) {
+        size_t row = (size_t)loader->order[first + (size_t)i];
+        yoke_status status = fill_row(loader, row, self->made, slot, i);
+        if (status != YOKE_OK) {
+            slot->error = yoke_error_take(status);
+            return;
+        }
+    }
+}
+
+static bool may_fill(const yoke_loader *loader) {
+    return loader->begun && loader->next_fill < loader->batches &&
+           loader->next_fill < loader->released + (size_t)loader->slot_count;
+}
+
+static void *thread_main(void *context) {
+    loader_thread *self = context;
+    yoke_loader *loader = self->loader;
+    id_t id = (id_t)gettid();
+    (void)setpriority(PRIO_PROCESS, id, getpriority(PRIO_PROCESS, id) + LOADER_NICENESS);
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->stopping) {
+        if (!may_fill(loader)) {
+            pthread_cond_wait(&loader->work, &loader->mutex);
+            continue;
+        }
+        size_t batch = loader->next_fill++;
+        loader->filling++;
+        pthread_mutex_unlock(&loader->mutex);
+        fill_batch(self, batch);
+        pthread_mutex_lock(&loader->mutex);
+        loader->filling--;
+        loader->slots[batch % (size_t)loader->slot_count].ready = true;
+        pthread_cond_signal(&loader->filled); /* the caller alone waits for it */
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_options *options) {
+    if (options->batch < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: at least 1", options->batch);
+    if (options->slots < 0 || options->slots > LOADER_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d loader slots: expected 0 (default) to %d",
+                    options->slots, LOADER_LIMIT);
+    if (options->threads < 0 || options->threads > LOADER_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d loader threads: expected 0 (default) to %d",
+                    options->threads, LOADER_LIMIT);
+    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is none of the known ones",
+                    (int)options->augment);
+    if (options->augment != YOKE_AUGMENT_NONE && (dataset->shape.flat || dataset->classes == 0))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "augmentation is for images with labels; dataset '%s' has "
+                    "%s: use YOKE_AUGMENT_NONE",
+                    dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
+    return YOKE_OK;
+}
+
+/* Zeroed, aligned for vectors; NULL when there is no memory. */
+static void *reserve(size_t count, size_t size) {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
+    bytes = (bytes + LOADER_ALIGNMENT - 1) / LOADER_ALIGNMENT * LOADER_ALIGNMENT;
+    void *memory = aligned_alloc(LOADER_ALIGNMENT, bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+static yoke_status allocate_slot(const yoke_loader *loader, loader_slot *slot) {
+    const yoke_dataset *dataset = loader->dataset;
+    size_t batch = (size_t)loader->options.batch, targets = (size_t)dataset->target_count;
+    size_t rows = batch < dataset->rows ? batch : dataset->rows;
+    size_t row_bytes = yoke_dataset_values(dataset) * sizeof(float);
+    slot->inputs = reserve(rows, row_bytes);
+    if (dataset->classes > 0)
+        slot->labels = reserve(rows, sizeof *slot->labels);
+    else
+        slot->targets = reserve(rows, targets * sizeof *slot->targets);
+    if (!slot->inputs || (!slot->labels && !slot->targets))
+        return FAIL_MEMORY(rows * row_bytes, "a loader slot");
+    return YOKE_OK;
+}
+
+static yoke_status allocate_all(yoke_loader *loader, int threads) {
+    const yoke_dataset *dataset = loader->dataset;
+    loader->order = reserve(dataset->rows, sizeof *loader->order);
+    loader->slots = reserve((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->threads = reserve((size_t)threads, sizeof *loader->threads);
+    if (!loader->order || !loader->slots || !loader->threads)
+        return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
+    for (int i = 0; i < loader->slot_count; i++)
+        TRY(allocate_slot(loader, &loader->slots[i]));
+    for (int i = 0; i < threads && dataset->source.read; i++) {
+        loader->threads[i].made = reserve(yoke_dataset_values(dataset), sizeof(float));
+        if (!loader->threads[i].made)
+            return FAIL_MEMORY(yoke_dataset_values(dataset) * sizeof(float), "a row");
+    }
+    return YOKE_OK;
+}
+
+/* Signals are the host program's: its threads get them, these do not. */
+static yoke_status start_threads(yoke_loader *loader, int count) {
+    sigset_t all, kept;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &kept);
+    int code = 0;
+    while (code == 0 && loader->thread_count < count) {
+        loader_thread *self = &loader->threads[loader->thread_count];
+        self->loader = loader;
+        code = pthread_create(&self->thread, NULL, thread_main, self);
+        if (code == 0) loader->thread_count++;
+    }
+    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    if (code == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_SYSTEM, "loader thread %d of %d cannot start: %s", loader->thread_count,
+                count, strerror(code));
+}
+
+static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
+                         const yoke_loader_options *given) {
+    if (!dataset) return FAIL(YOKE_ERROR_ARGUMENT, "a loader needs a dataset, which is NULL");
+    TRY(yoke_options_load(&loader->options, sizeof loader->options, given, "yoke_loader_options"));
+    TRY(check_options(dataset, &loader->options));
+    const yoke_loader_options *options = &loader->options;
+    size_t batch = (size_t)options->batch;
+    bool rest = !options->drop_last && dataset->rows % batch != 0;
+    int threads = options->threads ? options->threads : 1;
+    loader->dataset = dataset;
+    loader->batches = dataset->rows / batch + rest;
+    loader->slot_count = (options->slots ? options->slots : LOADER_SLOTS) + 1;
+    TRY(allocate_all(loader, threads));
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->work, NULL);
+    pthread_cond_init(&loader->filled, NULL);
+    loader->synchronised = true;
+    return start_threads(loader, threads);
+}
+
+yoke_status yoke_loader_create(yoke_loader **out, const yoke_dataset *dataset,
+                               const yoke_loader_options *options) {
+    if (!out) return FAIL(YOKE_ERROR_ARGUMENT, "the loader's out-pointer is NULL");
+    *out = NULL;
+    yoke_loader *loader = calloc(1, sizeof *loader);
+    if (!loader) return FAIL_MEMORY(sizeof *loader, "a loader");
+    yoke_status status = build(loader, dataset, options);
+    if (status != YOKE_OK) {
+        yoke_loader_destroy(loader);
+        return status;
+    }
+    *out = loader;
+    return YOKE_OK;
+}
+
+static void stop_threads(yoke_loader *loader) {
+    pthread_mutex_lock(&loader->mutex);
+    loader->stopping = true;
+    atomic_store(&loader->leave, true);
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+    for (int i = 0; i < loader->thread_count; i++)
+        pthread_join(loader->threads[i].thread, NULL);
+    pthread_cond_destroy(&loader->filled);
+    pthread_cond_destroy(&loader->work);
+    pthread_mutex_destroy(&loader->mutex);
+}
+
+void yoke_loader_destroy(yoke_loader *loader) {
+    if (!loader) return;
+    if (loader->synchronised) stop_threads(loader);
+    int threads = loader->options.threads ? loader->options.threads : 1;
+    for (int i = 0; loader->threads && i < threads; i++)
+        free(loader->threads[i].made);
+    free(loader->threads);
+    for (int i = 0; loader->slots && i < loader->slot_count; i++) {
+        free(loader->slots[i].targets);
+        free(loader->slots[i].labels);
+        free(loader->slots[i].inputs);
+    }
+    free(loader->slots);
+    free(loader->order);
+    free(loader);
+}
+
+/* Nobody fills, nobody will until the next epoch. With the mutex held. */
+static void abandon(yoke_loader *loader) {
+    loader->begun = false;
+    atomic_store(&loader->leave, true);
+    while (loader->filling > 0)
+        pthread_cond_wait(&loader->filled, &loader->mutex);
+    atomic_store(&loader->leave, false);
+    loader->next_fill = loader->next_read = loader->released = 0;
+    for (int i = 0; i < loader->slot_count; i++)
+        loader->slots[i].ready = false;
+}
+
+yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
+    if (!loader) return FAIL(YOKE_ERROR_ARGUMENT, "the loader is NULL");
+    const yoke_loader_options *options = &loader->options;
+    yoke_sampler sampler = {.struct_size = sizeof sampler,
+                            .rows = loader->dataset->rows,
+                            .replicas = 1,
+                            .shuffle = options->shuffle,
+                            .seed = options->seed,
+                            .epoch = epoch};
+    pthread_mutex_lock(&loader->mutex);
+    abandon(loader);
+    loader->augmentation = (yoke_augmentation){
+        .kind = options->augment, .raw = options->raw, .seed = options->seed, .epoch = epoch};
+    yoke_status status = yoke_sampler_indices(&sampler, loader->order);
+    loader->begun = status == YOKE_OK;
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->mutex);
+    return status;
+}
+
+/* Waits for a batch; returns how long. With the mutex held. */
+static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
+    if (slot->ready) return 0;
+    uint64_t start = yoke_now_ns();
+    while (!slot->ready)
+        pthread_cond_wait(&loader->filled, &loader->mutex);
+    return yoke_now_ns() - start;
+}
+
+/* Gives the previous batch back and takes the next; *slot is NULL at the end of the epoch. */
+static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t *waited_ns) {
+    *slot = NULL;
+    if (!loader->begun)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no epoch is running: call yoke_loader_begin first");
+    if (loader->released < loader->next_read) {
+        loader_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
+        last->ready = false;
+        loader->released = loader->next_read;
+        pthread_cond_broadcast(&loader->work);
+    }
+    if (loader->next_read == loader->batches) return YOKE_OK;
+    const loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
+    *waited_ns = await(loader, next);
+    /* A batch in error stays the next one: the epoch ends here, however often it is asked for. */
+    if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
+    loader->next_read++;
+    *slot = next;
+    return YOKE_OK;
+}
+
+yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns) {
+    if (!loader || !batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
+    const loader_slot *slot = NULL;
+    uint64_t waited = 0;
+    pthread_mutex_lock(&loader->mutex);
+    yoke_status status = take(loader, &slot, &waited);
+    pthread_mutex_unlock(&loader->mutex);
+    if (waited_ns) *waited_ns = waited;
+    TRY(status);
+    yoke_batch own = {.struct_size = sizeof own};
+    if (slot) {
+        own.rows = slot->rows;
+        own.inputs = slot->inputs;
+        own.labels = slot->labels;
+        own.targets = slot->targets;
+    }
+    return yoke_options_store(batch, &own, sizeof own, "yoke_batch");
+}
+
+size_t yoke_loader_batches(const yoke_loader *loader) {
+    return loader ? loader->batches : 0;
+}

@@ -1,0 +1,116 @@
+/* torch.utils.data.DistributedSampler and torch.randperm, index for index. */
+#include "data/data.h"
+
+#include <stdlib.h>
+
+#define MT_WORDS 624
+#define MT_SHIFT 397
+
+/* MT19937 (Matsumoto and Nishimura 1998), the engine behind torch's CPU generator. */
+typedef struct mersenne {
+    uint32_t state[MT_WORDS];
+    int next;
+} mersenne;
+
+static void mersenne_seed(mersenne *engine, uint32_t seed) {
+    engine->state[0] = seed;
+    for (uint32_t i = 1; i < MT_WORDS; i++) {
+        uint32_t last = engine->state[i - 1];
+        engine->state[i] = 1812433253u * (last ^ (last >> 30)) + i;
+    }
+    engine->next = MT_WORDS;
+}
+
+static void mersenne_refill(mersenne *engine) {
+    uint32_t *state = engine->state;
+    for (int i = 0; i < MT_WORDS; i++) {
+        uint32_t joined = (state[i] & 0x80000000u) | (state[(i + 1) % MT_WORDS] & 0x7fffffffu);
+        uint32_t twist = (joined & 1) ? 0x9908b0dfu : 0;
+        state[i] = state[(i + MT_SHIFT) % MT_WORDS] ^ (joined >> 1) ^ twist;
+    }
+    engine->next = 0;
+}
+
+static uint32_t mersenne_next(mersenne *engine) {
+    if (engine->next == MT_WORDS) mersenne_refill(engine);
+    uint32_t word = engine->state[engine->next++];
+    word ^= word >> 11;
+    word ^= (word << 7) & 0x9d2c5680u;
+    word ^= (word << 15) & 0xefc60000u;
+    return word ^ (word >> 18);
+}
+
+/* Long lists draw 64 bits, high word first, so that the modulo stays fair; torch's threshold. */
+static uint64_t draw(mersenne *engine, bool wide) {
+    uint64_t word = mersenne_next(engine);
+    return wide ? word << 32 | mersenne_next(engine) : word;
+}
+
+void yoke_randperm(int64_t *order, size_t count, uint64_t seed) {
+    mersenne engine;
+    mersenne_seed(&engine, (uint32_t)seed);
+    bool wide = count >= UINT32_MAX / 20;
+    for (size_t i = 0; i < count; i++)
+        order[i] = (int64_t)i;
+    for (size_t i = 0; i + 1 < count; i++) {
+        size_t other = i + (size_t)(draw(&engine, wide) % (count - i));
+        int64_t kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+}
+
+static yoke_status load(yoke_sampler *own, const yoke_sampler *given) {
+    if (!given) return FAIL(YOKE_ERROR_ARGUMENT, "the sampler is NULL");
+    TRY(yoke_options_load(own, sizeof *own, given, "yoke_sampler"));
+    if (own->replicas < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a sampler for %d replicas: at least 1", own->replicas);
+    if (own->rank < 0 || own->rank >= own->replicas)
+        return FAIL(YOKE_ERROR_ARGUMENT, "sampler rank %d: expected 0..%d", own->rank,
+                    own->replicas - 1);
+    return YOKE_OK;
+}
+
+/* floor when rows are dropped, ceil when the list is padded. */
+static size_t count_of(const yoke_sampler *sampler) {
+    size_t replicas = (size_t)sampler->replicas, whole = sampler->rows / replicas;
+    return whole + (!sampler->drop_last && sampler->rows % replicas != 0);
+}
+
+size_t yoke_sampler_count(const yoke_sampler *given) {
+    yoke_sampler sampler;
+    return load(&sampler, given) == YOKE_OK ? count_of(&sampler) : 0;
+}
+
+/* Position i of a rank is entry i * replicas + rank of the list, which repeats when padded. */
+static void stride(const yoke_sampler *sampler, const int64_t *list, int64_t *order) {
+    size_t count = count_of(sampler), replicas = (size_t)sampler->replicas;
+    for (size_t i = 0; i < count; i++) {
+        size_t entry = (i * replicas + (size_t)sampler->rank) % sampler->rows;
+        order[i] = list ? list[entry] : (int64_t)entry;
+    }
+}
+
+yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
+    yoke_sampler sampler;
+    TRY(load(&sampler, given));
+    if (count_of(&sampler) == 0) return YOKE_OK;
+    if (!order)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the list for %zu indices is NULL", count_of(&sampler));
+    if (!sampler.shuffle) {
+        stride(&sampler, NULL, order);
+        return YOKE_OK;
+    }
+    if (sampler.replicas == 1) { /* the list itself: nothing to allocate */
+        yoke_randperm(order, sampler.rows, sampler.seed + sampler.epoch);
+        return YOKE_OK;
+    }
+    if (sampler.rows > SIZE_MAX / sizeof *order)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a sampler over %zu rows", sampler.rows);
+    int64_t *list = malloc(sampler.rows * sizeof *list);
+    if (!list) return FAIL_MEMORY(sampler.rows * sizeof *list, "a permutation");
+    yoke_randperm(list, sampler.rows, sampler.seed + sampler.epoch);
+    stride(&sampler, list, order);
+    free(list);
+    return YOKE_OK;
+}
