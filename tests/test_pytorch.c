@@ -113,14 +113,14 @@ static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5
 
 /* ---- one case on one engine ------------------------------------------------------------------ */
 
-typedef struct trainee {
+typedef struct test_rig {
     const subject_model *subject;
     yoke_model *model;
     yoke_devices *devices;
     yoke_data_parallel *parallel;
     float inputs[MAX_ROWS * 3 * 12 * 12], targets[MAX_ROWS * 3];
     int32_t labels[MAX_ROWS];
-} trainee;
+} test_rig;
 
 static yoke_optimizer_options optimizer_of(const json_t *test_case) {
     const json_t *given = json_object_get(test_case, "optimizer");
@@ -139,38 +139,38 @@ static void fill(float *values, size_t count, uint32_t stream, double scale, dou
         values[i] = (float)(offset + scale * number(stream, (uint32_t)i));
 }
 
-static void write_weights(const trainee *trainee, const json_t *tensors) {
+static void write_weights(const test_rig *rig, const json_t *tensors) {
     size_t index;
     const json_t *tensor;
     float values[4096];
     json_array_foreach(tensors, index, tensor) {
         const char *name = json_string_value(json_object_get(tensor, "name"));
         yoke_tensor_info info = {.struct_size = sizeof info};
-        for (int i = 0; i < yoke_model_tensor_count(trainee->model); i++) {
-            must(yoke_model_tensor(trainee->model, i, &info));
+        for (int i = 0; i < yoke_model_tensor_count(rig->model); i++) {
+            must(yoke_model_tensor(rig->model, i, &info));
             if (strcmp(info.name, name) == 0) break;
         }
         assert_string_equal(info.name, name);
         assert_in_range(info.count, 1, 4096);
         fill(values, info.count, (uint32_t)index, real(tensor, "scale"), real(tensor, "offset"));
-        must(yoke_data_parallel_write(trainee->parallel, name, values, info.count));
+        must(yoke_data_parallel_write(rig->parallel, name, values, info.count));
     }
 }
 
-static void open_engine(trainee *trainee, const json_t *fixture, const json_t *test_case,
+static void open_engine(test_rig *rig, const json_t *fixture, const json_t *test_case,
                         yoke_schedule schedule) {
     char list[16];
     snprintf(list, sizeof list, "%dxcpu", integer(test_case, "devices"));
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = list, .threads = 1, .unbound = true};
-    must(yoke_devices_open(&trainee->devices, &devices));
+    must(yoke_devices_open(&rig->devices, &devices));
     yoke_loss_options loss = {.struct_size = sizeof loss,
-                              .kind = trainee->subject->classes ? YOKE_LOSS_CROSS_ENTROPY
-                                                                : YOKE_LOSS_MSE,
+                              .kind =
+                                  rig->subject->classes ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE,
                               .label_smoothing = real(test_case, "label_smoothing")};
-    must(yoke_model_create(&trainee->model, trainee->subject->name, trainee->subject->input));
-    yoke_value output = trainee->subject->build(trainee->model);
-    must(yoke_model_finish(trainee->model, output, &loss));
+    must(yoke_model_create(&rig->model, rig->subject->name, rig->subject->input));
+    yoke_value output = rig->subject->build(rig->model);
+    must(yoke_model_finish(rig->model, output, &loss));
     yoke_optimizer_options optimizer = optimizer_of(test_case);
     yoke_data_parallel_options options = {.struct_size = sizeof options,
                                           .schedule = schedule,
@@ -178,44 +178,43 @@ static void open_engine(trainee *trainee, const json_t *fixture, const json_t *t
                                           .batch = MAX_ROWS,
                                           .first_bucket_bytes = 4096,
                                           .bucket_bytes = 8192};
-    must(yoke_data_parallel_create(&trainee->parallel, trainee->model, trainee->devices, &optimizer,
-                                   &options));
-    write_weights(trainee, json_object_get(fixture, "tensors"));
+    must(yoke_data_parallel_create(&rig->parallel, rig->model, rig->devices, &optimizer, &options));
+    write_weights(rig, json_object_get(fixture, "tensors"));
 }
 
-static void close_engine(trainee *trainee) {
-    yoke_data_parallel_destroy(trainee->parallel);
-    yoke_devices_close(trainee->devices);
-    yoke_model_destroy(trainee->model);
+static void close_engine(test_rig *rig) {
+    yoke_data_parallel_destroy(rig->parallel);
+    yoke_devices_close(rig->devices);
+    yoke_model_destroy(rig->model);
 }
 
-static yoke_batch make_batch(trainee *trainee, int rows, uint32_t stream) {
-    const subject_model *subject = trainee->subject;
+static yoke_batch make_batch(test_rig *rig, int rows, uint32_t stream) {
+    const subject_model *subject = rig->subject;
     size_t pixels =
         (size_t)(subject->input.channels * subject->input.height * subject->input.width);
-    fill(trainee->inputs, (size_t)rows * pixels, INPUT_STREAM + stream, 1, 0);
-    fill(trainee->targets, (size_t)rows * 3, TARGET_STREAM + stream, 1, 0);
+    fill(rig->inputs, (size_t)rows * pixels, INPUT_STREAM + stream, 1, 0);
+    fill(rig->targets, (size_t)rows * 3, TARGET_STREAM + stream, 1, 0);
     for (int row = 0; row < rows && subject->classes > 0; row++)
-        trainee->labels[row] = (7 * row + (int)stream) % subject->classes;
+        rig->labels[row] = (7 * row + (int)stream) % subject->classes;
     return (yoke_batch){.struct_size = sizeof(yoke_batch),
                         .rows = rows,
-                        .inputs = trainee->inputs,
-                        .labels = subject->classes > 0 ? trainee->labels : NULL,
-                        .targets = subject->classes > 0 ? NULL : trainee->targets};
+                        .inputs = rig->inputs,
+                        .labels = subject->classes > 0 ? rig->labels : NULL,
+                        .targets = subject->classes > 0 ? NULL : rig->targets};
 }
 
 typedef yoke_status (*reader)(yoke_data_parallel *parallel, const char *name, float *values,
                               size_t count);
 
 /* Every tensor of `wanted`, at the entries it has, against what `read` gives. */
-static void compare_tensors(const trainee *trainee, json_t *wanted, reader read) {
+static void compare_tensors(const test_rig *rig, json_t *wanted, reader read) {
     float values[4096];
-    for (int i = 0; i < yoke_model_tensor_count(trainee->model); i++) {
+    for (int i = 0; i < yoke_model_tensor_count(rig->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
-        must(yoke_model_tensor(trainee->model, i, &info));
+        must(yoke_model_tensor(rig->model, i, &info));
         const json_t *entries = json_object_get(wanted, info.name);
         if (entries == NULL) continue;
-        must(read(trainee->parallel, info.name, values, info.count));
+        must(read(rig->parallel, info.name, values, info.count));
         double largest = 0;
         for (size_t k = 0; k < info.count; k++)
             largest = fmax(largest, fabs((double)values[k]));
@@ -229,14 +228,14 @@ static void compare_tensors(const trainee *trainee, json_t *wanted, reader read)
     }
 }
 
-static void evaluate(trainee *trainee, const json_t *wanted) {
-    yoke_batch batch = make_batch(trainee, integer(wanted, "rows"), EVALUATION_STREAM);
+static void evaluate(test_rig *rig, const json_t *wanted) {
+    yoke_batch batch = make_batch(rig, integer(wanted, "rows"), EVALUATION_STREAM);
     yoke_step_result result = {.struct_size = sizeof result};
-    must(yoke_data_parallel_evaluate(trainee->parallel, &batch, &result));
+    must(yoke_data_parallel_evaluate(rig->parallel, &batch, &result));
     near(result.loss, real(wanted, "loss"), LOSS_TOLERANCE, 0, "evaluation loss");
     assert_int_equal(result.correct, integer(wanted, "correct"));
     float outputs[MAX_ROWS * 5];
-    must(yoke_data_parallel_forward(trainee->parallel, &batch, false, outputs));
+    must(yoke_data_parallel_forward(rig->parallel, &batch, false, outputs));
     size_t i;
     const json_t *entry;
     json_array_foreach(json_object_get(wanted, "outputs"), i, entry) {
@@ -248,18 +247,17 @@ static void evaluate(trainee *trainee, const json_t *wanted) {
 
 static void run_case(const subject_model *subject, const json_t *fixture, const json_t *test_case,
                      yoke_schedule schedule) {
-    trainee *trainee = calloc(1, sizeof *trainee);
-    assert_non_null(trainee);
-    trainee->subject = subject;
-    open_engine(trainee, fixture, test_case, schedule);
+    test_rig *rig = calloc(1, sizeof *rig);
+    assert_non_null(rig);
+    rig->subject = subject;
+    open_engine(rig, fixture, test_case, schedule);
     bool clipped = json_object_get(test_case, "clip_norm") != NULL;
     size_t steps = json_array_size(json_object_get(test_case, "losses"));
     assert_in_range(steps, 10, 10);
     for (size_t step = 0; step < steps; step++) {
-        yoke_batch batch =
-            make_batch(trainee, (int)real_at(test_case, "rows", step), (uint32_t)step);
+        yoke_batch batch = make_batch(rig, (int)real_at(test_case, "rows", step), (uint32_t)step);
         yoke_step_result result = {.struct_size = sizeof result};
-        must(yoke_data_parallel_step(trainee->parallel, &batch,
+        must(yoke_data_parallel_step(rig->parallel, &batch,
                                      real_at(test_case, "learning_rates", step), &result));
         near(result.loss, real_at(test_case, "losses", step), LOSS_TOLERANCE, 0, "loss");
         assert_int_equal(result.correct, (int)real_at(test_case, "correct", step));
@@ -267,13 +265,13 @@ static void run_case(const subject_model *subject, const json_t *fixture, const 
             near(result.gradient_norm, real_at(test_case, "norms", step), LOSS_TOLERANCE, 0,
                  "gradient norm");
         if (step == 0 && schedule == YOKE_SCHEDULE_CLASSIC && !clipped)
-            compare_tensors(trainee, json_object_get(test_case, "gradients"),
+            compare_tensors(rig, json_object_get(test_case, "gradients"),
                             yoke_data_parallel_read_gradient);
     }
-    compare_tensors(trainee, json_object_get(test_case, "tensors"), yoke_data_parallel_read);
-    evaluate(trainee, json_object_get(test_case, "evaluation"));
-    close_engine(trainee);
-    free(trainee);
+    compare_tensors(rig, json_object_get(test_case, "tensors"), yoke_data_parallel_read);
+    evaluate(rig, json_object_get(test_case, "evaluation"));
+    close_engine(rig);
+    free(rig);
 }
 
 static void run_subject(const subject_model *subject) {
