@@ -1,0 +1,43 @@
+/* The learning rate over a run: the formulas of torch.optim.lr_scheduler in closed form. */
+#include <math.h>
+
+#include "yoke/optimizer.h"
+
+/* Half a cosine wave from `start` to `end` while `done` goes from 0 to 1. */
+static double anneal(double start, double end, double done) {
+    const double pi = 3.14159265358979323846;
+    return end + (start - end) / 2 * (1 + cos(pi * done));
+}
+
+/* OneCycleLR: pct_start 0.3, div_factor 25, final_div_factor 1e4, cosine, two phases. As there, the
+ * way up may end between two steps, before the first one in a very short run. */
+static double one_cycle(double peak, uint64_t steps, uint64_t step) {
+    double first = peak / 25, last = first / 1e4;
+    double top = 0.3 * (double)steps - 1, end = (double)steps - 1;
+    double at = (double)step < end ? (double)step : end;
+    if (at <= top) return anneal(first, peak, at / top);
+    return anneal(peak, last, (at - top) / (end - top));
+}
+
+static double cosine(const yoke_lr_schedule *schedule, uint64_t step) {
+    double steps = (double)schedule->steps - (double)schedule->warmup_steps;
+    double done = (double)step - (double)schedule->warmup_steps;
+    return anneal(schedule->learning_rate, 0, done < steps ? done / steps : 1);
+}
+
+static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
+    double done = (double)step / (double)schedule->steps;
+    return schedule->learning_rate * (done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01);
+}
+
+double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
+    double peak = schedule->learning_rate;
+    /* A run of unknown length stays at its peak. */
+    bool shaped = schedule->steps > 0;
+    if (shaped && schedule->kind == YOKE_LR_ONECYCLE) return one_cycle(peak, schedule->steps, step);
+    if (step < schedule->warmup_steps)
+        return peak * (double)(step + 1) / (double)schedule->warmup_steps;
+    if (shaped && schedule->kind == YOKE_LR_STEP) return drop_twice(schedule, step);
+    if (shaped && schedule->kind == YOKE_LR_COSINE) return cosine(schedule, step);
+    return peak;
+}

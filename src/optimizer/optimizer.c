@@ -1,0 +1,112 @@
+/* SGD and AdamW on ranges of flat buffers. The arithmetic is the device's; here are the state it
+ * works on and what changes from step to step. */
+#include "optimizer/optimizer.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct yoke_optimizer {
+    yoke_optimizer_options options;
+    yoke_device *device;
+    size_t offset, elements;
+    float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
+};
+
+static int state_count(const yoke_optimizer_options *options) {
+    if (options->kind == YOKE_ADAMW) return 2;
+    return options->momentum > 0 ? 1 : 0;
+}
+
+static yoke_status build(yoke_optimizer *optimizer) {
+    static const char *const purposes[2] = {"the optimizer's first moments",
+                                            "the optimizer's second moments"};
+    if (optimizer->elements == 0) return YOKE_OK;
+    for (int i = 0; i < state_count(&optimizer->options); i++) {
+        void *state = NULL;
+        TRY(yoke_device_allocate(optimizer->device, optimizer->elements * sizeof(float),
+                                 purposes[i], &state));
+        optimizer->states[i] = state;
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
+                                  yoke_device *device, size_t offset, size_t elements) {
+    *optimizer = NULL;
+    yoke_optimizer *created = calloc(1, sizeof *created);
+    if (created == NULL) return FAIL_MEMORY(sizeof *created, "an optimizer");
+    created->device = device;
+    created->offset = offset;
+    created->elements = elements;
+    yoke_status status = yoke_optimizer_options_load(&created->options, options);
+    if (status == YOKE_OK) status = build(created);
+    if (status != YOKE_OK) {
+        yoke_optimizer_destroy(created);
+        return status;
+    }
+    *optimizer = created;
+    return YOKE_OK;
+}
+
+void yoke_optimizer_destroy(yoke_optimizer *optimizer) {
+    if (optimizer == NULL) return;
+    for (int i = 1; i >= 0; i--) {
+        if (optimizer->states[i] != NULL) yoke_device_free(optimizer->device, optimizer->states[i]);
+    }
+    free(optimizer);
+}
+
+size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
+    return (size_t)state_count(&optimizer->options) * optimizer->elements * sizeof(float);
+}
+
+static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
+                              const yoke_optimizer_step *step) {
+    return (yoke_sgd_step){
+        .learning_rate = (float)step->learning_rate,
+        .momentum = (float)options->momentum,
+        .weight_decay = (float)options->weight_decay,
+        .gradient_scale = step->gradient_scale,
+        .nesterov = options->nesterov,
+        .first = step->step == 0,
+    };
+}
+
+static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
+                                  const yoke_optimizer_step *step) {
+    double updates = (double)step->step + 1;
+    return (yoke_adamw_step){
+        .learning_rate = step->learning_rate,
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .epsilon = options->epsilon,
+        .weight_decay = options->weight_decay,
+        .gradient_scale = step->gradient_scale,
+        .correction1 = 1 - pow(options->beta1, updates),
+        .correction2_root = sqrt(1 - pow(options->beta2, updates)),
+    };
+}
+
+yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
+                                  yoke_device *device, size_t offset, size_t elements,
+                                  float *weights, const float *gradients) {
+    assert(offset >= optimizer->offset);
+    size_t begin = offset - optimizer->offset;
+    assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
+    float *states[2];
+    for (int i = 0; i < 2; i++)
+        states[i] = optimizer->states[i] != NULL ? optimizer->states[i] + begin : NULL;
+    if (optimizer->options.kind == YOKE_SGD) {
+        yoke_sgd_step sgd = sgd_step(&optimizer->options, step);
+        return yoke_device_sgd(device, &sgd, weights, gradients, states[0], elements);
+    }
+    yoke_adamw_step adamw = adamw_step(&optimizer->options, step);
+    return yoke_device_adamw(device, &adamw, weights, gradients, states[0], states[1], elements);
+}
+
+float yoke_clip_scale(double clip_norm, double norm) {
+    double scale = clip_norm / (norm + 1e-6);
+    /* Not fmin: a norm that is not finite must show in the weights, not vanish here. */
+    return scale > 1 ? 1.0f : (float)scale;
+}
