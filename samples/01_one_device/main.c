@@ -1,0 +1,84 @@
+/* Trains a small convolutional network on one device: open, build, loop, evaluate. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <yoke/yoke.h>
+
+enum { BATCH = 32, EPOCHS = 3 };
+
+static void must(yoke_status status) {
+    if (status == YOKE_OK) return;
+    fprintf(stderr, "%s\n", yoke_last_error());
+    exit(yoke_status_exit_code(status));
+}
+
+static yoke_loader *open_loader(yoke_dataset **dataset, yoke_split split) {
+    must(yoke_dataset_open(dataset, "synthetic:3x16x16,classes=4,rows=2000", split));
+    yoke_loader_options options = {
+        .struct_size = sizeof options, .batch = BATCH, .shuffle = split == YOKE_SPLIT_TRAIN};
+    yoke_loader *loader = NULL;
+    must(yoke_loader_create(&loader, *dataset, &options));
+    return loader;
+}
+
+static yoke_model *build_model(void) {
+    yoke_shape input = {.channels = 3, .height = 16, .width = 16};
+    yoke_model *model = NULL;
+    must(yoke_model_create(&model, "small", input));
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv", .out_channels = 16, .kernel = 3, .padding = 1};
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "norm"};
+    yoke_pool_options pool = {.struct_size = sizeof pool, .kernel = 4};
+    yoke_linear_options fc = {.struct_size = sizeof fc, .name = "fc", .out_features = 4};
+    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
+    value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
+    value = yoke_flatten(model, yoke_max_pool(model, value, &pool));
+    value = yoke_linear(model, value, &fc);
+    must(
+        yoke_model_finish(model, value, NULL)); /* reports the first error of all the lines above */
+    return model;
+}
+
+static void run_epoch(yoke_data_parallel *engine, yoke_loader *loader, int epoch, bool training) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    yoke_batch batch = {.struct_size = sizeof batch};
+    double loss = 0, correct = 0, rows = 0;
+    must(yoke_loader_begin(loader, (uint64_t)epoch));
+    for (;;) {
+        must(yoke_loader_next(loader, &batch, NULL));
+        if (batch.rows == 0) break;
+        must(training ? yoke_data_parallel_step(engine, &batch, 0.05, &result)
+                      : yoke_data_parallel_evaluate(engine, &batch, &result));
+        loss += result.loss * result.rows;
+        correct += result.correct;
+        rows += result.rows;
+    }
+    printf("%s  loss %.3f  accuracy %.1f %%\n", training ? "train" : "test ", loss / rows,
+           100 * correct / rows);
+}
+
+int main(void) {
+    yoke_dataset *datasets[2] = {NULL};
+    yoke_loader *train = open_loader(&datasets[0], YOKE_SPLIT_TRAIN);
+    yoke_loader *test = open_loader(&datasets[1], YOKE_SPLIT_TEST);
+    yoke_model *model = build_model();
+    yoke_devices *devices = NULL;
+    yoke_data_parallel *engine = NULL;
+    yoke_devices_options list = {.struct_size = sizeof list, .list = "cpu"};
+    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9};
+    yoke_data_parallel_options options = {.struct_size = sizeof options, .batch = BATCH};
+    must(yoke_devices_open(&devices, &list));
+    must(yoke_data_parallel_create(&engine, model, devices, &sgd, &options));
+
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        run_epoch(engine, train, epoch, true);
+    run_epoch(engine, test, 0, false);
+
+    yoke_data_parallel_destroy(engine);
+    yoke_devices_close(devices);
+    yoke_model_destroy(model);
+    yoke_loader_destroy(test);
+    yoke_loader_destroy(train);
+    for (int i = 0; i < 2; i++)
+        yoke_dataset_close(datasets[i]);
+    return 0;
+}
