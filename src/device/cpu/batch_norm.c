@@ -48,6 +48,7 @@ static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding 
                                      {DNNL_ARG_MEAN, norm->mean},
                                      {DNNL_ARG_VARIANCE, norm->variance},
                                      {DNNL_ARG_SCALE, binding->parameters[0]},
+                                     {DNNL_ARG_SHIFT, binding->parameters[1]},
                                      {DNNL_ARG_DIFF_DST, binding->output_gradient},
                                      {DNNL_ARG_DIFF_SRC, input_gradient},
                                      {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
@@ -106,7 +107,7 @@ static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
     norm->variance_offset = norm->mean_offset + vector;
     needs->saved_bytes = norm->variance_offset + vector;
     const dnnl_memory_desc_t *mask = cpu_primitive_desc(&norm->plan.forward, DNNL_ARG_WORKSPACE);
-    size_t mask_bytes = mask != NULL ? dnnl_memory_desc_get_size(mask) : 0;
+    size_t mask_bytes = dnnl_memory_desc_get_size(mask);
     if (mask_bytes == 0) return;
     norm->mask_offset = needs->saved_bytes;
     needs->saved_bytes += mask_bytes;

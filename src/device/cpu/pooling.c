@@ -56,7 +56,7 @@ static yoke_status build(cpu_primitive_plan *pooling, const yoke_plan_request *r
     yoke_plan_needs *needs = &pooling->base.needs;
     cpu_layout_store(&needs->output, cpu_primitive_desc(&pooling->forward, DNNL_ARG_DST));
     const dnnl_memory_desc_t *winners = cpu_primitive_desc(&pooling->forward, DNNL_ARG_WORKSPACE);
-    if (winners != NULL) needs->saved_bytes = dnnl_memory_desc_get_size(winners);
+    needs->saved_bytes = dnnl_memory_desc_get_size(winners);
     needs->scratch_bytes = cpu_primitive_plan_scratch(pooling);
     return YOKE_OK;
 }

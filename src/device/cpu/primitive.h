@@ -17,7 +17,8 @@ yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
                                  const_dnnl_post_ops_t post_ops);
 void cpu_primitive_destroy(cpu_primitive *primitive); /* takes zeroed and half-built ones */
 
-/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...). */
+/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...); of 0 dimensions
+ * and 0 bytes when it has no such argument. */
 const dnnl_memory_desc_t *cpu_primitive_desc(const cpu_primitive *primitive, int argument);
 size_t cpu_primitive_scratch(const cpu_primitive *primitive); /* bytes; 0 for no pass */
 

@@ -1,0 +1,183 @@
+/* Batch normalisation on the CPU against torch.nn.BatchNorm2d's formulas in double. */
+#include "operation_check.h"
+
+static const double epsilon = 1e-5;
+
+/* Mean and biased variance of a channel of `input` [rows, channels, pixels]. */
+static void moments(const operation_check *check, const double *input, size_t channel, double *mean,
+                    double *variance) {
+    size_t channels = (size_t)check->operation.input.channels, rows = (size_t)check->rows;
+    size_t pixels = (size_t)(check->operation.input.height * check->operation.input.width);
+    double sum = 0, squares = 0;
+    for (size_t row = 0; row < rows; row++) {
+        const double *x = input + (row * channels + channel) * pixels;
+        for (size_t p = 0; p < pixels; p++) {
+            sum += x[p];
+            squares += x[p] * x[p];
+        }
+    }
+    *mean = sum / (double)(rows * pixels);
+    *variance = squares / (double)(rows * pixels) - *mean * *mean;
+}
+
+static double *running[2]; /* read by the reference in evaluation */
+
+static void reference(const operation_check *check, double *const inputs[],
+                      double *const parameters[], double *output) {
+    size_t channels = (size_t)check->operation.input.channels;
+    size_t pixels = (size_t)(check->operation.input.height * check->operation.input.width);
+    for (size_t channel = 0; channel < channels; channel++) {
+        double mean, variance;
+        moments(check, inputs[0], channel, &mean, &variance);
+        if (!check->training) {
+            mean = running[0][channel];
+            variance = running[1][channel];
+        }
+        for (size_t row = 0; row < (size_t)check->rows; row++) {
+            size_t at = (row * channels + channel) * pixels;
+            for (size_t p = at; p < at + pixels; p++) {
+                double normal = (inputs[0][p] - mean) / sqrt(variance + epsilon);
+                double y = parameters[0][channel] * normal + parameters[1][channel];
+                output[p] = check->operation.relu && y < 0 ? 0 : y;
+            }
+        }
+    }
+}
+
+typedef struct shape {
+    int rows, channels, height, width;
+} shape;
+
+static operation_check prepare(shape size, dnnl_format_tag_t tag, yoke_precision precision) {
+    yoke_dims dims = {size.channels, size.height, size.width};
+    return (operation_check){.operation = {.kind = YOKE_OP_BATCH_NORM,
+                                           .input = dims,
+                                           .output = dims,
+                                           .epsilon = epsilon,
+                                           .momentum = 0.1},
+                             .rows = size.rows,
+                             .precision = precision,
+                             .tags = {tag}};
+}
+
+static check_values draw(const operation_check *check) {
+    size_t count = check_count(&check->inputs[0]),
+           channels = check_count(&check->needs->parameters[0]);
+    return (check_values){
+        .inputs = {check_random(count, -1, 3, 1)},
+        .parameters = {check_random(channels, 0.5, 2, 2), check_random(channels, -0.5, 0.5, 3)},
+        .output_gradient = check_random(count, -1, 1, 4)};
+}
+
+static void run(operation_check *check, double tolerance) {
+    yoke_devices *devices = check_devices(1);
+    check_open(check, yoke_devices_at(devices, 0));
+    check_bind(check);
+    check_values values = draw(check);
+    const yoke_layout *vector = &check->needs->parameters[0];
+    running[0] = check_random(check_count(vector), -1, 1, 5);
+    running[1] = check_random(check_count(vector), 0.5, 2, 6);
+    for (int i = 0; i < 2; i++) {
+        check_store(vector, check->binding.buffers[i], running[i]);
+    }
+    check_passes(check, reference, &values, tolerance);
+    double n = (double)check->rows * check->operation.input.height * check->operation.input.width;
+    for (size_t channel = 0; channel < check_count(vector) && check->training; channel++) {
+        double mean, variance;
+        moments(check, values.inputs[0], channel, &mean, &variance);
+        running[0][channel] = 0.9 * running[0][channel] + 0.1 * mean;
+        running[1][channel] = 0.9 * running[1][channel] + 0.1 * variance * n / (n - 1);
+    }
+    check_memory("running mean", vector, check->binding.buffers[0], running[0], 1e-5);
+    check_memory("running variance", vector, check->binding.buffers[1], running[1], 1e-5);
+    test_free(running[0]);
+    test_free(running[1]);
+    check_values_free(&values);
+    check_close(check);
+    yoke_devices_close(devices);
+}
+
+static const shape shapes[] = {
+    {3, 16, 3, 5}, {2, 20, 4, 3}, {5, 5, 1, 1}, {1, 7, 3, 3}, {2, 32, 1, 1}};
+static const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nChw16c};
+
+static void every_case(bool training, bool relu, yoke_precision precision, double tolerance) {
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (size_t t = 0; t < sizeof tags / sizeof tags[0]; t++) {
+            operation_check check = prepare(shapes[s], tags[t], precision);
+            check.training = training;
+            check.operation.relu = relu;
+            check.in_place = t == 1;
+            run(&check, tolerance);
+        }
+    }
+}
+
+static void normalises_and_follows_running_statistics_in_training(void **state) {
+    (void)state;
+    every_case(true, false, YOKE_FLOAT32, 2e-5);
+}
+
+static void fuses_relu_in_training(void **state) {
+    (void)state;
+    every_case(true, true, YOKE_FLOAT32, 2e-5);
+}
+
+static void uses_running_statistics_in_evaluation_and_leaves_them(void **state) {
+    (void)state;
+    every_case(false, false, YOKE_FLOAT32, 1e-5);
+    every_case(false, true, YOKE_FLOAT32, 1e-5);
+}
+
+static bool skipped_without_bfloat16(void) {
+    yoke_devices *devices = check_devices(1);
+    bool supported = yoke_device_supports(yoke_devices_at(devices, 0), YOKE_BFLOAT16);
+    yoke_devices_close(devices);
+    if (!supported) print_message("skipped: this processor does not compute in bfloat16\n");
+    return !supported;
+}
+
+static void computes_in_bfloat16(void **state) {
+    (void)state;
+    if (skipped_without_bfloat16()) skip();
+    every_case(true, false, YOKE_BFLOAT16, 2e-2);
+    every_case(true, true, YOKE_BFLOAT16, 2e-2);
+    every_case(false, true, YOKE_BFLOAT16, 2e-2);
+}
+
+static void trains_without_an_input_gradient(void **state) {
+    (void)state;
+    operation_check check = prepare((shape){3, 16, 3, 5}, dnnl_nChw16c, YOKE_FLOAT32);
+    check.training = true;
+    check.operation.relu = true;
+    check.no_input_gradient = true;
+    run(&check, 2e-5);
+}
+
+static void refuses_to_train_on_one_value_per_channel(void **state) {
+    (void)state;
+    yoke_devices *devices = check_devices(1);
+    operation_check check = prepare((shape){1, 7, 1, 1}, dnnl_nchw, YOKE_FLOAT32);
+    check.training = true;
+    check.operation.name = "layer4.1.bn2";
+    yoke_plan_request request = check_request(&check);
+    yoke_plan *plan = NULL;
+    assert_int_equal(yoke_plan_create(&plan, yoke_devices_at(devices, 0), &request),
+                     YOKE_ERROR_ARGUMENT);
+    assert_null(plan);
+    assert_non_null(strstr(yoke_last_error(), "layer4.1.bn2"));
+    assert_non_null(strstr(yoke_last_error(), "more than 1 value per channel"));
+    yoke_devices_close(devices);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normalises_and_follows_running_statistics_in_training),
+        cmocka_unit_test(fuses_relu_in_training),
+        cmocka_unit_test(uses_running_statistics_in_evaluation_and_leaves_them),
+        cmocka_unit_test(computes_in_bfloat16),
+        cmocka_unit_test(trains_without_an_input_gradient),
+        cmocka_unit_test(refuses_to_train_on_one_value_per_channel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
