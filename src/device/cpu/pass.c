@@ -1,0 +1,118 @@
+/* One primitive with the reorders around it. */
+#include "device/cpu/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_ALIGNMENT ((size_t)4096)
+
+static size_t aligned(size_t bytes) {
+    return (bytes + COPY_ALIGNMENT - 1) / COPY_ALIGNMENT * COPY_ALIGNMENT;
+}
+
+static void place_operand(cpu_pass *pass, cpu_operand *operand) {
+    const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+    if (operand->stored.ndims == 0) operand->stored = *liked;
+    operand->moved = !dnnl_memory_desc_equal(&operand->stored, liked);
+    if (!operand->moved) return;
+    operand->copy_offset = pass->scratch_bytes;
+    pass->scratch_bytes += aligned(dnnl_memory_desc_get_size(liked));
+}
+
+yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const_dnnl_op_desc_t operation,
+                            const_dnnl_primitive_desc_t hint) {
+    TRY(cpu_primitive_create(&pass->primitive, device, operation, hint, NULL));
+    pass->scratch_bytes = aligned(cpu_primitive_scratch(&pass->primitive));
+    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+        if (pass->operands[i].argument != 0) place_operand(pass, &pass->operands[i]);
+    }
+    return YOKE_OK;
+}
+
+void cpu_pass_destroy(cpu_pass *pass) {
+    for (int i = 0; i < CPU_PASS_OPERANDS; i++)
+        cpu_call_destroy(&pass->operands[i].move);
+    cpu_primitive_destroy(&pass->primitive);
+    memset(pass, 0, sizeof *pass);
+}
+
+static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_device *device,
+                             void *address, void *copy) {
+    const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+    cpu_call_destroy(&operand->move);
+    if (operand->written)
+        return cpu_reorder(&operand->move, device, liked, copy, &operand->stored, address);
+    return cpu_reorder(&operand->move, device, &operand->stored, address, liked, copy);
+}
+
+yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
+                          void *scratch) {
+    cpu_address bound[CPU_PASS_OPERANDS + 1] = {0};
+    int count = 0;
+    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+        cpu_operand *operand = &pass->operands[i];
+        if (operand->argument == 0) continue;
+        void *address = addresses[i];
+        if (operand->moved) {
+            void *copy = (char *)scratch + operand->copy_offset;
+            TRY(bind_move(pass, operand, device, address, copy));
+            address = copy;
+        }
+        bound[count++] = (cpu_address){operand->argument, address};
+    }
+    return cpu_primitive_bind(&pass->primitive, device, bound, scratch);
+}
+
+yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
+    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+        if (!pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
+    }
+    TRY(cpu_call_run(&pass->primitive.call, device));
+    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+        if (pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
+    }
+    return YOKE_OK;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------
+ */
+
+#define HOPELESS 3.0           /* a first, cold run this many times slower than the best so far */
+#define LONG_MILLISECONDS 50.0 /* runs as long as this are steady: one is enough */
+
+static yoke_status run_timed(const cpu_pass *pass, cpu_device *device, double *milliseconds) {
+    uint64_t start = yoke_now_ns();
+    TRY(cpu_pass_run(pass, device));
+    *milliseconds = (double)(yoke_now_ns() - start) * 1e-6;
+    return YOKE_OK;
+}
+
+static yoke_status time_runs(const cpu_pass *pass, cpu_device *device, double best_ms,
+                             double *milliseconds) {
+    TRY(run_timed(pass, device, milliseconds));
+    if (*milliseconds > HOPELESS * best_ms) return YOKE_OK;
+    int runs = *milliseconds > LONG_MILLISECONDS ? 1 : 3;
+    for (int i = 0; i < runs; i++) {
+        double run_ms = 0;
+        TRY(run_timed(pass, device, &run_ms));
+        if (i == 0 || run_ms < *milliseconds) *milliseconds = run_ms;
+    }
+    return YOKE_OK;
+}
+
+yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
+                          double best_ms, double *milliseconds) {
+    void *scratch = NULL;
+    TRY(yoke_device_allocate(&device->base, pass->scratch_bytes, "measuring", &scratch));
+    yoke_status status = cpu_pass_bind(pass, device, addresses, scratch);
+    if (status == YOKE_OK) status = time_runs(pass, device, best_ms, milliseconds);
+    yoke_device_free(&device->base, scratch);
+    return status;
+}
+
+const char *cpu_pass_implementation(const cpu_pass *pass) {
+    const char *text = NULL;
+    dnnl_status_t status = dnnl_primitive_desc_query(pass->primitive.description,
+                                                     dnnl_query_impl_info_str, 0, (void *)&text);
+    return status == dnnl_success && text != NULL ? text : "unknown";
+}

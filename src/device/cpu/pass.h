@@ -1,0 +1,44 @@
+/* A pass: one primitive between tensors that may lie in another layout than it likes. What differs
+ * is reordered through scratch memory before and after. */
+#ifndef DEVICE_CPU_PASS_H
+#define DEVICE_CPU_PASS_H
+
+#include "device/cpu/primitive.h"
+
+#define CPU_PASS_OPERANDS 4
+
+typedef struct cpu_operand {
+    int argument; /* DNNL_ARG_SRC, ...; 0: the pass has no such operand */
+    bool written;
+    dnnl_memory_desc_t stored; /* as it lies outside; ndims = 0: as the primitive likes it */
+    bool moved;                /* differs from what the primitive likes */
+    size_t copy_offset;        /* in scratch, of the reordered copy */
+    cpu_call move;
+} cpu_operand;
+
+typedef struct cpu_pass {
+    cpu_primitive primitive;
+    cpu_operand operands[CPU_PASS_OPERANDS];
+    size_t scratch_bytes; /* scratchpad and copies */
+} cpu_pass;
+
+/* The caller has filled argument, written and stored of every operand; the rest is zero. DEVICE:
+ * oneDNN has no such primitive. */
+yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const_dnnl_op_desc_t operation,
+                            const_dnnl_primitive_desc_t hint);
+void cpu_pass_destroy(cpu_pass *pass); /* takes zeroed and half-built ones; keeps nothing */
+
+/* addresses: one an operand. */
+yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
+                          void *scratch);
+yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);
+
+/* Binds to `addresses` and memory of its own and takes the best of a few runs. Gives up early,
+ * answering the time so far, when that is hopeless beside best_ms. */
+yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
+                          double best_ms, double *milliseconds);
+
+/* "jit:avx512_core"; static. */
+const char *cpu_pass_implementation(const cpu_pass *pass);
+
+#endif

@@ -1,0 +1,304 @@
+/* The plan of convolution and linear. Planning goes: the output's layout by a fixed rule, then the
+ * gradient of the weights, whose favourite layout becomes that of the master weights, then forward
+ * and the gradient of the data, which are measured with what reordering the weights costs them. */
+#include "device/cpu/weighted.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cpu_weighted {
+    yoke_plan base;
+    cpu_pass passes[CPU_DIRECTIONS]; /* unused ones are zero */
+} cpu_weighted;
+
+typedef struct weighted_planner {
+    cpu_device *device;
+    const yoke_plan_request *request;
+    cpu_problem *problem;
+    dnnl_primitive_desc_t hint; /* a forward description, which oneDNN wants to see first */
+} weighted_planner;
+
+static const char *const direction_names[CPU_DIRECTIONS] = {"forward", "backward data",
+                                                            "backward weights"};
+
+static const struct {
+    int argument;
+    bool written;
+} operands[CPU_DIRECTIONS][CPU_ROLES] = {
+    [CPU_FORWARD] = {{DNNL_ARG_SRC, false},
+                     {DNNL_ARG_WEIGHTS, false},
+                     {DNNL_ARG_BIAS, false},
+                     {DNNL_ARG_DST, true}},
+    [CPU_BACKWARD_DATA] = {{DNNL_ARG_DIFF_SRC, true},
+                           {DNNL_ARG_WEIGHTS, false},
+                           {0, false},
+                           {DNNL_ARG_DIFF_DST, false}},
+    [CPU_BACKWARD_WEIGHTS] = {{DNNL_ARG_SRC, false},
+                              {DNNL_ARG_DIFF_WEIGHTS, true},
+                              {DNNL_ARG_DIFF_BIAS, true},
+                              {DNNL_ARG_DIFF_DST, false}},
+};
+
+/* ---- candidates -------------------------------------------------------------------------------
+ */
+
+/* A candidate is an algorithm and a set of roles kept as stored; the layouts of the others are the
+ * primitive's choice and reordered. Its number is what the record of choices keeps. */
+enum { KEEP_WEIGHTS = 1, KEEP_VALUES = 2, KEEP_SETS = 4 };
+
+static int kept_by(cpu_role role) {
+    if (role == CPU_BIAS) return 0;
+    return role == CPU_WEIGHTS ? KEEP_WEIGHTS : KEEP_VALUES;
+}
+
+static yoke_status create_candidate(const weighted_planner *planner, cpu_direction direction,
+                                    int candidate, cpu_pass *pass) {
+    const cpu_problem *problem = planner->problem;
+    dnnl_memory_desc_t descs[CPU_ROLES];
+    memcpy(descs, problem->free, sizeof descs);
+    /* Gradients of weights are float32 whatever the precision. */
+    if (direction == CPU_BACKWARD_WEIGHTS) descs[CPU_WEIGHTS].data_type = dnnl_f32;
+    for (int role = 0; role < CPU_ROLES; role++) {
+        cpu_operand *operand = &pass->operands[role];
+        if (problem->free[role].ndims > 0) operand->argument = operands[direction][role].argument;
+        operand->written = operands[direction][role].written;
+        operand->stored = problem->stored[role];
+        bool kept = (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
+        if (kept && operand->stored.ndims > 0) descs[role] = operand->stored;
+    }
+    cpu_operation_desc operation;
+    TRY_DNNL(problem->describe(&operation, problem, direction, candidate / KEEP_SETS, descs));
+    return cpu_pass_create(pass, planner->device, &operation,
+                           direction == CPU_FORWARD ? NULL : planner->hint);
+}
+
+/* The sets worth trying beside "keep nothing": roles that would otherwise be reordered, but for
+ * those whose type differs too, which no primitive takes. */
+static int roles_to_keep(const cpu_pass *pass) {
+    int keep = 0;
+    for (int role = 0; role < CPU_ROLES; role++) {
+        const cpu_operand *operand = &pass->operands[role];
+        if (!operand->moved) continue;
+        const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+        if (liked->data_type == operand->stored.data_type) keep |= kept_by((cpu_role)role);
+    }
+    return keep;
+}
+
+/* Reference implementations are there for completeness: a single run may take minutes. */
+static bool is_reference(const cpu_pass *pass) {
+    return strncmp(cpu_pass_implementation(pass), "ref", 3) == 0;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------
+ */
+
+typedef struct weighted_trial {
+    void *addresses[CPU_ROLES];
+    int best;
+    double best_ms;
+    char best_name[96];
+} weighted_trial;
+
+static yoke_status open_trial(weighted_trial *trial, const cpu_pass *pass) {
+    for (int role = 0; role < CPU_ROLES; role++) {
+        if (pass->operands[role].argument == 0) continue;
+        trial->addresses[role] = cpu_probe_buffer(&pass->operands[role].stored);
+        if (trial->addresses[role] == NULL)
+            return FAIL_MEMORY(dnnl_memory_desc_get_size(&pass->operands[role].stored),
+                               "measuring");
+    }
+    return YOKE_OK;
+}
+
+static void close_trial(weighted_trial *trial) {
+    for (int role = 0; role < CPU_ROLES; role++)
+        free(trial->addresses[role]);
+}
+
+static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
+                            cpu_pass *pass) {
+    double milliseconds = 0;
+    TRY(cpu_pass_time(pass, planner->device, trial->addresses, trial->best_ms, &milliseconds));
+    if (milliseconds >= trial->best_ms) return YOKE_OK;
+    int moves = 0;
+    for (int role = 0; role < CPU_ROLES; role++)
+        moves += pass->operands[role].moved;
+    trial->best = candidate;
+    trial->best_ms = milliseconds;
+    snprintf(trial->best_name, sizeof trial->best_name, "%s (%s, %d reordered)",
+             planner->problem->algorithms[candidate / KEEP_SETS], cpu_pass_implementation(pass),
+             moves);
+    return YOKE_OK;
+}
+
+/* One algorithm with every set of kept roles that makes a difference. An algorithm that oneDNN has
+ * not for this shape is no error. */
+static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction direction,
+                                 int algorithm, weighted_trial *trial) {
+    int worth = 0;
+    for (int set = 0; set < KEEP_SETS; set++) {
+        if ((set & ~worth) != 0) continue;
+        cpu_pass pass = {0};
+        int candidate = algorithm * KEEP_SETS + set;
+        yoke_status status = create_candidate(planner, direction, candidate, &pass);
+        bool usable = status == YOKE_OK && (candidate == 0 || !is_reference(&pass));
+        if (status == YOKE_OK && set == 0) worth = roles_to_keep(&pass);
+        if (usable && trial->addresses[CPU_OUTPUT] == NULL) status = open_trial(trial, &pass);
+        if (usable && status == YOKE_OK) status = try_pass(planner, trial, candidate, &pass);
+        cpu_pass_destroy(&pass);
+        if (status != YOKE_OK && status != YOKE_ERROR_DEVICE) return status;
+    }
+    return YOKE_OK;
+}
+
+static yoke_status measure(const weighted_planner *planner, cpu_direction direction,
+                           const char *key, int *candidate) {
+    weighted_trial trial = {.best_ms = 1e30};
+    yoke_status status = YOKE_OK;
+    for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i] != NULL; i++)
+        status = try_algorithm(planner, direction, i, &trial);
+    close_trial(&trial);
+    TRY(status);
+    *candidate = trial.best;
+    return yoke_choices_add(planner->request->choices, key, trial.best, trial.best_name,
+                            trial.best_ms);
+}
+
+/* ---- planning ---------------------------------------------------------------------------------
+ */
+
+static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
+                          int *candidate) {
+    const yoke_plan_request *request = planner->request;
+    *candidate = 0;
+    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) return YOKE_OK;
+    char key[192];
+    snprintf(key, sizeof key, "%s %s %d threads %s", planner->problem->key,
+             request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
+             planner->device->base.threads, direction_names[direction]);
+    int known = yoke_choices_find(request->choices, key);
+    if (known < 0) return measure(planner, direction, key, candidate);
+    *candidate = known;
+    return YOKE_OK;
+}
+
+static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,
+                                  cpu_weighted *plan) {
+    int candidate = 0;
+    TRY(choose(planner, direction, &candidate));
+    cpu_pass *pass = &plan->passes[direction];
+    yoke_status status = create_candidate(planner, direction, candidate, pass);
+    /* Chosen for another number of rows, and not there for this one. */
+    if (status == YOKE_ERROR_DEVICE && candidate != 0) {
+        cpu_pass_destroy(pass);
+        status = create_candidate(planner, direction, 0, pass);
+    }
+    TRY(status);
+    if (plan->base.needs.scratch_bytes < pass->scratch_bytes)
+        plan->base.needs.scratch_bytes = pass->scratch_bytes;
+    return YOKE_OK;
+}
+
+/* The direct forward pass says which layout the output gets and, where nothing else does, the
+ * weights. Its description is the hint. */
+static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan, cpu_pass *first) {
+    cpu_problem *problem = planner->problem;
+    TRY(create_candidate(planner, CPU_FORWARD, 0, first));
+    planner->hint = first->primitive.description;
+    if (problem->stored[CPU_OUTPUT].ndims == 0)
+        problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
+    if (planner->request->training) {
+        TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
+        problem->stored[CPU_WEIGHTS] =
+            plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
+    }
+    if (problem->stored[CPU_WEIGHTS].ndims == 0) {
+        problem->stored[CPU_WEIGHTS] = first->operands[CPU_WEIGHTS].stored;
+        problem->stored[CPU_WEIGHTS].data_type = dnnl_f32;
+    }
+    return YOKE_OK;
+}
+
+static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
+    const yoke_plan_request *request = planner->request;
+    cpu_pass first = {0};
+    yoke_status status = decide_layouts(planner, plan, &first);
+    if (status == YOKE_OK) status = plan_direction(planner, CPU_FORWARD, plan);
+    if (status == YOKE_OK && request->training && request->input_gradient)
+        status = plan_direction(planner, CPU_BACKWARD_DATA, plan);
+    planner->hint = NULL;
+    cpu_pass_destroy(&first);
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------------
+ */
+
+static cpu_weighted *weighted_of(yoke_plan *plan) {
+    return (cpu_weighted *)plan;
+}
+
+static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    cpu_pass *passes = weighted_of(plan)->passes;
+    void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
+        [CPU_FORWARD] = {binding->inputs[0], binding->parameters[0], binding->parameters[1],
+                         binding->output},
+        [CPU_BACKWARD_DATA] = {binding->input_gradients[0], binding->parameters[0], NULL,
+                               binding->output_gradient},
+        [CPU_BACKWARD_WEIGHTS] = {binding->inputs[0], binding->parameter_gradients[0],
+                                  binding->parameter_gradients[1], binding->output_gradient},
+    };
+    for (int i = 0; i < CPU_DIRECTIONS; i++) {
+        if (passes[i].primitive.description == NULL) continue;
+        TRY(cpu_pass_bind(&passes[i], cpu_of(plan->device), addresses[i], binding->scratch));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return cpu_pass_run(&weighted_of(plan)->passes[CPU_FORWARD], cpu_of(plan->device));
+}
+
+static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    cpu_pass *passes = weighted_of(plan)->passes;
+    TRY(cpu_pass_run(&passes[CPU_BACKWARD_WEIGHTS], cpu_of(plan->device)));
+    return cpu_pass_run(&passes[CPU_BACKWARD_DATA], cpu_of(plan->device));
+}
+
+static void weighted_destroy(yoke_plan *plan) {
+    for (int i = 0; i < CPU_DIRECTIONS; i++)
+        cpu_pass_destroy(&weighted_of(plan)->passes[i]);
+    free(plan);
+}
+
+yoke_status cpu_bias_desc(cpu_problem *problem, int channels) {
+    const dnnl_dims_t shape = {channels};
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&problem->stored[CPU_BIAS], 1, shape, dnnl_f32, dnnl_a));
+    problem->free[CPU_BIAS] = problem->stored[CPU_BIAS];
+    return YOKE_OK;
+}
+
+yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
+                                const yoke_plan_request *request, cpu_problem *problem) {
+    cpu_weighted *self = calloc(1, sizeof *self);
+    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a plan");
+    self->base.device = &device->base;
+    self->base.bind = weighted_bind;
+    self->base.forward = weighted_forward;
+    self->base.backward = request->training ? weighted_backward : NULL;
+    self->base.destroy = weighted_destroy;
+    *plan = &self->base;
+    weighted_planner planner = {.device = device, .request = request, .problem = problem};
+    TRY(plan_passes(&planner, self));
+    yoke_plan_needs *needs = &self->base.needs;
+    cpu_layout_store(&needs->output, &problem->stored[CPU_OUTPUT]);
+    cpu_layout_store(&needs->parameters[0], &problem->stored[CPU_WEIGHTS]);
+    if (problem->free[CPU_BIAS].ndims > 0)
+        cpu_layout_store(&needs->parameters[1], &problem->stored[CPU_BIAS]);
+    needs->backward_reads_input = request->training;
+    return YOKE_OK;
+}
