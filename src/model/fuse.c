@@ -56,13 +56,18 @@ static void append_output(yoke_model *model) {
     };
 }
 
+bool yoke_node_wants_gradient(const yoke_model *model, const yoke_node *node) {
+    bool wanted = false;
+    for (int k = 0; k < node->input_count; k++)
+        wanted = wanted || model->wants_gradient[node->inputs[k]];
+    return wanted;
+}
+
 /* A gradient flows wherever a parameter lies before. */
 static void mark_gradients(yoke_model *model) {
     for (int i = 0; i < model->node_count; i++) {
         yoke_node *node = &model->nodes[i];
-        node->backward = node->tensor_count > 0;
-        for (int k = 0; k < node->input_count; k++)
-            node->backward = node->backward || model->wants_gradient[node->inputs[k]];
+        node->backward = node->tensor_count > 0 || yoke_node_wants_gradient(model, node);
         model->wants_gradient[node->output] = node->backward;
     }
 }

@@ -79,6 +79,8 @@ void yoke_tensor_release(yoke_tensor *tensor);
 
 /* fuse.c: layers -> nodes, wants_gradient. */
 yoke_status yoke_fuse(yoke_model *model);
+/* Does anybody want the gradient of one of its inputs? */
+bool yoke_node_wants_gradient(const yoke_model *model, const yoke_node *node);
 
 yoke_dims yoke_dims_of(yoke_shape shape);
 

@@ -296,6 +296,21 @@ yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
 /* ---- pooling
  * ------------------------------------------------------------------------------------------ */
 
+/* A kernel of 0 tells the device to take the whole image. */
+static yoke_status add_global_pool(yoke_model *model, yoke_value input) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_AVERAGE_POOL, NULL, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    TRY(need_image(model, layer));
+    layer->operation.stride = 1;
+    return write_shape(layer, (yoke_shape){layer->operation.input.channels, 1, 1, false});
+}
+
+yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_global_pool(model, input));
+}
+
 static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_value input,
                             const yoke_pool_options *given) {
     yoke_pool_options options = {.struct_size = sizeof options};
@@ -305,11 +320,7 @@ static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_va
     TRY(yoke_builder_read(model, layer, input));
     TRY(need_image(model, layer));
     yoke_operation *pool = &layer->operation;
-    bool global = kind == YOKE_OP_AVERAGE_POOL && options.kernel == 0;
-    if (global && pool->input.height != pool->input.width)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: averages the whole image, %d x %d is not square",
-                    pool->name, pool->input.height, pool->input.width);
-    pool->kernel = global ? pool->input.height : options.kernel;
+    pool->kernel = options.kernel;
     pool->stride = options.stride != 0 ? options.stride : pool->kernel;
     pool->padding = options.padding;
     yoke_shape shape = {.channels = pool->input.channels};
@@ -328,9 +339,7 @@ yoke_value yoke_max_pool(yoke_model *model, yoke_value input, const yoke_pool_op
 yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
                              const yoke_pool_options *options) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    bool global = options != NULL && options->kernel == 0;
+    if (global) return yoke_global_average_pool(model, input);
     return yoke_builder_result(model, add_pool(model, YOKE_OP_AVERAGE_POOL, input, options));
-}
-
-yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
-    return yoke_average_pool(model, input, NULL);
 }

@@ -6,14 +6,15 @@
 #include "device/device.h"
 #include "yoke/model.h"
 
-/* ---- the flat layout ---------------------------------------------------------------------------- */
+/* ---- the flat layout ----------------------------------------------------------------------------
+ */
 
 /* One parameter in the flat buffers. Parameters lie in the order in which backward completes their
  * gradients (last layer first), each aligned to 64 bytes; gradients have the same offsets. */
 typedef struct yoke_parameter {
-    int tensor;        /* index in the model's tensor table (state_dict order) */
-    size_t offset;     /* floats */
-    size_t elements;   /* floats, padding included */
+    int tensor;      /* index in the model's tensor table (state_dict order) */
+    size_t offset;   /* floats */
+    size_t elements; /* floats, padding included */
     yoke_layout layout, plain;
 } yoke_parameter;
 
@@ -36,12 +37,13 @@ typedef struct yoke_flat {
 } yoke_flat;
 
 /* DDP's rule on a list of sizes: bucket[i] gets the bucket of tensor i; returns the number of
- * buckets. limits[limit_count] bytes: the last one repeats. (torch _compute_bucket_assignment_by_size
- * for one dtype.) */
+ * buckets. limits[limit_count] bytes: the last one repeats. (torch
+ * _compute_bucket_assignment_by_size for one dtype.) */
 int yoke_bucket_assign(const size_t *bytes, int count, const size_t *limits, int limit_count,
                        int *bucket);
 
-/* ---- the replica --------------------------------------------------------------------------------- */
+/* ---- the replica
+ * --------------------------------------------------------------------------------- */
 
 typedef struct yoke_replica yoke_replica;
 
@@ -53,7 +55,7 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
-    bool own_loss;         /* plan the loss in the replica (always, but for classic's others) */
+    bool own_loss; /* plan the loss in the replica (always, but for classic's others) */
 } yoke_replica_options;
 
 /* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */
@@ -64,10 +66,10 @@ void yoke_replica_destroy(yoke_replica *replica);
 /* Where things lie on the device; borrowed. */
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
-    float *inputs;    /* [rows, input shape], float32: scatter writes here */
-    int32_t *labels;  /* [rows] */
-    float *targets;   /* [rows, output channels] */
-    float *outputs;   /* [rows, output channels], float32: of the program last run forward */
+    float *inputs;                           /* [rows, input shape], float32: scatter writes here */
+    int32_t *labels;                         /* [rows] */
+    float *targets;                          /* [rows, output channels] */
+    float *outputs;          /* [rows, output channels], float32: of the program last run forward */
     float *output_gradients; /* the same shape: loss writes it, or classic's scatter does */
     double *loss_sum;
     int32_t *correct;
@@ -87,8 +89,8 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step);
 /* Loss sum, correct count and, when training, the gradient of the outputs. */
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step);
-/* Segments run in order 0 .. bucket_count - 1; after segment s the gradients of bucket s are complete
- * and no later segment touches them. */
+/* Segments run in order 0 .. bucket_count - 1; after segment s the gradients of bucket s are
+ * complete and no later segment touches them. */
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
 
@@ -100,14 +102,15 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
  * taken and summed: the floor `yoke bench` compares a step with. Milliseconds. */
 yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat, double *sum_ms);
 
-/* ---- values of parameters ------------------------------------------------------------------------- */
+/* ---- values of parameters
+ * ------------------------------------------------------------------------- */
 
 /* Fills the root's parameters and buffers by PyTorch's rules from the seed. Host arithmetic,
  * independent of the number of devices and of layouts. */
 yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed);
 
-/* One tensor of the table to or from plain float32 on the host; `from` names the flat buffer to read
- * (parameters or gradients). Buffers and parameters alike. num_batches_tracked is not here. */
+/* One tensor of the table to or from plain float32 on the host; `from` names the flat buffer to
+ * read (parameters or gradients). Buffers and parameters alike. num_batches_tracked is not here. */
 yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values);
 yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values);
 

@@ -1,0 +1,186 @@
+/* The order of backward and where gradients lie. Nodes run last first. The first reader to
+ * contribute to a value's gradient writes it; a later one is accumulated. The two inputs of an add
+ * share one gradient, which nobody may change while the other still needs it. */
+#include <stdlib.h>
+
+#include "model/program.h"
+
+struct backward {
+    yoke_program *program;
+    yoke_place *gradients; /* [values]: where the sum of contributions so far lies */
+    int *claims;           /* [storages]: values whose gradient lies there */
+    bool *contributed;     /* [tensors] */
+    int node, step;        /* being planned */
+};
+
+static void emit(struct backward *backward, yoke_action action) {
+    action.node = backward->node;
+    backward->program->actions[backward->program->action_count++] = action;
+}
+
+static size_t value_bytes(const struct backward *backward, int value) {
+    return backward->program->layouts[value].bytes;
+}
+
+static yoke_place add_storage(const struct backward *backward, size_t bytes) {
+    return yoke_arena_add(&backward->program->arena, bytes, backward->step);
+}
+
+static void use(const struct backward *backward, yoke_place place) {
+    yoke_arena_use(&backward->program->arena, place, backward->step);
+}
+
+static void claim(struct backward *backward, int value, yoke_place place) {
+    yoke_place *gradient = &backward->gradients[value];
+    if (*gradient >= 0) backward->claims[*gradient]--;
+    *gradient = place;
+    backward->claims[place]++;
+    use(backward, place);
+}
+
+static void emit_accumulate(struct backward *backward, int value, yoke_place to, yoke_place from) {
+    emit(backward,
+         (yoke_action){.kind = YOKE_ACTION_ACCUMULATE, .value = value, .to = to, .from = from});
+}
+
+/* Adds a further contribution to a value's gradient; `disposable`: nobody reads the contribution
+ * after this. */
+static void contribute(struct backward *backward, int value, yoke_place contribution,
+                       bool disposable) {
+    yoke_place own = backward->gradients[value];
+    use(backward, own);
+    if (backward->claims[own] == 1 && own != contribution) {
+        emit_accumulate(backward, value, own, contribution);
+    } else if (disposable && backward->claims[contribution] == 0) {
+        emit_accumulate(backward, value, contribution, own);
+        claim(backward, value, contribution);
+    } else {
+        yoke_place sum = add_storage(backward, value_bytes(backward, value));
+        emit(backward,
+             (yoke_action){.kind = YOKE_ACTION_COPY, .value = value, .to = sum, .from = own});
+        emit_accumulate(backward, value, sum, contribution);
+        claim(backward, value, sum);
+    }
+}
+
+/* A tensor used by several nodes: the first contribution in backward order is written straight to
+ * the flat gradient, others beside it and summed. */
+static void contribute_tensors(struct backward *backward, int index) {
+    yoke_program *program = backward->program;
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_place *contributions = program->places[index].contributions;
+    for (int k = 0; k < node->tensor_count; k++) {
+        int tensor = node->tensors[k];
+        if (backward->contributed[tensor]) {
+            contributions[k] = add_storage(backward, program->parameters[tensor].bytes);
+            emit(
+                backward,
+                (yoke_action){.kind = YOKE_ACTION_SUM, .tensor = tensor, .from = contributions[k]});
+        }
+        backward->contributed[tensor] = true;
+    }
+}
+
+/* The input gradient may take the place of the output gradient when nobody else needs that. */
+static yoke_place place_gradient(struct backward *backward, int index, int input) {
+    const yoke_program *program = backward->program;
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_place output = program->places[index].output_gradient;
+    size_t bytes = value_bytes(backward, node->inputs[input]);
+    bool in_place = input == 0 && needs->backward_in_place && output >= 0 &&
+                    backward->claims[output] == 0 && value_bytes(backward, node->output) == bytes;
+    return in_place ? output : add_storage(backward, bytes);
+}
+
+/* Values without a gradient so far take the contribution as it is; only then may it be changed. */
+static void distribute(struct backward *backward, const yoke_node *node,
+                       const yoke_place *contributions) {
+    const bool *wanted = backward->program->model->wants_gradient;
+    bool later[YOKE_PLAN_INPUTS] = {false};
+    for (int k = 0; k < node->input_count; k++) {
+        int value = node->inputs[k];
+        later[k] = wanted[value] && backward->gradients[value] != YOKE_PLACE_NOWHERE;
+        if (wanted[value] && !later[k]) claim(backward, value, contributions[k]);
+    }
+    for (int k = 0; k < node->input_count; k++) {
+        bool needed_again =
+            k == 0 && node->input_count == 2 && later[1] && contributions[0] == contributions[1];
+        if (later[k]) contribute(backward, node->inputs[k], contributions[k], !needed_again);
+    }
+}
+
+static void plan_node(struct backward *backward, int index) {
+    yoke_program *program = backward->program;
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_node_places *places = &program->places[index];
+    backward->node = index;
+    backward->step = yoke_backward_step(program, index);
+    places->output_gradient = backward->gradients[node->output];
+    if (places->output_gradient >= 0) {
+        backward->claims[places->output_gradient]--;
+        backward->gradients[node->output] = YOKE_PLACE_NOWHERE;
+        use(backward, places->output_gradient);
+    }
+    emit(backward, (yoke_action){.kind = YOKE_ACTION_BACKWARD});
+    contribute_tensors(backward, index);
+    if (!yoke_node_wants_gradient(program->model, node)) return;
+
+    bool shared = yoke_plan_describe(program->plans[index])->shared_input_gradient;
+    yoke_place contributions[YOKE_PLAN_INPUTS];
+    for (int k = 0; k < node->input_count; k++) {
+        bool shares = k > 0 && shared;
+        contributions[k] = shares ? contributions[0] : place_gradient(backward, index, k);
+        if (!shares) places->input_gradients[k] = contributions[k];
+    }
+    distribute(backward, node, contributions);
+}
+
+/* Actions of this node and of those that backward runs before it. */
+static int actions_through(const yoke_program *program, int node) {
+    int count = 0;
+    while (count < program->action_count && program->actions[count].node >= node)
+        count++;
+    return count;
+}
+
+/* Segment s ends with the node that completes the last parameter of bucket s. */
+static void end_segments(yoke_program *program, const yoke_flat *flat) {
+    int s = 0;
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        if (parameter->offset >= flat->buckets[s].offset + flat->buckets[s].elements) s++;
+        int node = yoke_completing_node(program->model, parameter->tensor);
+        program->segment_ends[s] = actions_through(program, node);
+    }
+}
+
+static void plan_nodes(struct backward *backward) {
+    const yoke_model *model = backward->program->model;
+    for (int i = 0; i < model->value_count; i++)
+        backward->gradients[i] = YOKE_PLACE_NOWHERE;
+    backward->gradients[model->value_count - 1] = YOKE_PLACE_OUTPUT_GRADIENTS;
+    for (int i = model->node_count - 1; i >= 0; i--)
+        if (model->nodes[i].backward) plan_node(backward, i);
+}
+
+yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat) {
+    const yoke_model *model = program->model;
+    struct backward backward = {
+        .program = program,
+        .gradients = calloc((size_t)model->value_count, sizeof *backward.gradients),
+        .claims = calloc((size_t)program->arena.capacity, sizeof *backward.claims),
+        .contributed = calloc((size_t)model->tensor_count, sizeof *backward.contributed),
+    };
+    bool enough =
+        backward.gradients != NULL && backward.claims != NULL && backward.contributed != NULL;
+    if (enough) {
+        plan_nodes(&backward);
+        end_segments(program, flat);
+    }
+    free(backward.gradients);
+    free(backward.claims);
+    free(backward.contributed);
+    size_t bytes = (size_t)program->arena.capacity * sizeof *backward.claims;
+    return enough ? YOKE_OK : FAIL_MEMORY(bytes, "the plan of backward");
+}

@@ -1,0 +1,38 @@
+/* Initial values by PyTorch's rules. Tensor i of the table draws from stream i of the seed in plain
+ * element order, so neither layouts nor devices matter. */
+#include <stdlib.h>
+
+#include "model/program.h"
+
+static void fill_values(const yoke_tensor *tensor, uint64_t seed, uint64_t stream, float *values) {
+    double value = tensor->fill.value;
+    switch (tensor->fill.kind) {
+    case YOKE_FILL_UNIFORM:
+        yoke_random_uniform(values, tensor->count, -value, value, seed, YOKE_RANDOM_INIT, stream);
+        break;
+    case YOKE_FILL_NORMAL:
+        yoke_random_normal(values, tensor->count, value, seed, YOKE_RANDOM_INIT, stream);
+        break;
+    case YOKE_FILL_CONSTANT:
+        for (size_t i = 0; i < tensor->count; i++)
+            values[i] = (float)value;
+        break;
+    }
+}
+
+yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
+    const yoke_model *model = replica->model;
+    size_t largest = 0;
+    for (int i = 0; i < model->tensor_count; i++)
+        if (model->tensors[i].count > largest) largest = model->tensors[i].count;
+    float *values = malloc(largest * sizeof *values);
+    if (values == NULL) return FAIL_MEMORY(largest * sizeof *values, "initial values");
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < model->tensor_count && status == YOKE_OK; i++) {
+        if (model->tensors[i].integer) continue;
+        fill_values(&model->tensors[i], seed, (uint64_t)i, values);
+        status = yoke_replica_write(replica, i, values);
+    }
+    free(values);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* Where values lie and how long: from the forward step that writes one to the last step, forward or
+ * backward, that reads it. */
+#include <stdlib.h>
+
+#include "model/program.h"
+
+int yoke_forward_step(const yoke_program *program, int node) {
+    (void)program;
+    return node;
+}
+
+int yoke_loss_step(const yoke_program *program) {
+    return program->model->node_count;
+}
+
+int yoke_backward_step(const yoke_program *program, int node) {
+    return 2 * program->model->node_count - node;
+}
+
+static void raise_to(int *last_use, int step) {
+    if (step > *last_use) *last_use = step;
+}
+
+/* last_use[value]: the last step at which it must still be intact. */
+static void find_last_uses(const yoke_program *program, int *last_use) {
+    const yoke_model *model = program->model;
+    for (int i = 0; i < model->value_count; i++)
+        last_use[i] = YOKE_NONE;
+    for (int i = 0; i < model->node_count; i++) {
+        const yoke_node *node = &model->nodes[i];
+        const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
+        bool backward = program->training && node->backward;
+        bool inputs_again = backward && needs->backward_reads_input;
+        int read = inputs_again ? yoke_backward_step(program, i) : yoke_forward_step(program, i);
+        for (int k = 0; k < node->input_count; k++)
+            raise_to(&last_use[node->inputs[k]], read);
+        bool output_again = backward && needs->backward_reads_output;
+        raise_to(&last_use[node->output],
+                 output_again ? yoke_backward_step(program, i) : yoke_forward_step(program, i));
+    }
+}
+
+/* The output may take the place of input 0 when nobody will look at that input again. */
+static bool may_overwrite(const yoke_program *program, int index, const int *last_use) {
+    const yoke_node *node = &program->model->nodes[index];
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    int input = node->inputs[0];
+    bool twice = node->input_count == 2 && node->inputs[1] == input;
+    return needs->forward_in_place && !twice && program->values[input] >= 0 &&
+           last_use[input] == yoke_forward_step(program, index) &&
+           needs->output.bytes == program->layouts[input].bytes;
+}
+
+static void place_output(yoke_program *program, int index, const int *last_use) {
+    const yoke_node *node = &program->model->nodes[index];
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    yoke_place *place = &program->values[node->output];
+    if (index == program->model->node_count - 1)
+        *place = YOKE_PLACE_OUTPUTS;
+    else if (may_overwrite(program, index, last_use))
+        *place = program->values[node->inputs[0]];
+    else
+        *place =
+            yoke_arena_add(&program->arena, needs->output.bytes, yoke_forward_step(program, index));
+    yoke_arena_use(&program->arena, *place, last_use[node->output]);
+}
+
+static void place_saved(yoke_program *program, int index) {
+    size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
+    if (bytes == 0) return;
+    yoke_place saved = yoke_arena_add(&program->arena, bytes, yoke_forward_step(program, index));
+    if (program->training && program->model->nodes[index].backward)
+        yoke_arena_use(&program->arena, saved, yoke_backward_step(program, index));
+    program->places[index].saved = saved;
+}
+
+static void place_loss_saved(yoke_program *program) {
+    if (program->loss == NULL) return;
+    size_t bytes = yoke_plan_describe(program->loss)->saved_bytes;
+    if (bytes > 0)
+        program->loss_saved = yoke_arena_add(&program->arena, bytes, yoke_loss_step(program));
+}
+
+yoke_status yoke_place_values(yoke_program *program) {
+    const yoke_model *model = program->model;
+    size_t values = (size_t)model->value_count;
+    int *last_use = malloc(values * sizeof *last_use);
+    if (last_use == NULL) return FAIL_MEMORY(values * sizeof *last_use, "the lifetimes of values");
+    find_last_uses(program, last_use);
+    for (int i = 0; i < model->value_count; i++)
+        program->values[i] = YOKE_PLACE_NOWHERE;
+    program->values[0] = YOKE_PLACE_INPUTS;
+    for (int i = 0; i < model->node_count; i++) {
+        place_output(program, i, last_use);
+        place_saved(program, i);
+    }
+    place_loss_saved(program);
+    free(last_use);
+    return YOKE_OK;
+}

@@ -1,0 +1,275 @@
+/* The making and running of a program. Plans are made in forward order, each told how its inputs
+ * lie; then everything gets a place; then plans are bound to it. */
+#include <stdlib.h>
+
+#include "model/program.h"
+
+/* ---- plans
+ * ------------------------------------------------------------------------------------------ */
+
+static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_plan_request request = {
+        .operation = &node->operation,
+        .rows = from->rows,
+        .training = from->training,
+        .precision = from->precision,
+        .algorithm = from->algorithm,
+        .input_gradient = yoke_node_wants_gradient(program->model, node),
+        .choices = from->choices,
+    };
+    for (int k = 0; k < node->input_count; k++)
+        request.inputs[k] = program->layouts[node->inputs[k]];
+    for (int k = 0; k < node->tensor_count; k++)
+        request.parameters[k] = program->parameters[node->tensors[k]];
+    TRY(yoke_plan_create(&program->plans[index], from->device, &request));
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    program->layouts[node->output] = needs->output;
+    for (int k = 0; k < node->tensor_count; k++)
+        program->parameters[node->tensors[k]] = needs->parameters[k];
+    if (needs->scratch_bytes > program->scratch_bytes)
+        program->scratch_bytes = needs->scratch_bytes;
+    return YOKE_OK;
+}
+
+static yoke_status plan_loss(yoke_program *program, const yoke_program_request *from) {
+    yoke_operation operation;
+    TRY(yoke_model_loss_operation(program->model, &operation));
+    yoke_plan_request request = {
+        .operation = &operation,
+        .rows = from->rows,
+        .training = from->training,
+        .precision = YOKE_FLOAT32,
+        .algorithm = from->algorithm,
+        .input_gradient = from->training,
+        .inputs = {program->layouts[program->model->value_count - 1]},
+        .choices = from->choices,
+    };
+    TRY(yoke_plan_create(&program->loss, from->device, &request));
+    size_t scratch_bytes = yoke_plan_describe(program->loss)->scratch_bytes;
+    if (scratch_bytes > program->scratch_bytes) program->scratch_bytes = scratch_bytes;
+    return YOKE_OK;
+}
+
+static yoke_status make_plans(yoke_program *program, const yoke_program_request *request) {
+    const yoke_model *model = program->model;
+    const yoke_flat *flat = request->flat;
+    yoke_shape input = model->input;
+    int64_t shape[] = {request->rows, input.channels, input.height, input.width};
+    TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[0]));
+    for (int i = 0; flat != NULL && i < flat->parameter_count; i++)
+        program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
+    for (int i = 0; i < model->node_count; i++)
+        TRY(plan_node(program, request, i));
+    return request->own_loss ? plan_loss(program, request) : YOKE_OK;
+}
+
+/* Storages: a value each, what each node saves, at most two contributions and two copies a node,
+ * and what the loss saves. Actions: one a node, two sums, two copies with an accumulate each. */
+static yoke_status allocate_lists(yoke_program *program) {
+    const yoke_model *model = program->model;
+    size_t nodes = (size_t)model->node_count, values = (size_t)model->value_count;
+    program->plans = calloc(nodes, sizeof(yoke_plan *));
+    program->layouts = calloc(values, sizeof *program->layouts);
+    program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
+    program->values = calloc(values, sizeof *program->values);
+    program->places = calloc(nodes, sizeof *program->places);
+    program->actions = calloc(7 * nodes, sizeof *program->actions);
+    program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
+    if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
+        program->values == NULL || program->places == NULL || program->actions == NULL ||
+        program->segment_ends == NULL)
+        return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
+    return yoke_arena_create(&program->arena, model->value_count + 7 * model->node_count + 1);
+}
+
+static yoke_status build_program(yoke_program *program, const yoke_program_request *request) {
+    program->model = request->model;
+    program->device = request->device;
+    program->rows = request->rows;
+    program->training = request->training;
+    TRY(allocate_lists(program));
+    return make_plans(program, request);
+}
+
+yoke_status yoke_program_create(yoke_program **program, const yoke_program_request *request) {
+    yoke_program *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "the plans of a model");
+    yoke_status status = build_program(made, request);
+    if (status != YOKE_OK) {
+        yoke_program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return YOKE_OK;
+}
+
+void yoke_program_destroy(yoke_program *program) {
+    if (program == NULL) return;
+    yoke_plan_destroy(program->loss);
+    for (int i = 0; program->plans != NULL && i < program->model->node_count; i++)
+        yoke_plan_destroy(program->plans[i]);
+    yoke_device_free(program->device, program->own_scratch.address);
+    yoke_device_free(program->device, program->own_arena.address);
+    yoke_arena_destroy(&program->arena);
+    free(program->segment_ends);
+    free(program->actions);
+    free(program->places);
+    free(program->values);
+    free(program->parameters);
+    free(program->layouts);
+    free(program->plans);
+    free(program);
+}
+
+/* ---- places and addresses
+ * ------------------------------------------------------------------------------ */
+
+yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) {
+    const yoke_model *model = program->model;
+    program->loss_saved = YOKE_PLACE_NOWHERE;
+    for (int i = 0; i < model->node_count; i++)
+        program->places[i] = (yoke_node_places){
+            .saved = YOKE_PLACE_NOWHERE,
+            .output_gradient = YOKE_PLACE_NOWHERE,
+            .input_gradients = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
+            .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
+        };
+    TRY(yoke_place_values(program));
+    if (program->training) TRY(yoke_plan_backward_actions(program, flat));
+    return yoke_arena_place(&program->arena);
+}
+
+void *yoke_program_address(const yoke_program *program, const yoke_replica_memory *memory,
+                           yoke_place place) {
+    switch (place) {
+    case YOKE_PLACE_NOWHERE:
+        return NULL;
+    case YOKE_PLACE_INPUTS:
+        return memory->inputs;
+    case YOKE_PLACE_OUTPUTS:
+        return memory->outputs;
+    case YOKE_PLACE_OUTPUT_GRADIENTS:
+        return memory->output_gradients;
+    default:
+        return (char *)program->arena_base + program->arena.storages[place].offset;
+    }
+}
+
+static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
+                         const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+    const yoke_node *node = &program->model->nodes[index];
+    for (int k = 0; k < node->tensor_count; k++) {
+        const yoke_parameter *parameter = yoke_flat_parameter(flat, node->tensors[k]);
+        yoke_place beside = program->places[index].contributions[k];
+        binding->parameters[k] = memory->parameters + parameter->offset;
+        binding->parameter_gradients[k] = memory->gradients + parameter->offset;
+        if (beside != YOKE_PLACE_NOWHERE)
+            binding->parameter_gradients[k] = yoke_program_address(program, memory, beside);
+    }
+    for (int k = 0; k < 2; k++)
+        if (node->buffers[k] != YOKE_NONE)
+            binding->buffers[k] =
+                memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
+}
+
+static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
+                             const yoke_replica_memory *memory, void *scratch, int index) {
+    const yoke_node *node = &program->model->nodes[index];
+    const yoke_node_places *places = &program->places[index];
+    yoke_plan_binding binding = {
+        .output = yoke_program_address(program, memory, program->values[node->output]),
+        .output_gradient = yoke_program_address(program, memory, places->output_gradient),
+        .saved = yoke_program_address(program, memory, places->saved),
+        .scratch = scratch,
+    };
+    for (int k = 0; k < node->input_count; k++) {
+        binding.inputs[k] = yoke_program_address(program, memory, program->values[node->inputs[k]]);
+        binding.input_gradients[k] =
+            yoke_program_address(program, memory, places->input_gradients[k]);
+    }
+    bind_tensors(program, flat, memory, index, &binding);
+    return yoke_plan_bind(program->plans[index], &binding);
+}
+
+static yoke_status bind_loss(const yoke_program *program, const yoke_replica_memory *memory,
+                             void *scratch) {
+    if (program->loss == NULL) return YOKE_OK;
+    yoke_plan_binding binding = {
+        .inputs = {memory->outputs},
+        .input_gradients = {memory->output_gradients},
+        .saved = yoke_program_address(program, memory, program->loss_saved),
+        .scratch = scratch,
+        .labels = memory->labels,
+        .targets = memory->targets,
+        .loss_sum = memory->loss_sum,
+        .correct = memory->correct,
+    };
+    return yoke_plan_bind(program->loss, &binding);
+}
+
+static void bind_actions(yoke_program *program, const yoke_flat *flat,
+                         const yoke_replica_memory *memory) {
+    for (int i = 0; i < program->action_count; i++) {
+        yoke_action *action = &program->actions[i];
+        if (action->kind == YOKE_ACTION_BACKWARD) continue;
+        action->from_address = yoke_program_address(program, memory, action->from);
+        if (action->kind != YOKE_ACTION_SUM) {
+            action->to_address = yoke_program_address(program, memory, action->to);
+            continue;
+        }
+        const yoke_parameter *parameter = yoke_flat_parameter(flat, action->tensor);
+        action->to_address = memory->gradients + parameter->offset;
+        action->elements = parameter->layout.bytes / sizeof(float);
+    }
+}
+
+yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
+                              const yoke_replica_memory *memory, void *arena, void *scratch) {
+    program->arena_base = arena;
+    for (int i = 0; i < program->model->node_count; i++)
+        TRY(bind_node(program, flat, memory, scratch, i));
+    bind_actions(program, flat, memory);
+    return bind_loss(program, memory, scratch);
+}
+
+/* ---- running
+ * -------------------------------------------------------------------------------------------- */
+
+yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step) {
+    for (int i = 0; i < program->model->node_count; i++)
+        TRY(yoke_plan_forward(program->plans[i], step));
+    return YOKE_OK;
+}
+
+yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step) {
+    TRY(yoke_plan_forward(program->loss, step));
+    return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
+}
+
+yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
+                                const yoke_plan_step *step) {
+    yoke_device *device = program->device;
+    const yoke_layout *layout = &program->layouts[action->value];
+    switch (action->kind) {
+    case YOKE_ACTION_BACKWARD:
+        return yoke_plan_backward(program->plans[action->node], step);
+    case YOKE_ACTION_ACCUMULATE:
+        return yoke_device_accumulate(device, layout, action->to_address, action->from_address);
+    case YOKE_ACTION_COPY:
+        return yoke_device_copy(device, action->to_address, device, action->from_address,
+                                layout->bytes);
+    case YOKE_ACTION_SUM: {
+        const float *both[] = {action->to_address, action->from_address};
+        return yoke_device_sum(device, action->to_address, both, 2, action->elements);
+    }
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
+    int begin = segment > 0 ? program->segment_ends[segment - 1] : 0;
+    for (int i = begin; i < program->segment_ends[segment]; i++)
+        TRY(yoke_program_action(program, &program->actions[i], step));
+    return YOKE_OK;
+}

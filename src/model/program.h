@@ -1,0 +1,174 @@
+/* One program: all plans of a model for one number of rows, training or not, with the place of
+ * every value they exchange; for this room's own files. */
+#ifndef MODEL_PROGRAM_H
+#define MODEL_PROGRAM_H
+
+#include "model/graph.h"
+
+/* ---- the arena: memory shared by things that do not live at the same time
+ * -------------------------- */
+
+/* A thing to be stored and the steps between which it lives, both included. */
+typedef struct yoke_storage {
+    size_t bytes;
+    int begin, end;
+    size_t offset; /* set by yoke_arena_place, a multiple of 64 */
+} yoke_storage;
+
+typedef struct yoke_arena {
+    yoke_storage *storages;
+    int count, capacity;
+    size_t bytes; /* of the whole */
+} yoke_arena;
+
+/* Room for `capacity` storages: adding can't fail. */
+yoke_status yoke_arena_create(yoke_arena *arena, int capacity);
+void yoke_arena_destroy(yoke_arena *arena);
+int yoke_arena_add(yoke_arena *arena, size_t bytes, int step);
+void yoke_arena_use(yoke_arena *arena, int storage, int step); /* it lives until `step` at least */
+/* Gives every storage its offset; two that live at the same step never overlap. Greedy by size,
+ * best fit (Pisarchyk and Lee 2020, "greedy by size"). */
+yoke_status yoke_arena_place(yoke_arena *arena);
+
+/* ---- places
+ * ---------------------------------------------------------------------------------------- */
+
+/* Where a value or gradient lies: a storage of the arena, or one of the replica's own buffers. */
+typedef int yoke_place;
+enum {
+    YOKE_PLACE_NOWHERE = -1,
+    YOKE_PLACE_INPUTS = -2,
+    YOKE_PLACE_OUTPUTS = -3,
+    YOKE_PLACE_OUTPUT_GRADIENTS = -4
+};
+
+typedef struct yoke_node_places {
+    yoke_place saved;
+    yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
+    /* Of a tensor another node has contributed to already: computed here, then summed. NOWHERE: the
+     * plan writes the flat gradient itself. */
+    yoke_place contributions[YOKE_PLAN_PARAMETERS];
+} yoke_node_places;
+
+/* ---- backward: a list of actions
+ * -------------------------------------------------------------------- */
+
+typedef enum yoke_action_kind {
+    YOKE_ACTION_BACKWARD,
+    YOKE_ACTION_ACCUMULATE, /* to += from: second reader of a value */
+    YOKE_ACTION_COPY,       /* to = from */
+    YOKE_ACTION_SUM         /* the flat gradient of `tensor` += from: second user of a tensor */
+} yoke_action_kind;
+
+typedef struct yoke_action {
+    yoke_action_kind kind;
+    int node;   /* whose backward it belongs to */
+    int value;  /* accumulate, copy: whose gradient, so whose layout */
+    int tensor; /* sum */
+    yoke_place to, from;
+    void *to_address; /* set when the program is bound */
+    const void *from_address;
+    size_t elements; /* sum */
+} yoke_action;
+
+/* ---- programs
+ * ---------------------------------------------------------------------------------------- */
+
+typedef struct yoke_region {
+    void *address;
+    size_t bytes;
+} yoke_region;
+
+typedef struct yoke_program_request {
+    const yoke_model *model;
+    yoke_device *device;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    int rows;
+    bool training, own_loss;
+    const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
+    yoke_choices *choices;
+} yoke_program_request;
+
+typedef struct yoke_program {
+    const yoke_model *model;
+    yoke_device *device;
+    int rows;
+    bool training;
+    yoke_plan **plans;       /* [nodes] */
+    yoke_plan *loss;         /* NULL: the loss is made elsewhere */
+    yoke_layout *layouts;    /* [values] */
+    yoke_layout *parameters; /* [tensors]: as the plans use them */
+
+    yoke_place *values;       /* [values] */
+    yoke_node_places *places; /* [nodes] */
+    yoke_place loss_saved;
+    yoke_arena arena;
+    yoke_action *actions;
+    int action_count;
+    int *segment_ends; /* [buckets]: number of actions done after each segment */
+    size_t scratch_bytes;
+
+    yoke_region own_arena, own_scratch; /* when the replica's are too small */
+    void *arena_base;                   /* in use */
+} yoke_program;
+
+/* Makes the plans; `yoke_program_schedule` then finds places for everything, and
+ * `yoke_program_bind` fixes addresses. */
+yoke_status yoke_program_create(yoke_program **program, const yoke_program_request *request);
+void yoke_program_destroy(yoke_program *program);
+yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat);
+yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
+                              const yoke_replica_memory *memory, void *arena, void *scratch);
+void *yoke_program_address(const yoke_program *program, const yoke_replica_memory *memory,
+                           yoke_place place);
+
+yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step);
+yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step);
+yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step);
+yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
+                                const yoke_plan_step *step);
+
+/* Steps of time: forward of node i is i, the loss comes next, then backward, last node first. */
+int yoke_forward_step(const yoke_program *program, int node);
+int yoke_loss_step(const yoke_program *program);
+int yoke_backward_step(const yoke_program *program, int node);
+
+/* lifetimes.c: places of values and of what plans keep. backward.c: places of gradients, and the
+ * actions. */
+yoke_status yoke_place_values(yoke_program *program);
+yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat);
+
+/* ---- flat
+ * ---------------------------------------------------------------------------------------------- */
+
+/* layouts: of every tensor of the table, as the root's first plans chose them. */
+typedef struct yoke_flat_request {
+    const yoke_model *model;
+    yoke_device *device;
+    const yoke_layout *layouts;
+    size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 25 MiB, as DDP */
+} yoke_flat_request;
+yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request);
+void yoke_flat_destroy(yoke_flat *flat);
+const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor); /* NULL: none */
+/* The last node in backward order that contributes to the gradient of this tensor. */
+int yoke_completing_node(const yoke_model *model, int tensor);
+
+/* ---- the replica
+ * ------------------------------------------------------------------------------------------ */
+
+struct yoke_replica {
+    const yoke_model *model;
+    yoke_replica_options options;
+    yoke_flat *own_flat; /* the root's */
+    const yoke_flat *flat;
+    yoke_replica_memory memory;
+    yoke_region arena, scratch; /* shared by the programs that fit */
+    yoke_program **programs;
+    int program_count, program_capacity;
+    yoke_program *current; /* last run forward; NULL: none yet */
+    yoke_plan_step last_step;
+};
+
+#endif

@@ -1,0 +1,294 @@
+/* One device's copy of the model: its flat buffers, its shard of the batch, and a program for every
+ * number of rows it was asked for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/program.h"
+
+/* ---- memory
+ * ------------------------------------------------------------------------------------------ */
+
+static yoke_status allocate_floats(yoke_replica *replica, size_t count, const char *what,
+                                   float **floats) {
+    void *pointer = NULL;
+    TRY(yoke_device_allocate(replica->options.device, count * sizeof **floats, what, &pointer));
+    *floats = pointer;
+    return YOKE_OK;
+}
+
+static yoke_status allocate_flat(yoke_replica *replica) {
+    const yoke_flat *flat = replica->flat;
+    yoke_replica_memory *memory = &replica->memory;
+    TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
+    TRY(allocate_floats(replica, flat->elements, "gradients", &memory->gradients));
+    if (flat->buffer_elements == 0) return YOKE_OK;
+    return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
+}
+
+static yoke_status allocate_batch(yoke_replica *replica) {
+    yoke_device *device = replica->options.device;
+    yoke_replica_memory *memory = &replica->memory;
+    yoke_shape input = replica->model->input;
+    size_t rows = (size_t)replica->options.rows;
+    size_t row = (size_t)input.channels * (size_t)input.height * (size_t)input.width;
+    size_t outputs = rows * (size_t)yoke_model_output_shape(replica->model).channels;
+    void *labels = NULL, *loss_sum = NULL, *correct = NULL;
+    TRY(allocate_floats(replica, rows * row, "the inputs of a shard", &memory->inputs));
+    TRY(allocate_floats(replica, outputs, "the targets of a shard", &memory->targets));
+    TRY(allocate_floats(replica, outputs, "the outputs of a shard", &memory->outputs));
+    TRY(allocate_floats(replica, outputs, "output gradients", &memory->output_gradients));
+    TRY(yoke_device_allocate(device, rows * sizeof(int32_t), "the labels of a shard", &labels));
+    memory->labels = labels;
+    TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
+    memory->loss_sum = loss_sum;
+    TRY(yoke_device_allocate(device, sizeof(int32_t), "a count of hits", &correct));
+    memory->correct = correct;
+    memory->batch_bytes = (rows * row + 3 * outputs) * sizeof(float) + rows * sizeof(int32_t);
+    return YOKE_OK;
+}
+
+/* The first program's region serves every program that fits; the others have their own. */
+static yoke_status find_region(yoke_device *device, yoke_region *shared, size_t bytes,
+                               const char *what, yoke_region *own) {
+    *own = (yoke_region){0};
+    if (bytes <= shared->bytes) return YOKE_OK;
+    yoke_region *region = shared->address == NULL ? shared : own;
+    TRY(yoke_device_allocate(device, bytes, what, &region->address));
+    region->bytes = bytes;
+    return YOKE_OK;
+}
+
+/* ---- programs
+ * ----------------------------------------------------------------------------------------- */
+
+static yoke_status decide_flat(yoke_replica *replica, const yoke_program *program) {
+    yoke_flat_request request = {
+        .model = replica->model,
+        .device = replica->options.device,
+        .layouts = program->parameters,
+        .first_bucket_bytes = replica->options.first_bucket_bytes,
+        .bucket_bytes = replica->options.bucket_bytes,
+    };
+    TRY(yoke_flat_create(&replica->own_flat, &request));
+    replica->flat = replica->own_flat;
+    return YOKE_OK;
+}
+
+static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
+    yoke_device *device = replica->options.device;
+    yoke_replica_memory *memory = &replica->memory;
+    TRY(yoke_program_schedule(program, replica->flat));
+    TRY(find_region(device, &replica->arena, program->arena.bytes, "activations",
+                    &program->own_arena));
+    TRY(find_region(device, &replica->scratch, program->scratch_bytes, "scratch",
+                    &program->own_scratch));
+    yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
+    yoke_region *scratch =
+        program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
+    return yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address);
+}
+
+static yoke_status make_program(yoke_replica *replica, int rows, bool training,
+                                yoke_program **program) {
+    const yoke_replica_options *options = &replica->options;
+    yoke_program_request request = {
+        .model = replica->model,
+        .device = options->device,
+        .precision = options->precision,
+        .algorithm = options->algorithm,
+        .rows = rows,
+        .training = training,
+        .own_loss = options->own_loss,
+        .flat = replica->flat,
+        .choices = options->choices,
+    };
+    TRY(yoke_program_create(program, &request));
+    if (replica->flat == NULL) TRY(decide_flat(replica, *program));
+    if (replica->memory.parameters == NULL) {
+        TRY(allocate_flat(replica));
+        TRY(allocate_batch(replica));
+    }
+    return place_program(replica, *program);
+}
+
+static void sum_memory(yoke_replica *replica) {
+    yoke_replica_memory *memory = &replica->memory;
+    memory->activation_bytes = replica->arena.bytes;
+    memory->scratch_bytes = replica->scratch.bytes;
+    for (int i = 0; i < replica->program_count; i++) {
+        memory->activation_bytes += replica->programs[i]->own_arena.bytes;
+        memory->scratch_bytes += replica->programs[i]->own_scratch.bytes;
+    }
+}
+
+static yoke_program *find_program(const yoke_replica *replica, int rows, bool training) {
+    for (int i = 0; i < replica->program_count; i++) {
+        yoke_program *program = replica->programs[i];
+        if (program->rows == rows && program->training == training) return program;
+    }
+    return NULL;
+}
+
+yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training) {
+    if (rows == 0 || find_program(replica, rows, training) != NULL) return YOKE_OK;
+    if (rows < 0 || rows > replica->options.rows)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d rows on %s: its buffers hold 1 to %d", rows,
+                    yoke_device_name(replica->options.device), replica->options.rows);
+    if (!yoke_grow((void **)&replica->programs, &replica->program_capacity, replica->program_count,
+                   sizeof(yoke_program *)))
+        return FAIL_MEMORY(replica->program_capacity, "a list of programs");
+    yoke_program *program = NULL;
+    yoke_status status = make_program(replica, rows, training, &program);
+    if (status != YOKE_OK) {
+        yoke_program_destroy(program);
+        return status;
+    }
+    replica->programs[replica->program_count++] = program;
+    sum_memory(replica);
+    return YOKE_OK;
+}
+
+/* ---- life
+ * --------------------------------------------------------------------------------------------- */
+
+static yoke_status check_options(const yoke_model *model, const yoke_replica_options *options) {
+    if (!model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished; call yoke_model_finish",
+                    model->name);
+    if (model->error.status != YOKE_OK) return yoke_error_restore(&model->error);
+    if (options->rows < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a replica of %d rows: needs at least 1", options->rows);
+    if (!yoke_device_supports(options->device, options->precision))
+        return FAIL(YOKE_ERROR_DEVICE, "%s does not compute in %s",
+                    yoke_device_name(options->device),
+                    options->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32");
+    return YOKE_OK;
+}
+
+yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
+                                const yoke_replica_options *options) {
+    *replica = NULL;
+    TRY(check_options(model, options));
+    yoke_replica *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a replica");
+    made->model = model;
+    made->options = *options;
+    made->flat = options->flat;
+    yoke_status status = yoke_replica_prepare(made, options->rows, true);
+    if (status != YOKE_OK) {
+        yoke_replica_destroy(made);
+        return status;
+    }
+    *replica = made;
+    return YOKE_OK;
+}
+
+void yoke_replica_destroy(yoke_replica *replica) {
+    if (replica == NULL) return;
+    yoke_device *device = replica->options.device;
+    for (int i = 0; i < replica->program_count; i++)
+        yoke_program_destroy(replica->programs[i]);
+    free(replica->programs);
+    void *const owned[] = {
+        replica->scratch.address, replica->arena.address,           replica->memory.correct,
+        replica->memory.loss_sum, replica->memory.output_gradients, replica->memory.outputs,
+        replica->memory.targets,  replica->memory.labels,           replica->memory.inputs,
+        replica->memory.buffers,  replica->memory.gradients,        replica->memory.parameters,
+    };
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        yoke_device_free(device, owned[i]);
+    yoke_flat_destroy(replica->own_flat);
+    free(replica);
+}
+
+const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica) {
+    return &replica->memory;
+}
+
+const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
+    return replica->flat;
+}
+
+yoke_device *yoke_replica_device(const yoke_replica *replica) {
+    return replica->options.device;
+}
+
+/* ---- running
+ * ------------------------------------------------------------------------------------------- */
+
+yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
+                                 const yoke_plan_step *step) {
+    if (rows < 1) return FAIL(YOKE_ERROR_ARGUMENT, "forward over %d rows: needs at least 1", rows);
+    TRY(yoke_replica_prepare(replica, rows, training));
+    replica->current = find_program(replica, rows, training);
+    replica->last_step = *step;
+    return yoke_program_forward(replica->current, step);
+}
+
+yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {
+    if (replica->current == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a loss is asked for before any forward");
+    if (replica->current->loss == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "this replica was made without a loss of its own");
+    return yoke_program_loss(replica->current, step);
+}
+
+yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
+                                          const yoke_plan_step *step) {
+    if (replica->current == NULL || !replica->current->training)
+        return FAIL(YOKE_ERROR_ARGUMENT, "backward is asked for without a training forward");
+    if (segment < 0 || segment >= replica->flat->bucket_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "backward segment %d, there are 0 to %d", segment,
+                    replica->flat->bucket_count - 1);
+    return yoke_program_segment(replica->current, segment, step);
+}
+
+/* ---- values of tensors
+ * ----------------------------------------------------------------------------------- */
+
+/* One tensor in the flat buffers: a parameter has a layout, running statistics are plain. */
+typedef struct located {
+    float *values;
+    const yoke_parameter *parameter; /* NULL: running statistics */
+    size_t bytes;
+} located;
+
+static yoke_status locate(const yoke_replica *replica, int index, bool gradient, located *found) {
+    const yoke_model *model = replica->model;
+    if (index < 0 || index >= model->tensor_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "tensor %d: model '%s' has 0 to %d", index, model->name,
+                    model->tensor_count - 1);
+    const yoke_tensor *tensor = &model->tensors[index];
+    if (tensor->integer || (gradient && !tensor->trainable))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %s", tensor->name,
+                    tensor->integer ? "is counted by the engine, not by a replica"
+                                    : "is a buffer and has no gradient");
+    found->bytes = tensor->count * sizeof(float);
+    found->parameter = yoke_flat_parameter(replica->flat, index);
+    if (found->parameter == NULL) {
+        found->values = replica->memory.buffers + tensor->buffer_offset;
+        return YOKE_OK;
+    }
+    float *flat = gradient ? replica->memory.gradients : replica->memory.parameters;
+    found->values = flat + found->parameter->offset;
+    return YOKE_OK;
+}
+
+yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values) {
+    yoke_device *device = replica->options.device;
+    located from;
+    TRY(locate(replica, tensor, gradient, &from));
+    if (from.parameter == NULL)
+        return yoke_device_download(device, values, from.values, from.bytes);
+    return yoke_layout_convert(device, &from.parameter->plain, values, &from.parameter->layout,
+                               from.values);
+}
+
+yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values) {
+    yoke_device *device = replica->options.device;
+    located to;
+    TRY(locate(replica, tensor, false, &to));
+    if (to.parameter == NULL) return yoke_device_upload(device, to.values, values, to.bytes);
+    return yoke_layout_convert(device, &to.parameter->layout, to.values, &to.parameter->plain,
+                               values);
+}
