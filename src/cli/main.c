@@ -1,0 +1,117 @@
+/* yoke: the tool. Finds the verb; each verb is a file. */
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct {
+    const cli_verb *verb;
+    int (*run)(int argc, char **argv);
+} verbs[] = {
+    {&train_verb, train_main}, {&evaluate_verb, evaluate_main}, {&devices_verb, devices_main},
+    {&bench_verb, bench_main}, {&version_verb, version_main},   {&help_verb, help_main},
+};
+#define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
+
+const cli_verb version_verb = {.name = "version", .summary = "print the version"};
+const cli_verb help_verb = {
+    .name = "help", .operands = "[VERB | exit-codes]", .summary = "explain a verb"};
+
+int cli_fail(yoke_status status) {
+    const char *text = yoke_last_error();
+    fprintf(stderr, "yoke: %s\n", text[0] != '\0' ? text : yoke_status_name(status));
+    return yoke_status_exit_code(status);
+}
+
+static int find_verb(const char *name) {
+    for (int i = 0; i < VERB_COUNT; i++)
+        if (strcmp(verbs[i].verb->name, name) == 0) return i;
+    return -1;
+}
+
+static int unknown_verb(const char *name) {
+    const char *names[VERB_COUNT];
+    for (int i = 0; i < VERB_COUNT; i++)
+        names[i] = verbs[i].verb->name;
+    const char *near = cli_nearest(name, names, VERB_COUNT);
+    fprintf(stderr, "yoke: there is no verb '%s'", name);
+    if (near != NULL) fprintf(stderr, "; did you mean '%s'?", near);
+    fprintf(stderr, "\nThe verbs are:");
+    for (int i = 0; i < VERB_COUNT; i++)
+        fprintf(stderr, " %s", names[i]);
+    fprintf(stderr, "\n");
+    return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
+}
+
+static void print_overview(FILE *out) {
+    fprintf(out, "Yoke harnesses many devices to one load: data-parallel training from one "
+                 "process.\n\nusage: yoke VERB [options]\n\n");
+    for (int i = 0; i < VERB_COUNT; i++)
+        fprintf(out, "  %-10s  %s\n", verbs[i].verb->name, verbs[i].verb->summary);
+    fprintf(out, "\n'yoke train' alone trains a small network on drawn images in under a minute.\n"
+                 "'yoke help VERB' lists a verb's options, 'yoke help exit-codes' the exit "
+                 "codes.\n");
+}
+
+static void print_exit_codes(void) {
+    static const struct {
+        yoke_status status;
+        const char *text;
+    } rows[] = {
+#define STATUS_ROW(name, text, exit_code) {name, text},
+        YOKE_STATUS_TABLE(STATUS_ROW)
+#undef STATUS_ROW
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
+               yoke_status_name(rows[i].status), rows[i].text);
+    printf(" 130  interrupted (SIGINT); the step was finished and --save written\n"
+           " 143  terminated (SIGTERM); likewise\n");
+}
+
+int help_main(int argc, char **argv) {
+    int operands = 0, code = cli_parse(&help_verb, argc, argv, NULL, &operands);
+    if (code >= 0) return code;
+    if (operands == 0) {
+        print_overview(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "exit-codes") == 0) {
+        print_exit_codes();
+        return 0;
+    }
+    int index = find_verb(argv[1]);
+    if (index < 0) return unknown_verb(argv[1]);
+    cli_print_help(verbs[index].verb);
+    return 0;
+}
+
+int version_main(int argc, char **argv) {
+    int code = cli_parse(&version_verb, argc, argv, NULL, NULL);
+    if (code < 0) printf("yoke %s\n", yoke_version());
+    return code < 0 ? 0 : code;
+}
+
+static int dispatch(int argc, char **argv) {
+    static char help_word[] = "help", version_word[] = "version";
+    if (argc < 2) {
+        print_overview(stderr);
+        return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) argv[1] = help_word;
+    if (strcmp(argv[1], "--version") == 0) argv[1] = version_word;
+    int index = find_verb(argv[1]);
+    return index < 0 ? unknown_verb(argv[1]) : verbs[index].run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, ""); /* may the progress bar use block characters? */
+    int code = dispatch(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("yoke: cannot write the result to standard output");
+        return code != 0 ? code : yoke_status_exit_code(YOKE_ERROR_IO);
+    }
+    return code;
+}

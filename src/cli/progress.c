@@ -1,0 +1,147 @@
+/* A line like tqdm's, drawn at most ten times a second over itself:
+ * epoch 3/15  42%|####      | 131/391 [00:41<00:57, 412 img/s, loss 1.93] */
+#include "progress.h"
+
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define DRAW_SECONDS 0.1
+#define LINE_SECONDS 5.0
+#define SMOOTHING 0.3 /* of the rate, as tqdm's */
+#define BAR_CELLS_MAX 40
+
+static bool is_terminal(void) {
+    const char *kind = getenv("TERM");
+    return isatty(STDERR_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
+}
+
+void progress_begin(progress *view, int epochs, int log_every, bool silent) {
+    *view = (progress){.bar = is_terminal() && !silent,
+                       .unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
+                       .silent = silent,
+                       .log_every = log_every,
+                       .epochs = epochs};
+}
+
+void progress_clear(progress *view) {
+    if (view->drawn) fputs("\r\033[K", stderr);
+    view->drawn = false;
+}
+
+/* ---- words --------------------------------------------------------------------------------------
+ */
+
+/* "03:25", "1:03:25". */
+static const char *clock_text(double seconds, char text[16]) {
+    unsigned whole = seconds > 0 && seconds < 3.6e6 ? (unsigned)(seconds + 0.5) : 0;
+    if (whole >= 3600)
+        snprintf(text, 16, "%u:%02u:%02u", whole / 3600 % 1000, whole / 60 % 60, whole % 60);
+    else
+        snprintf(text, 16, "%02u:%02u", whole / 60, whole % 60);
+    return text;
+}
+
+/* The bar's own part of the run: this epoch, or all of it. */
+typedef struct part {
+    char name[48];
+    uint64_t done, all;
+} part;
+
+static part part_of(const progress *view, const yoke_event *event) {
+    part here = {.name = "step ", .done = event->step, .all = event->steps};
+    if (view->epochs == 0) return here;
+    here.all = event->steps / (uint64_t)view->epochs;
+    here.done = event->step - event->epoch * here.all;
+    snprintf(here.name, sizeof here.name, "epoch %llu/%d ", (unsigned long long)event->epoch + 1,
+             view->epochs);
+    return here;
+}
+
+static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
+    char elapsed[16], left[16];
+    double remaining =
+        event->seconds_elapsed / (double)event->step * (double)(event->steps - event->step);
+    snprintf(text, size, "[%s<%s, %.0f img/s, loss %.3g]",
+             clock_text(event->seconds_elapsed, elapsed), clock_text(remaining, left), view->rate,
+             event->loss);
+}
+
+/* ---- the bar ------------------------------------------------------------------------------------
+ */
+
+static int terminal_columns(void) {
+    struct winsize window = {0};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return 80;
+    return window.ws_col;
+}
+
+/* Cells in eighths where the terminal knows block characters. */
+static void print_cells(const progress *view, int cells, double share) {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int filled = (int)(share * cells * 8);
+    int whole = filled / 8, eighth = view->unicode ? filled % 8 : 0;
+    for (int i = 0; i < whole; i++)
+        fputs(view->unicode ? "█" : "#", stderr);
+    fputs(eighths[eighth], stderr);
+    for (int i = whole + (eighth > 0); i < cells; i++)
+        fputc(' ', stderr);
+}
+
+static void draw_bar(progress *view, const yoke_event *event) {
+    part here = part_of(view, event);
+    char count[48], tail[96];
+    double share = (double)here.done / (double)here.all;
+    snprintf(count, sizeof count, "%llu/%llu", (unsigned long long)here.done,
+             (unsigned long long)here.all);
+    tail_text(view, event, tail, sizeof tail);
+    int columns = terminal_columns();
+    int cells = columns - (int)(strlen(here.name) + strlen(count) + strlen(tail)) - 10;
+    if (cells > BAR_CELLS_MAX) cells = BAR_CELLS_MAX;
+    fprintf(stderr, "\r%s%3d%%", here.name, (int)(100 * share));
+    if (cells >= 4) {
+        fputc('|', stderr);
+        print_cells(view, cells, share);
+        fputc('|', stderr);
+    }
+    if (cells >= 0) fprintf(stderr, " %s %s", count, tail);
+    fputs("\033[K", stderr);
+    fflush(stderr);
+    view->drawn = true;
+}
+
+/* ---- plain lines --------------------------------------------------------------------------------
+ */
+
+static void print_line(progress *view, const yoke_event *event) {
+    part here = part_of(view, event);
+    char tail[96];
+    tail_text(view, event, tail, sizeof tail);
+    progress_clear(view);
+    fprintf(stderr, "%sstep %llu/%llu %s\n", view->epochs == 0 ? "" : here.name,
+            (unsigned long long)here.done, (unsigned long long)here.all, tail);
+}
+
+static bool line_is_due(const progress *view, const yoke_event *event) {
+    if (view->log_every > 0) return event->step % (uint64_t)view->log_every == 0;
+    return !view->bar && event->seconds_elapsed - view->last_shown >= LINE_SECONDS;
+}
+
+void progress_step(progress *view, const yoke_event *event) {
+    double rate = event->step_ms > 0 ? 1e3 * event->rows / event->step_ms : 0;
+    view->rate = view->rate > 0 ? view->rate + SMOOTHING * (rate - view->rate) : rate;
+    if (view->silent) return;
+    if (line_is_due(view, event)) {
+        print_line(view, event);
+        view->last_shown = event->seconds_elapsed;
+    }
+    if (!view->bar) return;
+    if (view->drawn && event->seconds_elapsed - view->last_shown < DRAW_SECONDS &&
+        event->step < event->steps)
+        return;
+    draw_bar(view, event);
+    view->last_shown = event->seconds_elapsed;
+}

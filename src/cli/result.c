@@ -1,0 +1,152 @@
+/* Prints a run before and after it. */
+#include "result.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "emit.h"
+
+yoke_status device_view_open(device_view *view, const char *list, int threads) {
+    yoke_devices *devices = NULL;
+    yoke_devices_options options = {
+        .struct_size = sizeof options, .list = list, .threads = threads};
+    view->count = 0;
+    yoke_status status = yoke_devices_open(&devices, &options);
+    if (status != YOKE_OK) return status;
+    int count = yoke_devices_count(devices);
+    for (int i = 0; i < count && i < CLI_DEVICES_MAX && status == YOKE_OK; i++) {
+        view->devices[i].struct_size = sizeof view->devices[i];
+        status = yoke_devices_describe(devices, i, &view->devices[i]);
+    }
+    yoke_devices_close(devices);
+    view->count = count;
+    return status;
+}
+
+const char *bytes_text(double bytes, char buffer[16]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    for (; unit < 4 && bytes >= 1023.5; unit++)
+        bytes /= 1024;
+    snprintf(buffer, 16, bytes < 100 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return buffer;
+}
+
+/* ---- before -------------------------------------------------------------------------------------
+ */
+
+static void print_memory(FILE *out, const yoke_data_parallel *engine, int index, const char *name) {
+    yoke_memory_report report = {.struct_size = sizeof report};
+    char total[16], weights[16], gradients[16], optimizer[16], activations[16];
+    if (yoke_data_parallel_memory(engine, index, &report) != YOKE_OK) return;
+    fprintf(out, "  %-7s  %s: weights %s, gradients %s, optimizer %s, activations %s, ...\n", name,
+            bytes_text((double)report.total, total),
+            bytes_text((double)(report.parameters + report.buffers), weights),
+            bytes_text((double)report.gradients, gradients),
+            bytes_text((double)report.optimizer, optimizer),
+            bytes_text((double)report.activations, activations));
+}
+
+/* "64 rows a step: 32 + 32". */
+static void print_shards(FILE *out, int batch, int devices) {
+    fprintf(out, "batch    %d rows a step: ", batch);
+    for (int i = 0; i < devices && i < 8; i++)
+        fprintf(out, "%s%d", i > 0 ? " + " : "", yoke_shard_rows(batch, devices, i));
+    fprintf(out, "%s\n", devices > 8 ? " + ..." : "");
+}
+
+void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
+    yoke_data_parallel *engine = yoke_trainer_engine(trainer);
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    if (yoke_trainer_summarize(trainer, &summary) != YOKE_OK) return;
+    fprintf(out, "model    %s, %zu parameters, %s\ndata     %s\n", summary.model,
+            summary.parameters, summary.precision, summary.dataset);
+    fprintf(out, "devices  %d x %s, %d thread%s each; %s\n", summary.devices,
+            view->devices[0].description, view->devices[0].threads,
+            view->devices[0].threads == 1 ? "" : "s",
+            summary.devices == 1 ? "nothing to exchange" : summary.schedule);
+    for (int i = 0; i < summary.devices && i < CLI_DEVICES_MAX; i++)
+        print_memory(out, engine, i, view->devices[i].name);
+    print_shards(out, summary.batch, summary.devices);
+}
+
+/* ---- after --------------------------------------------------------------------------------------
+ */
+
+void print_stages(FILE *out, const yoke_trace *trace) {
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    for (int i = 0; i < YOKE_STAGE_COUNT; i++)
+        rows[i].struct_size = sizeof rows[i];
+    int count = yoke_trace_summarize(trace, rows, YOKE_STAGE_COUNT);
+    if (count > 0) fprintf(out, "\nstage          median    share       bytes      GB/s\n");
+    for (int i = 0; i < count; i++) {
+        char bytes[16];
+        fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
+                100 * rows[i].share);
+        if (rows[i].bytes > 0)
+            fprintf(out, "  %10s  %8.1f", bytes_text(rows[i].bytes, bytes),
+                    rows[i].gigabytes_per_second);
+        fputc('\n', out);
+    }
+}
+
+void print_result(FILE *out, const yoke_trainer_summary *summary) {
+    fprintf(out, "\n%s on %d device%s: %" PRIu64 " steps, %.0f img/s (step %.2f ms, p90 %.2f ms",
+            summary->model, summary->devices, summary->devices == 1 ? "" : "s", summary->steps,
+            summary->images_per_second, summary->step_ms_median, summary->step_ms_p90);
+    if (summary->load_wait_share >= 0.01)
+        fprintf(out, ", %.0f %% of it waiting for data", 100 * summary->load_wait_share);
+    fprintf(out, ")\nloss %.4f", summary->loss);
+    if (summary->accuracy >= 0) fprintf(out, ", accuracy %.2f %%", 100 * summary->accuracy);
+    fprintf(out, ", weights %016" PRIx64 "\n", summary->weights_hash);
+}
+
+static void emit_lists(emit *json, yoke_data_parallel *engine) {
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    for (int i = 0; i < YOKE_STAGE_COUNT; i++)
+        rows[i].struct_size = sizeof rows[i];
+    int count = yoke_trace_summarize(yoke_data_parallel_trace(engine), rows, YOKE_STAGE_COUNT);
+    emit_open(json, "stage_ms", '{');
+    for (int i = 0; i < count; i++)
+        emit_real(json, yoke_stage_name(rows[i].stage), rows[i].median_ms);
+    emit_close(json, '}');
+    emit_open(json, "peak_bytes", '[');
+    for (int i = 0; i < yoke_data_parallel_device_count(engine); i++) {
+        yoke_memory_report report = {.struct_size = sizeof report};
+        if (yoke_data_parallel_memory(engine, i, &report) == YOKE_OK)
+            emit_integer(json, NULL, (int64_t)report.total);
+    }
+    emit_close(json, ']');
+}
+
+/* NaN is written as null. */
+static double known(double value) {
+    return value >= 0 ? value : (double)NAN;
+}
+
+void emit_result(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary) {
+    emit json;
+    emit_begin(&json, out);
+    emit_open(&json, NULL, '{');
+    emit_text(&json, "mode", summary->mode);
+    emit_text(&json, "schedule", summary->schedule);
+    emit_integer(&json, "devices", summary->devices);
+    emit_text(&json, "model", summary->model);
+    emit_text(&json, "dataset", summary->dataset);
+    emit_text(&json, "precision", summary->precision);
+    emit_integer(&json, "parameters", (int64_t)summary->parameters);
+    emit_integer(&json, "batch", summary->batch);
+    emit_integer(&json, "steps", (int64_t)summary->steps);
+    emit_real(&json, "images_per_second", summary->images_per_second);
+    emit_open(&json, "step_ms", '{');
+    emit_real(&json, "median", summary->step_ms_median);
+    emit_real(&json, "p90", summary->step_ms_p90);
+    emit_close(&json, '}');
+    emit_real(&json, "load_wait_share", summary->load_wait_share);
+    emit_lists(&json, yoke_trainer_engine(trainer));
+    emit_real(&json, "loss", summary->loss);
+    emit_real(&json, "accuracy", known(summary->accuracy));
+    emit_hash(&json, "weights_hash", summary->weights_hash);
+    emit_close(&json, '}');
+    emit_end(&json);
+}

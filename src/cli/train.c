@@ -1,0 +1,274 @@
+/* yoke train: a run from flags to a result line. */
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "progress.h"
+#include "result.h"
+
+#define SYNTHETIC "synthetic"
+
+/* ---- options ------------------------------------------------------------------------------------
+ */
+
+typedef struct train_flags {
+    const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
+    int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
+    int shuffle, augment, accumulate, evaluate_every, log_every;
+    uint64_t steps, warmup_steps, seed;
+    double lr, momentum, weight_decay, label_smoothing, clip_norm;
+    bool nesterov, json, quiet;
+} train_flags;
+
+#define AT(field) offsetof(train_flags, field)
+#define NO 1 /* of "yes|no" */
+
+static const cli_option options[] = {
+    {"model", "NAME", "mlp, resnet18/34/50, resnet18/34/50-cifar, resnet20/32/44/56 (resnet20)",
+     CLI_TEXT, AT(model), 0, 0},
+    {"dataset", "SPEC",
+     "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:3x32x32,classes=10,rows=5000] (synthetic)",
+     CLI_TEXT, AT(dataset), 0, 0},
+    {"devices", "LIST", "auto, cpu, 4xcpu, ...; the first is the root (2xcpu with two cores)",
+     CLI_TEXT, AT(devices), 0, 0},
+    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
+     0, 1024},
+    {"mode", "dp|single", "all devices, or the first one alone (dp)", CLI_CHOICE, AT(mode), 0, 0},
+    {"schedule", "overlap|classic|sharded", "order of a step's stages (overlap)", CLI_CHOICE,
+     AT(schedule), 0, 0},
+    {"batch", "N", "rows of a step, over all devices (64)", CLI_INTEGER, AT(batch), 1, 1 << 20},
+    {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
+    {"steps", "N", "updates instead of epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
+    {"optimizer", "sgd|adamw", "PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
+    {"lr", "X", "learning rate, or its peak (0.1 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr),
+     1e-30, INFINITY},
+    {"momentum", "X", "of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
+    {"nesterov", NULL, "Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
+    {"weight-decay", "X", "(0.0005 for sgd, 0.01 for adamw)", CLI_REAL, AT(weight_decay), 0,
+     INFINITY},
+    {"lr-schedule", "constant|step|cosine|onecycle", "learning rate over the run (constant)",
+     CLI_CHOICE, AT(lr_schedule), 0, 0},
+    {"warmup-steps", "N", "linear warm-up; not with onecycle (0)", CLI_UNSIGNED, AT(warmup_steps),
+     0, 1e15},
+    {"label-smoothing", "X", "(0)", CLI_REAL, AT(label_smoothing), 0, 0.999},
+    {"precision", "float32|bfloat16", "of the computation; weights stay float32 (float32)",
+     CLI_CHOICE, AT(precision), 0, 0},
+    {"algorithm", "measured|direct", "the fastest, or the same in every run (measured)", CLI_CHOICE,
+     AT(algorithm), 0, 0},
+    {"seed", "N", "of weights, order, augmentation and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
+    {"shuffle", "yes|no", "draw a new order each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
+    {"augment", "none|crop-flip|crop-flip-cutout", "(none)", CLI_CHOICE, AT(augment), 0, 0},
+    {"accumulate", "N", "micro-batches a batch is computed in (1)", CLI_INTEGER, AT(accumulate), 1,
+     1 << 20},
+    {"clip-norm", "X", "largest norm of the gradient; 0: any (0)", CLI_REAL, AT(clip_norm), 0,
+     INFINITY},
+    {"init", "FILE", "safetensors to start from", CLI_TEXT, AT(init), 0, 0},
+    {"save", "FILE", "safetensors to write at the end, and when interrupted", CLI_TEXT, AT(save), 0,
+     0},
+    {"evaluate-every", "N", "epochs; 0: at the end, -1: never (0)", CLI_INTEGER, AT(evaluate_every),
+     -1, 1 << 20},
+    {"metrics", "FILE", "a line of JSON for each step and evaluation", CLI_TEXT, AT(metrics), 0, 0},
+    {"trace", "FILE", "a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT, AT(trace),
+     0, 0},
+    {"log-every", "N", "steps between plain lines (about 5 seconds)", CLI_INTEGER, AT(log_every), 0,
+     1 << 30},
+    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
+    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+};
+
+const cli_verb train_verb = {
+    .name = "train",
+    .summary = "train a model with data parallelism",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "The defaults, in brackets, train resnet20 on drawn images in under a minute.\n"
+            "Ctrl-C finishes the step, writes --save and ends with 130; twice ends at once.\n"};
+
+/* Defaults that differ from a field of zeros. */
+static const train_flags defaults = {.model = "resnet20",
+                                     .dataset = SYNTHETIC,
+                                     .batch = 64,
+                                     .epochs = 3,
+                                     .momentum = NAN,
+                                     .weight_decay = NAN};
+
+static double given_or(double given, double otherwise) {
+    return isnan(given) ? otherwise : given;
+}
+
+static int check_flags(const train_flags *flags) {
+    bool sgd = flags->optimizer == YOKE_SGD;
+    if (!sgd && (flags->nesterov || given_or(flags->momentum, 0) > 0))
+        return cli_usage_error("train", "--momentum and --nesterov are sgd's, not adamw's");
+    if (flags->nesterov && given_or(flags->momentum, 0.9) == 0)
+        return cli_usage_error("train", "--nesterov needs a --momentum above 0");
+    if (flags->warmup_steps > 0 && flags->lr_schedule == YOKE_LR_ONECYCLE)
+        return cli_usage_error("train", "--warmup-steps: onecycle warms up by its own rule");
+    return -1;
+}
+
+static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags) {
+    bool sgd = flags->optimizer == YOKE_SGD;
+    optimizer->struct_size = sizeof *optimizer;
+    optimizer->kind = (yoke_optimizer_kind)flags->optimizer;
+    optimizer->learning_rate = flags->lr;
+    optimizer->momentum = sgd ? given_or(flags->momentum, 0.9) : 0;
+    optimizer->nesterov = flags->nesterov;
+    optimizer->weight_decay = given_or(flags->weight_decay, sgd ? 5e-4 : 0.01);
+    optimizer->clip_norm = flags->clip_norm;
+}
+
+static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
+    *run = (yoke_trainer_options){.struct_size = sizeof *run,
+                                  .model = flags->model,
+                                  .dataset = flags->dataset,
+                                  .devices = flags->devices,
+                                  .threads = flags->threads,
+                                  .mode = (yoke_mode)flags->mode,
+                                  .schedule = (yoke_schedule)flags->schedule,
+                                  .precision = (yoke_precision)flags->precision,
+                                  .algorithm = (yoke_algorithm)flags->algorithm,
+                                  .batch = flags->batch,
+                                  .epochs = flags->epochs,
+                                  .steps = flags->steps,
+                                  .lr_schedule = (yoke_lr_schedule_kind)flags->lr_schedule,
+                                  .warmup_steps = flags->warmup_steps,
+                                  .label_smoothing = flags->label_smoothing,
+                                  .seed = flags->seed,
+                                  .no_shuffle = flags->shuffle == NO,
+                                  .augment = (yoke_augment)flags->augment,
+                                  .accumulate = flags->accumulate,
+                                  .init = flags->init,
+                                  .save = flags->save,
+                                  .evaluate_every = flags->evaluate_every,
+                                  .metrics = flags->metrics,
+                                  .trace = flags->trace};
+    fill_optimizer(&run->optimizer, flags);
+}
+
+/* ---- signals ------------------------------------------------------------------------------------
+ */
+
+/* A handler can be given nothing: what it needs lies here while a run lasts. */
+static yoke_trainer *running;
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number) {
+    static const char text[] = "\nyoke: finishing the step; once more to end at once\n";
+    caught = number;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* said to nobody */
+    yoke_trainer_stop(running);
+}
+
+/* SA_RESETHAND: the second signal has its usual effect. */
+static void catch_signals(yoke_trainer *trainer) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    running = trainer;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------
+ */
+
+typedef struct session {
+    const train_flags *flags;
+    device_view view;
+    yoke_trainer *trainer;
+    progress progress;
+} session;
+
+static void on_event(const yoke_event *event, void *payload) {
+    session *now = payload;
+    if (event->kind == YOKE_EVENT_STEP) {
+        progress_step(&now->progress, event);
+        return;
+    }
+    progress_clear(&now->progress);
+    if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);
+    if (now->flags->quiet) return;
+    if (event->kind == YOKE_EVENT_READY) print_plan(stderr, now->trainer, &now->view);
+    if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
+    if (event->kind != YOKE_EVENT_EVALUATION) return;
+    fprintf(stderr, "epoch %llu: loss %.4f", (unsigned long long)event->epoch + 1, event->loss);
+    if (event->accuracy >= 0) fprintf(stderr, ", accuracy %.2f %%", 100 * event->accuracy);
+    fprintf(stderr, " on %d test rows\n", event->rows);
+}
+
+static void print_advice(const train_flags *flags) {
+    fprintf(stderr, "\nNext:\n");
+    if (strncmp(flags->dataset, SYNTHETIC, strlen(SYNTHETIC)) == 0)
+        fprintf(stderr, "  yoke train --dataset cifar10:DIR --augment crop-flip --lr-schedule "
+                        "onecycle --epochs 15\n");
+    else
+        fprintf(stderr, "  yoke evaluate --init FILE --model %s --dataset %s   after --save FILE\n",
+                flags->model, flags->dataset);
+    fprintf(stderr, "  yoke train --trace step.json   the stages as bars, in "
+                    "https://ui.perfetto.dev\n"
+                    "  yoke bench                     what a second device is worth here\n");
+}
+
+/* A run that took no step has no result. */
+static yoke_status report(session *now) {
+    FILE *words = now->flags->json ? stderr : stdout;
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    yoke_status status = yoke_trainer_summarize(now->trainer, &summary);
+    if (status != YOKE_OK || summary.steps == 0) return status;
+    if (!now->flags->quiet)
+        print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
+    if (!now->flags->json || !now->flags->quiet) print_result(words, &summary);
+    if (now->flags->json) emit_result(stdout, now->trainer, &summary);
+    return YOKE_OK;
+}
+
+static int run(session *now) {
+    const train_flags *flags = now->flags;
+    progress_begin(&now->progress, flags->steps > 0 ? 0 : flags->epochs, flags->log_every,
+                   flags->quiet);
+    catch_signals(now->trainer);
+    yoke_status status = yoke_trainer_run(now->trainer);
+    progress_clear(&now->progress);
+    int code = status != YOKE_OK ? cli_fail(status) : 0;
+    if (status != YOKE_ERROR_NUMERIC) {
+        yoke_status reported = report(now);
+        if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
+    }
+    if (code == 0 && !flags->quiet && !flags->json) print_advice(flags);
+    return caught != 0 ? 128 + caught : code;
+}
+
+/* The list asked for; otherwise two devices where the processor can pose as two. */
+static yoke_status choose_devices(train_flags *flags, device_view *view) {
+    bool chosen = flags->devices != NULL;
+    if (!chosen) flags->devices = "auto";
+    yoke_status status = device_view_open(view, flags->devices, flags->threads);
+    if (status != YOKE_OK || chosen || flags->mode == YOKE_MODE_SINGLE) return status;
+    if (strncmp(view->devices[0].name, "cpu", 3) != 0 || view->devices[0].core_count < 2)
+        return YOKE_OK;
+    flags->devices = "2xcpu";
+    return device_view_open(view, flags->devices, flags->threads);
+}
+
+int train_main(int argc, char **argv) {
+    train_flags flags = defaults;
+    session now = {.flags = &flags};
+    yoke_trainer_options run_options;
+    int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
+    if (code < 0) code = check_flags(&flags);
+    if (code >= 0) return code;
+    yoke_status status = choose_devices(&flags, &now.view);
+    if (status != YOKE_OK) return cli_fail(status);
+    fill_options(&run_options, &flags);
+    run_options.on_event = on_event;
+    run_options.payload = &now;
+    status = yoke_trainer_create(&now.trainer, &run_options);
+    if (status != YOKE_OK) return cli_fail(status);
+    code = run(&now);
+    yoke_trainer_destroy(now.trainer);
+    return code;
+}
