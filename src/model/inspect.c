@@ -26,18 +26,18 @@ static yoke_status restore_buffers(const yoke_replica *replica, const float *sav
 /* ---- the first value that is not finite
  * -------------------------------------------------------------- */
 
-typedef struct probe {
+struct probe {
     const yoke_replica *replica;
     void *plain; /* on the device */
     float *host;
-} probe;
+};
 
 static size_t value_elements(const yoke_replica *replica, yoke_dims dims) {
     return (size_t)replica->current->rows * (size_t)dims.channels * (size_t)dims.height *
            (size_t)dims.width;
 }
 
-static yoke_status is_finite(const probe *probe, int value, yoke_dims dims, bool *finite) {
+static yoke_status is_finite(const struct probe *probe, int value, yoke_dims dims, bool *finite) {
     const yoke_replica *replica = probe->replica;
     const yoke_program *program = replica->current;
     const int64_t shape[] = {program->rows, dims.channels, dims.height, dims.width};
@@ -54,7 +54,7 @@ static yoke_status is_finite(const probe *probe, int value, yoke_dims dims, bool
 }
 
 /* Runs forward again: an activation lives in the arena only until its last reader. */
-static yoke_status search(const probe *probe, const char **name) {
+static yoke_status search(const struct probe *probe, const char **name) {
     const yoke_replica *replica = probe->replica;
     const yoke_program *program = replica->current;
     const yoke_model *model = replica->model;
@@ -84,7 +84,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     if (replica->current == NULL) return NULL;
     const char *name = NULL;
     float *saved = NULL;
-    probe probe = {.replica = replica};
+    struct probe probe = {.replica = replica};
     size_t bytes = largest_value(replica) * sizeof(float);
     probe.host = malloc(bytes);
     yoke_status status =
