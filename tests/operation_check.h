@@ -47,6 +47,15 @@ static inline yoke_devices *check_devices(int threads) {
     return devices;
 }
 
+/* Says so when it answers true. */
+static inline bool check_no_bfloat16(void) {
+    yoke_devices *devices = check_devices(1);
+    bool supported = yoke_device_supports(yoke_devices_at(devices, 0), YOKE_BFLOAT16);
+    yoke_devices_close(devices);
+    if (!supported) print_message("skipped: this processor does not compute in bfloat16\n");
+    return !supported;
+}
+
 /* ---- values -------------------------------------------------------------------------------------
  */
 

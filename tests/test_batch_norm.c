@@ -129,17 +129,9 @@ static void uses_running_statistics_in_evaluation_and_leaves_them(void **state) 
     every_case(false, true, YOKE_FLOAT32, 1e-5);
 }
 
-static bool skipped_without_bfloat16(void) {
-    yoke_devices *devices = check_devices(1);
-    bool supported = yoke_device_supports(yoke_devices_at(devices, 0), YOKE_BFLOAT16);
-    yoke_devices_close(devices);
-    if (!supported) print_message("skipped: this processor does not compute in bfloat16\n");
-    return !supported;
-}
-
 static void computes_in_bfloat16(void **state) {
     (void)state;
-    if (skipped_without_bfloat16()) skip();
+    if (check_no_bfloat16()) skip();
     every_case(true, false, YOKE_BFLOAT16, 2e-2);
     every_case(true, true, YOKE_BFLOAT16, 2e-2);
     every_case(false, true, YOKE_BFLOAT16, 2e-2);

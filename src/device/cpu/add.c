@@ -116,7 +116,9 @@ static yoke_status build(add_plan *add, const yoke_plan_request *request) {
     if (gradient && add->relu) TRY(create_relu_backward(add));
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
-    needs->forward_in_place = true;
+    /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
+    bool padded = add->inputs[0].padded_dims[1] != add->inputs[0].dims[1];
+    needs->forward_in_place = !(add->relu && padded);
     needs->backward_reads_output = gradient && add->relu;
     needs->backward_in_place = gradient;
     needs->shared_input_gradient = gradient && add->same_layout;

@@ -1,0 +1,130 @@
+/* Max and average pooling on the CPU against torch.nn's formulas in double. */
+#include "operation_check.h"
+
+static double pooled(const operation_check *check, const double *image, int top, int left) {
+    const yoke_operation *operation = &check->operation;
+    int high = operation->kernel > 0 ? operation->kernel : operation->input.height;
+    int wide = operation->kernel > 0 ? operation->kernel : operation->input.width;
+    double largest = -INFINITY, sum = 0;
+    for (int y = top; y < top + high; y++) {
+        for (int x = left; x < left + wide; x++) {
+            if (y < 0 || x < 0 || y >= operation->input.height || x >= operation->input.width)
+                continue;
+            double value = image[y * operation->input.width + x];
+            largest = fmax(largest, value);
+            sum += value;
+        }
+    }
+    return operation->kind == YOKE_OP_MAX_POOL ? largest : sum / (double)(high * wide);
+}
+
+static void reference(const operation_check *check, double *const inputs[],
+                      double *const parameters[], double *output) {
+    (void)parameters;
+    const yoke_operation *operation = &check->operation;
+    const double *image = inputs[0];
+    for (int i = 0; i < check->rows * operation->input.channels; i++) {
+        for (int y = 0; y < operation->output.height; y++) {
+            for (int x = 0; x < operation->output.width; x++) {
+                *output++ = pooled(check, image, y * operation->stride - operation->padding,
+                                   x * operation->stride - operation->padding);
+            }
+        }
+        image += operation->input.height * operation->input.width;
+    }
+}
+
+typedef struct pool {
+    int rows, channels, height, width, kernel, stride, padding;
+} pooling_case;
+
+static int pooled_size(int size, const pooling_case *pool) {
+    int kernel = pool->kernel > 0 ? pool->kernel : size;
+    return (size + 2 * pool->padding - kernel) / pool->stride + 1;
+}
+
+/* Every value differs by more than the differences' step, so that each maximum is one value. */
+static double *draw_distinct(size_t count) {
+    double *values = check_random(count, -1, 1, 1);
+    for (size_t i = 0; i < count; i++) {
+        size_t shuffled = i * 7919 % 251;
+        values[i] = ((double)shuffled - 125) / 128;
+    }
+    return values;
+}
+
+static void run(yoke_operation_kind kind, const pooling_case *pool, dnnl_format_tag_t tag,
+                yoke_precision precision, bool training) {
+    yoke_devices *devices = check_devices(1);
+    operation_check check = {
+        .operation = {.kind = kind,
+                      .input = {pool->channels, pool->height, pool->width},
+                      .output = {pool->channels, pooled_size(pool->height, pool),
+                                 pooled_size(pool->width, pool)},
+                      .kernel = pool->kernel,
+                      .stride = pool->stride,
+                      .padding = pool->padding},
+        .rows = pool->rows,
+        .training = training,
+        .precision = precision,
+        .tags = {tag}};
+    check_open(&check, yoke_devices_at(devices, 0));
+    check_bind(&check);
+    assert_false(check.needs->backward_reads_input);
+    check_values values = {.inputs = {draw_distinct(check_count(&check.inputs[0]))},
+                           .output_gradient =
+                               check_random(check_count(&check.needs->output), -1, 1, 4)};
+    check_passes(&check, reference, &values, precision == YOKE_BFLOAT16 ? 2e-2 : 1e-5);
+    check_values_free(&values);
+    check_close(&check);
+    yoke_devices_close(devices);
+}
+
+static void every_case(yoke_operation_kind kind, const pooling_case *pools, size_t count,
+                       yoke_precision precision) {
+    const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nChw16c};
+    for (size_t i = 0; i < count; i++) {
+        for (size_t t = 0; t < sizeof tags / sizeof tags[0]; t++) {
+            run(kind, &pools[i], tags[t], precision, true);
+            run(kind, &pools[i], tags[t], precision, false);
+        }
+    }
+}
+
+static const pooling_case windows[] = {
+    {2, 16, 7, 5, 3, 2, 1}, {1, 5, 6, 6, 2, 2, 0}, {3, 20, 4, 5, 3, 1, 1}, {2, 3, 7, 8, 2, 2, 0}};
+static const pooling_case images[] = {
+    {2, 20, 4, 4, 0, 1, 0}, {1, 16, 3, 5, 0, 1, 0}, {3, 7, 1, 1, 0, 1, 0}};
+
+static void max_pool_takes_the_largest_and_returns_its_gradient_there(void **state) {
+    (void)state;
+    every_case(YOKE_OP_MAX_POOL, windows, sizeof windows / sizeof windows[0], YOKE_FLOAT32);
+}
+
+static void average_pool_counts_padding(void **state) {
+    (void)state;
+    every_case(YOKE_OP_AVERAGE_POOL, windows, sizeof windows / sizeof windows[0], YOKE_FLOAT32);
+}
+
+static void kernel_zero_is_the_whole_image(void **state) {
+    (void)state;
+    every_case(YOKE_OP_AVERAGE_POOL, images, sizeof images / sizeof images[0], YOKE_FLOAT32);
+}
+
+static void pools_in_bfloat16(void **state) {
+    (void)state;
+    if (check_no_bfloat16()) skip();
+    every_case(YOKE_OP_MAX_POOL, windows, sizeof windows / sizeof windows[0], YOKE_BFLOAT16);
+    every_case(YOKE_OP_AVERAGE_POOL, windows, sizeof windows / sizeof windows[0], YOKE_BFLOAT16);
+    every_case(YOKE_OP_AVERAGE_POOL, images, sizeof images / sizeof images[0], YOKE_BFLOAT16);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(max_pool_takes_the_largest_and_returns_its_gradient_there),
+        cmocka_unit_test(average_pool_counts_padding),
+        cmocka_unit_test(kernel_zero_is_the_whole_image),
+        cmocka_unit_test(pools_in_bfloat16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
