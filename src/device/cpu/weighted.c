@@ -96,18 +96,22 @@ static bool is_reference(const cpu_pass *pass) {
 
 typedef struct weighted_trial {
     void *addresses[CPU_ROLES];
+    size_t bytes[CPU_ROLES];
     int best;
     double best_ms;
     char best_name[96];
 } weighted_trial;
 
-static yoke_status open_trial(weighted_trial *trial, const cpu_pass *pass) {
+/* Candidates may disagree about the layout of weights that have none yet, hence about its size. */
+static yoke_status provide_buffers(weighted_trial *trial, const cpu_pass *pass) {
     for (int role = 0; role < CPU_ROLES; role++) {
-        if (pass->operands[role].argument == 0) continue;
-        trial->addresses[role] = cpu_probe_buffer(&pass->operands[role].stored);
-        if (trial->addresses[role] == NULL)
-            return FAIL_MEMORY(dnnl_memory_desc_get_size(&pass->operands[role].stored),
-                               "measuring");
+        const cpu_operand *operand = &pass->operands[role];
+        size_t bytes = dnnl_memory_desc_get_size(&operand->stored);
+        if (operand->argument == 0 || bytes <= trial->bytes[role]) continue;
+        free(trial->addresses[role]);
+        trial->addresses[role] = cpu_probe_buffer(&operand->stored);
+        if (trial->addresses[role] == NULL) return FAIL_MEMORY(bytes, "measuring");
+        trial->bytes[role] = bytes;
     }
     return YOKE_OK;
 }
@@ -120,6 +124,7 @@ static void close_trial(weighted_trial *trial) {
 static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
                             cpu_pass *pass) {
     double milliseconds = 0;
+    TRY(provide_buffers(trial, pass));
     TRY(cpu_pass_time(pass, planner->device, trial->addresses, trial->best_ms, &milliseconds));
     if (milliseconds >= trial->best_ms) return YOKE_OK;
     int moves = 0;
@@ -145,8 +150,7 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
         yoke_status status = create_candidate(planner, direction, candidate, &pass);
         bool usable = status == YOKE_OK && (candidate == 0 || !is_reference(&pass));
         if (status == YOKE_OK && set == 0) worth = roles_to_keep(&pass);
-        if (usable && trial->addresses[CPU_OUTPUT] == NULL) status = open_trial(trial, &pass);
-        if (usable && status == YOKE_OK) status = try_pass(planner, trial, candidate, &pass);
+        if (usable) status = try_pass(planner, trial, candidate, &pass);
         cpu_pass_destroy(&pass);
         if (status != YOKE_OK && status != YOKE_ERROR_DEVICE) return status;
     }
