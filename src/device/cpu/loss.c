@@ -48,8 +48,9 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits, size
     }
     double log_sum = log(sum);
     double label_loss = log_sum - (double)(logits[label] - largest);
-    double mean_loss = log_sum + distance / (double)loss->outputs;
     if (saved != NULL) *saved = (saved_row){.largest = largest, .reciprocal_sum = (float)(1 / sum)};
+    if (loss->smoothing == 0) return label_loss; /* a logit of -infinity is then no loss */
+    double mean_loss = log_sum + distance / (double)loss->outputs;
     return (1 - loss->smoothing) * label_loss + loss->smoothing * mean_loss;
 }
 
