@@ -1,0 +1,354 @@
+/* The builder, its sticky errors, the tensor table and the presets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/graph.h"
+
+static const yoke_shape image = {3, 32, 32, false};
+
+static yoke_model *new_model(yoke_shape input) {
+    yoke_model *model = NULL;
+    assert_int_equal(yoke_model_create(&model, "m", input), YOKE_OK);
+    return model;
+}
+
+static yoke_value conv(yoke_model *model, yoke_value input, const char *name, int channels) {
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = channels,
+                                   .kernel = 3,
+                                   .padding = 1};
+    return yoke_conv2d(model, input, &options);
+}
+
+static yoke_value linear(yoke_model *model, yoke_value input, const char *name, int features) {
+    yoke_linear_options options = {
+        .struct_size = sizeof options, .name = name, .out_features = features};
+    return yoke_linear(model, input, &options);
+}
+
+static void assert_says(const char *part) {
+    if (strstr(yoke_last_error(), part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", yoke_last_error(), part);
+}
+
+/* Finishing must fail, saying all of the given words; afterwards the model is destroyed. */
+static void assert_refused(yoke_model *model, yoke_value output, const char *const *words) {
+    assert_int_equal(yoke_model_finish(model, output, NULL), YOKE_ERROR_ARGUMENT);
+    for (; *words != NULL; words++)
+        assert_says(*words);
+    yoke_model_destroy(model);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void first_error_sticks_until_finish(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_value value = conv(model, yoke_model_input(model), "first", 0);
+    assert_int_equal(value.index, -1);
+    value = conv(model, value, "second", -7);
+    assert_int_equal(value.index, -1);
+    assert_int_equal(yoke_relu(model, value).index, -1);
+    assert_int_equal(yoke_model_input(model).index, -1);
+    assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_ERROR_ARGUMENT);
+    assert_refused(model, value, WORDS("first", "0 output channels"));
+}
+
+static void builder_names_layer_and_values(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_conv2d_options grouped = {
+        .struct_size = sizeof grouped, .name = "stem", .out_channels = 8, .kernel = 3, .groups = 2};
+    assert_refused(model, yoke_conv2d(model, yoke_model_input(model), &grouped),
+                   WORDS("stem", "2 groups", "3 input", "8 output"));
+
+    model = new_model(image);
+    grouped = (yoke_conv2d_options){
+        .struct_size = sizeof grouped, .name = "wide", .out_channels = 8, .kernel = 33};
+    assert_refused(model, yoke_conv2d(model, yoke_model_input(model), &grouped),
+                   WORDS("wide", "kernel of 33", "32 x 32"));
+
+    model = new_model(image);
+    assert_refused(model, linear(model, yoke_model_input(model), "fc", 10),
+                   WORDS("fc", "3 x 32 x 32", "yoke_flatten"));
+
+    model = new_model(image);
+    yoke_value a = conv(model, yoke_model_input(model), "a", 4);
+    yoke_value b = conv(model, yoke_model_input(model), "b", 5);
+    assert_refused(model, yoke_add(model, a, b), WORDS("add.2", "4 x 32 x 32", "5 x 32 x 32"));
+
+    model = new_model(image);
+    a = conv(model, yoke_model_input(model), "a", 4);
+    assert_refused(model, conv(model, a, "a", 4), WORDS("'a'", "earlier layer"));
+
+    model = new_model(image);
+    assert_refused(model, yoke_dropout(model, yoke_model_input(model), 1.0),
+                   WORDS("dropout.0", "probability of 1"));
+
+    model = new_model(image);
+    yoke_pool_options pool = {.struct_size = sizeof pool, .kernel = 2, .padding = 2};
+    assert_refused(model, yoke_max_pool(model, yoke_model_input(model), &pool),
+                   WORDS("max_pool.0", "padding of 2", "kernel of 2"));
+
+    model = new_model(image);
+    assert_refused(model, yoke_relu(model, (yoke_value){3}), WORDS("relu.0", "value 3"));
+
+    model = new_model(image);
+    yoke_linear_options nameless = {.struct_size = sizeof nameless, .out_features = 3};
+    a = yoke_flatten(model, yoke_model_input(model));
+    assert_refused(model, yoke_linear(model, a, &nameless), WORDS("linear", "needs a name"));
+
+    model = new_model(image);
+    yoke_batch_norm_options norm = {
+        .struct_size = sizeof norm, .name = "bn", .momentum = 1.5};
+    assert_refused(model, yoke_batch_norm(model, yoke_model_input(model), &norm),
+                   WORDS("bn", "momentum of 1.5"));
+}
+
+static void sharing_is_checked(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_conv2d_options options = {
+        .struct_size = sizeof options, .name = "b", .out_channels = 3, .kernel = 3, .padding = 1};
+    yoke_value value = conv(model, yoke_model_input(model), "a", 5);
+    options.shared_with = "a";
+    assert_refused(model, yoke_conv2d(model, value, &options), WORDS("b", "'a'", "3 x 5"));
+
+    model = new_model(image);
+    options.shared_with = "nobody";
+    assert_refused(model, yoke_conv2d(model, yoke_model_input(model), &options),
+                   WORDS("b", "nobody", "no earlier layer"));
+
+    model = new_model(image);
+    options.shared_with = "a";
+    value = yoke_conv2d(model, conv(model, yoke_model_input(model), "a", 3), &options);
+    value = linear(model, yoke_flatten(model, value), "fc", 2);
+    assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_parameter_count(model), 3 * 3 * 9 + 2 * 3 * 32 * 32 + 2);
+    assert_int_equal(yoke_model_tensor_count(model), 3);
+    yoke_model_destroy(model);
+}
+
+static void finish_checks_the_whole(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_value value = conv(model, yoke_model_input(model), "a", 4);
+    assert_refused(model, value, WORDS("image of 4 x 32 x 32", "yoke_flatten"));
+
+    model = new_model(image);
+    conv(model, yoke_model_input(model), "dangling", 4);
+    value = yoke_flatten(model, conv(model, yoke_model_input(model), "a", 4));
+    assert_refused(model, value, WORDS("dangling", "nothing reads"));
+
+    model = new_model(image);
+    assert_refused(model, yoke_flatten(model, yoke_model_input(model)), WORDS("no parameter"));
+
+    model = new_model(image);
+    value = linear(model, yoke_flatten(model, yoke_model_input(model)), "fc", 10);
+    yoke_loss_options loss = {.struct_size = sizeof loss, .label_smoothing = 1};
+    assert_int_equal(yoke_model_finish(model, value, &loss), YOKE_ERROR_ARGUMENT);
+    assert_says("label smoothing of 1");
+    yoke_model_destroy(model);
+
+    assert_int_equal(yoke_model_finish(NULL, value, NULL), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_relu(NULL, value).index, -1);
+    yoke_model_destroy(NULL);
+}
+
+static void inputs_are_checked(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_int_equal(yoke_model_create(&model, "m", (yoke_shape){3, 0, 32, false}),
+                     YOKE_ERROR_ARGUMENT);
+    assert_says("3 x 0 x 32");
+    assert_null(model);
+    assert_int_equal(yoke_model_create(&model, "m", (yoke_shape){65536, 256, 256, false}),
+                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_create(&model, "m", (yoke_shape){3, 2, 1, true}),
+                     YOKE_ERROR_ARGUMENT);
+}
+
+static void relu_joins_what_nobody_else_reads(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn1"};
+    yoke_value a = yoke_relu(model, yoke_batch_norm(model, yoke_model_input(model), &norm));
+    norm.name = "bn2";
+    yoke_value shared = yoke_batch_norm(model, a, &norm);
+    yoke_value sum = yoke_relu(model, yoke_add(model, yoke_relu(model, shared), shared));
+    yoke_value value = linear(model, yoke_flatten(model, sum), "fc", 2);
+    assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
+    static const yoke_operation_kind kinds[] = {YOKE_OP_BATCH_NORM, YOKE_OP_BATCH_NORM,
+                                                YOKE_OP_RELU,       YOKE_OP_ADD,
+                                                YOKE_OP_FLATTEN,    YOKE_OP_LINEAR,
+                                                YOKE_OP_OUTPUT};
+    static const bool fused[] = {true, false, false, true, false, false, false};
+    assert_int_equal(model->node_count, 7);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(model->nodes[i].operation.kind, kinds[i]);
+        assert_int_equal(model->nodes[i].operation.relu, fused[i]);
+    }
+    yoke_model_destroy(model);
+}
+
+/* ---- presets ------------------------------------------------------------------------------------------ */
+
+typedef struct expectation {
+    const char *name;
+    int classes, entries, parameter_tensors;
+    size_t parameters, buffers;
+} expectation;
+
+static void count_tensors(const yoke_model *model, int *trainable, size_t *buffers) {
+    *trainable = 0;
+    *buffers = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        assert_int_equal(yoke_model_tensor(model, i, &info), YOKE_OK);
+        if (info.trainable)
+            (*trainable)++;
+        else
+            *buffers += info.count;
+    }
+}
+
+/* torchvision 0.14.1's state_dict; resnet20 to 56 by hand: option A has 2,752 fewer than these, the
+ * projections of two shortcuts: 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64. */
+static void presets_have_the_known_sizes(void **state) {
+    (void)state;
+    static const expectation expected[] = {
+        {"resnet18", 1000, 122, 62, 11689512, 9620},
+        {"resnet34", 1000, 218, 110, 21797672, 17060},
+        {"resnet50", 1000, 320, 161, 25557032, 53173},
+        {"resnet18-cifar", 10, 122, 62, 11173962, 9620},
+        {"resnet50-cifar", 10, 320, 161, 23520842, 53173},
+        {"resnet20", 10, 128, 65, 269722 + 2752, 0},
+        {"resnet32", 10, 200, 101, 464154 + 2752, 0},
+        {"resnet44", 10, 272, 137, 658586 + 2752, 0},
+        {"resnet56", 10, 344, 173, 853018 + 2752, 0},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        const expectation *want = &expected[i];
+        yoke_model *model = NULL;
+        int trainable;
+        size_t buffers;
+        assert_int_equal(yoke_model_preset(&model, want->name, image, want->classes, NULL),
+                         YOKE_OK);
+        count_tensors(model, &trainable, &buffers);
+        assert_int_equal(yoke_model_parameter_count(model), want->parameters);
+        assert_int_equal(yoke_model_tensor_count(model), want->entries);
+        assert_int_equal(trainable, want->parameter_tensors);
+        if (want->buffers > 0) assert_int_equal(buffers, want->buffers);
+        assert_int_equal(yoke_model_output_shape(model).channels, want->classes);
+        yoke_model_destroy(model);
+    }
+}
+
+static void assert_tensor(const yoke_model *model, int index, const char *name,
+                          const int64_t *shape, int rank) {
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    assert_int_equal(yoke_model_find_tensor(model, name, NULL), index);
+    assert_int_equal(yoke_model_tensor(model, index, &info), YOKE_OK);
+    assert_string_equal(info.name, name);
+    assert_int_equal(info.rank, rank);
+    for (int i = 0; i < rank; i++)
+        assert_int_equal(info.shape[i], shape[i]);
+}
+
+static void names_and_order_are_torchvisions(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    yoke_shape large = {3, 224, 224, false};
+    assert_int_equal(yoke_model_preset(&model, "resnet50", large, 1000, NULL), YOKE_OK);
+    assert_tensor(model, 0, "conv1.weight", (int64_t[]){64, 3, 7, 7}, 4);
+    assert_tensor(model, 1, "bn1.weight", (int64_t[]){64}, 1);
+    assert_tensor(model, 2, "bn1.bias", (int64_t[]){64}, 1);
+    assert_tensor(model, 3, "bn1.running_mean", (int64_t[]){64}, 1);
+    assert_tensor(model, 4, "bn1.running_var", (int64_t[]){64}, 1);
+    assert_tensor(model, 5, "bn1.num_batches_tracked", NULL, 0);
+    assert_tensor(model, 6, "layer1.0.conv1.weight", (int64_t[]){64, 64, 1, 1}, 4);
+    assert_tensor(model, 12, "layer1.0.conv2.weight", (int64_t[]){64, 64, 3, 3}, 4);
+    assert_tensor(model, 18, "layer1.0.conv3.weight", (int64_t[]){256, 64, 1, 1}, 4);
+    assert_tensor(model, 24, "layer1.0.downsample.0.weight", (int64_t[]){256, 64, 1, 1}, 4);
+    assert_tensor(model, 25, "layer1.0.downsample.1.weight", (int64_t[]){256}, 1);
+    assert_tensor(model, 30, "layer1.1.conv1.weight", (int64_t[]){64, 256, 1, 1}, 4);
+    assert_tensor(model, 318, "fc.weight", (int64_t[]){1000, 2048}, 2);
+    assert_tensor(model, 319, "fc.bias", (int64_t[]){1000}, 1);
+    const char *near = NULL;
+    assert_int_equal(yoke_model_find_tensor(model, "fc.wieght", &near), -1);
+    assert_string_equal(near, "fc.weight");
+    yoke_model_destroy(model);
+}
+
+/* 224 x 224 must arrive as 7 x 7 before pooling, with the v1.5 bottleneck's stride at its 3 x 3. */
+static void resnet_shapes_shrink_as_published(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    yoke_shape large = {3, 224, 224, false};
+    assert_int_equal(yoke_model_preset(&model, "resnet50", large, 1000, NULL), YOKE_OK);
+    int strided_3x3 = 0;
+    for (int i = 0; i < model->node_count; i++) {
+        const yoke_operation *operation = &model->nodes[i].operation;
+        if (operation->kind == YOKE_OP_AVERAGE_POOL) {
+            assert_int_equal(operation->input.channels, 2048);
+            assert_int_equal(operation->input.height, 7);
+        }
+        strided_3x3 += operation->kind == YOKE_OP_CONV2D && operation->kernel == 3 &&
+                       operation->stride == 2;
+    }
+    assert_int_equal(strided_3x3, 3);
+    yoke_model_destroy(model);
+}
+
+static void mlp_takes_any_input(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_int_equal(yoke_model_preset(&model, "mlp", (yoke_shape){1, 28, 28, false}, 10, NULL),
+                     YOKE_OK);
+    assert_int_equal(yoke_model_parameter_count(model),
+                     784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10);
+    yoke_model_destroy(model);
+    assert_int_equal(yoke_model_preset(&model, "mlp", (yoke_shape){20, 1, 1, true}, 3, NULL),
+                     YOKE_OK);
+    yoke_model_destroy(model);
+}
+
+static void unknown_preset_names_the_nearest(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_int_equal(yoke_model_preset(&model, "resnet81", image, 10, NULL), YOKE_ERROR_ARGUMENT);
+    assert_says("resnet81");
+    assert_says("did you mean 'resnet");
+    assert_null(model);
+    assert_int_equal(yoke_model_preset(&model, "resnet18", image, 0, NULL), YOKE_ERROR_ARGUMENT);
+    assert_says("0 classes");
+    int count = 0;
+    for (; yoke_model_preset_name(count) != NULL; count++) {
+        assert_int_equal(yoke_model_preset(&model, yoke_model_preset_name(count), image, 10, NULL),
+                         YOKE_OK);
+        yoke_model_destroy(model);
+    }
+    assert_int_equal(count, 11);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_error_sticks_until_finish),
+        cmocka_unit_test(builder_names_layer_and_values),
+        cmocka_unit_test(sharing_is_checked),
+        cmocka_unit_test(finish_checks_the_whole),
+        cmocka_unit_test(inputs_are_checked),
+        cmocka_unit_test(relu_joins_what_nobody_else_reads),
+        cmocka_unit_test(presets_have_the_known_sizes),
+        cmocka_unit_test(names_and_order_are_torchvisions),
+        cmocka_unit_test(resnet_shapes_shrink_as_published),
+        cmocka_unit_test(mlp_takes_any_input),
+        cmocka_unit_test(unknown_preset_names_the_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
