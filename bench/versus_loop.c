@@ -1,0 +1,236 @@
+/* Yoke against the hand-written oneDNN loop: the same network, weights, batch and update, in
+ * interleaved rounds. A race counts only when both lose their loss alike. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_engine.h"
+#include "emit.h"
+#include "onednn_loop.h"
+
+#define TRAJECTORY 20
+
+typedef struct pairing {
+    const char *model;
+    bool bfloat16;
+    int devices;
+} pairing;
+
+typedef struct race_outcome {
+    rounds race;
+    race_ratio ratio; /* engine / loop */
+    double noise, drift, engine_rate, loop_rate;
+} race_outcome;
+
+typedef struct versus_settings {
+    int rounds, steps, rows;
+    double seconds;
+    bool json;
+    const char *only; /* a model's name; NULL: both */
+} versus_settings;
+
+static yoke_status run_loop(void *context, int steps, double *milliseconds) {
+    double begin = race_clock();
+    (void)onednn_loop_run(context, steps);
+    *milliseconds = (race_clock() - begin) * 1e3 / steps;
+    return YOKE_OK;
+}
+
+static onednn_loop *create_loop(const pairing *pair, int rows) {
+    onednn_loop_options options = {.network = pair->model,
+                                   .rows = rows,
+                                   .devices = pair->devices,
+                                   .threads = 1,
+                                   .bfloat16 = pair->bfloat16,
+                                   .learning_rate = (float)BENCH_LEARNING_RATE,
+                                   .momentum = (float)BENCH_MOMENTUM,
+                                   .weight_decay = (float)BENCH_WEIGHT_DECAY};
+    return onednn_loop_create(&options);
+}
+
+/* The loop starts from the engine's weights. */
+static yoke_status share_weights(const bench_engine *engine, onednn_loop *loop) {
+    const char *name;
+    size_t count;
+    yoke_status status = YOKE_OK;
+    for (int i = 0; status == YOKE_OK && onednn_loop_tensor(loop, i, &name, &count); i++) {
+        float *values = malloc(count * sizeof *values);
+        if (!values) return YOKE_ERROR_MEMORY;
+        status = yoke_data_parallel_read(engine->parallel, name, values, count);
+        if (status == YOKE_OK) onednn_loop_write(loop, i, values);
+        free(values);
+    }
+    return status;
+}
+
+/* The largest relative difference of the two losses over the first steps. */
+static yoke_status compare_trajectories(bench_engine *engine, onednn_loop *loop, double *drift) {
+    double milliseconds;
+    *drift = 0;
+    for (int i = 0; i < TRAJECTORY; i++) {
+        yoke_status status = bench_engine_steps(engine, 1, &milliseconds);
+        if (status != YOKE_OK) return status;
+        double other = onednn_loop_run(loop, 1);
+        *drift = fmax(*drift, fabs(engine->loss - other) / fmax(fabs(other), 1e-3));
+    }
+    return YOKE_OK;
+}
+
+/* Winograd and bfloat16 round differently; more than this is another computation. */
+static double allowed_drift(const pairing *pair) {
+    return pair->bfloat16 ? 3e-2 : 1e-3;
+}
+
+static yoke_status race_pair(const versus_settings *settings, const char *title,
+                             bench_engine *engine, onednn_loop *loop, race_outcome *outcome) {
+    yoke_status status = share_weights(engine, loop);
+    if (status == YOKE_OK) status = compare_trajectories(engine, loop, &outcome->drift);
+    outcome->race = (rounds){.title = title,
+                             .contenders = {{bench_engine_steps, engine},
+                                            {run_loop, loop},
+                                            {bench_engine_steps, engine}},
+                             .count = 3,
+                             .rounds = settings->rounds,
+                             .steps = settings->steps,
+                             .seconds = settings->seconds};
+    if (status == YOKE_OK) status = race_run(&outcome->race);
+    if (status != YOKE_OK) return status;
+    double rows = engine->batch.rows;
+    outcome->ratio = race_compare(&outcome->race, 0, 1, 1);
+    outcome->noise = race_noise(&outcome->race, 0, 2);
+    outcome->engine_rate = 1e3 * rows / race_times(&outcome->race, 0, 1).median;
+    outcome->loop_rate = 1e3 * rows / race_times(&outcome->race, 1, 1).median;
+    return YOKE_OK;
+}
+
+static yoke_status run_versus(const versus_settings *settings, const pairing *pair,
+                              const char *title, race_outcome *outcome) {
+    bench_setup setup = {.model = pair->model,
+                         .devices = pair->devices,
+                         .threads = 1,
+                         .rows = settings->rows,
+                         .precision = pair->bfloat16 ? YOKE_BFLOAT16 : YOKE_FLOAT32};
+    bench_engine *engine = NULL;
+    yoke_status status = bench_engine_create(&engine, &setup);
+    if (status != YOKE_OK) return status;
+    onednn_loop *loop = create_loop(pair, settings->rows);
+    if (loop) {
+        onednn_loop_batch(loop, engine->inputs, engine->labels);
+        status = race_pair(settings, title, engine, loop, outcome);
+    }
+    onednn_loop_destroy(loop);
+    bench_engine_destroy(engine);
+    return loop ? status : YOKE_ERROR_ARGUMENT;
+}
+
+static const char *verdict(const pairing *pair, const race_outcome *outcome) {
+    if (!(outcome->drift <= allowed_drift(pair))) return "void";
+    if (outcome->ratio.low >= 1) return "pass";
+    return outcome->ratio.low >= 1 - outcome->noise ? "in noise" : "MISS";
+}
+
+static void print_outcome(const pairing *pair, const race_outcome *outcome) {
+    printf("%-14s %-8s %d x 1  %7.3f  %.3f .. %.3f  %6.1f %%  %-8s %8.1f %8.1f   %.1e", pair->model,
+           pair->bfloat16 ? "bfloat16" : "float32", pair->devices, outcome->ratio.median,
+           outcome->ratio.low, outcome->ratio.high, 100 * outcome->noise, verdict(pair, outcome),
+           outcome->engine_rate, outcome->loop_rate, outcome->drift);
+    if (outcome->race.noisy > 0)
+        printf("  (%d of %d rounds disturbed)", outcome->race.noisy, outcome->race.done);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void emit_outcome(emit *json, const pairing *pair, const race_outcome *outcome) {
+    emit_open(json, NULL, '{');
+    emit_text(json, "model", pair->model);
+    emit_text(json, "precision", pair->bfloat16 ? "bfloat16" : "float32");
+    emit_integer(json, "devices", pair->devices);
+    emit_real(json, "ratio", outcome->ratio.median);
+    emit_real(json, "low", outcome->ratio.low);
+    emit_real(json, "high", outcome->ratio.high);
+    emit_real(json, "noise", outcome->noise);
+    emit_text(json, "verdict", verdict(pair, outcome));
+    emit_real(json, "engine_images_per_second", outcome->engine_rate);
+    emit_real(json, "loop_images_per_second", outcome->loop_rate);
+    emit_real(json, "loss_drift", outcome->drift);
+    emit_integer(json, "rounds", outcome->race.done);
+    emit_integer(json, "repeated", outcome->race.repeated);
+    emit_integer(json, "disturbed", outcome->race.noisy);
+    emit_close(json, '}');
+}
+
+static yoke_status run_all(const versus_settings *settings, emit *json) {
+    static const char *const models[] = {"resnet18-cifar", "resnet50"};
+    for (int i = 0; i < 8; i++) {
+        pairing pair = {models[i / 4], i / 2 % 2 == 1, i % 2 + 1};
+        if (settings->only && strcmp(settings->only, pair.model) != 0) continue;
+        char title[48];
+        snprintf(title, sizeof title, "%s %s %d x 1", pair.model,
+                 pair.bfloat16 ? "bfloat16" : "float32", pair.devices);
+        race_outcome outcome = {0};
+        yoke_status status = run_versus(settings, &pair, title, &outcome);
+        if (status != YOKE_OK) return status;
+        if (settings->json)
+            emit_outcome(json, &pair, &outcome);
+        else
+            print_outcome(&pair, &outcome);
+    }
+    return YOKE_OK;
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: versus_loop [--rounds N] [--steps N] [--rows N] [--seconds X] [--json] "
+                    "[resnet18-cifar | resnet50]\n");
+    return 2;
+}
+
+static bool number(const char *text, double low, double high, double *value) {
+    char *end;
+    if (!text) return false;
+    *value = strtod(text, &end);
+    return *end == '\0' && *value >= low && *value <= high;
+}
+
+static bool parse(int argc, char **argv, versus_settings *settings) {
+    for (int i = 1; i < argc; i++) {
+        double value = 0;
+        bool valued = argv[i][0] == '-' && strcmp(argv[i], "--json") != 0;
+        if (valued && !number(argv[i + 1], 0, 86400, &value)) return false;
+        if (strcmp(argv[i], "--json") == 0)
+            settings->json = true;
+        else if (strcmp(argv[i], "--rounds") == 0 && value >= 1 && value <= RACE_ROUNDS)
+            settings->rounds = (int)value;
+        else if (strcmp(argv[i], "--steps") == 0)
+            settings->steps = (int)value;
+        else if (strcmp(argv[i], "--rows") == 0 && value >= 1 && value <= 1024)
+            settings->rows = (int)value;
+        else if (strcmp(argv[i], "--seconds") == 0)
+            settings->seconds = value;
+        else if (!valued && !settings->only)
+            settings->only = argv[i];
+        else
+            return false;
+        i += valued;
+    }
+    return true;
+}
+
+int main(int argc, char **argv) {
+    versus_settings settings = {.rounds = 9, .rows = 32, .seconds = 120};
+    if (!parse(argc, argv, &settings)) return usage();
+    emit json;
+    emit_begin(&json, stdout);
+    if (settings.json)
+        emit_open(&json, NULL, '[');
+    else
+        printf("%-14s %-8s %-5s  %7s  %-14s  %8s  %-8s %8s %8s   %s\n", "model", "", "", "ratio",
+               "95 % interval", "noise", "verdict", "engine", "loop", "loss drift");
+    yoke_status status = run_all(&settings, &json);
+    if (settings.json) {
+        emit_close(&json, ']');
+        emit_end(&json);
+    }
+    if (status != YOKE_OK) fprintf(stderr, "versus_loop: %s\n", yoke_last_error());
+    return yoke_status_exit_code(status);
+}

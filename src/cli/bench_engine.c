@@ -1,0 +1,108 @@
+/* Builds an engine for a bench row and runs its steps. */
+#include "bench_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLASSES 10
+
+static yoke_shape input_of(const char *model) {
+    if (strcmp(model, "mlp") == 0) return (yoke_shape){.channels = 1, .height = 28, .width = 28};
+    return (yoke_shape){.channels = 3, .height = 32, .width = 32};
+}
+
+/* Random, never zeros: zeros would time something else. */
+static yoke_status fill_batch(bench_engine *engine) {
+    yoke_shape shape = input_of(engine->setup.model);
+    int rows = engine->setup.rows * engine->setup.devices;
+    size_t count = (size_t)rows * (size_t)(shape.channels * shape.height * shape.width);
+    engine->inputs = malloc(count * sizeof *engine->inputs);
+    engine->labels = malloc((size_t)rows * sizeof *engine->labels);
+    if (!engine->inputs || !engine->labels) return YOKE_ERROR_MEMORY;
+    uint32_t state = 2026;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        engine->inputs[i] = (float)(state >> 8) * 0x1p-23f - 1.0f;
+    }
+    for (int i = 0; i < rows; i++) {
+        state = state * 1664525u + 1013904223u;
+        engine->labels[i] = (int32_t)((state >> 16) % CLASSES);
+    }
+    engine->batch = (yoke_batch){.struct_size = sizeof engine->batch,
+                                 .rows = rows,
+                                 .inputs = engine->inputs,
+                                 .labels = engine->labels};
+    return YOKE_OK;
+}
+
+static yoke_status build(bench_engine *engine) {
+    const bench_setup *setup = &engine->setup;
+    char list[24];
+    snprintf(list, sizeof list, "%dxcpu", setup->devices);
+    yoke_devices_options devices = {
+        .struct_size = sizeof devices, .list = list, .threads = setup->threads};
+    yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
+                                        .kind = YOKE_SGD,
+                                        .learning_rate = BENCH_LEARNING_RATE,
+                                        .momentum = BENCH_MOMENTUM,
+                                        .weight_decay = BENCH_WEIGHT_DECAY};
+    yoke_data_parallel_options options = {.struct_size = sizeof options,
+                                          .schedule = setup->schedule,
+                                          .precision = setup->precision,
+                                          .algorithm = setup->algorithm,
+                                          .batch = setup->rows * setup->devices};
+    yoke_status status = fill_batch(engine);
+    if (status == YOKE_OK) status = yoke_devices_open(&engine->devices, &devices);
+    if (status == YOKE_OK)
+        status =
+            yoke_model_preset(&engine->model, setup->model, input_of(setup->model), CLASSES, NULL);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
+                                           &optimizer, &options);
+    return status;
+}
+
+yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup) {
+    *engine = NULL;
+    bench_engine *made = calloc(1, sizeof *made);
+    if (!made) return YOKE_ERROR_MEMORY;
+    made->setup = *setup;
+    yoke_status status = build(made);
+    if (status == YOKE_OK)
+        *engine = made;
+    else
+        bench_engine_destroy(made);
+    return status;
+}
+
+void bench_engine_destroy(bench_engine *engine) {
+    if (!engine) return;
+    yoke_data_parallel_destroy(engine->parallel);
+    yoke_model_destroy(engine->model);
+    yoke_devices_close(engine->devices);
+    free(engine->inputs);
+    free(engine->labels);
+    free(engine);
+}
+
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
+    bench_engine *engine = context;
+    yoke_step_result result = {.struct_size = sizeof result};
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    double begin = race_clock();
+    for (int i = 0; i < steps && status == YOKE_OK; i++)
+        status = yoke_data_parallel_step(engine->parallel, &engine->batch, 0, &result);
+    *milliseconds = (race_clock() - begin) * 1e3 / steps;
+    engine->loss = result.loss;
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}
+
+yoke_status bench_engine_floor(void *context, int steps, double *milliseconds) {
+    bench_engine *engine = context;
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    if (status == YOKE_OK) status = yoke_data_parallel_floor(engine->parallel, steps, milliseconds);
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}

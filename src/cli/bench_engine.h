@@ -1,0 +1,41 @@
+/* Engines as contenders of a race: a model, devices and a fixed random batch. */
+#ifndef CLI_BENCH_ENGINE_H
+#define CLI_BENCH_ENGINE_H
+
+#include "rounds.h"
+#include "yoke/yoke.h"
+
+typedef struct bench_setup {
+    const char *model;    /* a preset for 3x32x32 images, or mlp for 1x28x28; 10 classes */
+    int devices, threads; /* compute threads per device */
+    int rows;             /* per device */
+    yoke_precision precision;
+    yoke_schedule schedule;
+    yoke_algorithm algorithm;
+} bench_setup;
+
+typedef struct bench_engine {
+    bench_setup setup;
+    yoke_devices *devices;
+    yoke_model *model;
+    yoke_data_parallel *parallel;
+    float *inputs;
+    int32_t *labels;
+    yoke_batch batch;
+    double loss; /* of the last step */
+} bench_engine;
+
+#define BENCH_LEARNING_RATE 1e-3
+#define BENCH_MOMENTUM 0.9
+#define BENCH_WEIGHT_DECAY 5e-4
+
+/* NULL on failure. */
+yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup);
+void bench_engine_destroy(bench_engine *engine);
+
+/* Contenders; context is a bench_engine. Steps on the bound calling thread; and the same engine's
+ * kernels, each timed alone, best of `steps`. */
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds);
+yoke_status bench_engine_floor(void *context, int steps, double *milliseconds);
+
+#endif
