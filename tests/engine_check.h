@@ -49,6 +49,7 @@ static inline yoke_model *check_model(bool norm, double dropout) {
     if (norm) x = yoke_batch_norm(model, x, &bn);
     x = yoke_relu(model, x);
     conv.name = "conv2";
+    conv.bias = false;
     yoke_value y = yoke_conv2d(model, x, &conv);
     x = yoke_relu(model, yoke_add(model, y, x));
     if (dropout > 0) x = yoke_dropout(model, x, dropout);

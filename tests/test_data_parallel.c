@@ -307,12 +307,17 @@ static void nonfinite_loss_changes_nothing_and_names_the_layer(void **state) {
         batch.inputs[9 * CHECK_ROW] = NAN; /* replica 2 of 3 */
         assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
                          YOKE_ERROR_NUMERIC);
-        assert_non_null(strstr(yoke_last_error(), "conv1"));
+        assert_non_null(strstr(yoke_last_error(), "first at input"));
         assert_non_null(strstr(yoke_last_error(), "replica 2 (cpu:2)"));
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
         assert_true(before == after);
         batch.inputs[9 * CHECK_ROW] = keep;
         EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+        float fc[CHECK_CLASSES] = {INFINITY};
+        EXPECT_OK(yoke_data_parallel_write(engine.parallel, "fc.bias", fc, CHECK_CLASSES));
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
+                         YOKE_ERROR_NUMERIC);
+        assert_non_null(strstr(yoke_last_error(), "first at fc"));
         check_engine_free(&engine);
         check_batch_free(&batch);
         yoke_model_destroy(model);

@@ -17,6 +17,9 @@ static atomic_bool counting;
 static atomic_long own_calls, foreign_calls, foreign_balance;
 
 #if CAN_COUNT
+/* Inlined, the return address would be the caller's caller. */
+#define OUT_OF_LINE __attribute__((noinline))
+
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *pointer, size_t bytes);
@@ -34,33 +37,33 @@ static void count(const void *caller, long balance) {
     }
 }
 
-void *malloc(size_t bytes) {
+OUT_OF_LINE void *malloc(size_t bytes) {
     count(__builtin_return_address(0), 1);
     return __libc_malloc(bytes);
 }
 
-void *calloc(size_t number, size_t bytes) {
+OUT_OF_LINE void *calloc(size_t number, size_t bytes) {
     count(__builtin_return_address(0), 1);
     return __libc_calloc(number, bytes);
 }
 
-void *realloc(void *pointer, size_t bytes) {
+OUT_OF_LINE void *realloc(void *pointer, size_t bytes) {
     count(__builtin_return_address(0), pointer == NULL);
     return __libc_realloc(pointer, bytes);
 }
 
-void *aligned_alloc(size_t alignment, size_t bytes) {
+OUT_OF_LINE void *aligned_alloc(size_t alignment, size_t bytes) {
     count(__builtin_return_address(0), 1);
     return __libc_memalign(alignment, bytes);
 }
 
-int posix_memalign(void **pointer, size_t alignment, size_t bytes) {
+OUT_OF_LINE int posix_memalign(void **pointer, size_t alignment, size_t bytes) {
     count(__builtin_return_address(0), 1);
     *pointer = __libc_memalign(alignment, bytes);
     return *pointer == NULL ? 12 : 0;
 }
 
-void free(void *pointer) {
+OUT_OF_LINE void free(void *pointer) {
     if (pointer != NULL) count(__builtin_return_address(0), -1);
     __libc_free(pointer);
 }

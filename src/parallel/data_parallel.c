@@ -11,7 +11,7 @@ static yoke_status classic_micro_batch(yoke_data_parallel *parallel, const yoke_
     TRY(yoke_gather_to_root(parallel));
     TRY(yoke_loss_on_root(parallel));
     yoke_gather_scalars(parallel);
-    if (!yoke_losses_finite(parallel)) return yoke_guard_fail(parallel);
+    TRY(yoke_check_losses(parallel));
     TRY(yoke_scatter_from_root(parallel));
     return yoke_backward_replicas(parallel);
 }
@@ -57,7 +57,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         parallel->batches_tracked++;
         parallel->buffers_version++;
         yoke_gather_scalars(parallel);
-        if (!yoke_losses_finite(parallel)) return yoke_guard_fail(parallel);
+        TRY(yoke_check_losses(parallel));
     }
     publish_version(parallel);
     return YOKE_OK;
@@ -69,10 +69,11 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
     uint64_t begin = yoke_trace_now(), step = parallel->steps;
     yoke_begin_batch(parallel, batch->rows, parallel->options.accumulate, true);
     TRY(yoke_guard_begin(parallel));
-    if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC)
-        TRY(step_classic(parallel, batch, learning_rate));
-    else
-        TRY(step_overlap(parallel, batch, learning_rate));
+    bool classic = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC;
+    yoke_status status = classic ? step_classic(parallel, batch, learning_rate)
+                                 : step_overlap(parallel, batch, learning_rate);
+    if (status == YOKE_ERROR_NUMERIC) return yoke_guard_fail(parallel);
+    TRY(status);
     yoke_finish_result(parallel, result);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, step, begin, 0);
     return YOKE_OK;

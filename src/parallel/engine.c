@@ -49,6 +49,7 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0),
         .flat = parallel->flat,
         .choices = parallel->choices,
+        .own_loss = true,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
     };

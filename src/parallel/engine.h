@@ -112,6 +112,7 @@ void yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *re
 /* guard.c: keeps what a bad step must not spoil, and names the layer it went wrong in. */
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
 bool yoke_losses_finite(const yoke_data_parallel *parallel);
+yoke_status yoke_check_losses(const yoke_data_parallel *parallel); /* NUMERIC */
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel);
 

@@ -22,6 +22,11 @@ bool yoke_losses_finite(const yoke_data_parallel *parallel) {
     return true;
 }
 
+yoke_status yoke_check_losses(const yoke_data_parallel *parallel) {
+    if (yoke_losses_finite(parallel)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
+}
+
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel) {
     parallel->batches_tracked = parallel->good_batches_tracked;
     parallel->buffers_version++;
@@ -46,7 +51,7 @@ yoke_status yoke_guard_fail(yoke_data_parallel *parallel) {
     const char *layer = parallel->bad_layers[bad];
     return FAIL(
         YOKE_ERROR_NUMERIC,
-        "step %llu: the loss is not finite; first at %s on replica %d (%s). The weights are "
+        "step %llu: the loss is not finite, first at %s on replica %d (%s). The weights are "
         "those before the step; try a lower learning rate, warm-up or gradient clipping",
         (unsigned long long)parallel->steps, layer != NULL ? layer : "the loss itself", bad,
         yoke_device_name(yoke_devices_at(parallel->devices, bad)));

@@ -59,14 +59,14 @@ static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *n
 
 yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
                                     size_t count) {
-    int tensor;
+    int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
     return yoke_replica_read(parallel->replicas[0], tensor, false, values);
 }
 
 yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                      const float *values, size_t count) {
-    int tensor;
+    int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
     TRY(yoke_replica_write(parallel->replicas[0], tensor, values));
     parallel->weights_version++;
@@ -76,7 +76,7 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
 
 yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count) {
-    int tensor;
+    int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
     yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_model_tensor(parallel->model, tensor, &info));

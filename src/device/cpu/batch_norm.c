@@ -1,6 +1,7 @@
 /* Batch normalisation with an optional ReLU behind it, one oneDNN primitive a pass, in the layout
  * of its input. Mean, variance and the ReLU's mask are kept for backward; running statistics follow
  * torch.nn.BatchNorm2d. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "device/cpu/primitive.h"
@@ -32,10 +33,20 @@ static void update_running(const batch_norm_plan *norm) {
     }
 }
 
+/* A ReLU behind turns NaN into 0: what went wrong before this layer would never reach the loss. */
+static yoke_status check_statistics(const batch_norm_plan *norm) {
+    for (size_t c = 0; c < norm->channels; c++)
+        if (!isfinite(norm->mean[c]) || !isfinite(norm->variance[c]))
+            return FAIL(YOKE_ERROR_NUMERIC, "the statistics of channel %zu are not finite", c);
+    return YOKE_OK;
+}
+
 static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     TRY(cpu_primitive_plan_forward(plan, step));
-    if (norm->training) update_running(norm);
+    if (!norm->training) return YOKE_OK;
+    TRY(check_statistics(norm));
+    update_running(norm);
     return YOKE_OK;
 }
 
