@@ -111,7 +111,7 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
     /* Dark and light are drawn alike, so the mean is one half; both splits share one deviation. */
     for (int i = 0; i < 4; i++) {
         dataset->mean[i] = 0.5f;
-        dataset->deviation[i] = 0.27f;
+        dataset->deviation[i] = 0.28f;
     }
     TRY(allocate(dataset));
     draw(dataset, split);
