@@ -108,19 +108,33 @@ CPU_CLONES static double square_block(const float *values, size_t count) {
     return lanes[0];
 }
 
-yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum) {
-    size_t blocks = (elements + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
-    bool parallel = device->threads > 1 && elements >= PARALLEL_ELEMENTS;
-    double total = 0;
-    for (size_t first = 0; first < blocks; first += SQUARE_BLOCKS) {
-        double partial[SQUARE_BLOCKS];
-        size_t count = blocks - first < SQUARE_BLOCKS ? blocks - first : SQUARE_BLOCKS;
-#pragma omp parallel for num_threads(device->threads) if (parallel)
+static double square_block_at(const float *values, size_t elements, size_t block) {
+    size_t at = block * SQUARE_BLOCK, left = elements - at;
+    return square_block(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK);
+}
+
+/* One thread does without OpenMP: a team, even of one, is allocated. */
+static void square_blocks(const yoke_device *device, const float *values, size_t elements,
+                          size_t count, double *partial) {
+    if (device->threads <= 1 || elements < PARALLEL_ELEMENTS) {
         for (size_t block = 0; block < count; block++) {
-            size_t at = (first + block) * SQUARE_BLOCK;
-            size_t left = elements - at;
-            partial[block] = square_block(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK);
+            partial[block] = square_block_at(values, elements, block);
         }
+        return;
+    }
+#pragma omp parallel for num_threads(device->threads)
+    for (size_t block = 0; block < count; block++) {
+        partial[block] = square_block_at(values, elements, block);
+    }
+}
+
+yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum) {
+    double total = 0;
+    for (size_t at = 0; at < elements; at += (size_t)SQUARE_BLOCKS * SQUARE_BLOCK) {
+        double partial[SQUARE_BLOCKS];
+        size_t left = elements - at, blocks = (left + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+        size_t count = blocks < SQUARE_BLOCKS ? blocks : SQUARE_BLOCKS;
+        square_blocks(device, values + at, left, count, partial);
         for (size_t block = 0; block < count; block++) {
             total += partial[block];
         }
