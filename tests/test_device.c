@@ -1,0 +1,356 @@
+/* Devices: what a list means, what is told of them, their memory, and what a worker's scope changes
+ * and restores. */
+#include <omp.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cores.h"
+#include "device/device.h"
+#include "device/device_list.h"
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status expect_status_ = (call);                                                       \
+        if (expect_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
+    } while (0)
+
+static yoke_devices *open_list(const char *list, int threads) {
+    yoke_devices_options options = {
+        .struct_size = sizeof options, .list = list, .threads = threads};
+    yoke_devices *devices = NULL;
+    EXPECT_OK(yoke_devices_open(&devices, &options));
+    return devices;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------
+ */
+
+static void a_list_opens_the_devices_it_names_in_its_order(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *names; /* names of the devices, joined */
+    } rows[] = {
+        {NULL, "cpu:0"},
+        {"auto", "cpu:0"},
+        {"cpu", "cpu:0"},
+        {"3xcpu", "cpu:0 cpu:1 cpu:2"},
+        {"cpu,cpu", "cpu:0 cpu:1"},
+        {"cpu:1,cpu:0", "cpu:1 cpu:0"},
+        {"cpu:0,2", "cpu:0 cpu:2"},
+        {"cpu:1,2xcpu", "cpu:1 cpu:0 cpu:2"},
+        {"2xcpu:0", "cpu:0 cpu:0"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        yoke_devices *devices = open_list(rows[i].list, 1);
+        char names[256] = "";
+        for (int k = 0; k < yoke_devices_count(devices); k++) {
+            if (k > 0) strcat(names, " ");
+            strcat(names, yoke_device_name(yoke_devices_at(devices, k)));
+        }
+        assert_string_equal(names, rows[i].names);
+        yoke_devices_close(devices);
+    }
+}
+
+static void a_list_that_cannot_be_read_is_refused_with_the_part_at_fault(void **state) {
+    (void)state;
+    static const struct {
+        const char *list;
+        yoke_status status;
+        const char *part; /* of the message */
+    } rows[] = {
+        {"", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
+        {"cpu,", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
+        {",cpu", YOKE_ERROR_ARGUMENT, "nothing at position 0"},
+        {"cpu,,cpu", YOKE_ERROR_ARGUMENT, "nothing at position 4"},
+        {"cpy", YOKE_ERROR_ARGUMENT, "did you mean \"cpu\"?"},
+        {"quantum", YOKE_ERROR_ARGUMENT, "\"quantum\" is not a device"},
+        {"4xcpy", YOKE_ERROR_ARGUMENT, "\"cpy\" is not a device"},
+        {"cpu,auto", YOKE_ERROR_ARGUMENT, "\"auto\" stands alone"},
+        {"cpu:", YOKE_ERROR_ARGUMENT, "\"\" is not a device number"},
+        {"cpu:one", YOKE_ERROR_ARGUMENT, "\"one\" is not a device number"},
+        {"cpu:-1", YOKE_ERROR_ARGUMENT, "\"-1\" is not a device number"},
+        {"cpu:99999999999999999999", YOKE_ERROR_ARGUMENT, "is not a device number"},
+        {"0xcpu", YOKE_ERROR_ARGUMENT, "0 devices; 1 to 64"},
+        {"65xcpu", YOKE_ERROR_ARGUMENT, "65 devices; 1 to 64"},
+        {"60xcpu,5xcpu", YOKE_ERROR_ARGUMENT, "65 devices; 1 to 64"},
+        {"99999999999999999999xcpu", YOKE_ERROR_ARGUMENT, "is not a number of devices"},
+        {"x", YOKE_ERROR_ARGUMENT, "\"x\" is not a device"},
+        {"4", YOKE_ERROR_ARGUMENT, "\"4\" is not a device"},
+        {" cpu", YOKE_ERROR_ARGUMENT, "\" cpu\" is not a device"},
+        {"cuda", YOKE_ERROR_DEVICE, "no cuda backend"},
+        {"cuda:0,2", YOKE_ERROR_DEVICE, "no cuda backend"},
+        {"cpu,cuda:0", YOKE_ERROR_DEVICE, "no cuda backend"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
+        yoke_devices *devices = (yoke_devices *)&options;
+        yoke_status status = yoke_devices_open(&devices, &options);
+        if (status != rows[i].status || strstr(yoke_last_error(), rows[i].part) == NULL)
+            fail_msg("\"%s\": %s: %s", rows[i].list, yoke_status_name(status), yoke_last_error());
+        assert_null(devices);
+    }
+}
+
+static void a_long_item_is_refused_not_overrun(void **state) {
+    (void)state;
+    char list[4096];
+    memset(list, 'c', sizeof list);
+    list[sizeof list - 1] = '\0';
+    yoke_devices_options options = {.struct_size = sizeof options, .list = list};
+    yoke_devices *devices = NULL;
+    assert_int_equal(yoke_devices_open(&devices, &options), YOKE_ERROR_ARGUMENT);
+}
+
+static void sixty_four_devices_can_be_opened(void **state) {
+    (void)state;
+    yoke_devices *devices = open_list("64xcpu", 0);
+    assert_int_equal(yoke_devices_count(devices), 64);
+    yoke_devices_close(devices);
+}
+
+static void an_impossible_number_of_threads_is_refused(void **state) {
+    (void)state;
+    static const int threads[] = {-1, 1025};
+    for (size_t i = 0; i < 2; i++) {
+        yoke_devices_options options = {.struct_size = sizeof options, .threads = threads[i]};
+        yoke_devices *devices = NULL;
+        assert_int_equal(yoke_devices_open(&devices, &options), YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(yoke_last_error(), "1 to 1024"));
+    }
+}
+
+/* ---- what is told -----------------------------------------------------------------------------
+ */
+
+static void the_cores_are_shared_and_reused_when_there_are_too_few(void **state) {
+    (void)state;
+    cpu_set_t allowed;
+    int cores = yoke_cores_allowed(&allowed);
+    yoke_devices *devices = open_list("3xcpu", 0);
+    int share = cores / 3 > 0 ? cores / 3 : 1;
+    for (int i = 0; i < 3; i++) {
+        yoke_device_info info = {.struct_size = sizeof info};
+        EXPECT_OK(yoke_devices_describe(devices, i, &info));
+        assert_int_equal(info.threads, share);
+        assert_int_equal(info.core_count, share);
+        int first = -1;
+        for (int k = 0; k < share; k++) {
+            int core = (int)yoke_cores_at(&allowed, (i * share + k) % cores);
+            if (first < 0 || core < first) first = core;
+        }
+        assert_int_equal(info.first_core, first);
+        assert_true(info.memory_bytes > 0);
+        assert_true(info.description[0] != '\0');
+    }
+    assert_int_equal(yoke_devices_spare_cores(devices), cores - 3 * share);
+    yoke_device_info none = {.struct_size = sizeof none};
+    assert_int_equal(yoke_devices_describe(devices, 3, &none), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_devices_describe(devices, -1, &none), YOKE_ERROR_ARGUMENT);
+    yoke_devices_close(devices);
+}
+
+static void backends_say_whether_they_are_here_and_why_not(void **state) {
+    (void)state;
+    yoke_backend_info info = {.struct_size = sizeof info};
+    assert_true(yoke_backend_describe(0, &info));
+    assert_string_equal(info.name, "cpu");
+    assert_true(info.available);
+    assert_non_null(strstr(info.detail, "oneDNN"));
+    assert_true(yoke_backend_describe(1, &info));
+    assert_string_equal(info.name, "cuda");
+    assert_false(info.available);
+    assert_string_equal(info.detail, "not in this build");
+    assert_false(yoke_backend_describe(2, &info));
+    assert_false(yoke_backend_describe(-1, &info));
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static bool is_zero(const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0) return false;
+    }
+    return true;
+}
+
+static void memory_is_zero_aligned_and_accounted_for(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 64, 4096, (size_t)2 << 20, ((size_t)5 << 20) + 3};
+    yoke_devices *devices = open_list("cpu", 1);
+    yoke_device *device = yoke_devices_at(devices, 0);
+    void *pointers[6];
+    size_t held = 0;
+    for (size_t i = 0; i < 6; i++) {
+        EXPECT_OK(yoke_device_allocate(device, sizes[i], "a test", &pointers[i]));
+        assert_non_null(pointers[i]);
+        assert_int_equal((uintptr_t)pointers[i] % (sizes[i] >= (size_t)2 << 20 ? 2 << 20 : 64), 0);
+        assert_true(is_zero(pointers[i], sizes[i]));
+        held += sizes[i];
+        assert_int_equal(yoke_device_allocated(device), held);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        yoke_device_free(device, pointers[i]);
+        held -= sizes[i];
+        assert_int_equal(yoke_device_allocated(device), held);
+    }
+    yoke_device_free(device, NULL);
+    assert_int_equal(yoke_device_allocated(device), 0);
+    yoke_devices_close(devices);
+}
+
+static void too_much_memory_is_refused_with_device_size_and_purpose(void **state) {
+    (void)state;
+    static const size_t sizes[] = {(size_t)1 << 50, SIZE_MAX, SIZE_MAX - 4096};
+    yoke_devices *devices = open_list("2xcpu", 1);
+    yoke_device *device = yoke_devices_at(devices, 1);
+    for (size_t i = 0; i < 3; i++) {
+        void *pointer = devices;
+        yoke_status status = yoke_device_allocate(device, sizes[i], "the activations", &pointer);
+        assert_int_equal(status, YOKE_ERROR_MEMORY);
+        assert_null(pointer);
+        assert_non_null(strstr(yoke_last_error(), "cpu:1"));
+        assert_non_null(strstr(yoke_last_error(), "the activations"));
+        assert_int_equal(yoke_device_allocated(device), 0);
+    }
+    yoke_devices_close(devices);
+}
+
+static void copies_arrive(void **state) {
+    (void)state;
+    yoke_devices *devices = open_list("2xcpu", 1);
+    yoke_device *a = yoke_devices_at(devices, 0), *b = yoke_devices_at(devices, 1);
+    float host[100], back[100] = {0};
+    for (int i = 0; i < 100; i++)
+        host[i] = (float)i * 0.5f;
+    void *on_a, *on_b;
+    EXPECT_OK(yoke_device_allocate(a, sizeof host, "a test", &on_a));
+    EXPECT_OK(yoke_device_allocate(b, sizeof host, "a test", &on_b));
+    EXPECT_OK(yoke_device_upload(a, on_a, host, sizeof host));
+    EXPECT_OK(yoke_device_copy(b, on_b, a, on_a, sizeof host));
+    EXPECT_OK(yoke_device_download(b, back, on_b, sizeof back));
+    EXPECT_OK(yoke_device_synchronize(b));
+    assert_memory_equal(host, back, sizeof host);
+    yoke_device_free(a, on_a);
+    yoke_device_free(b, on_b);
+    yoke_devices_close(devices);
+}
+
+/* ---- scopes -----------------------------------------------------------------------------------
+ */
+
+/* The cores each thread of a team of `threads` may use, joined. */
+static cpu_set_t team_cores(int threads) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+#pragma omp parallel num_threads(threads)
+    {
+        cpu_set_t own;
+        yoke_cores_allowed(&own);
+#pragma omp critical
+        CPU_OR(&all, &all, &own);
+    }
+    return all;
+}
+
+static void a_scope_binds_and_leaving_restores(void **state) {
+    (void)state;
+    static const int threads[] = {1, 2, 3};
+    cpu_set_t before, inside, after;
+    int cores = yoke_cores_allowed(&before), teams = omp_get_max_threads();
+    for (size_t i = 0; i < 3; i++) {
+        yoke_devices *devices = open_list("2xcpu", threads[i]);
+        yoke_device *device = yoke_devices_at(devices, 1);
+        yoke_device_scope scope;
+        EXPECT_OK(yoke_device_enter(device, true, &scope));
+        assert_int_equal(omp_get_max_threads(), threads[i]);
+        inside = team_cores(threads[i]);
+        yoke_device_info info = {.struct_size = sizeof info};
+        EXPECT_OK(yoke_devices_describe(devices, 1, &info));
+        assert_int_equal(CPU_COUNT(&inside), threads[i] < cores ? threads[i] : cores);
+        assert_int_equal(CPU_COUNT(&inside), info.core_count);
+        assert_true(CPU_ISSET((size_t)info.first_core, &inside));
+        yoke_device_leave(device, &scope);
+        after = team_cores(threads[i]);
+        assert_true(CPU_EQUAL(&before, &after));
+        assert_int_equal(omp_get_max_threads(), teams);
+        yoke_devices_close(devices);
+    }
+}
+
+static void a_scope_without_binding_leaves_cores_alone(void **state) {
+    (void)state;
+    cpu_set_t before, inside;
+    yoke_cores_allowed(&before);
+    for (int unbound = 0; unbound < 2; unbound++) {
+        yoke_devices_options options = {
+            .struct_size = sizeof options, .list = "2xcpu", .threads = 1, .unbound = unbound};
+        yoke_devices *devices = NULL;
+        EXPECT_OK(yoke_devices_open(&devices, &options));
+        yoke_device *device = yoke_devices_at(devices, 1);
+        yoke_device_scope scope;
+        EXPECT_OK(yoke_device_enter(device, unbound, &scope));
+        yoke_cores_allowed(&inside);
+        assert_true(CPU_EQUAL(&before, &inside));
+        assert_int_equal(omp_get_max_threads(), 1);
+        yoke_device_leave(device, &scope);
+        yoke_devices_close(devices);
+    }
+}
+
+/* ---- choices ----------------------------------------------------------------------------------
+ */
+
+static void choices_are_found_again_and_listed_in_order(void **state) {
+    (void)state;
+    yoke_choices *choices = NULL;
+    EXPECT_OK(yoke_choices_create(&choices));
+    char key[32];
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "shape %d", i);
+        assert_int_equal(yoke_choices_find(choices, key), -1);
+        EXPECT_OK(yoke_choices_add(choices, key, i % 5, "direct", i * 0.5));
+    }
+    const char *found, *name;
+    double milliseconds;
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "shape %d", i);
+        assert_int_equal(yoke_choices_find(choices, key), i % 5);
+        assert_true(yoke_choices_at(choices, i, &found, &name, &milliseconds));
+        assert_string_equal(found, key);
+        assert_string_equal(name, "direct");
+        assert_true(milliseconds == i * 0.5);
+    }
+    assert_false(yoke_choices_at(choices, 100, &found, &name, &milliseconds));
+    assert_false(yoke_choices_at(choices, -1, &found, &name, &milliseconds));
+    yoke_choices_destroy(choices);
+    yoke_choices_destroy(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_opens_the_devices_it_names_in_its_order),
+        cmocka_unit_test(a_list_that_cannot_be_read_is_refused_with_the_part_at_fault),
+        cmocka_unit_test(a_long_item_is_refused_not_overrun),
+        cmocka_unit_test(sixty_four_devices_can_be_opened),
+        cmocka_unit_test(an_impossible_number_of_threads_is_refused),
+        cmocka_unit_test(the_cores_are_shared_and_reused_when_there_are_too_few),
+        cmocka_unit_test(backends_say_whether_they_are_here_and_why_not),
+        cmocka_unit_test(memory_is_zero_aligned_and_accounted_for),
+        cmocka_unit_test(too_much_memory_is_refused_with_device_size_and_purpose),
+        cmocka_unit_test(copies_arrive),
+        cmocka_unit_test(a_scope_binds_and_leaving_restores),
+        cmocka_unit_test(a_scope_without_binding_leaves_cores_alone),
+        cmocka_unit_test(choices_are_found_again_and_listed_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
