@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <yoke/yoke.h>
 
-enum { BATCH = 32, EPOCHS = 3 };
+enum { BATCH = 32, EPOCHS = 5 };
 
 static void must(yoke_status status) {
     if (status == YOKE_OK) return;
@@ -12,7 +12,7 @@ static void must(yoke_status status) {
 }
 
 static yoke_loader *open_loader(yoke_dataset **dataset, yoke_split split) {
-    must(yoke_dataset_open(dataset, "synthetic:3x16x16,classes=4,rows=2000", split));
+    must(yoke_dataset_open(dataset, "synthetic:3x24x24,classes=4,rows=2000", split));
     yoke_loader_options options = {
         .struct_size = sizeof options, .batch = BATCH, .shuffle = split == YOKE_SPLIT_TRAIN};
     yoke_loader *loader = NULL;
@@ -20,21 +20,26 @@ static yoke_loader *open_loader(yoke_dataset **dataset, yoke_split split) {
     return loader;
 }
 
-static yoke_model *build_model(void) {
-    yoke_shape input = {.channels = 3, .height = 16, .width = 16};
+/* Convolution, batch norm, ReLU and pooling: half the picture, `channels` features of it. */
+static yoke_value block(yoke_model *model, yoke_value value, const char *names[2], int channels) {
+    yoke_conv2d_options conv = {.struct_size = sizeof conv, .name = names[0], .kernel = 3};
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = names[1]};
+    yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
+    conv.out_channels = channels;
+    conv.padding = 1;
+    value = yoke_batch_norm(model, yoke_conv2d(model, value, &conv), &norm);
+    return yoke_max_pool(model, yoke_relu(model, value), &half);
+}
+
+static yoke_model *build_model(yoke_shape input) {
+    yoke_linear_options fc = {.struct_size = sizeof fc, .name = "fc", .out_features = 4};
     yoke_model *model = NULL;
     must(yoke_model_create(&model, "small", input));
-    yoke_conv2d_options conv = {
-        .struct_size = sizeof conv, .name = "conv", .out_channels = 16, .kernel = 3, .padding = 1};
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "norm"};
-    yoke_pool_options pool = {.struct_size = sizeof pool, .kernel = 4};
-    yoke_linear_options fc = {.struct_size = sizeof fc, .name = "fc", .out_features = 4};
-    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &conv);
-    value = yoke_relu(model, yoke_batch_norm(model, value, &norm));
-    value = yoke_flatten(model, yoke_max_pool(model, value, &pool));
-    value = yoke_linear(model, value, &fc);
-    must(
-        yoke_model_finish(model, value, NULL)); /* reports the first error of all the lines above */
+    yoke_value value = yoke_model_input(model);
+    value = block(model, value, (const char *[2]){"conv1", "norm1"}, 16);
+    value = block(model, value, (const char *[2]){"conv2", "norm2"}, 32);
+    value = yoke_flatten(model, value);
+    must(yoke_model_finish(model, yoke_linear(model, value, &fc), NULL)); /* reports any error */
     return model;
 }
 
@@ -46,7 +51,7 @@ static void run_epoch(yoke_data_parallel *engine, yoke_loader *loader, int epoch
     for (;;) {
         must(yoke_loader_next(loader, &batch, NULL));
         if (batch.rows == 0) break;
-        must(training ? yoke_data_parallel_step(engine, &batch, 0.05, &result)
+        must(training ? yoke_data_parallel_step(engine, &batch, 0.01, &result)
                       : yoke_data_parallel_evaluate(engine, &batch, &result));
         loss += result.loss * result.rows;
         correct += result.correct;
@@ -60,7 +65,7 @@ int main(void) {
     yoke_dataset *datasets[2] = {NULL};
     yoke_loader *train = open_loader(&datasets[0], YOKE_SPLIT_TRAIN);
     yoke_loader *test = open_loader(&datasets[1], YOKE_SPLIT_TEST);
-    yoke_model *model = build_model();
+    yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
     yoke_devices *devices = NULL;
     yoke_data_parallel *engine = NULL;
     yoke_devices_options list = {.struct_size = sizeof list, .list = "cpu"};
