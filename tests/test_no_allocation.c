@@ -63,6 +63,11 @@ OUT_OF_LINE int posix_memalign(void **pointer, size_t alignment, size_t bytes) {
     return *pointer == NULL ? 12 : 0;
 }
 
+OUT_OF_LINE void *memalign(size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0), 1);
+    return __libc_memalign(alignment, bytes);
+}
+
 OUT_OF_LINE void free(void *pointer) {
     if (pointer != NULL) count(__builtin_return_address(0), -1);
     __libc_free(pointer);
