@@ -63,9 +63,14 @@ static yoke_status search(const struct probe *probe, const char **name) {
     if (!finite) *name = "input";
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
-        TRY(yoke_plan_forward(program->plans[i], &replica->last_step));
-        TRY(is_finite(probe, node->output, node->operation.output, &finite));
-        if (!finite) *name = node->operation.name;
+        yoke_status status = yoke_plan_forward(program->plans[i], &replica->last_step);
+        finite = status != YOKE_ERROR_NUMERIC; /* a batch norm's statistics can overflow */
+        if (status == YOKE_OK)
+            status = is_finite(probe, node->output, node->operation.output, &finite);
+        if (!finite)
+            *name = node->operation.name;
+        else if (status != YOKE_OK)
+            return status;
     }
     return YOKE_OK;
 }
@@ -218,8 +223,9 @@ yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat,
                     repeat);
     yoke_device *device = replica->options.device;
     stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows}, .repeat = repeat};
-    TRY(yoke_replica_forward(replica, rows, true, &watch.step));
-    watch.program = replica->current;
+    TRY(yoke_replica_prepare(replica, rows, true));
+    replica->current = watch.program = yoke_replica_program(replica, rows, true);
+    replica->last_step = watch.step;
     float *saved = NULL;
     yoke_status status = save_buffers(replica, &saved);
     if (status == YOKE_OK)

@@ -171,4 +171,7 @@ struct yoke_replica {
     yoke_plan_step last_step;
 };
 
+/* The program for these rows, NULL when it was not prepared. */
+yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training);
+
 #endif

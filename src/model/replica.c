@@ -121,7 +121,7 @@ static void sum_memory(yoke_replica *replica) {
     }
 }
 
-static yoke_program *find_program(const yoke_replica *replica, int rows, bool training) {
+yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training) {
     for (int i = 0; i < replica->program_count; i++) {
         yoke_program *program = replica->programs[i];
         if (program->rows == rows && program->training == training) return program;
@@ -130,7 +130,7 @@ static yoke_program *find_program(const yoke_replica *replica, int rows, bool tr
 }
 
 yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training) {
-    if (rows == 0 || find_program(replica, rows, training) != NULL) return YOKE_OK;
+    if (rows == 0 || yoke_replica_program(replica, rows, training) != NULL) return YOKE_OK;
     if (rows < 0 || rows > replica->options.rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d rows on %s: its buffers hold 1 to %d", rows,
                     yoke_device_name(replica->options.device), replica->options.rows);
@@ -220,7 +220,7 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step) {
     if (rows < 1) return FAIL(YOKE_ERROR_ARGUMENT, "forward over %d rows: needs at least 1", rows);
     TRY(yoke_replica_prepare(replica, rows, training));
-    replica->current = find_program(replica, rows, training);
+    replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
     return yoke_program_forward(replica->current, step);
 }
