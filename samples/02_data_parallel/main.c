@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <yoke/yoke.h>
 
-enum { BATCH = 63, EPOCHS = 6 }; /* 63 rows on two devices: 32 and 31 */
+enum { BATCH = 63, EPOCHS = 6 }; /* on two devices: 32 and 31 rows */
 
 static void must(yoke_status status) {
     if (status == YOKE_OK) return;
@@ -64,12 +64,11 @@ int main(void) {
     yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
     runner one = open_runner(model, "cpu"), two = open_runner(model, "2xcpu");
 
-    double farthest = 0; /* in the first ten steps */
-    int steps = 0;
-    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+    double farthest = 0; /* apart in the first ten steps */
+    for (int epoch = 0, steps = 0; epoch < EPOCHS; epoch++) {
         yoke_batch batch = {.struct_size = sizeof batch};
         double alone = 0, together = 0;
-        must(yoke_loader_begin(loader, epoch));
+        must(yoke_loader_begin(loader, (uint64_t)epoch));
         while (yoke_loader_next(loader, &batch, NULL) == YOKE_OK && batch.rows > 0) {
             alone = step(&one, &batch);
             together = step(&two, &batch);
