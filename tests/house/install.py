@@ -101,7 +101,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="yoke-install-") as name:
         work = pathlib.Path(name)
         if ways == "subdirectory":
-            build_with_cmake("add_subdirectory", cmake, work / "added", ADDED.format(source=source))
+            build_with_cmake("add_subdirectory", cmake, work / "added", ADDED.format(source=source),
+                             "-DCMAKE_BUILD_TYPE=Debug")
             return
         first, prefix = work / "first", work / "prefix"
         run(cmake, "--install", build, "--prefix", first)

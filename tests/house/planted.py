@@ -49,10 +49,21 @@ FAULTS = [
     ("readme.py", "README.md", "```sh\nscripts/none.sh\n```\n", "scripts/none.sh"),
 ]
 
+GUEST = "int yoke_version(void) { return 1; }\n"
+# what a library of this source does that a guest may not, and the complaint
+RUDE = [
+    ('#include <stdio.h>\nvoid yoke_a(void) { printf("%d", 1); }\n', "uses printf"),
+    ("#include <stdlib.h>\nvoid yoke_a(void) { exit(1); }\n", "uses exit"),
+    ('#include <stdlib.h>\nchar *yoke_a(void) { return getenv("A"); }\n', "uses getenv"),
+    ("int yoke_count(void) { static int count; return ++count; }\n", "is a mutable global"),
+    ("int stranger(void) { return 1; }\n", "exports stranger"),
+]
+HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11")]
 
-def run(check, root):
-    result = subprocess.run([sys.executable, HERE / check, root], capture_output=True, text=True,
-                            check=False, stdin=subprocess.DEVNULL)
+
+def run(check, *arguments):
+    result = subprocess.run([sys.executable, HERE / check, *arguments], capture_output=True,
+                            text=True, check=False, stdin=subprocess.DEVNULL)
     return result.returncode, result.stdout + result.stderr
 
 
@@ -61,6 +72,32 @@ def build(root, files):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def link(folder, source):
+    """libyoke.a and libyoke.so of one source."""
+    folder.mkdir()
+    (folder / "guest.c").write_text(GUEST + source)
+    for command in (["cc", "-fPIC", "-c", "guest.c"], ["ar", "rc", "libyoke.a", "guest.o"],
+                    ["cc", "-shared", "-Wl,-soname,libyoke.so.0", "guest.o", "-o", "libyoke.so"]):
+        subprocess.run(command, cwd=folder, check=True)
+    return folder / "libyoke.a", folder / "libyoke.so", "0"
+
+
+def check_built(work):
+    """The checks of compiled things, for a good one and for each fault."""
+    unseen = []
+    for number, (source, complaint) in enumerate([("", None)] + RUDE):
+        code, text = run("symbols.py", *link(work / f"library{number}", source))
+        if code != (complaint is not None) or (complaint or "") not in text:
+            unseen.append(f"symbols.py on {source!r}: exit {code}: {text}")
+    for number, (header, complaint) in enumerate([("int yoke_a(int a);\n", None)] + HEADERS):
+        folder = work / f"headers{number}"
+        build(folder, {"yoke/bad.h": header})
+        code, text = run("headers.py", folder, "cc", "c++")
+        if code != (complaint is not None) or (complaint or "") not in text.lower():
+            unseen.append(f"headers.py on {header!r}: exit {code}: {text}")
+    return unseen
 
 
 def main():
@@ -78,7 +115,9 @@ def main():
             code, text = run(check, root)
             if code != 1 or complaint not in text:
                 unseen.append(f"{check} misses {path} with {content[:50]!r}: exit {code}: {text}")
-    print("\n".join(unseen) or f"{len(FAULTS)} planted faults found")
+        unseen += check_built(pathlib.Path(name))
+    count = len(FAULTS) + len(RUDE) + len(HEADERS)
+    print("\n".join(unseen) or f"{count} planted faults found")
     return 1 if unseen else 0
 
 
