@@ -68,7 +68,10 @@ typedef struct yoke_dataset_info {
     yoke_shape shape;
     int classes;      /* 0: regression */
     int target_count; /* regression targets per row */
-    float mean[4];    /* per channel, of values in 0..1; used by normalisation */
+    /* Per channel, of values in 0..1, for normalisation: published ones for known sets, measured
+     * for bytes of the host program, 0 and 1 for its floats. Channels past the fourth use the
+     * fourth's. */
+    float mean[4];
     float deviation[4];
 } yoke_dataset_info;
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
@@ -82,23 +85,24 @@ typedef struct yoke_batch {
     const float *targets;  /* [rows, target_count]; NULL for classification */
 } yoke_batch;
 
-/* Augmentation by name as the tool takes it. */
+/* Augmentation by name as the tool takes it; for images with labels only. Order and arithmetic are
+ * torchvision's: what a crop shows beyond the edge is black. */
 typedef enum yoke_augment {
     YOKE_AUGMENT_NONE,
-    YOKE_AUGMENT_CROP_FLIP,        /* pad 4, random crop, horizontal flip */
-    YOKE_AUGMENT_CROP_FLIP_CUTOUT  /* and an 8x8 square set to the mean */
+    YOKE_AUGMENT_CROP_FLIP,       /* pad 4, random crop, horizontal flip */
+    YOKE_AUGMENT_CROP_FLIP_CUTOUT /* and an 8x8 square set to the mean */
 } yoke_augment;
 
 typedef struct yoke_loader_options {
     size_t struct_size;
-    int batch;          /* rows of a batch; the last of an epoch may be short */
-    bool shuffle;       /* torch.randperm with seed + epoch, as DistributedSampler */
-    bool drop_last;     /* leave a short last batch out */
+    int batch;      /* rows of a batch; the last of an epoch may be short */
+    bool shuffle;   /* torch.randperm with seed + epoch, as DistributedSampler */
+    bool drop_last; /* leave a short last batch out */
     yoke_augment augment;
-    bool raw;           /* do not normalise (pixels stay in 0..1) */
+    bool raw; /* do not normalise (pixels stay in 0..1) */
     uint64_t seed;
-    int slots;          /* batches prepared ahead; 0: 3 */
-    int threads;        /* loader threads; 0: 1 */
+    int slots;   /* batches prepared ahead; 0: 3 */
+    int threads; /* loader threads; 0: 1 */
 } yoke_loader_options;
 
 /* Batches prepared in the background while the caller computes on another. */
@@ -108,8 +112,9 @@ YOKE_API yoke_status yoke_loader_create(yoke_loader **loader, const yoke_dataset
 YOKE_API void yoke_loader_destroy(yoke_loader *loader);
 /* Begins an epoch: its order depends on (seed, epoch) alone. Ends a running one. */
 YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
-/* The next batch, borrowed until the following call; rows = 0 ends the epoch. waited_ns, if not
- * NULL, gets the time the caller had to wait: 0 means the loader was ahead. */
+/* The next batch, borrowed until the following call; rows = 0 ends the epoch. A row that failed
+ * makes the call that reaches its batch fail, and every later one until the next epoch. waited_ns,
+ * if not NULL, gets the time the caller had to wait: 0 means the loader was ahead. */
 YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);
 YOKE_API size_t yoke_loader_batches(const yoke_loader *loader); /* per epoch */
 

@@ -110,17 +110,17 @@ static void set_identity(yoke_dataset *dataset) {
     }
 }
 
-/* More than four channels do not fit the table: half grey and a quarter for all of them. */
+/* More than four channels do not fit the table: mid grey and a quarter serve them all. */
 static void set_statistics(yoke_dataset *dataset) {
     set_identity(dataset);
     if (!dataset->bytes) return;
-    for (int i = 0; i < 4; i++) {
+    bool fits = dataset->shape.channels <= 4;
+    for (int channel = 0; fits && channel < dataset->shape.channels; channel++)
+        measure_channel(dataset, channel);
+    for (int i = 0; !fits && i < 4; i++) {
         dataset->mean[i] = 0.5f;
         dataset->deviation[i] = 0.25f;
     }
-    for (int channel = 0; channel < dataset->shape.channels && dataset->shape.channels <= 4;
-         channel++)
-        measure_channel(dataset, channel);
 }
 
 static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *given) {
