@@ -104,8 +104,7 @@ static void builder_names_layer_and_values(void **state) {
     assert_refused(model, yoke_linear(model, a, &nameless), WORDS("linear", "needs a name"));
 
     model = new_model(image);
-    yoke_batch_norm_options norm = {
-        .struct_size = sizeof norm, .name = "bn", .momentum = 1.5};
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn", .momentum = 1.5};
     assert_refused(model, yoke_batch_norm(model, yoke_model_input(model), &norm),
                    WORDS("bn", "momentum of 1.5"));
 }
@@ -183,10 +182,9 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_value sum = yoke_relu(model, yoke_add(model, yoke_relu(model, shared), shared));
     yoke_value value = linear(model, yoke_flatten(model, sum), "fc", 2);
     assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
-    static const yoke_operation_kind kinds[] = {YOKE_OP_BATCH_NORM, YOKE_OP_BATCH_NORM,
-                                                YOKE_OP_RELU,       YOKE_OP_ADD,
-                                                YOKE_OP_FLATTEN,    YOKE_OP_LINEAR,
-                                                YOKE_OP_OUTPUT};
+    static const yoke_operation_kind kinds[] = {
+        YOKE_OP_BATCH_NORM, YOKE_OP_BATCH_NORM, YOKE_OP_RELU,  YOKE_OP_ADD,
+        YOKE_OP_FLATTEN,    YOKE_OP_LINEAR,     YOKE_OP_OUTPUT};
     static const bool fused[] = {true, false, false, true, false, false, false};
     assert_int_equal(model->node_count, 7);
     for (int i = 0; i < 7; i++) {
@@ -196,7 +194,8 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_model_destroy(model);
 }
 
-/* ---- presets ------------------------------------------------------------------------------------------ */
+/* ---- presets
+ * ------------------------------------------------------------------------------------------ */
 
 typedef struct expectation {
     const char *name;
@@ -298,8 +297,8 @@ static void resnet_shapes_shrink_as_published(void **state) {
             assert_int_equal(operation->input.channels, 2048);
             assert_int_equal(operation->input.height, 7);
         }
-        strided_3x3 += operation->kind == YOKE_OP_CONV2D && operation->kernel == 3 &&
-                       operation->stride == 2;
+        strided_3x3 +=
+            operation->kind == YOKE_OP_CONV2D && operation->kernel == 3 && operation->stride == 2;
     }
     assert_int_equal(strided_3x3, 3);
     yoke_model_destroy(model);
