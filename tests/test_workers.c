@@ -6,8 +6,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -377,6 +379,34 @@ static void a_thread_that_cannot_enter_fails_the_creation(void **state) {
     }
 }
 
+/* Bytes of address space in use. */
+static rlim_t address_space(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%lu", &pages) != 1) pages = 0;
+    if (file != NULL) fclose(file);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void threads_that_cannot_be_had_fail_the_creation(void **state) {
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its runtime ends the program when it can't have memory */
+#endif
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = address_space() + (64 << 20);
+    yoke_workers *crew = NULL;
+    yoke_workers_options options = {.count = 1024, .spare_cores = -1};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    yoke_status status = yoke_workers_create(&crew, &options);
+    setrlimit(RLIMIT_AS, &before);
+    assert_int_equal(status, YOKE_ERROR_SYSTEM);
+    assert_null(crew);
+    assert_non_null(strstr(yoke_last_error(), "of 1024"));
+}
+
 static yoke_status look_at_signals(int worker, void *context) {
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
@@ -460,6 +490,7 @@ int main(void) {
         cmocka_unit_test(a_failing_worker_releases_those_who_await_it),
         cmocka_unit_test(threads_enter_before_create_returns_and_leave_at_the_end),
         cmocka_unit_test(a_thread_that_cannot_enter_fails_the_creation),
+        cmocka_unit_test(threads_that_cannot_be_had_fail_the_creation),
         cmocka_unit_test(signals_are_left_to_the_host_programs_threads),
         cmocka_unit_test(two_crews_do_not_meet),
         cmocka_unit_test(waiting_workers_leave_the_cores_alone),
