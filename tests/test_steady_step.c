@@ -1,0 +1,130 @@
+/* A steady step allocates nothing: this program counts the calls of the C library's allocator by
+ * Yoke's own code. oneDNN 2 makes a small map of arguments at every execution; those calls come
+ * from its library and are counted apart. */
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "replica_rig.h"
+
+static unsigned long own_allocations, foreign_allocations;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS 0 /* the sanitizer owns the allocator */
+#else
+#define COUNTS 1
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+
+static void count(const void *caller) {
+    static const char *const foreign[] = {"libdnnl", "libstdc++", "libgomp"};
+    Dl_info info = {0};
+    unsigned long *counter = &own_allocations;
+    if (dladdr(caller, &info) != 0 && info.dli_fname != NULL)
+        for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+            if (strstr(info.dli_fname, foreign[i]) != NULL) counter = &foreign_allocations;
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+void *malloc(size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t elements, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_calloc(elements, bytes);
+}
+
+void *realloc(void *memory, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0));
+    *memory = __libc_memalign(alignment, bytes);
+    return *memory != NULL ? 0 : ENOMEM;
+}
+#endif
+
+/* The compiler knows that malloc changes no variable; ours does. */
+static unsigned long counted(const unsigned long *counter) {
+    return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+}
+
+static void run_steps(struct rig *rig, int rows) {
+    yoke_plan_step step = rig_step(rig);
+    assert_ok(yoke_replica_forward(rig->replica, rows, true, &step));
+    assert_ok(yoke_replica_loss(rig->replica, &step));
+    rig_backward(rig, &step);
+    assert_ok(yoke_replica_forward(rig->replica, rows, false, &step));
+    assert_ok(yoke_replica_loss(rig->replica, &step));
+}
+
+static void the_count_notices_an_allocation(void **state) {
+    (void)state;
+    if (!COUNTS) skip();
+    unsigned long before = counted(&own_allocations);
+    void *volatile memory = malloc(10);
+    free(memory);
+    assert_int_equal(counted(&own_allocations) - before, 1);
+}
+
+static void steady_steps_allocate_nothing(void **state) {
+    (void)state;
+    if (!COUNTS) skip();
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, 16, 16, false}, 10, NULL));
+    struct rig rig;
+    rig_create(&rig, model, 4, 1);
+    for (int rows = 3; rows <= 4; rows++) {
+        assert_ok(yoke_replica_prepare(rig.replica, rows, true));
+        assert_ok(yoke_replica_prepare(rig.replica, rows, false));
+    }
+    run_steps(&rig, 4); /* the first step of a process starts oneDNN's threads */
+    unsigned long before = counted(&own_allocations), foreign = counted(&foreign_allocations);
+    for (int i = 0; i < 3; i++) {
+        run_steps(&rig, 4);
+        run_steps(&rig, 3);
+    }
+    assert_int_equal(counted(&own_allocations) - before, 0);
+    print_message("oneDNN allocated %lu times in 12 passes\n",
+                  counted(&foreign_allocations) - foreign);
+    rig_destroy(&rig);
+}
+
+/* One arena and one scratch serve all programs when the primary is the largest. */
+static void smaller_programs_share_the_primarys_memory(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, 16, 16, false}, 10, NULL));
+    struct rig rig;
+    rig_create(&rig, model, 4, 1);
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
+    size_t activations = memory->activation_bytes, scratch = memory->scratch_bytes;
+    size_t allocated = yoke_device_allocated(rig.device);
+    assert_true(activations > 0);
+    assert_ok(yoke_replica_prepare(rig.replica, 3, true));
+    assert_ok(yoke_replica_prepare(rig.replica, 2, false));
+    assert_int_equal(memory->activation_bytes, activations);
+    assert_int_equal(yoke_device_allocated(rig.device) - allocated,
+                     memory->scratch_bytes - scratch);
+    rig_destroy(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_count_notices_an_allocation),
+        cmocka_unit_test(steady_steps_allocate_nothing),
+        cmocka_unit_test(smaller_programs_share_the_primarys_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
