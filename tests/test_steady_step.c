@@ -8,7 +8,11 @@
 
 static unsigned long own_allocations, foreign_allocations;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define COUNTS 0 /* the sanitizer owns the allocator */
 #else
 #define COUNTS 1
