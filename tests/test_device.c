@@ -267,7 +267,7 @@ static void a_scope_binds_and_leaving_restores(void **state) {
     static const int threads[] = {1, 2, 3};
     cpu_set_t before, inside, after;
     int cores = yoke_cores_allowed(&before), teams = omp_get_max_threads();
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3 && threads[i] <= omp_get_thread_limit(); i++) {
         yoke_devices *devices = open_list("2xcpu", threads[i]);
         yoke_device *device = yoke_devices_at(devices, 1);
         yoke_device_scope scope;

@@ -158,27 +158,26 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* Written once by the device's own threads, so that pages lie near them and none is missing later.
- */
-static void clear(char *memory, size_t bytes) {
+void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     size_t chunks = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(device->base.threads) schedule(static) if (chunks > 1)
     for (size_t i = 0; i < chunks; i++) {
         size_t from = i * HUGE_PAGE_BYTES, left = bytes - from;
-        memset(memory + from, 0, left < HUGE_PAGE_BYTES ? left : HUGE_PAGE_BYTES);
+        memset((char *)memory + from, 0, left < HUGE_PAGE_BYTES ? left : HUGE_PAGE_BYTES);
     }
 }
 
 static void *cpu_allocate(yoke_device *device, size_t bytes) {
-    (void)device;
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
     /* The system promises more than it has and kills the process that believes it. */
     if (bytes > yoke_cores_memory_bytes()) return NULL;
     size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
-    char *memory = aligned_alloc(alignment, rounded);
+    void *memory = aligned_alloc(alignment, rounded);
     if (memory == NULL) return NULL;
     if (alignment == HUGE_PAGE_BYTES) madvise(memory, rounded, MADV_HUGEPAGE);
-    clear(memory, rounded);
+    /* Written now and by the device's own threads: pages lie near them and none is missing later.
+     */
+    cpu_clear(cpu_of(device), memory, rounded);
     return memory;
 }
 

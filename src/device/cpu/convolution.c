@@ -62,9 +62,10 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                        dnnl_format_tag_any));
     TRY(describe_weights(&problem.free[CPU_WEIGHTS], operation, type));
     if (operation->bias) TRY(cpu_bias_desc(&problem, operation->output.channels));
+    name_shape(&problem, operation);
+    if (cpu_is_one_pixel(operation)) return cpu_plan_one_pixel(plan, device, request, &problem);
     problem.stored[CPU_INPUT] = *cpu_layout_desc(&request->inputs[0]);
     if (request->parameters[0].bytes > 0)
         problem.stored[CPU_WEIGHTS] = *cpu_layout_desc(&request->parameters[0]);
-    name_shape(&problem, operation);
     return cpu_weighted_create(plan, device, request, &problem);
 }

@@ -20,6 +20,9 @@ static inline cpu_device *cpu_of(yoke_device *device) {
     return (cpu_device *)device;
 }
 
+/* Zeroes memory with the device's threads. */
+void cpu_clear(cpu_device *device, void *memory, size_t bytes);
+
 /* Runs a oneDNN call; a failure becomes a yoke_status and one line naming the call. */
 #define TRY_DNNL(call)                                                                             \
     do {                                                                                           \
@@ -58,6 +61,10 @@ yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
  * empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_desc_t *from,
                         void *from_address, const dnnl_memory_desc_t *to, void *to_address);
+
+/* From the tensor's first byte to the end of what desc covers: oneDNN answers 0 for a part of a
+ * tensor that does not begin where the tensor does. */
+size_t cpu_desc_bytes(const dnnl_memory_desc_t *desc);
 
 /* Measuring: an aligned buffer of small random values, never zeros or denormals; the caller frees
  * it. NULL: out of memory. */

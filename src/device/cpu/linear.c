@@ -3,11 +3,11 @@
 
 #include "device/cpu/weighted.h"
 
-static const char *const algorithms[] = {"inner product", NULL};
+const char *const cpu_product_algorithms[] = {"matrix product", NULL};
 
-static dnnl_status_t describe(cpu_operation_desc *desc, const cpu_problem *problem,
-                              cpu_direction direction, int algorithm,
-                              const dnnl_memory_desc_t *descs) {
+dnnl_status_t cpu_describe_product(cpu_operation_desc *desc, const cpu_problem *problem,
+                                   cpu_direction direction, int algorithm,
+                                   const dnnl_memory_desc_t *descs) {
     (void)problem, (void)algorithm;
     const dnnl_memory_desc_t *input = &descs[CPU_INPUT], *output = &descs[CPU_OUTPUT];
     const dnnl_memory_desc_t *weights = &descs[CPU_WEIGHTS];
@@ -39,7 +39,9 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     int in = features(operation->input), out = operation->output.channels;
-    cpu_problem problem = {.operation = operation, .algorithms = algorithms, .describe = describe};
+    cpu_problem problem = {.operation = operation,
+                           .algorithms = cpu_product_algorithms,
+                           .describe = cpu_describe_product};
     TRY(matrix(&problem.free[CPU_INPUT], request->rows, in, type));
     TRY(matrix(&problem.free[CPU_OUTPUT], request->rows, out, type));
     TRY(matrix(&problem.free[CPU_WEIGHTS], out, in, type));

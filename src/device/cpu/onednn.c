@@ -75,6 +75,13 @@ yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
     return YOKE_OK;
 }
 
+size_t cpu_desc_bytes(const dnnl_memory_desc_t *desc) {
+    dnnl_memory_desc_t start = *desc;
+    start.offset0 = 0;
+    size_t value_bytes = desc->data_type == dnnl_bf16 ? 2 : 4;
+    return (size_t)desc->offset0 * value_bytes + dnnl_memory_desc_get_size(&start);
+}
+
 dnnl_data_type_t cpu_data_type(yoke_precision precision) {
     return precision == YOKE_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
 }
@@ -148,7 +155,7 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_de
 
 /* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
 void *cpu_probe_buffer(const dnnl_memory_desc_t *desc) {
-    size_t bytes = (dnnl_memory_desc_get_size(desc) + 63) / 64 * 64;
+    size_t bytes = (cpu_desc_bytes(desc) + 63) / 64 * 64;
     uint32_t *words = aligned_alloc(64, bytes > 0 ? bytes : 64);
     if (words == NULL) return NULL;
     bool half = desc->data_type == dnnl_bf16;

@@ -10,6 +10,8 @@
 typedef struct cpu_weighted {
     yoke_plan base;
     cpu_pass passes[CPU_DIRECTIONS]; /* unused ones are zero */
+    size_t cleared[CPU_ROLES];
+    void *weight_gradient, *input_gradient;
 } cpu_weighted;
 
 typedef struct weighted_planner {
@@ -106,7 +108,7 @@ typedef struct weighted_trial {
 static yoke_status provide_buffers(weighted_trial *trial, const cpu_pass *pass) {
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
-        size_t bytes = dnnl_memory_desc_get_size(&operand->stored);
+        size_t bytes = cpu_desc_bytes(&operand->stored);
         if (operand->argument == 0 || bytes <= trial->bytes[role]) continue;
         free(trial->addresses[role]);
         trial->addresses[role] = cpu_probe_buffer(&operand->stored);
@@ -245,7 +247,9 @@ static cpu_weighted *weighted_of(yoke_plan *plan) {
 }
 
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    cpu_pass *passes = weighted_of(plan)->passes;
+    cpu_weighted *self = weighted_of(plan);
+    self->weight_gradient = binding->parameter_gradients[0];
+    self->input_gradient = binding->input_gradients[0];
     void *const addresses[CPU_DIRECTIONS][CPU_ROLES] = {
         [CPU_FORWARD] = {binding->inputs[0], binding->parameters[0], binding->parameters[1],
                          binding->output},
@@ -255,8 +259,8 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
                                   binding->parameter_gradients[1], binding->output_gradient},
     };
     for (int i = 0; i < CPU_DIRECTIONS; i++) {
-        if (passes[i].primitive.description == NULL) continue;
-        TRY(cpu_pass_bind(&passes[i], cpu_of(plan->device), addresses[i], binding->scratch));
+        if (self->passes[i].primitive.description == NULL) continue;
+        TRY(cpu_pass_bind(&self->passes[i], cpu_of(plan->device), addresses[i], binding->scratch));
     }
     return YOKE_OK;
 }
@@ -268,9 +272,13 @@ static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step)
 
 static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
-    cpu_pass *passes = weighted_of(plan)->passes;
-    TRY(cpu_pass_run(&passes[CPU_BACKWARD_WEIGHTS], cpu_of(plan->device)));
-    return cpu_pass_run(&passes[CPU_BACKWARD_DATA], cpu_of(plan->device));
+    cpu_weighted *self = weighted_of(plan);
+    cpu_device *device = cpu_of(plan->device);
+    cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
+    TRY(cpu_pass_run(&self->passes[CPU_BACKWARD_WEIGHTS], device));
+    if (self->passes[CPU_BACKWARD_DATA].primitive.description == NULL) return YOKE_OK;
+    cpu_clear(device, self->input_gradient, self->cleared[CPU_INPUT]);
+    return cpu_pass_run(&self->passes[CPU_BACKWARD_DATA], device);
 }
 
 static void weighted_destroy(yoke_plan *plan) {
@@ -295,6 +303,7 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     self->base.forward = weighted_forward;
     self->base.backward = request->training ? weighted_backward : NULL;
     self->base.destroy = weighted_destroy;
+    memcpy(self->cleared, problem->cleared, sizeof self->cleared);
     *plan = &self->base;
     weighted_planner planner = {.device = device, .request = request, .problem = problem};
     TRY(plan_passes(&planner, self));

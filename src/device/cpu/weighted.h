@@ -31,6 +31,8 @@ struct cpu_problem {
     dnnl_status_t (*describe)(cpu_operation_desc *desc, const cpu_problem *problem,
                               cpu_direction direction, int algorithm,
                               const dnnl_memory_desc_t *descs);
+    /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
+    size_t cleared[CPU_ROLES];
     char key[128]; /* names the shape in the record of choices */
 };
 
@@ -40,5 +42,17 @@ yoke_status cpu_bias_desc(cpu_problem *problem, int channels);
 /* stored[CPU_INPUT] and [CPU_BIAS] must be set; output and weights are chosen when not. */
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem);
+
+/* The matrix product, as linear describes it. */
+dnnl_status_t cpu_describe_product(cpu_operation_desc *desc, const cpu_problem *problem,
+                                   cpu_direction direction, int algorithm,
+                                   const dnnl_memory_desc_t *descs);
+extern const char *const cpu_product_algorithms[];
+
+/* A convolution with one output pixel, planned as the matrix product it is. `problem` is complete
+ * but for its stored layouts, which come from the request. */
+bool cpu_is_one_pixel(const yoke_operation *operation);
+yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
+                               const yoke_plan_request *request, const cpu_problem *convolution);
 
 #endif
