@@ -37,14 +37,22 @@ const char *bytes_text(double bytes, char buffer[16]) {
 
 static void print_memory(FILE *out, const yoke_data_parallel *engine, int index, const char *name) {
     yoke_memory_report report = {.struct_size = sizeof report};
-    char total[16], weights[16], gradients[16], optimizer[16], activations[16];
     if (yoke_data_parallel_memory(engine, index, &report) != YOKE_OK) return;
-    fprintf(out, "  %-7s  %s: weights %s, gradients %s, optimizer %s, activations %s, ...\n", name,
-            bytes_text((double)report.total, total),
-            bytes_text((double)(report.parameters + report.buffers), weights),
-            bytes_text((double)report.gradients, gradients),
-            bytes_text((double)report.optimizer, optimizer),
-            bytes_text((double)report.activations, activations));
+    const struct {
+        const char *name;
+        size_t bytes;
+    } parts[] = {{"weights", report.parameters + report.buffers},
+                 {"gradients", report.gradients},
+                 {"optimizer", report.optimizer},
+                 {"activations", report.activations},
+                 {"scratch and batch", report.scratch + report.batch}};
+    char text[16];
+    fprintf(out, "  %-6s %s:", name, bytes_text((double)report.total, text));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].bytes > 0)
+            fprintf(out, "%s %s %s", i > 0 ? "," : "", parts[i].name,
+                    bytes_text((double)parts[i].bytes, text));
+    fputc('\n', out);
 }
 
 /* "64 rows a step: 32 + 32". */

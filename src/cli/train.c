@@ -44,7 +44,7 @@ static const cli_option options[] = {
     {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
     {"steps", "N", "updates instead of epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
     {"optimizer", "sgd|adamw", "PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate, or its peak (0.1 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr),
+    {"lr", "X", "learning rate, or its peak (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr),
      1e-30, INFINITY},
     {"momentum", "X", "of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
     {"nesterov", NULL, "Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
@@ -59,7 +59,7 @@ static const cli_option options[] = {
      CLI_CHOICE, AT(precision), 0, 0},
     {"algorithm", "measured|direct", "the fastest, or the same in every run (measured)", CLI_CHOICE,
      AT(algorithm), 0, 0},
-    {"seed", "N", "of weights, order, augmentation and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
+    {"seed", "N", "of weights, order, augmentation, dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
     {"shuffle", "yes|no", "draw a new order each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
     {"augment", "none|crop-flip|crop-flip-cutout", "(none)", CLI_CHOICE, AT(augment), 0, 0},
     {"accumulate", "N", "micro-batches a batch is computed in (1)", CLI_INTEGER, AT(accumulate), 1,
@@ -115,7 +115,7 @@ static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags 
     bool sgd = flags->optimizer == YOKE_SGD;
     optimizer->struct_size = sizeof *optimizer;
     optimizer->kind = (yoke_optimizer_kind)flags->optimizer;
-    optimizer->learning_rate = flags->lr;
+    optimizer->learning_rate = flags->lr > 0 ? flags->lr : sgd ? 0.05 : 1e-3;
     optimizer->momentum = sgd ? given_or(flags->momentum, 0.9) : 0;
     optimizer->nesterov = flags->nesterov;
     optimizer->weight_decay = given_or(flags->weight_decay, sgd ? 5e-4 : 0.01);

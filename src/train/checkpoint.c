@@ -73,14 +73,15 @@ yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *mo
 /* Names that do not fit: how many, and the first few in words. */
 typedef struct complaint {
     int count;
-    char text[144];
+    char text[192];
 } complaint;
 
 static void complain(complaint *list, const char *what) {
     size_t used = strlen(list->text);
     list->count++;
     if (list->count <= 2)
-        snprintf(list->text + used, sizeof list->text - used, "%s%s", used > 0 ? ", " : "", what);
+        snprintf(list->text + used, sizeof list->text - used, "%s%.88s", used > 0 ? ", " : "",
+                 what);
     else if (list->count == 3)
         snprintf(list->text + used, sizeof list->text - used, ", ...");
 }

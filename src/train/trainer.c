@@ -121,7 +121,7 @@ static yoke_status build_model(yoke_trainer *trainer) {
     yoke_status status = yoke_model_preset(&trainer->model, trainer->options.model, rows->shape,
                                            regression ? rows->target_count : rows->classes, &loss);
     if (status != YOKE_OK)
-        yoke_error_prefix("a model for %s (%dx%dx%d)", trainer->options.dataset,
+        yoke_error_prefix("%s for %s (%dx%dx%d)", trainer->options.model, trainer->options.dataset,
                           rows->shape.channels, rows->shape.height, rows->shape.width);
     return status;
 }
