@@ -320,7 +320,15 @@ static void a_file_that_cannot_be_written_is_named(void **state) {
     put(trace, 0, YOKE_STAGE_LOSS, 0, 0, 1);
     assert_int_equal(yoke_trace_write(trace, "/absent/trace.json"), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), "/absent/trace.json"));
-    assert_int_equal(yoke_trace_write(trace, "/dev/full"), YOKE_ERROR_IO);
+    char folder[] = "/tmp/yoke-trace-XXXXXX", full[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(full, sizeof full, "%s/trace.json", folder);
+    assert_int_equal(symlink("/dev/full", full), 0);
+    yoke_status status = yoke_trace_write(trace, full);
+    unlink(full);
+    rmdir(folder);
+    assert_int_equal(status, YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), full));
     yoke_trace_destroy(trace);
 }
 
