@@ -137,6 +137,7 @@ static void the_cores_are_shared_and_reused_when_there_are_too_few(void **state)
     int cores = yoke_cores_allowed(&allowed);
     yoke_devices *devices = open_list("3xcpu", 0);
     int share = cores / 3 > 0 ? cores / 3 : 1;
+    if (share > omp_get_thread_limit()) share = omp_get_thread_limit();
     for (int i = 0; i < 3; i++) {
         yoke_device_info info = {.struct_size = sizeof info};
         EXPECT_OK(yoke_devices_describe(devices, i, &info));

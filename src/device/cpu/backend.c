@@ -38,7 +38,9 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     int share = core_count / request->count > 0 ? core_count / request->count : 1;
     cpu->base.backend = yoke_cpu_backend();
     cpu->base.index = request->index;
+    /* oneDNN's kernels wait for every thread of the team they were made for. */
     cpu->base.threads = request->threads > 0 ? request->threads : share;
+    if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
     snprintf(cpu->base.name, sizeof cpu->base.name, "cpu:%d", request->ordinal);
     choose_cores(cpu, request, &allowed, core_count);
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));

@@ -66,9 +66,8 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_de
  * tensor that does not begin where the tensor does. */
 size_t cpu_desc_bytes(const dnnl_memory_desc_t *desc);
 
-/* Measuring: an aligned buffer of small random values, never zeros or denormals; the caller frees
- * it. NULL: out of memory. */
-void *cpu_probe_buffer(const dnnl_memory_desc_t *desc);
+/* Measuring: small random values, never zeros or denormals. */
+void cpu_probe_fill(void *memory, const dnnl_memory_desc_t *desc);
 
 /* One planner a kind, in the file named after it. */
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,

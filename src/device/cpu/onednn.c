@@ -1,6 +1,5 @@
 /* What the operations share of oneDNN: errors, layouts, calls with bound arguments, reorders. Every
  * call whose form differs between oneDNN 2 and 3 belongs here. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -154,16 +153,13 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_de
  */
 
 /* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
-void *cpu_probe_buffer(const dnnl_memory_desc_t *desc) {
-    size_t bytes = (cpu_desc_bytes(desc) + 63) / 64 * 64;
-    uint32_t *words = aligned_alloc(64, bytes > 0 ? bytes : 64);
-    if (words == NULL) return NULL;
+void cpu_probe_fill(void *memory, const dnnl_memory_desc_t *desc) {
+    uint32_t *words = memory;
     bool half = desc->data_type == dnnl_bf16;
     uint32_t keep = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3e803e80u : 0x3e800000u;
     uint64_t state = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+    for (size_t i = 0; i < cpu_desc_bytes(desc) / sizeof *words; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         words[i] = ((uint32_t)(state >> 32) & keep) | exponent;
     }
-    return words;
 }

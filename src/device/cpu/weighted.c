@@ -104,29 +104,32 @@ typedef struct weighted_trial {
     char best_name[96];
 } weighted_trial;
 
-/* Candidates may disagree about the layout of weights that have none yet, hence about its size. */
-static yoke_status provide_buffers(weighted_trial *trial, const cpu_pass *pass) {
+/* Candidates may disagree about the layout of weights that have none yet, hence about its size. The
+ * memory is of the kind that plans are bound to later. */
+static yoke_status provide_buffers(const weighted_planner *planner, weighted_trial *trial,
+                                   const cpu_pass *pass) {
+    yoke_device *device = &planner->device->base;
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
         size_t bytes = cpu_desc_bytes(&operand->stored);
         if (operand->argument == 0 || bytes <= trial->bytes[role]) continue;
-        free(trial->addresses[role]);
-        trial->addresses[role] = cpu_probe_buffer(&operand->stored);
-        if (trial->addresses[role] == NULL) return FAIL_MEMORY(bytes, "measuring");
+        yoke_device_free(device, trial->addresses[role]);
+        TRY(yoke_device_allocate(device, bytes, "measuring", &trial->addresses[role]));
+        cpu_probe_fill(trial->addresses[role], &operand->stored);
         trial->bytes[role] = bytes;
     }
     return YOKE_OK;
 }
 
-static void close_trial(weighted_trial *trial) {
+static void close_trial(const weighted_planner *planner, weighted_trial *trial) {
     for (int role = 0; role < CPU_ROLES; role++)
-        free(trial->addresses[role]);
+        yoke_device_free(&planner->device->base, trial->addresses[role]);
 }
 
 static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
                             cpu_pass *pass) {
     double milliseconds = 0;
-    TRY(provide_buffers(trial, pass));
+    TRY(provide_buffers(planner, trial, pass));
     TRY(cpu_pass_time(pass, planner->device, trial->addresses, trial->best_ms, &milliseconds));
     if (milliseconds >= trial->best_ms) return YOKE_OK;
     int moves = 0;
@@ -165,7 +168,7 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
     yoke_status status = YOKE_OK;
     for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i] != NULL; i++)
         status = try_algorithm(planner, direction, i, &trial);
-    close_trial(&trial);
+    close_trial(planner, &trial);
     TRY(status);
     *candidate = trial.best;
     return yoke_choices_add(planner->request->choices, key, trial.best, trial.best_name,
