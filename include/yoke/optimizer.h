@@ -31,7 +31,8 @@ typedef enum yoke_lr_schedule_kind {
     YOKE_LR_CONSTANT,
     YOKE_LR_STEP,    /* x 0.1 at 1/2 and 3/4 of the run */
     YOKE_LR_COSINE,  /* to 0 */
-    YOKE_LR_ONECYCLE /* torch.optim.lr_scheduler.OneCycleLR with its defaults, max_lr = learning rate */
+    YOKE_LR_ONECYCLE /* torch.optim.lr_scheduler.OneCycleLR with its defaults, max_lr = learning
+                        rate */
 } yoke_lr_schedule_kind;
 
 typedef struct yoke_lr_schedule {

@@ -19,11 +19,14 @@
 #define WORKERS_MAX 1024
 #define CACHE_LINE 64
 
-/* Looks at a condition before sleeping. With a core for everybody the next job comes sooner than a
- * thread wakes up. Without, whoever is awaited may need this very core: it is handed over each
- * time, which costs a tenth of sleeping and waking. */
+/* Looks at a condition before sleeping, and how often the core is handed over between them. With a
+ * core for everybody the next job comes sooner than a thread wakes up; only another program can be
+ * in the way. Without, whoever is awaited may need this very core. Handing it over costs a tenth of
+ * sleeping and waking. */
 #define LOOKS_ALONE 4000
 #define LOOKS_CROWDED 32
+#define YIELD_EVERY_ALONE 32
+#define YIELD_EVERY_CROWDED 1
 
 /* Where threads sleep until a condition holds. Whoever makes a condition true changes it first and
  * rings then; a sleeper counts itself first and looks at the condition then. Both sides use
@@ -71,13 +74,6 @@ static void pause_core(void) {
 #endif
 }
 
-static void pass_time(const yoke_workers *crew) {
-    if (crew->crowded)
-        sched_yield();
-    else
-        pause_core();
-}
-
 static void ring(yoke_bell *bell) {
     if (atomic_load(&bell->sleepers) == 0) return;
     atomic_fetch_add(&bell->rings, 1);
@@ -93,10 +89,15 @@ typedef struct yoke_condition {
 } yoke_condition;
 
 static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
-    int looks = condition->crew->crowded ? LOOKS_CROWDED : LOOKS_ALONE;
-    for (int i = 0; i < looks; i++) {
+    bool crowded = condition->crew->crowded;
+    int looks = crowded ? LOOKS_CROWDED : LOOKS_ALONE;
+    int yield_every = crowded ? YIELD_EVERY_CROWDED : YIELD_EVERY_ALONE;
+    for (int look = 1; look <= looks; look++) {
         if (condition->holds(condition)) return;
-        pass_time(condition->crew);
+        if (look % yield_every == 0)
+            sched_yield();
+        else
+            pause_core();
     }
     while (!condition->holds(condition)) {
         atomic_fetch_add(&bell->sleepers, 1);
@@ -250,8 +251,7 @@ static yoke_status start_threads(yoke_workers *crew) {
     return YOKE_OK;
 }
 
-/* The host program's signals are for its own threads: workers take only those of their own making.
- */
+/* The host program's signals are for its own threads: workers take only those they cause. */
 static void block_signals(sigset_t *before) {
     sigset_t blocked;
     sigfillset(&blocked);

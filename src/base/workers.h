@@ -1,5 +1,5 @@
 /* A crew of permanent threads, one a device. The caller is worker 0: dispatch to N workers wakes
- * N - 1 threads. Waiting spins shortly (crowded: yields the core), then sleeps on a futex. */
+ * N - 1 threads. Waiting spins shortly, yielding in between, then sleeps on a futex. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 

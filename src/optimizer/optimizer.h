@@ -26,9 +26,9 @@ typedef struct yoke_optimizer_step {
     float gradient_scale; /* from clipping; 1: none */
 } yoke_optimizer_step;
 
-/* Updates weights[0 .. elements) whose first element is flat element `offset`, inside the optimizer's
- * range. Ranges of one step may be updated by different threads at once, each on `device` (the
- * worker that runs it; state is host-visible among CPU devices). */
+/* Updates weights[0 .. elements) whose first element is flat element `offset`, inside the
+ * optimizer's range. Ranges of one step may be updated by different threads at once, each on
+ * `device` (the worker that runs it; state is host-visible among CPU devices). */
 yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
                                   yoke_device *device, size_t offset, size_t elements,
                                   float *weights, const float *gradients);
