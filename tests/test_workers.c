@@ -33,15 +33,9 @@ static void sleep_ms(long ms) {
 }
 
 typedef struct roll {
-    yoke_workers *crew;
     int calls[CROWD];
     pthread_t threads[CROWD];
-    int count;   /* workers of the run */
     int failing; /* the worker that fails */
-    uint32_t counter;
-    int rounds;
-    int sums[CROWD];
-    _Atomic int left_alone; /* waiters that got away with CANCELLED */
 } roll;
 
 static yoke_status answer(int worker, void *context) {
@@ -186,139 +180,6 @@ static void cancelled_is_the_cause_only_when_nothing_else_is(void **state) {
     assert_int_equal(failed, 1);
     assert_string_equal(yoke_last_error(), "worker 1 has no memory");
     assert_int_equal(yoke_workers_run(crew, 3, all_cancelled, NULL, &failed), YOKE_ERROR_CANCELLED);
-    yoke_workers_destroy(crew);
-}
-
-/* Each round: everybody writes its part, meets, and adds up what all have written. */
-static yoke_status meet(int worker, void *context) {
-    roll *call = context;
-    for (int round = 0; round < call->rounds; round++) {
-        call->calls[worker] = round + worker;
-        TRY(yoke_workers_barrier(call->crew));
-        for (int i = 0; i < call->count; i++)
-            call->sums[worker] += call->calls[i];
-        TRY(yoke_workers_barrier(call->crew));
-    }
-    return YOKE_OK;
-}
-
-static void a_barrier_lets_nobody_through_early(void **state) {
-    (void)state;
-    yoke_workers *crew = start(CROWD);
-    for (int count = 1; count <= CROWD; count++) {
-        roll call = {.crew = crew, .rounds = 200, .count = count};
-        assert_int_equal(yoke_workers_run(crew, count, meet, &call, NULL), YOKE_OK);
-        int expected = count * (199 * 200 / 2) + 200 * (count * (count - 1) / 2);
-        for (int i = 0; i < count; i++)
-            assert_int_equal(call.sums[i], expected);
-    }
-    yoke_workers_destroy(crew);
-}
-
-/* The chosen one fails at its third barrier; the others would wait there for ever. */
-static yoke_status meet_and_fail(int worker, void *context) {
-    roll *call = context;
-    for (int round = 0; round < 5; round++) {
-        if (round == 2 && worker == call->failing) {
-            if (worker % 2 == 0) sleep_ms(5); /* some wait asleep, some awake */
-            return FAIL(YOKE_ERROR_DEVICE, "worker %d is gone", worker);
-        }
-        yoke_status status = yoke_workers_barrier(call->crew);
-        if (status == YOKE_ERROR_CANCELLED) atomic_fetch_add(&call->left_alone, 1);
-        TRY(status);
-    }
-    return YOKE_OK;
-}
-
-static void a_failing_worker_releases_the_barrier(void **state) {
-    (void)state;
-    yoke_workers *crew = start(CROWD);
-    for (int round = 0; round < 3; round++) {
-        for (int failing = 0; failing < CROWD; failing++) {
-            roll call = {.crew = crew, .failing = failing};
-            int failed = -1;
-            assert_int_equal(yoke_workers_run(crew, CROWD, meet_and_fail, &call, &failed),
-                             YOKE_ERROR_DEVICE);
-            assert_int_equal(failed, failing);
-            assert_int_equal(atomic_load(&call.left_alone), CROWD - 1);
-            roll healthy = {.crew = crew, .rounds = 10, .count = CROWD};
-            assert_int_equal(yoke_workers_run(crew, CROWD, meet, &healthy, NULL), YOKE_OK);
-        }
-    }
-    yoke_workers_destroy(crew);
-}
-
-/* Worker 0 publishes values one by one; the others may read value i once the counter is above i. */
-static yoke_status follow(int worker, void *context) {
-    roll *call = context;
-    for (int i = 0; i < call->rounds; i++) {
-        if (worker == 0) {
-            call->calls[i % CROWD] = i;
-            yoke_workers_signal(call->crew, &call->counter);
-            TRY(yoke_workers_barrier(call->crew));
-        } else {
-            TRY(yoke_workers_await(call->crew, &call->counter, (uint32_t)i + 1));
-            if (call->calls[i % CROWD] != i) return FAIL(YOKE_ERROR_INTERNAL, "read too early");
-            TRY(yoke_workers_barrier(call->crew));
-        }
-    }
-    return YOKE_OK;
-}
-
-static void a_counter_hands_over_what_was_written_before(void **state) {
-    (void)state;
-    yoke_workers *crew = start(CROWD);
-    for (int count = 2; count <= CROWD; count += 3) {
-        roll call = {.crew = crew, .rounds = 300};
-        if (yoke_workers_run(crew, count, follow, &call, NULL) != YOKE_OK)
-            fail_msg("%s", yoke_last_error());
-        assert_int_equal(call.counter, 300);
-    }
-    yoke_workers_destroy(crew);
-}
-
-/* All raise a counter at once and wait for all: no signal is lost. */
-static yoke_status raise_together(int worker, void *context) {
-    roll *call = context;
-    (void)worker;
-    for (uint32_t i = 1; i <= 300; i++) {
-        yoke_workers_signal(call->crew, &call->counter);
-        TRY(yoke_workers_await(call->crew, &call->counter, i * CROWD));
-    }
-    return YOKE_OK;
-}
-
-static void signals_at_the_same_time_all_count(void **state) {
-    (void)state;
-    yoke_workers *crew = start(CROWD);
-    roll call = {.crew = crew};
-    assert_int_equal(yoke_workers_run(crew, CROWD, raise_together, &call, NULL), YOKE_OK);
-    assert_int_equal(call.counter, 300 * CROWD);
-    yoke_workers_destroy(crew);
-}
-
-static yoke_status await_the_chosen(int worker, void *context) {
-    roll *call = context;
-    if (worker == call->failing) {
-        if (worker % 2 == 0) sleep_ms(5);
-        return FAIL(YOKE_ERROR_DEVICE, "worker %d is gone", worker);
-    }
-    yoke_status status = yoke_workers_await(call->crew, &call->counter, 1);
-    if (status == YOKE_ERROR_CANCELLED) atomic_fetch_add(&call->left_alone, 1);
-    return status;
-}
-
-static void a_failing_worker_releases_those_who_await_it(void **state) {
-    (void)state;
-    yoke_workers *crew = start(CROWD);
-    for (int failing = 0; failing < CROWD; failing++) {
-        roll call = {.crew = crew, .failing = failing};
-        int failed = -1;
-        assert_int_equal(yoke_workers_run(crew, CROWD, await_the_chosen, &call, &failed),
-                         YOKE_ERROR_DEVICE);
-        assert_int_equal(failed, failing);
-        assert_int_equal(atomic_load(&call.left_alone), CROWD - 1);
-    }
     yoke_workers_destroy(crew);
 }
 
@@ -483,11 +344,6 @@ int main(void) {
         cmocka_unit_test(each_workers_failure_comes_back_with_its_text),
         cmocka_unit_test(the_first_failure_in_time_is_the_cause),
         cmocka_unit_test(cancelled_is_the_cause_only_when_nothing_else_is),
-        cmocka_unit_test(a_barrier_lets_nobody_through_early),
-        cmocka_unit_test(a_failing_worker_releases_the_barrier),
-        cmocka_unit_test(a_counter_hands_over_what_was_written_before),
-        cmocka_unit_test(signals_at_the_same_time_all_count),
-        cmocka_unit_test(a_failing_worker_releases_those_who_await_it),
         cmocka_unit_test(threads_enter_before_create_returns_and_leave_at_the_end),
         cmocka_unit_test(a_thread_that_cannot_enter_fails_the_creation),
         cmocka_unit_test(threads_that_cannot_be_had_fail_the_creation),

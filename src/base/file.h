@@ -20,8 +20,7 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
 yoke_status yoke_file_commit(yoke_file_writer *writer);
 void yoke_file_abandon(yoke_file_writer *writer);
 
-/* The whole of a file; MISSING when it is not there, IO otherwise. *data is the caller's to free.
- */
+/* The whole of a file; MISSING when it is not there, IO otherwise. The caller frees *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
                            size_t *bytes);
 bool yoke_file_exists(const char *path);

@@ -27,8 +27,8 @@ yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_optio
 void yoke_workers_destroy(yoke_workers *workers);
 
 /* Runs job on workers 0 .. count - 1 and waits for all. The first failure in time is returned, its
- * text set on the calling thread; *failed gets its worker (may be NULL). Usable again afterwards.
- */
+ * text set on the calling thread; *failed (may be NULL) gets its worker, -1 when all went well. The
+ * crew is usable again afterwards. */
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
                              int *failed);
 
