@@ -18,7 +18,11 @@ RUN_BY_ITSELF = "scripts/test.sh"
 
 
 def copy_tree(root, copy):
-    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "build*", "__pycache__"))
+    """All but what git would not carry: its own folder, and build folders of the root."""
+    def left_out(folder, names):
+        own = [name for name in names if name.startswith("build")] if folder == str(root) else []
+        return own + [".git", "__pycache__"]
+    shutil.copytree(root, copy, ignore=left_out)
 
 
 def run(command, copy):
