@@ -2,8 +2,8 @@
  *
  *   scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
  *
- * The calling thread is the root device's worker. An engine is used by one thread at a time; several
- * engines may live in one process. */
+ * The calling thread is the root device's worker. An engine is used by one thread at a time;
+ * several engines may live in one process. */
 #ifndef YOKE_DATA_PARALLEL_H
 #define YOKE_DATA_PARALLEL_H
 
@@ -25,8 +25,10 @@ extern "C" {
 typedef struct yoke_data_parallel yoke_data_parallel;
 
 typedef enum yoke_schedule {
-    YOKE_SCHEDULE_OVERLAP, /* buckets are reduced, updated and published behind backward (default) */
-    YOKE_SCHEDULE_CLASSIC, /* nn.DataParallel phase by phase: loss on the root, broadcast every step */
+    YOKE_SCHEDULE_OVERLAP, /* buckets are reduced, updated and published behind backward (default)
+                            */
+    YOKE_SCHEDULE_CLASSIC, /* nn.DataParallel phase by phase: loss on the root, broadcast every step
+                            */
     YOKE_SCHEDULE_SHARDED  /* device k owns 1/N of the optimizer and publishes its part */
 } yoke_schedule;
 
@@ -53,15 +55,15 @@ YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
 /* What one batch gave; sums of the replicas in their order. */
 typedef struct yoke_step_result {
     size_t struct_size;
-    double loss;          /* mean over the rows of the whole batch */
+    double loss; /* mean over the rows of the whole batch */
     int rows;
     int correct;          /* rows whose largest output is the label; -1 for regression */
     double gradient_norm; /* before clipping; -1 when clipping is off */
 } yoke_step_result;
 
-/* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's for
- * this step when > 0. NUMERIC when the loss is not finite: weights are then those before the step
- * and the text names the first layer whose output is not finite. */
+/* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's
+ * for this step when > 0. NUMERIC when the loss is not finite: weights are then those before the
+ * step and the text names the first layer whose output is not finite. */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
 

@@ -19,7 +19,8 @@ typedef enum yoke_precision {
 
 /* How the algorithm of a layer is chosen. */
 typedef enum yoke_algorithm {
-    YOKE_ALGORITHM_MEASURED, /* the fastest, timed when the plan is made, one choice for all replicas */
+    YOKE_ALGORITHM_MEASURED, /* the fastest, timed when the plan is made, one choice for all
+                                replicas */
     YOKE_ALGORITHM_DIRECT    /* direct convolution by a fixed rule: the same bits in every run */
 } yoke_algorithm;
 
@@ -27,9 +28,10 @@ typedef struct yoke_devices yoke_devices;
 
 typedef struct yoke_devices_options {
     size_t struct_size;
-    const char *list; /* "auto", "4xcpu", "cpu,cpu"; NULL means "auto". The first listed is the root */
-    int threads;      /* compute threads per device; 0: cores / devices, at least 1 */
-    bool unbound;     /* do not bind workers to cores */
+    const char
+        *list;    /* "auto", "4xcpu", "cpu,cpu"; NULL means "auto". The first listed is the root */
+    int threads;  /* compute threads per device; 0: cores / devices, at least 1 */
+    bool unbound; /* do not bind workers to cores */
 } yoke_devices_options;
 
 typedef struct yoke_device_info {

@@ -20,8 +20,8 @@ typedef struct yoke_value {
     int index;
 } yoke_value;
 
-/* Shape of one row (sample) of a value: channels, height, width; a flat value has height = width = 1
- * and `flat` set. */
+/* Shape of one row (sample) of a value: channels, height, width; a flat value has height = width =
+ * 1 and `flat` set. */
 typedef struct yoke_shape {
     int channels, height, width;
     bool flat;
@@ -34,10 +34,11 @@ typedef struct yoke_conv2d_options {
     int kernel;       /* square; required */
     int stride;       /* 0: 1 */
     int padding;
-    int groups;              /* 0: 1 */
-    bool bias;               /* off by default, as a batch norm usually follows */
-    const char *shared_with; /* name of an earlier layer whose parameters this one uses; NULL: own */
-    bool kaiming_fan_out;    /* init: torchvision's ResNet rule; off: nn.Conv2d's default */
+    int groups; /* 0: 1 */
+    bool bias;  /* off by default, as a batch norm usually follows */
+    const char
+        *shared_with;     /* name of an earlier layer whose parameters this one uses; NULL: own */
+    bool kaiming_fan_out; /* init: torchvision's ResNet rule; off: nn.Conv2d's default */
 } yoke_conv2d_options;
 
 typedef struct yoke_linear_options {
@@ -89,7 +90,8 @@ YOKE_API yoke_value yoke_relu(yoke_model *model, yoke_value input);
 YOKE_API yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right);
 YOKE_API yoke_value yoke_max_pool(yoke_model *model, yoke_value input,
                                   const yoke_pool_options *options);
-/* Padding does not count in the average only where there is none: count_include_pad is PyTorch's. */
+/* Padding does not count in the average only where there is none: count_include_pad is PyTorch's.
+ */
 YOKE_API yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
                                       const yoke_pool_options *options);
 YOKE_API yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input);

@@ -1,5 +1,5 @@
-/* Training from a file to a checkpoint: the whole road with one call. Everything is reported through
- * one callback; the library prints nothing. */
+/* Training from a file to a checkpoint: the whole road with one call. Everything is reported
+ * through one callback; the library prints nothing. */
 #ifndef YOKE_TRAINER_H
 #define YOKE_TRAINER_H
 
@@ -52,9 +52,9 @@ typedef struct yoke_trainer_options {
     yoke_schedule schedule;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    int batch;       /* whole batch; 0: 64 */
-    int epochs;      /* 0: 1; ignored when steps > 0 */
-    uint64_t steps;  /* updates; 0: epochs decide */
+    int batch;                        /* whole batch; 0: 64 */
+    int epochs;                       /* 0: 1; ignored when steps > 0 */
+    uint64_t steps;                   /* updates; 0: epochs decide */
     yoke_optimizer_options optimizer; /* struct_size may be 0: all default */
     yoke_lr_schedule_kind lr_schedule;
     uint64_t warmup_steps;
@@ -63,11 +63,11 @@ typedef struct yoke_trainer_options {
     bool no_shuffle;
     yoke_augment augment;
     int accumulate;
-    const char *init;         /* safetensors to start from */
-    const char *save;         /* safetensors to write at the end and when stopped */
-    int evaluate_every;       /* epochs; 0: at the end only; -1: never */
-    const char *metrics;      /* JSON lines */
-    const char *trace;        /* Chrome trace */
+    const char *init;    /* safetensors to start from */
+    const char *save;    /* safetensors to write at the end and when stopped */
+    int evaluate_every;  /* epochs; 0: at the end only; -1: never */
+    const char *metrics; /* JSON lines */
+    const char *trace;   /* Chrome trace */
     void (*on_event)(const yoke_event *event, void *payload);
     void *payload;
 } yoke_trainer_options;
@@ -81,7 +81,8 @@ YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
  * finished and the file saved. */
 YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 
-/* Asks a running trainer to stop after the step; callable from a signal handler or another thread. */
+/* Asks a running trainer to stop after the step; callable from a signal handler or another thread.
+ */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
 /* One pass over the test split, exact (no padding). */
