@@ -27,31 +27,35 @@ int cli_usage_error(const char *verb, const char *format, ...) {
 /* ---- nearest names ------------------------------------------------------------------------------
  */
 
-/* Levenshtein's distance, one row of the table at a time. */
-static size_t edit_distance(const char *a, const char *b) {
-    size_t row[WORD_BYTES], length = strlen(b);
-    for (size_t j = 0; j <= length; j++)
-        row[j] = j;
-    for (size_t i = 0; a[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < length; j++) {
-            size_t best = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (diagonal + 1 < best) best = diagonal + 1;
-            row[j + 1] = best;
-        }
-    }
-    return row[length];
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
 }
 
+/* Letters to insert, delete, replace or swap with a neighbour; the last three rows of the table. */
+static size_t edit_distance(const char *a, const char *b) {
+    size_t rows[3][WORD_BYTES], length = strlen(b), i = 0;
+    for (size_t j = 0; j <= length; j++)
+        rows[0][j] = j;
+    for (i = 1; a[i - 1] != '\0'; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            row[j] =
+                smaller(above[j - 1] + (a[i - 1] != b[j - 1]), smaller(row[j - 1], above[j]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = smaller(row[j], above2[j - 2] + 1);
+        }
+    }
+    return rows[(i - 1) % 3][length];
+}
+
+/* Of two at the same distance the one of the same length: letters are swapped more than lost. */
 const char *cli_nearest(const char *word, const char *const *names, int count) {
     const char *nearest = NULL;
-    size_t best = strlen(word) / 3 + 2; /* farther than that is another word */
+    size_t best = 2 * (strlen(word) / 3 + 2); /* farther than that is another word */
     for (int i = 0; i < count; i++) {
         if (strlen(names[i]) >= WORD_BYTES) continue;
-        size_t distance = edit_distance(word, names[i]);
+        size_t distance = 2 * edit_distance(word, names[i]) + (strlen(names[i]) != strlen(word));
         if (distance >= best) continue;
         best = distance;
         nearest = names[i];

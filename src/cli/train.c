@@ -157,16 +157,18 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
 static yoke_trainer *running;
 static volatile sig_atomic_t caught;
 
+/* The next signal, of either kind, has its usual effect. */
 static void on_signal(int number) {
     static const char text[] = "\nyoke: finishing the step; once more to end at once\n";
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
     caught = number;
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* said to nobody */
     yoke_trainer_stop(running);
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* said to nobody */
 }
 
-/* SA_RESETHAND: the second signal has its usual effect. */
 static void catch_signals(yoke_trainer *trainer) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     running = trainer;
     sigaction(SIGINT, &action, NULL);
