@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <omp.h>
 
 #include "device/cpu/bfloat16.h"
 #include "device/cpu/cpu.h"
@@ -40,6 +41,10 @@ typedef struct operation_check {
 } operation_check;
 
 static inline yoke_devices *check_devices(int threads) {
+#ifdef __SANITIZE_THREAD__
+    threads = 1; /* ThreadSanitizer does not see libgomp's barriers and reports every loop */
+    omp_set_num_threads(1);
+#endif
     yoke_devices_options options = {
         .struct_size = sizeof options, .list = "cpu", .threads = threads, .unbound = true};
     yoke_devices *devices = NULL;
