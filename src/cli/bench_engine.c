@@ -44,7 +44,8 @@ static yoke_status build(bench_engine *engine) {
         .struct_size = sizeof devices, .list = list, .threads = setup->threads};
     yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
                                         .kind = YOKE_SGD,
-                                        .learning_rate = BENCH_LEARNING_RATE,
+                                        .learning_rate =
+                                            setup->learning_rate > 0 ? setup->learning_rate : 1e-3,
                                         .momentum = BENCH_MOMENTUM,
                                         .weight_decay = BENCH_WEIGHT_DECAY};
     yoke_data_parallel_options options = {.struct_size = sizeof options,

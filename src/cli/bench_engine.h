@@ -12,6 +12,7 @@ typedef struct bench_setup {
     yoke_precision precision;
     yoke_schedule schedule;
     yoke_algorithm algorithm;
+    double learning_rate; /* 0: 1e-3 */
 } bench_setup;
 
 typedef struct bench_engine {
@@ -25,7 +26,6 @@ typedef struct bench_engine {
     double loss; /* of the last step */
 } bench_engine;
 
-#define BENCH_LEARNING_RATE 1e-3
 #define BENCH_MOMENTUM 0.9
 #define BENCH_WEIGHT_DECAY 5e-4
 
