@@ -23,6 +23,8 @@ struct rig {
     yoke_model *model; /* the rig's to destroy */
     yoke_replica *replica;
     int rows;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
     float *inputs, *targets;
     int32_t *labels;
 };
@@ -39,7 +41,8 @@ static inline void rig_devices(struct rig *rig) {
 static inline yoke_replica_options rig_options(const struct rig *rig) {
     return (yoke_replica_options){
         .device = rig->device,
-        .algorithm = YOKE_ALGORITHM_DIRECT,
+        .precision = rig->precision,
+        .algorithm = rig->algorithm,
         .rows = rig->rows,
         .choices = rig->choices,
         .first_bucket_bytes = 2048,
@@ -80,14 +83,19 @@ static inline void rig_stir(struct rig *rig, uint64_t seed) {
     }
 }
 
-static inline void rig_create(struct rig *rig, yoke_model *model, int rows, uint64_t seed) {
-    *rig = (struct rig){.model = model, .rows = rows};
-    rig_devices(rig);
+/* On a rig whose devices are open and whose model, rows, precision and algorithm are set. */
+static inline void rig_replica(struct rig *rig, uint64_t seed) {
     yoke_replica_options options = rig_options(rig);
-    assert_ok(yoke_replica_create(&rig->replica, model, &options));
+    assert_ok(yoke_replica_create(&rig->replica, rig->model, &options));
     assert_ok(yoke_replica_initialize(rig->replica, seed));
     rig_stir(rig, seed);
     rig_batch(rig, seed);
+}
+
+static inline void rig_create(struct rig *rig, yoke_model *model, int rows, uint64_t seed) {
+    *rig = (struct rig){.model = model, .rows = rows, .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig_devices(rig);
+    rig_replica(rig, seed);
 }
 
 static inline void rig_destroy(struct rig *rig) {

@@ -105,7 +105,7 @@ static void buckets_default_to_one_and_25_mebibytes(void **state) {
     (void)state;
     yoke_model *model = NULL;
     assert_ok(yoke_model_preset(&model, "mlp", (yoke_shape){1, 28, 28, false}, 10, NULL));
-    struct rig rig = {.model = model, .rows = 2};
+    struct rig rig = {.model = model, .rows = 2, .algorithm = YOKE_ALGORITHM_DIRECT};
     rig_devices(&rig);
     yoke_replica_options options = rig_options(&rig);
     options.first_bucket_bytes = options.bucket_bytes = 0;

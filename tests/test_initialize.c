@@ -37,7 +37,7 @@ static struct summary summarize(const struct rig *rig, const char *name) {
 
 /* Builds the replica without the rig's stirring of batch norms. */
 static void plain_rig(struct rig *rig, yoke_model *model, int rows, uint64_t seed) {
-    *rig = (struct rig){.model = model, .rows = rows};
+    *rig = (struct rig){.model = model, .rows = rows, .algorithm = YOKE_ALGORITHM_DIRECT};
     rig_devices(rig);
     yoke_replica_options options = rig_options(rig);
     assert_ok(yoke_replica_create(&rig->replica, model, &options));

@@ -103,6 +103,35 @@ static void resnet20_equals_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
+/* Whatever the plans measure to be fastest, Winograd included. */
+static void measured_choices_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig = {.model = resnet20(8), .rows = 4, .algorithm = YOKE_ALGORITHM_MEASURED};
+    rig_devices(&rig);
+    rig_replica(&rig, 4);
+    assert_step_near(&rig, 1e-3);
+    rig_destroy(&rig);
+}
+
+/* bfloat16 keeps 8 bits: errors of 1/256 at every value, grown over fifteen layers and where a ReLU
+ * or a maximum decides otherwise. A contribution lost or counted twice would be far outside. */
+static void bfloat16_stays_close_to_the_reference(void **state) {
+    (void)state;
+    yoke_loss_options loss = {.struct_size = sizeof loss, .kind = YOKE_LOSS_MSE};
+    struct rig rig = {.model = everything(&loss),
+                      .rows = 5,
+                      .precision = YOKE_BFLOAT16,
+                      .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig_devices(&rig);
+    bool supported = yoke_device_supports(rig.device, YOKE_BFLOAT16);
+    if (supported) {
+        rig_replica(&rig, 1);
+        assert_step_near(&rig, 0.15);
+    }
+    rig_destroy(&rig);
+    if (!supported) skip();
+}
+
 static void mlp_equals_the_reference(void **state) {
     (void)state;
     yoke_model *model = NULL;
@@ -360,6 +389,8 @@ int main(void) {
         cmocka_unit_test(every_layer_equals_the_reference_under_cross_entropy),
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
         cmocka_unit_test(resnet20_equals_the_reference),
+        cmocka_unit_test(measured_choices_equal_the_reference),
+        cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),
         cmocka_unit_test(random_graphs_equal_the_reference),
         cmocka_unit_test(fewer_rows_than_the_primary_shard_are_right_too),
