@@ -160,9 +160,15 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
+/* A team of one would cost an allocation each time. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     size_t chunks = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
-#pragma omp parallel for num_threads(device->base.threads) schedule(static) if (chunks > 1)
+    if (bytes == 0) return;
+    if (chunks == 1 || device->base.threads == 1) {
+        memset(memory, 0, bytes);
+        return;
+    }
+#pragma omp parallel for num_threads(device->base.threads) schedule(static)
     for (size_t i = 0; i < chunks; i++) {
         size_t from = i * HUGE_PAGE_BYTES, left = bytes - from;
         memset((char *)memory + from, 0, left < HUGE_PAGE_BYTES ? left : HUGE_PAGE_BYTES);

@@ -49,8 +49,8 @@ dnnl_status_t cpu_describe_product(cpu_operation_desc *desc, const cpu_problem *
                                    const dnnl_memory_desc_t *descs);
 extern const char *const cpu_product_algorithms[];
 
-/* A convolution with one output pixel, planned as the matrix product it is. `problem` is complete
- * but for its stored layouts, which come from the request. */
+/* A convolution with one output pixel, planned as the matrix product it is. `convolution`
+ * is complete but for its stored layouts, which come from the request. */
 bool cpu_is_one_pixel(const yoke_operation *operation);
 yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution);
