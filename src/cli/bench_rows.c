@@ -187,7 +187,7 @@ yoke_status bench_measure_cost(const bench_row *row, const bench_effort *effort,
     return status;
 }
 
-/* By the trace: a step's time less that of its stages, in percent. */
+/* By the trace: the share of the steps' time that is in none of their stages, in percent. */
 static yoke_status run_outside(void *context, int steps, double *percent) {
     bench_engine *engine = context;
     yoke_trace *trace = yoke_data_parallel_trace(engine->parallel);
@@ -198,14 +198,10 @@ static yoke_status run_outside(void *context, int steps, double *percent) {
     for (int i = 0; i < YOKE_STAGE_COUNT; i++)
         stages[i].struct_size = sizeof stages[i];
     int count = yoke_trace_summarize(trace, stages, YOKE_STAGE_COUNT);
-    double step = 0, inside = 0;
-    for (int i = 0; i < count; i++) {
-        if (stages[i].stage == YOKE_STAGE_STEP)
-            step = stages[i].median_ms;
-        else
-            inside += stages[i].median_ms;
-    }
-    *percent = step > 0 ? 100 * (step - inside) / step : NAN;
+    double inside = 0;
+    for (int i = 0; i < count; i++)
+        if (stages[i].stage != YOKE_STAGE_STEP) inside += stages[i].share;
+    *percent = 100 * (1 - inside);
     return status;
 }
 
