@@ -19,7 +19,7 @@
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: threads never share one */
     PARALLEL_ELEMENTS = 1 << 16, /* fewer are done before a second thread is awake */
-    FOLD_ELEMENTS = 2048,        /* stay in the first-level cache while operands are added */
+    FOLD_ELEMENTS = 16384,       /* stay in the second-level cache while operands are added */
     SQUARE_BLOCK = 4096,         /* the contract's block of a square sum */
     SQUARE_BLOCKS = 256,         /* block sums held at a time */
     SQUARE_LANES = 16
