@@ -203,7 +203,7 @@ static yoke_status cpu_upload(yoke_device *device, void *to, const void *from, s
 static yoke_status cpu_copy(yoke_device *to_device, void *to, yoke_device *from_device,
                             const void *from, size_t bytes) {
     (void)to_device, (void)from_device;
-    memcpy(to, from, bytes);
+    if (bytes > 0) memcpy(to, from, bytes); /* a model without batch norm has no buffers */
     return YOKE_OK;
 }
 
