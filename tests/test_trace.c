@@ -126,6 +126,28 @@ static void bandwidth_is_all_lanes_bytes_over_the_slowest_lanes_time(void **stat
     yoke_trace_destroy(trace);
 }
 
+static void stages_of_an_evaluation_are_no_part_of_a_step(void **state) {
+    (void)state;
+    yoke_trace *trace = start(64);
+    put(trace, 1, YOKE_STAGE_FORWARD, 0, 1000, 1100);
+    put(trace, 0, YOKE_STAGE_STEP, 0, 1000, 2000);
+    for (uint64_t begin = 3000; begin < 5000; begin += 1000) { /* two batches evaluated */
+        put(trace, 1, YOKE_STAGE_FORWARD, 1, begin + 1, begin + 900);
+        put(trace, 0, YOKE_STAGE_EVALUATE, 1, begin, begin + 1000);
+    }
+    put(trace, 1, YOKE_STAGE_FORWARD, 1, 5000, 5300);
+    put(trace, 0, YOKE_STAGE_STEP, 1, 5000, 6000);
+
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+    assert_int_equal(summarize(trace, rows), 3);
+    assert_int_equal(rows[0].stage, YOKE_STAGE_FORWARD);
+    assert_near(rows[0].median_ms, 0.2);
+    assert_near(rows[0].share, 0.2);
+    assert_int_equal(rows[2].stage, YOKE_STAGE_EVALUATE);
+    assert_near(rows[2].median_ms, 2);
+    yoke_trace_destroy(trace);
+}
+
 static void an_even_count_has_its_median_in_the_middle(void **state) {
     (void)state;
     yoke_trace *trace = start(64);
@@ -347,6 +369,7 @@ int main(void) {
         cmocka_unit_test(no_trace_records_nothing_and_harms_nobody),
         cmocka_unit_test(a_step_takes_as_long_as_its_slowest_lane),
         cmocka_unit_test(bandwidth_is_all_lanes_bytes_over_the_slowest_lanes_time),
+        cmocka_unit_test(stages_of_an_evaluation_are_no_part_of_a_step),
         cmocka_unit_test(an_even_count_has_its_median_in_the_middle),
         cmocka_unit_test(a_full_ring_forgets_whole_steps_oldest_first),
         cmocka_unit_test(reset_forgets_everything),

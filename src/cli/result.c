@@ -35,23 +35,24 @@ const char *bytes_text(double bytes, char buffer[16]) {
 /* ---- before -------------------------------------------------------------------------------------
  */
 
-static void print_memory(FILE *out, const yoke_data_parallel *engine, int index, const char *name) {
-    yoke_memory_report report = {.struct_size = sizeof report};
-    if (yoke_data_parallel_memory(engine, index, &report) != YOKE_OK) return;
-    const struct {
-        const char *name;
-        size_t bytes;
-    } parts[] = {{"weights", report.parameters + report.buffers},
-                 {"gradients", report.gradients},
-                 {"optimizer", report.optimizer},
-                 {"activations", report.activations},
-                 {"scratch and batch", report.scratch + report.batch}};
-    char text[16];
-    fprintf(out, "  %-6s %s:", name, bytes_text((double)report.total, text));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].bytes > 0)
-            fprintf(out, "%s %s %s", i > 0 ? "," : "", parts[i].name,
-                    bytes_text((double)parts[i].bytes, text));
+/* Memory of each device by what holds it. */
+static void print_memory(FILE *out, const yoke_data_parallel *engine, const device_view *view) {
+    static const char *const columns[] = {"weights", "gradients", "optimizer", "activations",
+                                          "other"};
+    fprintf(out, "memory %10s", "total");
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        fprintf(out, " %11s", columns[i]);
+    for (int i = 0; i < yoke_data_parallel_device_count(engine) && i < CLI_DEVICES_MAX; i++) {
+        yoke_memory_report report = {.struct_size = sizeof report};
+        char text[16];
+        if (yoke_data_parallel_memory(engine, i, &report) != YOKE_OK) break;
+        const size_t parts[] = {report.parameters + report.buffers, report.gradients,
+                                report.optimizer, report.activations,
+                                report.scratch + report.batch};
+        fprintf(out, "\n%-6s %10s", view->devices[i].name, bytes_text((double)report.total, text));
+        for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
+            fprintf(out, " %11s", bytes_text((double)parts[p], text));
+    }
     fputc('\n', out);
 }
 
@@ -73,9 +74,8 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
             view->devices[0].description, view->devices[0].threads,
             view->devices[0].threads == 1 ? "" : "s",
             summary.devices == 1 ? "nothing to exchange" : summary.schedule);
-    for (int i = 0; i < summary.devices && i < CLI_DEVICES_MAX; i++)
-        print_memory(out, engine, i, view->devices[i].name);
     print_shards(out, summary.batch, summary.devices);
+    print_memory(out, engine, view);
 }
 
 /* ---- after --------------------------------------------------------------------------------------
@@ -89,6 +89,7 @@ void print_stages(FILE *out, const yoke_trace *trace) {
     if (count > 0) fprintf(out, "\nstage          median    share       bytes      GB/s\n");
     for (int i = 0; i < count; i++) {
         char bytes[16];
+        if (rows[i].stage == YOKE_STAGE_EVALUATE) continue; /* no stage of a step */
         fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
                 100 * rows[i].share);
         if (rows[i].bytes > 0)

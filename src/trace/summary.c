@@ -35,13 +35,37 @@ static uint64_t first_whole_step(const yoke_trace *trace) {
     return first;
 }
 
-static size_t collect(const yoke_trace *trace, part *parts) {
-    uint64_t first = first_whole_step(trace);
+/* The evaluations, which lane 0 records, in the order of time. `spans` has room for all. */
+static size_t find_evaluations(const yoke_trace *trace, const yoke_span **spans) {
     size_t count = 0;
+    for (uint32_t i = 0; i < yoke_lane_count(trace, 0); i++) {
+        const yoke_span *span = yoke_lane_span(trace, 0, i);
+        if (span->stage == YOKE_STAGE_EVALUATE) spans[count++] = span;
+    }
+    return count;
+}
+
+/* An evaluation is one row; the forward and other stages in it are no part of a step. */
+static bool is_within(const yoke_span *span, const yoke_span *const *evaluations, size_t count) {
+    size_t low = 0;
+    while (count > 0) { /* the first that ends after the span begins */
+        size_t half = count / 2;
+        bool before = evaluations[low + half]->end_ns <= span->begin_ns;
+        low += before ? half + 1 : 0;
+        count = before ? count - half - 1 : half;
+    }
+    return evaluations[low] != NULL && evaluations[low]->begin_ns <= span->begin_ns &&
+           span->stage != YOKE_STAGE_EVALUATE;
+}
+
+/* evaluations[spans of lane 0 + 1], all NULL. */
+static size_t collect(const yoke_trace *trace, const yoke_span **evaluations, part *parts) {
+    uint64_t first = first_whole_step(trace);
+    size_t count = 0, evaluation_count = find_evaluations(trace, evaluations);
     for (int lane = 0; lane < trace->lane_count; lane++) {
         for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
             const yoke_span *span = yoke_lane_span(trace, lane, i);
-            if (span->step < first) continue;
+            if (span->step < first || is_within(span, evaluations, evaluation_count)) continue;
             parts[count++] = (part){.stage = span->stage,
                                     .lane = lane,
                                     .step = span->step,
@@ -132,12 +156,14 @@ int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int 
     if (spans == 0) return 0;
     part *parts = malloc(spans * sizeof *parts);
     uint64_t *times = malloc(spans * sizeof *times);
+    const yoke_span **evaluations = calloc(yoke_lane_count(trace, 0) + 1u, sizeof *evaluations);
     int given = 0;
-    if (parts != NULL && times != NULL) {
+    if (parts != NULL && times != NULL && evaluations != NULL) {
         yoke_stage_summary own[YOKE_STAGE_COUNT];
-        int count = summarize(parts, collect(trace, parts), times, own);
+        int count = summarize(parts, collect(trace, evaluations, parts), times, own);
         given = hand_out(own, count, rows, capacity);
     }
+    free(evaluations);
     free(times);
     free(parts);
     return given;
