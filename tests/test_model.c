@@ -194,8 +194,7 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_model_destroy(model);
 }
 
-/* ---- presets
- * ------------------------------------------------------------------------------------------ */
+/* ---- presets --------------------------------------------------------------------------------- */
 
 typedef struct expectation {
     const char *name;

@@ -1,79 +1,8 @@
 /* A replica's forward, loss and backward against plain loops in double, for every kind of layer and
  * every way values and parameters can be shared. */
-#include "replica_rig.h"
+#include "networks.h"
 
-/* ---- networks
- * ------------------------------------------------------------------------------------------ */
-
-static yoke_value conv(yoke_model *model, yoke_value input, const char *name, int channels,
-                       const char *shared_with) {
-    yoke_conv2d_options options = {.struct_size = sizeof options,
-                                   .name = name,
-                                   .out_channels = channels,
-                                   .kernel = 3,
-                                   .padding = 1,
-                                   .shared_with = shared_with};
-    return yoke_conv2d(model, input, &options);
-}
-
-static yoke_value norm(yoke_model *model, yoke_value input, const char *name) {
-    yoke_batch_norm_options options = {.struct_size = sizeof options, .name = name};
-    return yoke_batch_norm(model, input, &options);
-}
-
-static yoke_value linear(yoke_model *model, yoke_value input, const char *name, int features,
-                         const char *shared_with) {
-    yoke_linear_options options = {.struct_size = sizeof options,
-                                   .name = name,
-                                   .out_features = features,
-                                   .shared_with = shared_with};
-    return yoke_linear(model, input, &options);
-}
-
-static yoke_value pooled(yoke_model *model, yoke_value value) {
-    yoke_pool_options max = {.struct_size = sizeof max, .kernel = 3, .stride = 2, .padding = 1};
-    yoke_pool_options average = {
-        .struct_size = sizeof average, .kernel = 2, .stride = 1, .padding = 1};
-    return yoke_average_pool(model, yoke_max_pool(model, value, &max), &average);
-}
-
-/* Every kind of layer; values with one, two and three readers; parameters with two users. */
-static yoke_model *everything(const yoke_loss_options *loss) {
-    yoke_model *model = NULL;
-    assert_ok(yoke_model_create(&model, "everything", (yoke_shape){4, 9, 9, false}));
-    yoke_conv2d_options stem = {.struct_size = sizeof stem,
-                                .name = "stem",
-                                .out_channels = 12,
-                                .kernel = 3,
-                                .stride = 1,
-                                .padding = 1,
-                                .groups = 2,
-                                .bias = true};
-    yoke_value a =
-        yoke_relu(model, norm(model, yoke_conv2d(model, yoke_model_input(model), &stem), "bn1"));
-    yoke_value b = conv(model, conv(model, a, "twice", 12, NULL), "again", 12, "twice");
-    b = yoke_relu(model, yoke_add(model, norm(model, b, "bn2"), a));
-    yoke_value c = pooled(model, b);
-    yoke_value d = yoke_dropout(model, yoke_relu(model, c), 0.3);
-    yoke_value e = yoke_add(model, d, conv(model, d, "three", 12, NULL)); /* d: three readers */
-    e = yoke_add(model, yoke_relu(model, e), d);
-    e = yoke_add(model, e, e);
-    yoke_value f = yoke_flatten(model, yoke_global_average_pool(model, e));
-    f = yoke_relu(model, norm(model, linear(model, f, "fc1", 12, NULL), "bn3"));
-    f = linear(model, f, "fc1b", 12, "fc1");
-    f = linear(model, yoke_dropout(model, f, 0.25), "fc2", 7, NULL);
-    assert_ok(yoke_model_finish(model, f, loss));
-    return model;
-}
-
-static yoke_model *resnet20(int size) {
-    yoke_model *model = NULL;
-    assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, size, size, false}, 10, NULL));
-    return model;
-}
-
-/* ---- against the reference
- * --------------------------------------------------------------------------------- */
+/* ---- against the reference ------------------------------------------------------------------- */
 
 static void every_layer_equals_the_reference_under_cross_entropy(void **state) {
     (void)state;
@@ -142,65 +71,7 @@ static void mlp_equals_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
-/* A random list of layers over one shape: each reads any earlier value, so values get any number of
- * readers in any order; the last layer sums up all that nobody has read. */
-static yoke_model *random_graph(uint32_t seed) {
-    yoke_model *model = NULL;
-    assert_ok(yoke_model_create(&model, "random", (yoke_shape){8, 4, 4, false}));
-    yoke_value values[24];
-    bool read[24] = {false};
-    int count = 1, layers = 4 + (int)(seed % 9);
-    values[0] = conv(model, yoke_model_input(model), "first", 8, NULL);
-    for (int i = 0; i < layers; i++) {
-        uint32_t words[4];
-        char name[32];
-        snprintf(name, sizeof name, "layer%d", i);
-        yoke_random_words(seed, YOKE_RANDOM_PROBE, (uint64_t)i, 0, 0, words);
-        int left = (int)(words[1] % (uint32_t)count), right = (int)(words[2] % (uint32_t)count);
-        yoke_value input = values[left];
-        read[left] = true;
-        switch (words[0] % 7) {
-        case 0:
-            values[count] = conv(model, input, name, 8, NULL);
-            break;
-        case 1:
-            values[count] = conv(model, input, name, 8, "first");
-            break;
-        case 2:
-            values[count] = norm(model, input, name);
-            break;
-        case 3:
-            values[count] = yoke_relu(model, input);
-            break;
-        case 4:
-            values[count] = yoke_dropout(model, input, 0.2);
-            break;
-        default:
-            values[count] = yoke_add(model, input, values[right]);
-            read[right] = true;
-        }
-        count++;
-    }
-    yoke_value sum = values[count - 1];
-    for (int i = 0; i < count - 1; i++)
-        if (!read[i]) sum = yoke_add(model, sum, values[i]);
-    sum = yoke_flatten(model, sum);
-    assert_ok(yoke_model_finish(model, linear(model, sum, "fc", 3, NULL), NULL));
-    return model;
-}
-
-static void random_graphs_equal_the_reference(void **state) {
-    (void)state;
-    for (uint32_t seed = 1; seed <= 40; seed++) {
-        struct rig rig;
-        rig_create(&rig, random_graph(seed), 3, seed);
-        assert_step_near(&rig, 1e-4);
-        rig_destroy(&rig);
-    }
-}
-
-/* ---- rows, modes, segments
- * ------------------------------------------------------------------------------------ */
+/* ---- rows, modes, replicas ------------------------------------------------------------------- */
 
 static void fewer_rows_than_the_primary_shard_are_right_too(void **state) {
     (void)state;
@@ -240,48 +111,6 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void **state)
     rig_destroy(&rig);
 }
 
-/* Every parameter of the bucket, poisoned before, must be whole after its segment. */
-static void assert_bucket_complete(const struct rig *rig, const yoke_bucket *bucket) {
-    const yoke_flat *flat = yoke_replica_flat(rig->replica);
-    const float *gradients = yoke_replica_memory_of(rig->replica)->gradients;
-    for (int i = 0; i < flat->parameter_count; i++) {
-        const yoke_parameter *parameter = &flat->parameters[i];
-        if (parameter->offset < bucket->offset ||
-            parameter->offset >= bucket->offset + bucket->elements)
-            continue;
-        for (size_t k = 0; k < parameter->layout.bytes / sizeof(float); k++)
-            assert_true(isfinite(gradients[parameter->offset + k]));
-    }
-}
-
-static void a_segment_completes_its_bucket_for_good(void **state) {
-    (void)state;
-    yoke_model *models[] = {everything(NULL), resnet20(8)};
-    for (size_t m = 0; m < 2; m++) {
-        struct rig rig;
-        rig_create(&rig, models[m], 3, 8);
-        const yoke_flat *flat = yoke_replica_flat(rig.replica);
-        float *gradients = yoke_replica_memory_of(rig.replica)->gradients;
-        float *kept = malloc(flat->elements * sizeof *kept);
-        yoke_plan_step step = rig_step(&rig);
-        assert_true(flat->bucket_count > 2);
-        assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
-        assert_ok(yoke_replica_loss(rig.replica, &step));
-        for (size_t i = 0; i < flat->elements; i++)
-            gradients[i] = NAN;
-        for (int s = 0; s < flat->bucket_count; s++) {
-            assert_ok(yoke_replica_backward_segment(rig.replica, s, &step));
-            const yoke_bucket *bucket = &flat->buckets[s];
-            assert_bucket_complete(&rig, bucket);
-            memcpy(kept + bucket->offset, gradients + bucket->offset,
-                   bucket->elements * sizeof *kept);
-        }
-        assert_memory_equal(kept, gradients, flat->elements * sizeof *kept);
-        free(kept);
-        rig_destroy(&rig);
-    }
-}
-
 static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void **state) {
     (void)state;
     struct rig rig;
@@ -310,8 +139,7 @@ static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void
     rig_destroy(&rig);
 }
 
-/* ---- looking closely
- * --------------------------------------------------------------------------------------------- */
+/* ---- looking closely ------------------------------------------------------------------------- */
 
 /* A batch norm may refuse what is not finite: the forward need not succeed. */
 static const char *name_after_forward(const struct rig *rig, const yoke_plan_step *step) {
@@ -392,10 +220,8 @@ int main(void) {
         cmocka_unit_test(measured_choices_equal_the_reference),
         cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),
-        cmocka_unit_test(random_graphs_equal_the_reference),
         cmocka_unit_test(fewer_rows_than_the_primary_shard_are_right_too),
         cmocka_unit_test(evaluation_uses_running_statistics_and_changes_nothing),
-        cmocka_unit_test(a_segment_completes_its_bucket_for_good),
         cmocka_unit_test(a_second_replica_takes_the_roots_layout_and_gives_the_same_bits),
         cmocka_unit_test(the_first_layer_that_is_not_finite_is_named),
         cmocka_unit_test(timing_alone_leaves_the_model_as_it_was),

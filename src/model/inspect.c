@@ -6,8 +6,7 @@
 
 #include "model/program.h"
 
-/* ---- running statistics, put aside
- * ---------------------------------------------------------------- */
+/* ---- running statistics, put aside ----------------------------------------------------------- */
 
 static yoke_status save_buffers(const yoke_replica *replica, float **saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof **saved;
@@ -23,8 +22,7 @@ static yoke_status restore_buffers(const yoke_replica *replica, const float *sav
     return yoke_device_upload(replica->options.device, replica->memory.buffers, saved, bytes);
 }
 
-/* ---- the first value that is not finite
- * -------------------------------------------------------------- */
+/* ---- the first value that is not finite ------------------------------------------------------ */
 
 struct probe {
     const yoke_replica *replica;
@@ -105,8 +103,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     return name;
 }
 
-/* ---- every call alone
- * --------------------------------------------------------------------------------- */
+/* ---- every call alone ------------------------------------------------------------------------ */
 
 /* One call of a step. What it changes in place is put back before every repetition, so that values
  * neither grow nor vanish. */

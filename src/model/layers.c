@@ -9,8 +9,7 @@
 /* Windows beyond this cannot be meant and would overflow the arithmetic of shapes. */
 #define WINDOW_LIMIT 32768
 
-/* ---- what several layers share
- * ------------------------------------------------------------------- */
+/* ---- what several layers share --------------------------------------------------------------- */
 
 static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
     if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
@@ -96,8 +95,7 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
     return YOKE_OK;
 }
 
-/* ---- convolution
- * ---------------------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 static yoke_status check_groups(const yoke_operation *conv, int out_channels) {
     if (out_channels < 1)
@@ -150,8 +148,7 @@ yoke_value yoke_conv2d(yoke_model *model, yoke_value input, const yoke_conv2d_op
     return yoke_builder_result(model, add_conv2d(model, input, options));
 }
 
-/* ---- linear
- * ---------------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------------------------------------------------- */
 
 static yoke_status add_linear(yoke_model *model, yoke_value input,
                               const yoke_linear_options *given) {
@@ -182,8 +179,7 @@ yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_op
     return yoke_builder_result(model, add_linear(model, input, options));
 }
 
-/* ---- batch norm
- * ------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
     yoke_tensor one = {.rank = 1,
@@ -232,8 +228,7 @@ yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
     return yoke_builder_result(model, add_batch_norm(model, input, options));
 }
 
-/* ---- layers without parameters
- * ----------------------------------------------------------------------- */
+/* ---- layers without parameters --------------------------------------------------------------- */
 
 static yoke_status add_elementwise(yoke_model *model, yoke_operation_kind kind, yoke_value input,
                                    yoke_node **layer) {
@@ -293,8 +288,7 @@ yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
     return yoke_builder_result(model, add_flatten(model, input));
 }
 
-/* ---- pooling
- * ------------------------------------------------------------------------------------------ */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* A kernel of 0 tells the device to take the whole image. */
 static yoke_status add_global_pool(yoke_model *model, yoke_value input) {

@@ -4,8 +4,7 @@
 
 #include "model/program.h"
 
-/* ---- plans
- * ------------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -122,8 +121,7 @@ void yoke_program_destroy(yoke_program *program) {
     free(program);
 }
 
-/* ---- places and addresses
- * ------------------------------------------------------------------------------ */
+/* ---- places and addresses -------------------------------------------------------------------- */
 
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) {
     const yoke_model *model = program->model;
@@ -233,8 +231,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
     return bind_loss(program, memory, scratch);
 }
 
-/* ---- running
- * -------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step) {
     for (int i = 0; i < program->model->node_count; i++)

@@ -5,8 +5,7 @@
 
 #include "model/graph.h"
 
-/* ---- the arena: memory shared by things that do not live at the same time
- * -------------------------- */
+/* ---- the arena: memory shared by things that do not live at the same time -------------------- */
 
 /* A thing to be stored and the steps between which it lives, both included. */
 typedef struct yoke_storage {
@@ -30,8 +29,7 @@ void yoke_arena_use(yoke_arena *arena, int storage, int step); /* it lives until
  * best fit (Pisarchyk and Lee 2020, "greedy by size"). */
 yoke_status yoke_arena_place(yoke_arena *arena);
 
-/* ---- places
- * ---------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 /* Where a value or gradient lies: a storage of the arena, or one of the replica's own buffers. */
 typedef int yoke_place;
@@ -50,8 +48,7 @@ typedef struct yoke_node_places {
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
 } yoke_node_places;
 
-/* ---- backward: a list of actions
- * -------------------------------------------------------------------- */
+/* ---- backward: a list of actions ------------------------------------------------------------- */
 
 typedef enum yoke_action_kind {
     YOKE_ACTION_BACKWARD,
@@ -71,8 +68,7 @@ typedef struct yoke_action {
     size_t elements; /* sum */
 } yoke_action;
 
-/* ---- programs
- * ---------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 typedef struct yoke_region {
     void *address;
@@ -139,8 +135,7 @@ int yoke_backward_step(const yoke_program *program, int node);
 yoke_status yoke_place_values(yoke_program *program);
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat);
 
-/* ---- flat
- * ---------------------------------------------------------------------------------------------- */
+/* ---- flat ------------------------------------------------------------------------------------ */
 
 /* layouts: of every tensor of the table, as the root's first plans chose them. */
 typedef struct yoke_flat_request {
@@ -155,8 +150,7 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor); /*
 /* The last node in backward order that contributes to the gradient of this tensor. */
 int yoke_completing_node(const yoke_model *model, int tensor);
 
-/* ---- the replica
- * ------------------------------------------------------------------------------------------ */
+/* ---- the replica ----------------------------------------------------------------------------- */
 
 struct yoke_replica {
     const yoke_model *model;

@@ -5,8 +5,7 @@
 
 #include "model/program.h"
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static yoke_status allocate_floats(yoke_replica *replica, size_t count, const char *what,
                                    float **floats) {
@@ -58,8 +57,7 @@ static yoke_status find_region(yoke_device *device, yoke_region *shared, size_t 
     return YOKE_OK;
 }
 
-/* ---- programs
- * ----------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static yoke_status decide_flat(yoke_replica *replica, const yoke_program *program) {
     yoke_flat_request request = {
@@ -148,8 +146,7 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     return YOKE_OK;
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static yoke_status check_options(const yoke_model *model, const yoke_replica_options *options) {
     if (!model->finished)
@@ -213,8 +210,7 @@ yoke_device *yoke_replica_device(const yoke_replica *replica) {
     return replica->options.device;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step) {
@@ -243,8 +239,7 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
     return yoke_program_segment(replica->current, segment, step);
 }
 
-/* ---- values of tensors
- * ----------------------------------------------------------------------------------- */
+/* ---- values of tensors ----------------------------------------------------------------------- */
 
 /* One tensor in the flat buffers: a parameter has a layout, running statistics are plain. */
 typedef struct located {

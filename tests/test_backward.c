@@ -1,0 +1,128 @@
+/* Backward's list of actions: gradients of values and parameters with any number of readers, and
+ * the segments it is cut into. */
+#include "model/program.h"
+#include "networks.h"
+
+/* A random list of layers over one shape: each reads any earlier value, so values get any number of
+ * readers in any order; the last layer sums up all that nobody has read. */
+static yoke_model *random_graph(uint32_t seed) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "random", (yoke_shape){8, 4, 4, false}));
+    yoke_value values[32];
+    bool read[32] = {false};
+    int count = 1, layers = 6 + (int)(seed % 15);
+    values[0] = conv(model, yoke_model_input(model), "first", 8, NULL);
+    for (int i = 0; i < layers; i++) {
+        uint32_t words[4];
+        char name[32];
+        snprintf(name, sizeof name, "layer%d", i);
+        yoke_random_words(seed, YOKE_RANDOM_PROBE, (uint64_t)i, 0, 0, words);
+        int left = (int)(words[1] % (uint32_t)count), right = (int)(words[2] % (uint32_t)count);
+        yoke_value input = values[left];
+        read[left] = true;
+        switch (words[0] % 9) {
+        case 0:
+            values[count] = conv(model, input, name, 8, NULL);
+            break;
+        case 1:
+            values[count] = conv(model, input, name, 8, "first");
+            break;
+        case 2:
+            values[count] = norm(model, input, name);
+            break;
+        case 3:
+            values[count] = yoke_relu(model, input);
+            break;
+        case 4:
+            values[count] = yoke_dropout(model, input, 0.2);
+            break;
+        default:
+            values[count] = yoke_add(model, input, values[right]);
+            read[right] = true;
+        }
+        count++;
+    }
+    yoke_value sum = values[count - 1];
+    for (int i = 0; i < count - 1; i++)
+        if (!read[i]) sum = yoke_add(model, sum, values[i]);
+    sum = yoke_flatten(model, sum);
+    assert_ok(yoke_model_finish(model, linear(model, sum, "fc", 3, NULL), NULL));
+    return model;
+}
+
+static void random_graphs_equal_the_reference(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 120; seed++) {
+        struct rig rig;
+        rig_create(&rig, random_graph(seed), 3, seed);
+        assert_step_near(&rig, 1e-4);
+        rig_destroy(&rig);
+    }
+}
+
+/* The input of a block is read by its first convolution and by the join: two contributions, one
+ * sum. */
+static void a_residual_join_costs_one_accumulate(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, resnet20(8), 2, 1);
+    const yoke_program *program = yoke_replica_program(rig.replica, 2, true);
+    int counts[YOKE_ACTION_SUM + 1] = {0};
+    for (int i = 0; i < program->action_count; i++)
+        counts[program->actions[i].kind]++;
+    assert_int_equal(counts[YOKE_ACTION_ACCUMULATE], 9);
+    assert_int_equal(counts[YOKE_ACTION_COPY], 0);
+    assert_int_equal(counts[YOKE_ACTION_SUM], 0);
+    rig_destroy(&rig);
+}
+
+/* Every parameter of the bucket, poisoned before, must be whole after its segment. */
+static void assert_bucket_complete(const struct rig *rig, const yoke_bucket *bucket) {
+    const yoke_flat *flat = yoke_replica_flat(rig->replica);
+    const float *gradients = yoke_replica_memory_of(rig->replica)->gradients;
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        if (parameter->offset < bucket->offset ||
+            parameter->offset >= bucket->offset + bucket->elements)
+            continue;
+        for (size_t k = 0; k < parameter->layout.bytes / sizeof(float); k++)
+            assert_true(isfinite(gradients[parameter->offset + k]));
+    }
+}
+
+static void a_segment_completes_its_bucket_for_good(void **state) {
+    (void)state;
+    yoke_model *models[] = {everything(NULL), resnet20(8)};
+    for (size_t m = 0; m < 2; m++) {
+        struct rig rig;
+        rig_create(&rig, models[m], 3, 8);
+        const yoke_flat *flat = yoke_replica_flat(rig.replica);
+        float *gradients = yoke_replica_memory_of(rig.replica)->gradients;
+        float *kept = malloc(flat->elements * sizeof *kept);
+        yoke_plan_step step = rig_step(&rig);
+        assert_true(flat->bucket_count > 2);
+        assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
+        assert_ok(yoke_replica_loss(rig.replica, &step));
+        for (size_t i = 0; i < flat->elements; i++)
+            gradients[i] = NAN;
+        for (int s = 0; s < flat->bucket_count; s++) {
+            assert_ok(yoke_replica_backward_segment(rig.replica, s, &step));
+            const yoke_bucket *bucket = &flat->buckets[s];
+            assert_bucket_complete(&rig, bucket);
+            memcpy(kept + bucket->offset, gradients + bucket->offset,
+                   bucket->elements * sizeof *kept);
+        }
+        assert_memory_equal(kept, gradients, flat->elements * sizeof *kept);
+        free(kept);
+        rig_destroy(&rig);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs_equal_the_reference),
+        cmocka_unit_test(a_residual_join_costs_one_accumulate),
+        cmocka_unit_test(a_segment_completes_its_bucket_for_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
