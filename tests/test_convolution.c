@@ -109,7 +109,15 @@ static const shape shapes[] = {
     {1, 16, 5, 5, 16, 3, 1, 1, 1, false, false},   /* one row */
     {4, 64, 1, 1, 64, 3, 1, 1, 1, false, false},   /* only the centre tap meets the image */
     {4, 32, 2, 2, 64, 3, 2, 1, 1, true, false},    /* four of nine taps do */
-    {3, 24, 1, 1, 40, 3, 1, 1, 1, false, false},   {2, 32, 1, 1, 32, 3, 1, 1, 32, false, false},
+    {3, 24, 1, 1, 40, 3, 1, 1, 1, false, false},
+    {2, 32, 1, 1, 32, 3, 1, 1, 32, false, false},
+    {5, 48, 1, 1, 32, 1, 1, 0, 1, true, false}, /* one output pixel: all taps, all pixels */
+    {3, 20, 1, 1, 12, 1, 1, 0, 1, false, false},
+    {4, 32, 2, 2, 48, 1, 2, 0, 1, false, false}, /* one of four pixels */
+    {3, 16, 5, 5, 24, 5, 1, 0, 1, true, false},  /* all taps and pixels */
+    {3, 16, 3, 3, 24, 2, 2, 0, 1, true, false},  /* part of the pixels */
+    {2, 3, 2, 2, 16, 7, 4, 3, 1, false, true},
+    {2, 16, 1, 2, 16, 5, 2, 2, 1, true, false}, /* not square */
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0] };
 
