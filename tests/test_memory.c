@@ -1,12 +1,14 @@
-/* A steady step allocates nothing: this program counts the calls of the C library's allocator by
- * Yoke's own code. oneDNN 2 makes a small map of arguments at every execution; those calls come
- * from its library and are counted apart. */
+/* What a replica does to memory: a steady step allocates nothing, and an allocation that fails
+ * leaves nothing behind. This program counts the calls of the C library's allocator by Yoke's own
+ * code; oneDNN 2 makes a small map of arguments at every execution, which is counted apart. */
 #include <dlfcn.h>
 #include <errno.h>
 
 #include "replica_rig.h"
 
 static unsigned long own_allocations, foreign_allocations;
+static unsigned long fail_at; /* the own allocation that fails; 0: none */
+static long own_living;
 
 #ifndef __has_feature
 #define __has_feature(name) 0
@@ -22,40 +24,56 @@ void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *memory, size_t bytes);
 void *__libc_memalign(size_t alignment, size_t bytes);
 
-static void count(const void *caller) {
+void __libc_free(void *memory);
+
+static bool is_foreign(const void *caller) {
     static const char *const foreign[] = {"libdnnl", "libstdc++", "libgomp"};
     Dl_info info = {0};
-    unsigned long *counter = &own_allocations;
-    if (dladdr(caller, &info) != 0 && info.dli_fname != NULL)
-        for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-            if (strstr(info.dli_fname, foreign[i]) != NULL) counter = &foreign_allocations;
-    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+    if (dladdr(caller, &info) == 0 || info.dli_fname == NULL) return false;
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        if (strstr(info.dli_fname, foreign[i]) != NULL) return true;
+    return false;
+}
+
+/* Counts a call; false: it has to fail. */
+static bool count(const void *caller, long growth) {
+    if (is_foreign(caller)) {
+        __atomic_fetch_add(&foreign_allocations, 1, __ATOMIC_RELAXED);
+        return true;
+    }
+    unsigned long number = __atomic_add_fetch(&own_allocations, 1, __ATOMIC_RELAXED);
+    if (number == __atomic_load_n(&fail_at, __ATOMIC_RELAXED)) return false;
+    __atomic_fetch_add(&own_living, growth, __ATOMIC_RELAXED);
+    return true;
 }
 
 void *malloc(size_t bytes) {
-    count(__builtin_return_address(0));
-    return __libc_malloc(bytes);
+    return count(__builtin_return_address(0), 1) ? __libc_malloc(bytes) : NULL;
 }
 
 void *calloc(size_t elements, size_t bytes) {
-    count(__builtin_return_address(0));
-    return __libc_calloc(elements, bytes);
+    return count(__builtin_return_address(0), 1) ? __libc_calloc(elements, bytes) : NULL;
 }
 
 void *realloc(void *memory, size_t bytes) {
-    count(__builtin_return_address(0));
-    return __libc_realloc(memory, bytes);
+    bool allowed = count(__builtin_return_address(0), memory == NULL ? 1 : 0);
+    return allowed ? __libc_realloc(memory, bytes) : NULL;
 }
 
 void *aligned_alloc(size_t alignment, size_t bytes) {
-    count(__builtin_return_address(0));
-    return __libc_memalign(alignment, bytes);
+    return count(__builtin_return_address(0), 1) ? __libc_memalign(alignment, bytes) : NULL;
 }
 
 int posix_memalign(void **memory, size_t alignment, size_t bytes) {
-    count(__builtin_return_address(0));
-    *memory = __libc_memalign(alignment, bytes);
+    bool allowed = count(__builtin_return_address(0), 1);
+    *memory = allowed ? __libc_memalign(alignment, bytes) : NULL;
     return *memory != NULL ? 0 : ENOMEM;
+}
+
+void free(void *memory) {
+    if (memory != NULL && !is_foreign(__builtin_return_address(0)))
+        __atomic_fetch_sub(&own_living, 1, __ATOMIC_RELAXED);
+    __libc_free(memory);
 }
 #endif
 
@@ -124,10 +142,46 @@ static void smaller_programs_share_the_primarys_memory(void **state) {
     rig_destroy(&rig);
 }
 
+static yoke_status make_and_use(struct rig *rig) {
+    yoke_replica_options options = rig_options(rig);
+    yoke_plan_step step = rig_step(rig);
+    TRY(yoke_model_preset(&rig->model, "resnet20", (yoke_shape){3, 8, 8, false}, 10, NULL));
+    TRY(yoke_replica_create(&rig->replica, rig->model, &options));
+    TRY(yoke_replica_initialize(rig->replica, 1));
+    TRY(yoke_replica_prepare(rig->replica, 1, false));
+    return yoke_replica_forward(rig->replica, 2, true, &step);
+}
+
+static void every_failing_allocation_is_an_error_that_leaves_nothing(void **state) {
+    (void)state;
+    if (!COUNTS) skip();
+    struct rig rig = {.rows = 2, .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig_devices(&rig);
+    yoke_status status = YOKE_ERROR_MEMORY;
+    unsigned long sites = 0;
+    while (status != YOKE_OK) {
+        long living = __atomic_load_n(&own_living, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&fail_at, counted(&own_allocations) + ++sites, __ATOMIC_SEQ_CST);
+        status = make_and_use(&rig);
+        __atomic_store_n(&fail_at, 0, __ATOMIC_SEQ_CST);
+        assert_true(status == YOKE_OK || status == YOKE_ERROR_MEMORY);
+        yoke_replica_destroy(rig.replica);
+        yoke_model_destroy(rig.model);
+        rig.replica = NULL;
+        rig.model = NULL;
+        assert_int_equal(yoke_device_allocated(rig.device), 0);
+        assert_int_equal(__atomic_load_n(&own_living, __ATOMIC_SEQ_CST), living);
+    }
+    assert_true(sites > 100);
+    print_message("%lu allocations failed one by one\n", sites - 1);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_count_notices_an_allocation),
         cmocka_unit_test(steady_steps_allocate_nothing),
+        cmocka_unit_test(every_failing_allocation_is_an_error_that_leaves_nothing),
         cmocka_unit_test(smaller_programs_share_the_primarys_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
