@@ -14,9 +14,6 @@ case ${1-} in
     ;;
 esac
 
-# Tests in which threads meet, as ctest -R takes it.
-threaded='^test_(workers|loader|trace|parallel|data_parallel|schedules|trainer)'
-
 jobs=$(nproc 2>/dev/null || echo 2)
 summary=()
 failed=no
@@ -60,7 +57,7 @@ if [[ $quick == no ]]; then
     run_preset check
     # gcc's ThreadSanitizer can't map its shadow when addresses are randomised too widely.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
-    run_preset tsan -R "$threaded"
+    run_preset tsan -L threads
 fi
 
 echo
