@@ -56,7 +56,7 @@ static int race(const onednn_loop_options *options, int steps, bool check) {
 int main(int argc, char **argv) {
     bool check = argc > 1 && strcmp(argv[1], "--check") == 0;
     static const char *const networks[] = {"resnet18-cifar", "resnet50"};
-    int failed = 0, rows = check ? 4 : 32, steps = check ? 12 : 5;
+    int failed = 0, rows = check ? 8 : 32, steps = check ? 16 : 5;
     if (argc > 2) steps = atoi(argv[2]);
     for (int network = 0; network < 2; network++)
         for (int variant = 0; variant < 4; variant++) {
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
                                            .devices = variant / 2 + 1,
                                            .threads = 1,
                                            .bfloat16 = variant % 2,
-                                           .learning_rate = 0.01f,
+                                           .learning_rate = network == 0 ? 1e-2f : 1e-3f,
                                            .momentum = 0.9f,
                                            .weight_decay = 5e-4f};
             failed |= race(&options, steps, check);
