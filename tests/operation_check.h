@@ -61,8 +61,7 @@ static inline bool check_no_bfloat16(void) {
     return !supported;
 }
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* Values. */
 
 static inline size_t check_count(const yoke_layout *layout) {
     const dnnl_memory_desc_t *desc = cpu_layout_desc(layout);
@@ -164,8 +163,7 @@ static inline void check_memory(const char *what, const yoke_layout *layout, con
     test_free(actual);
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------
- */
+/* The plan. */
 
 /* Filled with NaN of either precision: what a plan forgets to write is seen. */
 static inline void *check_allocate(operation_check *check, size_t bytes) {
@@ -246,8 +244,7 @@ static inline void check_close(operation_check *check) {
     }
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------
- */
+/* Gradients. */
 
 /* output[...] of an operation in double, from inputs and parameters in logical order. */
 typedef void (*check_reference)(const operation_check *check, double *const inputs[],

@@ -66,7 +66,7 @@ static inline void reference_destroy(struct reference *r) {
     free(r);
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* Windows. */
 
 /* Visits every tap of every place of a layer's window: at the output element and the input element
  * (inside: it is no padding) of one row and channel pair. */
@@ -176,7 +176,7 @@ static inline void max_backward_tap(struct reference *r, const struct tap *at) {
     *out = NAN;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* Layers. */
 
 static inline void add_channel_bias(struct reference *r, const yoke_node *layer) {
     if (!layer->operation.bias) return;
@@ -318,7 +318,7 @@ static inline void elementwise_backward(struct reference *r, const yoke_node *la
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* The whole. */
 
 static inline void reference_layer_forward(struct reference *r, const yoke_node *layer) {
     size_t count = (size_t)r->rows * reference_row(r, layer->output);

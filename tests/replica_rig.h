@@ -47,7 +47,6 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .choices = rig->choices,
         .first_bucket_bytes = 2048,
         .bucket_bytes = 8192,
-        .own_loss = true,
     };
 }
 

@@ -51,8 +51,7 @@ static void for_every_cut(ranged body, void *context, void (*check)(void *contex
     }
 }
 
-/* ---- sum ----------------------------------------------------------------------------------------
- */
+/* Sum. */
 
 typedef struct sum_case {
     float *from[BUFFERS], *to, *expected;
@@ -113,8 +112,7 @@ static void sum_may_be_left_in_the_first_buffer(void **state) {
     yoke_devices_close(devices);
 }
 
-/* ---- square sum, scale --------------------------------------------------------------------------
- */
+/* Square sum, scale. */
 
 static void square_sum_adds_blocks_of_4096_in_order(void **state) {
     (void)state;
@@ -183,8 +181,7 @@ static void scale_multiplies_every_element(void **state) {
     test_free(scale.expected);
 }
 
-/* ---- optimizers ---------------------------------------------------------------------------------
- */
+/* Optimizers. */
 
 typedef struct update_case {
     yoke_sgd_step sgd;

@@ -4,8 +4,7 @@
 #define FLOAT32_TOLERANCE 5e-6
 #define BFLOAT16_TOLERANCE 2e-2
 
-/* ---- the reference ----------------------------------------------------------------------------
- */
+/* The reference. */
 
 typedef struct reference {
     double *y, *dx, *dw, *db;
@@ -84,8 +83,7 @@ static void free_reference(reference *r) {
     free(r->db);
 }
 
-/* ---- cases ------------------------------------------------------------------------------------
- */
+/* Cases. */
 
 typedef struct shape {
     int rows, in, height, width, out, kernel, stride, padding, groups;
@@ -179,8 +177,7 @@ static void check_all(yoke_precision precision, yoke_algorithm algorithm) {
     check_rig_close(&rig);
 }
 
-/* ---- promises ---------------------------------------------------------------------------------
- */
+/* Promises. */
 
 static void direct_equals_a_plain_loop(void **state) {
     (void)state;

@@ -262,10 +262,10 @@ static void evaluation_broadcasts_weights_only_when_they_changed(void **state) {
     yoke_step_result result = {.struct_size = sizeof result};
     EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
     yoke_trace_reset(trace);
-    EXPECT_OK(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, &result));
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, NULL));
     assert_true(bytes_of(engine.parallel, YOKE_STAGE_REPLICATE) > 0);
     yoke_trace_reset(trace);
-    EXPECT_OK(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, &result));
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, NULL));
     assert_true(bytes_of(engine.parallel, YOKE_STAGE_REPLICATE) == 0);
     check_engine_free(&engine);
     check_batch_free(&batch);

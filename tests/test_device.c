@@ -30,8 +30,7 @@ static yoke_devices *open_list(const char *list, int threads) {
     return devices;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* Lists. */
 
 static void a_list_opens_the_devices_it_names_in_its_order(void **state) {
     (void)state;
@@ -128,8 +127,7 @@ static void an_impossible_number_of_threads_is_refused(void **state) {
     }
 }
 
-/* ---- what is told -----------------------------------------------------------------------------
- */
+/* What is told. */
 
 static void the_cores_are_shared_and_reused_when_there_are_too_few(void **state) {
     (void)state;
@@ -174,8 +172,7 @@ static void backends_say_whether_they_are_here_and_why_not(void **state) {
     assert_false(yoke_backend_describe(-1, &info));
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* Memory. */
 
 static bool is_zero(const unsigned char *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -246,8 +243,7 @@ static void copies_arrive(void **state) {
     yoke_devices_close(devices);
 }
 
-/* ---- scopes -----------------------------------------------------------------------------------
- */
+/* Scopes. */
 
 /* The cores each thread of a team of `threads` may use, joined. */
 static cpu_set_t team_cores(int threads) {
@@ -308,8 +304,7 @@ static void a_scope_without_binding_leaves_cores_alone(void **state) {
     }
 }
 
-/* ---- choices ----------------------------------------------------------------------------------
- */
+/* Choices. */
 
 static void choices_are_found_again_and_listed_in_order(void **state) {
     (void)state;

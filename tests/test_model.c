@@ -194,7 +194,7 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_model_destroy(model);
 }
 
-/* ---- presets --------------------------------------------------------------------------------- */
+/* Presets. */
 
 typedef struct expectation {
     const char *name;

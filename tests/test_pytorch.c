@@ -22,7 +22,7 @@ static double number(uint32_t stream, uint32_t index) {
     return x / 2147483648.0 - 1.0;
 }
 
-/* ---- the models, as make_fixtures.py has them ------------------------------------------------ */
+/* The models, as make_fixtures.py has them. */
 
 static yoke_value conv(yoke_model *model, yoke_value input, const char *name, int out_channels,
                        int kernel, int stride) {
@@ -111,7 +111,7 @@ static const subject_model resnet = {
     "resnet", {.channels = 3, .height = 8, .width = 8}, 5, build_resnet};
 static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5}, 0, build_mlp};
 
-/* ---- one case on one engine ------------------------------------------------------------------ */
+/* One case on one engine. */
 
 typedef struct test_rig {
     const subject_model *subject;

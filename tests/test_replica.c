@@ -2,7 +2,7 @@
  * every way values and parameters can be shared. */
 #include "networks.h"
 
-/* ---- against the reference ------------------------------------------------------------------- */
+/* Against the reference. */
 
 static void every_layer_equals_the_reference_under_cross_entropy(void **state) {
     (void)state;
@@ -71,7 +71,7 @@ static void mlp_equals_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
-/* ---- rows, modes, replicas ------------------------------------------------------------------- */
+/* Rows, modes, replicas. */
 
 static void fewer_rows_than_the_primary_shard_are_right_too(void **state) {
     (void)state;
@@ -139,7 +139,7 @@ static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void
     rig_destroy(&rig);
 }
 
-/* ---- looking closely ------------------------------------------------------------------------- */
+/* Looking closely. */
 
 /* A batch norm may refuse what is not finite: the forward need not succeed. */
 static const char *name_after_forward(const struct rig *rig, const yoke_plan_step *step) {

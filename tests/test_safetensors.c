@@ -58,8 +58,7 @@ static void refuses(const char *header, size_t buffer_bytes, const char *word) {
     assert_null(file.data);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* Reading. */
 
 static void well_formed_headers_are_accepted(void **state) {
     (void)state;
@@ -168,8 +167,7 @@ static void a_huge_header_length_is_refused_before_it_is_believed(void **state) 
     }
 }
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* Values. */
 
 static void every_float_type_reads_as_the_same_numbers(void **state) {
     (void)state;
@@ -219,8 +217,7 @@ static void every_float_type_reads_as_the_same_numbers(void **state) {
     yoke_safetensors_close(&file);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* Writing. */
 
 static void write_small_file(void) {
     yoke_file_tensor tensors[] = {

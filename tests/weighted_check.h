@@ -23,8 +23,7 @@
             fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
     } while (0)
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* Values. */
 
 static inline float check_value(uint32_t i, uint32_t stream) {
     uint32_t x = i * 2654435761u + stream * 40503u + 12345u;
@@ -54,8 +53,7 @@ static inline double check_distance(const float *got, const double *wanted, size
     return isnan(distance) ? INFINITY : distance;
 }
 
-/* ---- a plan at work ---------------------------------------------------------------------------
- */
+/* A plan at work. */
 
 typedef struct check_case {
     yoke_operation operation;
@@ -236,8 +234,7 @@ static inline void check_execute(yoke_device *device, const check_case *c, yoke_
     yoke_plan_destroy(plan);
 }
 
-/* ---- the device under test --------------------------------------------------------------------
- */
+/* The device under test. */
 
 typedef struct check_rig {
     yoke_devices *devices;

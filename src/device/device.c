@@ -14,8 +14,7 @@ struct yoke_devices {
     yoke_device *at[YOKE_DEVICES_LIMIT];
 };
 
-/* ---- backends ---------------------------------------------------------------------------------
- */
+/* Backends. */
 
 static bool describe_cuda(yoke_backend_info *info) {
     info->name = "cuda";
@@ -40,8 +39,7 @@ bool yoke_backend_describe(int index, yoke_backend_info *info) {
     return yoke_options_store(info, &own, sizeof own, "yoke_backend_info") == YOKE_OK;
 }
 
-/* ---- devices ----------------------------------------------------------------------------------
- */
+/* Devices. */
 
 static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *options,
                             const yoke_device_list *list) {
@@ -148,8 +146,7 @@ void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope) {
     device->backend->leave(device, scope);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* Memory. */
 
 struct yoke_allocation {
     void *pointer;
@@ -216,8 +213,7 @@ yoke_status yoke_device_synchronize(yoke_device *device) {
     return device->backend->synchronize(device);
 }
 
-/* ---- flat arithmetic --------------------------------------------------------------------------
- */
+/* Flat arithmetic. */
 
 yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *from, int count,
                             size_t elements) {
@@ -249,8 +245,7 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
     return device->backend->accumulate(device, layout, to, from);
 }
 
-/* ---- layouts and plans ------------------------------------------------------------------------
- */
+/* Layouts and plans. */
 
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                               yoke_layout *layout) {

@@ -14,7 +14,7 @@ typedef struct yoke_device yoke_device;
 typedef struct yoke_plan yoke_plan;
 typedef struct yoke_choices yoke_choices;
 
-/* ---- devices --------------------------------------------------------------------------------- */
+/* Devices. */
 
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
@@ -32,7 +32,7 @@ typedef struct yoke_device_scope {
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* Memory. */
 
 /* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores.
  * MEMORY names the device, the size and `what`. */
@@ -48,7 +48,7 @@ yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from
                              const void *from, size_t bytes);
 yoke_status yoke_device_synchronize(yoke_device *device);
 
-/* ---- flat arithmetic: float32 ranges --------------------------------------------------------- */
+/* Flat arithmetic: float32 ranges. */
 
 /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
  * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0]. */
@@ -82,7 +82,7 @@ yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, 
                               const float *gradients, float *moment1, float *moment2,
                               size_t elements);
 
-/* ---- layouts --------------------------------------------------------------------------------- */
+/* Layouts. */
 
 /* How a backend lays a tensor out in memory; the words are the backend's. bytes includes padding;
  * padding is zero and stays zero. */
@@ -100,7 +100,7 @@ bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                 const yoke_layout *from_layout, const void *from);
 
-/* ---- operations and plans -------------------------------------------------------------------- */
+/* Operations and plans. */
 
 typedef enum yoke_operation_kind {
     YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
@@ -206,7 +206,7 @@ yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                                    const void *from);
 
-/* ---- choices --------------------------------------------------------------------------------- */
+/* Choices. */
 
 /* Which algorithm serves which shape and pass: measured once, on the root, shared by all replicas,
  * and part of a run's record. Not thread-safe: plans are made by one thread. */

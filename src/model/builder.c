@@ -60,7 +60,7 @@ void yoke_model_destroy(yoke_model *model) {
     free(model);
 }
 
-/* ---- the list of layers ---------------------------------------------------------------------- */
+/* The list of layers. */
 
 bool yoke_grow(void **array, int *capacity, int count, size_t size) {
     if (count < *capacity) return true;
@@ -169,7 +169,7 @@ yoke_value yoke_model_input(yoke_model *model) {
     return (yoke_value){yoke_builder_stopped(model) ? YOKE_NONE : 0};
 }
 
-/* ---- finish ---------------------------------------------------------------------------------- */
+/* Finish. */
 
 /* Every layer must reach the output: a value that nobody reads is a mistake in the list. */
 static yoke_status check_readers(const yoke_model *model) {

@@ -6,7 +6,7 @@
 
 #include "model/program.h"
 
-/* ---- running statistics, put aside ----------------------------------------------------------- */
+/* Running statistics, put aside. */
 
 static yoke_status save_buffers(const yoke_replica *replica, float **saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof **saved;
@@ -22,7 +22,7 @@ static yoke_status restore_buffers(const yoke_replica *replica, const float *sav
     return yoke_device_upload(replica->options.device, replica->memory.buffers, saved, bytes);
 }
 
-/* ---- the first value that is not finite ------------------------------------------------------ */
+/* The first value that is not finite. */
 
 struct probe {
     const yoke_replica *replica;
@@ -103,7 +103,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     return name;
 }
 
-/* ---- every call alone ------------------------------------------------------------------------ */
+/* Every call alone. */
 
 /* One call of a step. What it changes in place is put back before every repetition, so that values
  * neither grow nor vanish. */
@@ -165,7 +165,6 @@ static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *mem
 
 static yoke_status time_loss(stopwatch *watch) {
     yoke_plan *loss = watch->program->loss;
-    if (loss == NULL) return YOKE_OK;
     TRY(time_call(watch, &(timed_call){.plan = loss}));
     return time_call(watch, &(timed_call){.plan = loss, .backward = true});
 }

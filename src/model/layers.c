@@ -9,7 +9,7 @@
 /* Windows beyond this cannot be meant and would overflow the arithmetic of shapes. */
 #define WINDOW_LIMIT 32768
 
-/* ---- what several layers share --------------------------------------------------------------- */
+/* What several layers share. */
 
 static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
     if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
@@ -95,7 +95,7 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
     return YOKE_OK;
 }
 
-/* ---- convolution ----------------------------------------------------------------------------- */
+/* Convolution. */
 
 static yoke_status check_groups(const yoke_operation *conv, int out_channels) {
     if (out_channels < 1)
@@ -148,7 +148,7 @@ yoke_value yoke_conv2d(yoke_model *model, yoke_value input, const yoke_conv2d_op
     return yoke_builder_result(model, add_conv2d(model, input, options));
 }
 
-/* ---- linear ---------------------------------------------------------------------------------- */
+/* Linear. */
 
 static yoke_status add_linear(yoke_model *model, yoke_value input,
                               const yoke_linear_options *given) {
@@ -179,7 +179,7 @@ yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_op
     return yoke_builder_result(model, add_linear(model, input, options));
 }
 
-/* ---- batch norm ------------------------------------------------------------------------------ */
+/* Batch norm. */
 
 static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
     yoke_tensor one = {.rank = 1,
@@ -228,7 +228,7 @@ yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
     return yoke_builder_result(model, add_batch_norm(model, input, options));
 }
 
-/* ---- layers without parameters --------------------------------------------------------------- */
+/* Layers without parameters. */
 
 static yoke_status add_elementwise(yoke_model *model, yoke_operation_kind kind, yoke_value input,
                                    yoke_node **layer) {
@@ -288,7 +288,7 @@ yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
     return yoke_builder_result(model, add_flatten(model, input));
 }
 
-/* ---- pooling --------------------------------------------------------------------------------- */
+/* Pooling. */
 
 /* A kernel of 0 tells the device to take the whole image. */
 static yoke_status add_global_pool(yoke_model *model, yoke_value input) {

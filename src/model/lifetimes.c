@@ -75,7 +75,6 @@ static void place_saved(yoke_program *program, int index) {
 }
 
 static void place_loss_saved(yoke_program *program) {
-    if (program->loss == NULL) return;
     size_t bytes = yoke_plan_describe(program->loss)->saved_bytes;
     if (bytes > 0)
         program->loss_saved = yoke_arena_add(&program->arena, bytes, yoke_loss_step(program));

@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "yoke/model.h"
 
-/* ---- the flat layout ------------------------------------------------------------------------- */
+/* The flat layout. */
 
 /* One parameter in the flat buffers. Parameters lie in the order in which backward completes their
  * gradients (last layer first), each aligned to 64 bytes; gradients have the same offsets. */
@@ -41,7 +41,7 @@ typedef struct yoke_flat {
 int yoke_bucket_assign(const size_t *bytes, int count, const size_t *limits, int limit_count,
                        int *bucket);
 
-/* ---- the replica ----------------------------------------------------------------------------- */
+/* The replica. */
 
 typedef struct yoke_replica yoke_replica;
 
@@ -53,7 +53,6 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
-    bool own_loss; /* plan the loss in the replica (always, but for classic's others) */
 } yoke_replica_options;
 
 /* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */
@@ -100,7 +99,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
  * taken and summed: the floor `yoke bench` compares a step with. Milliseconds. */
 yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat, double *sum_ms);
 
-/* ---- values of parameters -------------------------------------------------------------------- */
+/* Values of parameters. */
 
 /* Fills the root's parameters and buffers by PyTorch's rules from the seed. Host arithmetic,
  * independent of the number of devices and of layouts. */

@@ -55,7 +55,7 @@ static yoke_status find_preset(const char *name, const struct preset **found) {
                 name);
 }
 
-/* ---- residual networks ----------------------------------------------------------------------- */
+/* Residual networks. */
 
 /* PREFIX.conv and PREFIX.norm: "layer1.0.conv1" with "layer1.0.bn1". */
 typedef struct conv_norm {

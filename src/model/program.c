@@ -4,7 +4,7 @@
 
 #include "model/program.h"
 
-/* ---- plans ----------------------------------------------------------------------------------- */
+/* Plans. */
 
 static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -60,7 +60,7 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
     for (int i = 0; i < model->node_count; i++)
         TRY(plan_node(program, request, i));
-    return request->own_loss ? plan_loss(program, request) : YOKE_OK;
+    return plan_loss(program, request);
 }
 
 /* Storages: a value each, what each node saves, at most two contributions and two copies a node,
@@ -121,7 +121,7 @@ void yoke_program_destroy(yoke_program *program) {
     free(program);
 }
 
-/* ---- places and addresses -------------------------------------------------------------------- */
+/* Places and addresses. */
 
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) {
     const yoke_model *model = program->model;
@@ -192,7 +192,6 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
 
 static yoke_status bind_loss(const yoke_program *program, const yoke_replica_memory *memory,
                              void *scratch) {
-    if (program->loss == NULL) return YOKE_OK;
     yoke_plan_binding binding = {
         .inputs = {memory->outputs},
         .input_gradients = {memory->output_gradients},
@@ -231,7 +230,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
     return bind_loss(program, memory, scratch);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* Running. */
 
 yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step) {
     for (int i = 0; i < program->model->node_count; i++)

@@ -5,7 +5,7 @@
 
 #include "model/graph.h"
 
-/* ---- the arena: memory shared by things that do not live at the same time -------------------- */
+/* The arena: memory shared by things that do not live at the same time. */
 
 /* A thing to be stored and the steps between which it lives, both included. */
 typedef struct yoke_storage {
@@ -29,7 +29,7 @@ void yoke_arena_use(yoke_arena *arena, int storage, int step); /* it lives until
  * best fit (Pisarchyk and Lee 2020, "greedy by size"). */
 yoke_status yoke_arena_place(yoke_arena *arena);
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* Places. */
 
 /* Where a value or gradient lies: a storage of the arena, or one of the replica's own buffers. */
 typedef int yoke_place;
@@ -48,7 +48,7 @@ typedef struct yoke_node_places {
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
 } yoke_node_places;
 
-/* ---- backward: a list of actions ------------------------------------------------------------- */
+/* Backward: a list of actions. */
 
 typedef enum yoke_action_kind {
     YOKE_ACTION_BACKWARD,
@@ -68,7 +68,7 @@ typedef struct yoke_action {
     size_t elements; /* sum */
 } yoke_action;
 
-/* ---- programs -------------------------------------------------------------------------------- */
+/* Programs. */
 
 typedef struct yoke_region {
     void *address;
@@ -81,7 +81,7 @@ typedef struct yoke_program_request {
     yoke_precision precision;
     yoke_algorithm algorithm;
     int rows;
-    bool training, own_loss;
+    bool training;
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
 } yoke_program_request;
@@ -135,7 +135,7 @@ int yoke_backward_step(const yoke_program *program, int node);
 yoke_status yoke_place_values(yoke_program *program);
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat);
 
-/* ---- flat ------------------------------------------------------------------------------------ */
+/* Flat. */
 
 /* layouts: of every tensor of the table, as the root's first plans chose them. */
 typedef struct yoke_flat_request {
@@ -150,7 +150,7 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor); /*
 /* The last node in backward order that contributes to the gradient of this tensor. */
 int yoke_completing_node(const yoke_model *model, int tensor);
 
-/* ---- the replica ----------------------------------------------------------------------------- */
+/* The replica. */
 
 struct yoke_replica {
     const yoke_model *model;

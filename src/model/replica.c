@@ -5,7 +5,7 @@
 
 #include "model/program.h"
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* Memory. */
 
 static yoke_status allocate_floats(yoke_replica *replica, size_t count, const char *what,
                                    float **floats) {
@@ -57,7 +57,7 @@ static yoke_status find_region(yoke_device *device, yoke_region *shared, size_t 
     return YOKE_OK;
 }
 
-/* ---- programs -------------------------------------------------------------------------------- */
+/* Programs. */
 
 static yoke_status decide_flat(yoke_replica *replica, const yoke_program *program) {
     yoke_flat_request request = {
@@ -96,7 +96,6 @@ static yoke_status make_program(yoke_replica *replica, int rows, bool training,
         .algorithm = options->algorithm,
         .rows = rows,
         .training = training,
-        .own_loss = options->own_loss,
         .flat = replica->flat,
         .choices = options->choices,
     };
@@ -146,7 +145,7 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
     return YOKE_OK;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* Life. */
 
 static yoke_status check_options(const yoke_model *model, const yoke_replica_options *options) {
     if (!model->finished)
@@ -210,7 +209,7 @@ yoke_device *yoke_replica_device(const yoke_replica *replica) {
     return replica->options.device;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* Running. */
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step) {
@@ -224,8 +223,6 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {
     if (replica->current == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loss is asked for before any forward");
-    if (replica->current->loss == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "this replica was made without a loss of its own");
     return yoke_program_loss(replica->current, step);
 }
 
@@ -239,7 +236,7 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
     return yoke_program_segment(replica->current, segment, step);
 }
 
-/* ---- values of tensors ----------------------------------------------------------------------- */
+/* Values of tensors. */
 
 /* One tensor in the flat buffers: a parameter has a layout, running statistics are plain. */
 typedef struct located {
@@ -271,7 +268,7 @@ static yoke_status locate(const yoke_replica *replica, int index, bool gradient,
 
 yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values) {
     yoke_device *device = replica->options.device;
-    located from;
+    located from = {0};
     TRY(locate(replica, tensor, gradient, &from));
     if (from.parameter == NULL)
         return yoke_device_download(device, values, from.values, from.bytes);
@@ -281,7 +278,7 @@ yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, 
 
 yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values) {
     yoke_device *device = replica->options.device;
-    located to;
+    located to = {0};
     TRY(locate(replica, tensor, false, &to));
     if (to.parameter == NULL) return yoke_device_upload(device, to.values, values, to.bytes);
     return yoke_layout_convert(device, &to.parameter->layout, to.values, &to.parameter->plain,

@@ -1,8 +1,7 @@
 /* nn.DataParallel: the steps of the three schedules as lists of stages. */
 #include "parallel/engine.h"
 
-/* ---- one step of nn.DataParallel, in the order the data travels -------------------------------
- */
+/* One step of nn.DataParallel, in the order the data travels. */
 
 static yoke_status classic_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
     TRY(yoke_scatter_micro_batch(parallel, batch));
@@ -24,8 +23,7 @@ static yoke_status step_classic(yoke_data_parallel *parallel, const yoke_batch *
     return yoke_update(parallel, learning_rate);
 }
 
-/* ---- the same arithmetic without the waits ------------------------------------------------------
- */
+/* The same arithmetic without the waits. */
 
 /* Forward, loss in the replica, backward; behind the last micro-batch each finished bucket is
  * announced and then reduced, updated and published by its owners. */
@@ -79,8 +77,8 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
     return YOKE_OK;
 }
 
-/* ---- without learning, and by pieces
- * -------------------------------------------------------------- */
+/* Without learning, and by pieces
+ *. */
 
 static yoke_status evaluate_worker(int replica, void *context) {
     TRY(yoke_forward_shard(context, replica));

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* ---- workers
- * -------------------------------------------------------------------------------------- */
+/* Workers
+ *. */
 
 static yoke_status enter_worker(int worker, void *context) {
     yoke_data_parallel *parallel = context;
@@ -37,8 +37,8 @@ static yoke_status build_trace(yoke_data_parallel *parallel) {
     return status;
 }
 
-/* ---- replicas
- * --------------------------------------------------------------------------------------- */
+/* Replicas
+ *. */
 
 /* The root decides layouts and measures; the others follow it. */
 static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
@@ -49,7 +49,6 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0),
         .flat = parallel->flat,
         .choices = parallel->choices,
-        .own_loss = true,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
     };
@@ -88,8 +87,8 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
     return YOKE_OK;
 }
 
-/* ---- optimizers, blocks, initial weights
- * ----------------------------------------------------------- */
+/* Optimizers, blocks, initial weights
+ *. */
 
 static yoke_status build_optimizers(yoke_data_parallel *parallel) {
     bool sharded = parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->count > 1;
@@ -128,8 +127,8 @@ static yoke_status initialize_root(int worker, void *context) {
     return yoke_replica_initialize(parallel->replicas[0], parallel->options.seed);
 }
 
-/* ---- create and destroy
- * ---------------------------------------------------------------------------- */
+/* Create and destroy
+ *. */
 
 static yoke_status load_options(yoke_data_parallel *parallel,
                                 const yoke_data_parallel_options *options,

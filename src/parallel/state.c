@@ -36,8 +36,8 @@ bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
     return yoke_choices_at(parallel->choices, index, layer_and_pass, algorithm, milliseconds);
 }
 
-/* ---- tensors by name
- * ------------------------------------------------------------------------------- */
+/* Tensors by name
+ *. */
 
 static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *name, size_t count,
                                int *tensor) {
@@ -89,8 +89,8 @@ yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const
     return yoke_replica_read(parallel->replicas[0], tensor, true, values);
 }
 
-/* ---- record
- * ----------------------------------------------------------------------------------------- */
+/* Record
+ *. */
 
 static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
     float *values = NULL;
@@ -141,8 +141,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
 }
 
-/* ---- floor
- * ------------------------------------------------------------------------------------------- */
+/* Floor
+ *. */
 
 typedef struct floor_job {
     yoke_data_parallel *parallel;

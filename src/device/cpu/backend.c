@@ -9,8 +9,7 @@
 #include "device/cores.h"
 #include "device/cpu/cpu.h"
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* Life. */
 
 static void cpu_close(yoke_device *device) {
     if (device == NULL) return;
@@ -104,8 +103,7 @@ bool yoke_cpu_describe(yoke_backend_info *info) {
     return true;
 }
 
-/* ---- the worker's scope -----------------------------------------------------------------------
- */
+/* The worker's scope. */
 
 typedef struct cpu_scope {
     cpu_set_t cores;
@@ -154,8 +152,7 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
     omp_set_num_threads(before.threads);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* Memory. */
 
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -212,8 +209,7 @@ static yoke_status cpu_synchronize(yoke_device *device) {
     return YOKE_OK;
 }
 
-/* ---- layouts and plans ------------------------------------------------------------------------
- */
+/* Layouts and plans. */
 
 static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                                     yoke_layout *layout) {

@@ -24,8 +24,7 @@ bool cpu_is_one_pixel(const yoke_operation *operation) {
            operation->groups == 1 && operation->padding < operation->kernel;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------
- */
+/* Descriptors. */
 
 /* A value or weights of one pixel, without the two dimensions that are 1. Where it is in blocks
  * that follow each other it is plain. */
@@ -68,8 +67,7 @@ static yoke_status shape_free(dnnl_memory_desc_t *desc, const dnnl_memory_desc_t
     return YOKE_OK;
 }
 
-/* ---- planning ---------------------------------------------------------------------------------
- */
+/* Planning. */
 
 /* The layouts that neighbours expect of a convolution, whoever computes it. */
 static yoke_status ask_convolution(const cpu_problem *convolution, cpu_device *device,

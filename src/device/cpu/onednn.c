@@ -7,8 +7,7 @@
 _Static_assert(sizeof(dnnl_memory_desc_t) <= sizeof((yoke_layout *)0)->opaque,
                "a layout holds a memory descriptor");
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* Errors. */
 
 static const struct {
     dnnl_status_t from;
@@ -30,8 +29,7 @@ yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call) {
     return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: %.*s: status %d", name_length, call, (int)status);
 }
 
-/* ---- layouts ----------------------------------------------------------------------------------
- */
+/* Layouts. */
 
 /* Only the fields in use are copied, so that equal layouts are equal as bytes. */
 static void copy_blocking(dnnl_blocking_desc_t *to, const dnnl_blocking_desc_t *from, int ndims) {
@@ -85,8 +83,7 @@ dnnl_data_type_t cpu_data_type(yoke_precision precision) {
     return precision == YOKE_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* Calls. */
 
 yoke_status cpu_attributes(dnnl_primitive_attr_t *attributes) {
     *attributes = NULL;
@@ -149,8 +146,7 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_de
     return cpu_call_argument(call, device, DNNL_ARG_TO, to, to_address);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* Measuring. */
 
 /* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
 void cpu_probe_fill(void *memory, const dnnl_memory_desc_t *desc) {

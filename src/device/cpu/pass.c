@@ -74,8 +74,7 @@ yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
     return YOKE_OK;
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* Measuring. */
 
 #define HOPELESS 3.0           /* a first, cold run this many times slower than the best so far */
 #define LONG_MILLISECONDS 50.0 /* runs as long as this are steady: one is enough */

@@ -42,8 +42,7 @@ static const struct {
                               {DNNL_ARG_DIFF_DST, false}},
 };
 
-/* ---- candidates -------------------------------------------------------------------------------
- */
+/* Candidates. */
 
 /* A candidate is an algorithm and a set of roles kept as stored; the layouts of the others are the
  * primitive's choice and reordered. Its number is what the record of choices keeps. */
@@ -93,8 +92,7 @@ static bool is_reference(const cpu_pass *pass) {
     return strncmp(cpu_pass_implementation(pass), "ref", 3) == 0;
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* Measuring. */
 
 typedef struct weighted_trial {
     void *addresses[CPU_ROLES];
@@ -175,8 +173,7 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
                             trial.best_ms);
 }
 
-/* ---- planning ---------------------------------------------------------------------------------
- */
+/* Planning. */
 
 static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
                           int *candidate) {
@@ -242,8 +239,7 @@ static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
     return status;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* Running. */
 
 static cpu_weighted *weighted_of(yoke_plan *plan) {
     return (cpu_weighted *)plan;
