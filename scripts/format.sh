@@ -33,11 +33,9 @@ if [[ $check == no ]]; then
     "$formatter" -i "${sources[@]}"
     exit
 fi
-bad=0
-for source in "${sources[@]}"; do
-    if ! "$formatter" "$source" | cmp -s - "$source"; then
-        echo "$source: run scripts/format.sh"
-        bad=1
-    fi
-done
-exit $bad
+bad=$("$formatter" --dry-run --Werror "${sources[@]}" 2>&1 |
+    sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: error: .*/\1: run scripts\/format.sh/p' | sort -u)
+if [[ -n $bad ]]; then
+    echo "$bad"
+    exit 1
+fi

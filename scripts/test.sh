@@ -21,8 +21,8 @@ failed=no
 # The cmocka tests of a run, counted from ctest's log: "passed failed skipped".
 count_cases() {
     awk '/^\[  PASSED  \] [0-9]+ test/ {passed += $4}
-         /^\[  FAILED  \] .*: [0-9]+ test/ {sub(/.*: /, ""); failed += $1}
-         /^\[  SKIPPED \] .*: [0-9]+ test/ {sub(/.*: /, ""); skipped += $1}
+         /^\[  FAILED  \] [0-9]+ test/ {failed += $4}
+         /^\[  SKIPPED \] [0-9]+ test/ {skipped += $4}
          END {print passed + 0, failed + 0, skipped + 0}' "$1"
 }
 
