@@ -33,7 +33,7 @@ if [[ $check == no ]]; then
     "$formatter" -i "${sources[@]}"
     exit
 fi
-bad=$("$formatter" --dry-run --Werror "${sources[@]}" 2>&1 |
+bad=$({ "$formatter" --dry-run --Werror "${sources[@]}" 2>&1 || true; } |
     sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: error: .*/\1: run scripts\/format.sh/p' | sort -u)
 if [[ -n $bad ]]; then
     echo "$bad"
