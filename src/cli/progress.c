@@ -27,6 +27,12 @@ void progress_begin(progress *view, int epochs, int log_every, bool silent) {
                        .epochs = epochs};
 }
 
+void progress_note(progress *view, const char *text) {
+    if (!view->bar) return;
+    fputs(text, stderr);
+    view->drawn = true;
+}
+
 void progress_clear(progress *view) {
     if (view->drawn) fputs("\r\033[K", stderr);
     view->drawn = false;

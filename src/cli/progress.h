@@ -18,7 +18,9 @@ typedef struct progress {
 /* epochs: into how many equal parts the run's steps fall; 0 when steps were asked for. */
 void progress_begin(progress *view, int epochs, int log_every, bool silent);
 void progress_step(progress *view, const yoke_event *event);
-/* Takes the bar away, so that a line can be printed in its place. */
+/* On a terminal: what is being done while there is no step yet. */
+void progress_note(progress *view, const char *text);
+/* Takes the bar or the note away, so that a line can be printed in its place. */
 void progress_clear(progress *view);
 
 #endif

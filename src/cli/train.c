@@ -203,16 +203,18 @@ static void on_event(const yoke_event *event, void *payload) {
 }
 
 static void print_advice(const train_flags *flags) {
+    bool drawn = strncmp(flags->dataset, SYNTHETIC, strlen(SYNTHETIC)) == 0;
     fprintf(stderr, "\nNext:\n");
-    if (strncmp(flags->dataset, SYNTHETIC, strlen(SYNTHETIC)) == 0)
+    if (drawn)
         fprintf(stderr, "  yoke train --dataset cifar10:DIR --augment crop-flip --lr-schedule "
                         "onecycle --epochs 15\n");
-    else
-        fprintf(stderr, "  yoke evaluate --init FILE --model %s --dataset %s   after --save FILE\n",
+    else if (flags->save != NULL)
+        fprintf(stderr, "  yoke evaluate --init %s --model %s --dataset %s\n", flags->save,
                 flags->model, flags->dataset);
-    fprintf(stderr, "  yoke train --trace step.json   the stages as bars, in "
-                    "https://ui.perfetto.dev\n"
-                    "  yoke bench                     what a second device is worth here\n");
+    else
+        fprintf(stderr, "  --save FILE    keeps the weights, for yoke evaluate or PyTorch\n");
+    fprintf(stderr, "  --trace FILE   shows every stage as a bar in https://ui.perfetto.dev\n"
+                    "  yoke bench     measures what a second device is worth here\n");
 }
 
 /* A run that took no step has no result. */
@@ -230,8 +232,6 @@ static yoke_status report(session *now) {
 
 static int run(session *now) {
     const train_flags *flags = now->flags;
-    progress_begin(&now->progress, flags->steps > 0 ? 0 : flags->epochs, flags->log_every,
-                   flags->quiet);
     catch_signals(now->trainer);
     yoke_status status = yoke_trainer_run(now->trainer);
     progress_clear(&now->progress);
@@ -268,7 +268,10 @@ int train_main(int argc, char **argv) {
     fill_options(&run_options, &flags);
     run_options.on_event = on_event;
     run_options.payload = &now;
+    progress_begin(&now.progress, flags.steps > 0 ? 0 : flags.epochs, flags.log_every, flags.quiet);
+    progress_note(&now.progress, "measuring the fastest algorithms ...");
     status = yoke_trainer_create(&now.trainer, &run_options);
+    progress_clear(&now.progress);
     if (status != YOKE_OK) return cli_fail(status);
     code = run(&now);
     yoke_trainer_destroy(now.trainer);
