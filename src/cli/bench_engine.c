@@ -1,6 +1,7 @@
 /* Builds an engine for a bench row and runs its steps. */
 #include "bench_engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,17 +88,32 @@ void bench_engine_destroy(bench_engine *engine) {
     free(engine);
 }
 
-yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
-    bench_engine *engine = context;
+/* *mean and *fastest in milliseconds. */
+static yoke_status run_steps(bench_engine *engine, int steps, double *mean, double *fastest) {
     yoke_step_result result = {.struct_size = sizeof result};
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
-    double begin = race_clock();
-    for (int i = 0; i < steps && status == YOKE_OK; i++)
+    double first = race_clock(), begin = first;
+    *fastest = INFINITY;
+    for (int i = 0; i < steps && status == YOKE_OK; i++) {
         status = yoke_data_parallel_step(engine->parallel, &engine->batch, 0, &result);
-    *milliseconds = (race_clock() - begin) * 1e3 / steps;
+        double end = race_clock();
+        *fastest = fmin(*fastest, (end - begin) * 1e3);
+        begin = end;
+    }
+    *mean = (begin - first) * 1e3 / steps;
     engine->loss = result.loss;
     yoke_data_parallel_release(engine->parallel);
     return status;
+}
+
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
+    double fastest;
+    return run_steps(context, steps, milliseconds, &fastest);
+}
+
+yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds) {
+    double mean;
+    return run_steps(context, steps, &mean, milliseconds);
 }
 
 yoke_status bench_engine_floor(void *context, int steps, double *milliseconds) {
