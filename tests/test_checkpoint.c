@@ -181,6 +181,26 @@ static void a_full_disk_at_the_end_is_an_error_naming_the_file(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void a_full_disk_after_a_stop_or_a_bad_loss_is_told(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run stopped = {.stop_after = 2}, exploded = {0};
+    yoke_trainer_options options = small(&stopped);
+    options.save = full_disk(path);
+    options.epochs = 100;
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), path));
+    options.optimizer.learning_rate = 1e30;
+    options.payload = &exploded;
+    assert_int_equal(train(&exploded, &options), YOKE_ERROR_NUMERIC);
+    assert_non_null(strstr(yoke_last_error(), "not finite"));
+    assert_int_equal(exploded.warnings, 1);
+    assert_non_null(strstr(exploded.warning, path));
+    yoke_trainer_destroy(stopped.trainer);
+    yoke_trainer_destroy(exploded.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void files_that_cannot_be_written_are_refused_before_training(void **state) {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -202,6 +222,7 @@ int main(void) {
         cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
         cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),
+        cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_told),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

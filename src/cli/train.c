@@ -234,6 +234,8 @@ static int run(session *now) {
     const train_flags *flags = now->flags;
     catch_signals(now->trainer);
     yoke_status status = yoke_trainer_run(now->trainer);
+    signal(SIGINT, SIG_DFL); /* the trainer is about to go */
+    signal(SIGTERM, SIG_DFL);
     progress_clear(&now->progress);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
     if (status != YOKE_ERROR_NUMERIC) {
@@ -241,7 +243,8 @@ static int run(session *now) {
         if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
     }
     if (code == 0 && !flags->quiet && !flags->json) print_advice(flags);
-    return caught != 0 ? 128 + caught : code;
+    bool stopped = status == YOKE_OK || status == YOKE_ERROR_CANCELLED;
+    return caught != 0 && stopped ? 128 + caught : code;
 }
 
 /* The list asked for; otherwise two devices where the processor can pose as two. */

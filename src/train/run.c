@@ -22,14 +22,19 @@ void yoke_trainer_stop(yoke_trainer *trainer) {
     atomic_store(&trainer->stopping, true);
 }
 
+/* Passes the last error on as a warning: the run goes on, or ends for another reason. */
+static void warn(yoke_trainer *trainer) {
+    yoke_event event = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
+    yoke_trainer_tell(trainer, &event);
+}
+
 /* Training goes on without metrics: one warning, and every later line is tried. */
 static void record(yoke_trainer *trainer, yoke_event *event) {
     event->step = trainer->step;
     event->epoch = trainer->epoch;
     if (yoke_metrics_write(&trainer->metrics, event) == YOKE_OK || trainer->metrics_failed) return;
     trainer->metrics_failed = true;
-    yoke_event warning = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
-    yoke_trainer_tell(trainer, &warning);
+    warn(trainer);
 }
 
 /* ---- before -------------------------------------------------------------------------------------
@@ -169,16 +174,21 @@ static yoke_status write_trace(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
+/* The first failure is the run's, a later one a warning. To have been stopped is no failure. */
+static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status later) {
+    if (later == YOKE_OK) return;
+    if (first->status == YOKE_OK || first->status == YOKE_ERROR_CANCELLED)
+        *first = yoke_error_take(later);
+    else
+        warn(trainer);
+}
+
 /* Saves what there is: after the last step, when stopped, when the data ends in an error and after
- * a loss that is not finite, which was not learnt from. The first failure is the run's. */
+ * a loss that is not finite, which was not learnt from. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
-    if (!trainer->in_step) {
-        yoke_status saved = save(trainer);
-        if (first.status == YOKE_OK) first = yoke_error_take(saved);
-    }
-    yoke_status traced = write_trace(trainer);
-    if (first.status == YOKE_OK) first = yoke_error_take(traced);
+    if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
+    add_failure(trainer, &first, write_trace(trainer));
     return yoke_error_restore(&first);
 }
 

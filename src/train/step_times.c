@@ -9,7 +9,7 @@ void yoke_step_times_add(yoke_step_times *times, double milliseconds) {
     if (times->seen++ % times->stride != 0) return;
     if (times->count == YOKE_STEP_TIMES) {
         times->count /= 2;
-        for (int i = 0; i < times->count; i++)
+        for (size_t i = 0; i < (size_t)times->count; i++)
             times->milliseconds[i] = times->milliseconds[2 * i];
         times->stride *= 2;
     }

@@ -72,24 +72,23 @@ static yoke_status open_files(yoke_trainer *trainer) {
 }
 
 /* Mode single is the list's root alone, with the threads it would have had beside the others. */
-static yoke_status keep_root(yoke_trainer *trainer, yoke_devices_options *options) {
+static yoke_status keep_root(yoke_trainer *trainer) {
     yoke_device_info root = {.struct_size = sizeof root};
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
     yoke_devices_close(trainer->devices);
     trainer->devices = NULL;
-    options->list = root.name;
-    options->threads = root.threads;
-    return yoke_devices_open(&trainer->devices, options);
+    yoke_devices_options alone = {
+        .struct_size = sizeof alone, .list = root.name, .threads = root.threads};
+    return yoke_devices_open(&trainer->devices, &alone);
 }
 
 static yoke_status open_devices(yoke_trainer *trainer) {
-    yoke_devices_options options = {.struct_size = sizeof options,
-                                    .list = trainer->options.devices,
-                                    .threads = trainer->options.threads};
-    TRY(yoke_devices_open(&trainer->devices, &options));
-    if (trainer->options.mode == YOKE_MODE_SINGLE && yoke_devices_count(trainer->devices) > 1)
-        return keep_root(trainer, &options);
-    return YOKE_OK;
+    yoke_devices_options all = {.struct_size = sizeof all,
+                                .list = trainer->options.devices,
+                                .threads = trainer->options.threads};
+    TRY(yoke_devices_open(&trainer->devices, &all));
+    bool several = yoke_devices_count(trainer->devices) > 1;
+    return several && trainer->options.mode == YOKE_MODE_SINGLE ? keep_root(trainer) : YOKE_OK;
 }
 
 static yoke_status open_dataset(yoke_trainer *trainer) {
