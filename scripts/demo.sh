@@ -19,9 +19,7 @@ build/release/yoke train --devices 2xcpu --trace build/trace.json
 
 cat <<'END'
 
-The timeline of every stage on both devices is in build/trace.json: open it at https://ui.perfetto.dev.
-Try next:
-  build/release/yoke train --devices 2xcpu --schedule classic   # nn.DataParallel phase by phase
-  build/release/yoke train --model resnet18-cifar --steps 20    # one larger model
-  build/release/yoke help train                                 # every option
+build/trace.json shows every stage on both devices: open it at https://ui.perfetto.dev.
+The same, phase by phase as nn.DataParallel runs it:
+  build/release/yoke train --devices 2xcpu --schedule classic
 END
