@@ -48,11 +48,19 @@ static verdict judge(const bench_row *row, const bench_result *result) {
     return beyond <= slack ? WITHIN_NOISE : MISSED;
 }
 
-/* NAME is the row, the group before its dash, or its id. */
+static bool names_a_row(const char *name) {
+    const bench_row *row;
+    for (int i = 0; (row = bench_row_at(i)) != NULL; i++)
+        if (strcmp(name, row->name) == 0) return true;
+    return false;
+}
+
+/* NAME is the row itself, the group before a dash, or the goal. */
 static bool matches(const bench_row *row, const char *name) {
-    size_t length = strlen(name);
-    if (strcmp(name, "all") == 0 || strcmp(name, row->name) == 0) return true;
+    if (names_a_row(name)) return strcmp(name, row->name) == 0;
+    if (strcmp(name, "all") == 0) return true;
     if (row->id[0] != '\0' && strcmp(name, row->id) == 0) return true;
+    size_t length = strlen(name);
     return strncmp(row->name, name, length) == 0 && row->name[length] == '-';
 }
 
