@@ -32,9 +32,10 @@ static yoke_status give_up(yoke_file_writer *writer, const char *action, int cau
 
 static yoke_status open_temporary(yoke_file_writer *writer, const struct stat *old) {
     if (asprintf(&writer->temporary, "%s.tmp.%ld", writer->path, (long)getpid()) < 0) {
+        yoke_status status = FAIL_MEMORY(strlen(writer->path) + 32, "a temporary file's name");
         writer->temporary = NULL;
         yoke_file_abandon(writer);
-        return FAIL_MEMORY(strlen(writer->path) + 32, "a temporary file's name");
+        return status;
     }
     /* A file of this name was left by a dead process that had our number: it is overwritten. */
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;

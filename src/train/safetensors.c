@@ -181,7 +181,9 @@ static yoke_status read_header(yoke_safetensors *file) {
     json_error_t error;
     file->header = json_loadb((const char *)file->data + LENGTH_BYTES, (size_t)length,
                               JSON_REJECT_DUPLICATES, &error);
-    if (file->header == NULL && json_error_code(&error) == json_error_out_of_memory)
+    /* Without a text it is not the JSON that is wrong. */
+    if (file->header == NULL &&
+        (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
         return FAIL_MEMORY(length, "the header of a weight file");
     if (file->header == NULL)
         return FAIL(YOKE_ERROR_DATA, "%s: the header is not valid JSON at offset %d: %.120s",
