@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned long own_allocations, foreign_allocations;
+__attribute__((unused)) static unsigned long own_allocations, foreign_allocations;
 static unsigned long fail_at; /* the own allocation that fails; 0: none */
 static long own_living;
 
