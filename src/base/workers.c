@@ -123,8 +123,7 @@ static bool barrier_open(const yoke_condition *condition) {
 
 static bool counter_reached(const yoke_condition *condition) {
     const uint32_t *counter = condition->word;
-    return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= condition->value ||
-           atomic_load(&condition->crew->failed);
+    return yoke_workers_reached(counter, condition->value) || atomic_load(&condition->crew->failed);
 }
 
 static void note(yoke_worker *self, yoke_status status) {
@@ -216,11 +215,15 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
 }
 
+bool yoke_workers_reached(const uint32_t *counter, uint32_t target) {
+    return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= target;
+}
+
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
     wait_for(&workers->meeting,
              &(yoke_condition){
                  .holds = counter_reached, .crew = workers, .word = counter, .value = target});
-    if (__atomic_load_n(counter, __ATOMIC_SEQ_CST) >= target) return YOKE_OK;
+    if (yoke_workers_reached(counter, target)) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped waiting because another worker failed");
 }
 

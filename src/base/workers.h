@@ -40,5 +40,7 @@ yoke_status yoke_workers_barrier(yoke_workers *workers);
  * yoke_workers_signal, which wakes waiters. */
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target);
 void yoke_workers_signal(yoke_workers *workers, uint32_t *counter);
+/* Whether it is so already, without waiting. */
+bool yoke_workers_reached(const uint32_t *counter, uint32_t target);
 
 #endif

@@ -25,15 +25,15 @@ static yoke_status step_classic(yoke_data_parallel *parallel, const yoke_batch *
 
 /* The same arithmetic without the waits. */
 
-/* Forward, loss in the replica, backward; behind the last micro-batch each finished bucket is
- * announced and then reduced, updated and published by its owners. */
+/* Forward, loss in the replica, backward; in the last micro-batch each finished bucket is
+ * announced, and reduced, updated and published as soon as all replicas have it. */
 static yoke_status overlap_worker(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     bool last = parallel->micro == parallel->micros - 1;
     TRY(yoke_forward_shard(parallel, replica));
     TRY(yoke_loss_shard(parallel, replica));
     TRY(yoke_backward_shard(parallel, replica, last));
-    return last ? yoke_exchange(parallel, replica) : YOKE_OK;
+    return last ? yoke_exchange_finish(parallel, replica) : YOKE_OK;
 }
 
 /* After an exchange every replica holds the new weights: none is stale. */

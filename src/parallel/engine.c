@@ -90,18 +90,25 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
 /* Optimizers, blocks, initial weights
  *. */
 
+/* A bucket's optimizer, or a device's part of it: the ranges that are updated as one. */
+static yoke_status build_optimizer(yoke_data_parallel *parallel, int home, int bucket) {
+    size_t offset = parallel->flat->buckets[bucket].offset;
+    size_t elements = parallel->flat->buckets[bucket].elements;
+    if (yoke_is_sharded(parallel)) yoke_bucket_slice(parallel, bucket, home, &offset, &elements);
+    int index = home * parallel->flat->bucket_count + bucket;
+    return yoke_optimizer_create(&parallel->optimizers[index], &parallel->optimizer_options,
+                                 yoke_devices_at(parallel->devices, home), offset, elements);
+}
+
 static yoke_status build_optimizers(yoke_data_parallel *parallel) {
-    bool sharded = parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->count > 1;
-    int count = sharded ? parallel->count : 1;
-    parallel->optimizers = calloc((size_t)count, sizeof *parallel->optimizers);
-    if (parallel->optimizers == NULL) return FAIL_MEMORY((size_t)count * 8, "optimizers");
-    parallel->optimizer_count = count;
-    for (int k = 0; k < count; k++) {
-        size_t offset = 0, elements = parallel->flat->elements;
-        if (sharded) yoke_owned_range(parallel, k, &offset, &elements);
-        TRY(yoke_optimizer_create(&parallel->optimizers[k], &parallel->optimizer_options,
-                                  yoke_devices_at(parallel->devices, k), offset, elements));
-    }
+    int homes = yoke_is_sharded(parallel) ? parallel->count : 1;
+    size_t count = (size_t)homes * (size_t)parallel->flat->bucket_count;
+    parallel->optimizers = calloc(count, sizeof *parallel->optimizers);
+    if (parallel->optimizers == NULL) return FAIL_MEMORY(count * sizeof(void *), "optimizers");
+    parallel->optimizer_homes = homes;
+    for (int home = 0; home < homes; home++)
+        for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+            TRY(build_optimizer(parallel, home, bucket));
     return YOKE_OK;
 }
 
@@ -169,10 +176,12 @@ static yoke_status build_tables(yoke_data_parallel *parallel) {
     parallel->corrects = calloc(count, sizeof *parallel->corrects);
     parallel->bad_layers = calloc(count, sizeof *parallel->bad_layers);
     parallel->square_sums = calloc(count, sizeof *parallel->square_sums);
+    parallel->exchanged = calloc(count, sizeof *parallel->exchanged);
     bool complete = parallel->scopes && parallel->replicas && parallel->blocks &&
                     parallel->accumulated && parallel->replica_weights &&
                     parallel->replica_buffers && parallel->shards && parallel->loss_sums &&
-                    parallel->corrects && parallel->bad_layers && parallel->square_sums;
+                    parallel->corrects && parallel->bad_layers && parallel->square_sums &&
+                    parallel->exchanged;
     return complete ? YOKE_OK : FAIL_MEMORY(count * 64, "the engine's tables");
 }
 
@@ -228,6 +237,11 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     return YOKE_OK;
 }
 
+static int optimizer_count(const yoke_data_parallel *parallel) {
+    return parallel->optimizers == NULL ? 0
+                                        : parallel->optimizer_homes * parallel->flat->bucket_count;
+}
+
 static void destroy_device_memory(yoke_data_parallel *parallel) {
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
     yoke_root_loss_destroy(parallel);
@@ -238,8 +252,8 @@ static void destroy_device_memory(yoke_data_parallel *parallel) {
             yoke_device_free(device, parallel->accumulated[k]);
         if (parallel->blocks && parallel->blocks[k]) yoke_device_free(device, parallel->blocks[k]);
     }
-    for (int k = parallel->optimizer_count - 1; k >= 0; k--)
-        yoke_optimizer_destroy(parallel->optimizers[k]);
+    for (int i = optimizer_count(parallel) - 1; i >= 0; i--)
+        yoke_optimizer_destroy(parallel->optimizers[i]);
     for (int k = parallel->count - 1; k >= 0 && parallel->replicas; k--)
         yoke_replica_destroy(parallel->replicas[k]);
 }
@@ -253,6 +267,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_choices_destroy(parallel->choices);
     free(parallel->optimizers);
     free(parallel->arrivals);
+    free(parallel->exchanged);
     free(parallel->square_sums);
     free(parallel->bad_layers);
     free(parallel->corrects);

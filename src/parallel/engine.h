@@ -42,8 +42,8 @@ struct yoke_data_parallel {
 
     yoke_replica **replicas;
     const yoke_flat *flat;
-    yoke_optimizer **optimizers; /* one on the root, or one a device when sharded */
-    int optimizer_count;
+    yoke_optimizer **optimizers; /* [home][bucket]: on the root, or on every device when sharded */
+    int optimizer_homes;
     float **blocks;      /* one exchange block a device */
     float **accumulated; /* gradients of earlier micro-batches; NULL without accumulation */
     float *good_buffers; /* the root's running statistics before the step, on the root */
@@ -69,6 +69,7 @@ struct yoke_data_parallel {
     int contributors;         /* replicas that hold a gradient of this batch */
     bool training;
     uint32_t *arrivals;  /* per bucket: replicas whose gradients are complete */
+    int *exchanged;      /* per worker: buckets it has exchanged */
     double *square_sums; /* per worker, for clipping */
     double gradient_norm;
     yoke_optimizer_step update;
@@ -80,9 +81,9 @@ yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_repl
 
 yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica);
 
-/* The range of the flat buffer worker k answers for: contiguous, whole cache lines. */
-void yoke_owned_range(const yoke_data_parallel *parallel, int worker, size_t *offset,
-                      size_t *elements);
+/* replicate.c: the part of a bucket that worker k answers for: whole cache lines. */
+void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
+                       size_t *elements);
 
 /* scatter.c: begins a batch of `rows` in at most `parts` micro-batches; cuts and scatters the
  * current one; sends output gradients. */
@@ -97,12 +98,17 @@ yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica);
 yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica);
 yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce);
 
-/* update.c: what the optimizer needs to know of this step. */
+/* update.c: what the optimizer needs to know of this step; who holds which part of its state. */
 void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
+void yoke_clip(yoke_data_parallel *parallel);
+bool yoke_is_sharded(const yoke_data_parallel *parallel);
+yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket);
 
-/* exchange.c: reduce + update + publish in one pass over the range a worker owns. */
-yoke_status yoke_exchange(yoke_data_parallel *parallel, int worker);
+/* exchange.c: reduce + update + publish in one pass. ready takes the buckets complete by now,
+ * finish waits for the rest. */
 void yoke_exchange_begin(yoke_data_parallel *parallel);
+yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker);
+yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
 
 /* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);

@@ -1,6 +1,7 @@
-/* exchange: reduce + update + publish of the range a worker owns, block by block while the block is
- * in its cache: the fused pass of the overlap and sharded schedules. A block waits only for its own
- * bucket, so workers that are ahead begin while others still compute. */
+/* exchange: reduce + update + publish of a bucket in one pass, each worker its slice of it, block
+ * by block while the block is in the worker's cache. A worker exchanges the buckets that are
+ * complete on every replica after each of its segments, without waiting: what backward has just
+ * left is still in the shared cache. Only behind the last segment does it wait for the others. */
 #include <math.h>
 
 #include "parallel/engine.h"
@@ -10,32 +11,45 @@
 void yoke_exchange_begin(yoke_data_parallel *parallel) {
     for (int b = 0; b < parallel->flat->bucket_count; b++)
         parallel->arrivals[b] = 0;
+    for (int k = 0; k < parallel->count; k++)
+        parallel->exchanged[k] = 0;
 }
 
-typedef struct exchange_range {
+/* Which worker exchanges which part: home is the replica that is updated and published. */
+typedef struct exchange_slice {
     yoke_data_parallel *parallel;
-    int worker, home, bucket; /* home: the replica that is updated and published */
+    int worker, home;
     yoke_optimizer *optimizer;
-} exchange_range;
+    size_t offset, elements;
+} exchange_slice;
 
-/* The replicas' gradients of a block, summed in replica order into the worker's block. */
-static yoke_status sum_block(const exchange_range *range, size_t offset, size_t elements,
-                             float *to) {
-    yoke_data_parallel *parallel = range->parallel;
+static exchange_slice slice_of(yoke_data_parallel *parallel, int worker, int bucket) {
+    exchange_slice slice = {.parallel = parallel,
+                            .worker = worker,
+                            .home = yoke_is_sharded(parallel) ? worker : 0,
+                            .optimizer = yoke_optimizer_of(parallel, worker, bucket)};
+    yoke_bucket_slice(parallel, bucket, worker, &slice.offset, &slice.elements);
+    return slice;
+}
+
+/* The replicas' gradients of a range, summed in replica order. */
+static yoke_status sum_gradients(const exchange_slice *slice, size_t offset, size_t elements,
+                                 float *to) {
+    yoke_data_parallel *parallel = slice->parallel;
     const float *from[MOST_DEVICES];
     for (int k = 0; k < parallel->contributors; k++)
         from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
-    return yoke_device_sum(yoke_devices_at(parallel->devices, range->worker), to, from,
+    return yoke_device_sum(yoke_devices_at(parallel->devices, slice->worker), to, from,
                            parallel->contributors, elements);
 }
 
-static yoke_status publish_block(const exchange_range *range, size_t offset, size_t elements) {
-    yoke_data_parallel *parallel = range->parallel;
-    yoke_device *home = yoke_devices_at(parallel->devices, range->home);
+static yoke_status publish(const exchange_slice *slice, size_t offset, size_t elements) {
+    yoke_data_parallel *parallel = slice->parallel;
+    yoke_device *home = yoke_devices_at(parallel->devices, slice->home);
     const float *weights =
-        yoke_replica_memory_of(parallel->replicas[range->home])->parameters + offset;
+        yoke_replica_memory_of(parallel->replicas[slice->home])->parameters + offset;
     for (int k = 0; k < parallel->count; k++) {
-        if (k == range->home) continue;
+        if (k == slice->home) continue;
         float *to = yoke_replica_memory_of(parallel->replicas[k])->parameters + offset;
         TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), to, home, weights,
                              elements * sizeof *to));
@@ -43,85 +57,102 @@ static yoke_status publish_block(const exchange_range *range, size_t offset, siz
     return YOKE_OK;
 }
 
-static yoke_status update_block(const exchange_range *range, size_t offset, size_t elements,
-                                const float *gradients) {
-    yoke_data_parallel *parallel = range->parallel;
-    float *weights = yoke_replica_memory_of(parallel->replicas[range->home])->parameters + offset;
-    TRY(yoke_optimizer_update(range->optimizer, &parallel->update,
-                              yoke_devices_at(parallel->devices, range->worker), offset, elements,
+static yoke_status update_and_publish(const exchange_slice *slice, size_t offset, size_t elements,
+                                      const float *gradients) {
+    yoke_data_parallel *parallel = slice->parallel;
+    float *weights = yoke_replica_memory_of(parallel->replicas[slice->home])->parameters + offset;
+    TRY(yoke_optimizer_update(slice->optimizer, &parallel->update,
+                              yoke_devices_at(parallel->devices, slice->worker), offset, elements,
                               weights, gradients));
-    return publish_block(range, offset, elements);
+    return publish(slice, offset, elements);
 }
 
-/* Waits until every bucket that reaches into [0, end) is complete on all replicas. */
-static yoke_status await_buckets(exchange_range *range, size_t end) {
-    yoke_data_parallel *parallel = range->parallel;
-    const yoke_flat *flat = parallel->flat;
-    while (range->bucket < flat->bucket_count && flat->buckets[range->bucket].offset < end) {
-        TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[range->bucket],
-                               (uint32_t)parallel->count));
-        range->bucket++;
-    }
-    return YOKE_OK;
-}
-
-static yoke_status exchange_blocks(exchange_range *range, size_t offset, size_t elements) {
-    yoke_data_parallel *parallel = range->parallel;
-    for (size_t done = 0; done < elements;) {
-        size_t left = elements - done;
-        size_t count = left < YOKE_EXCHANGE_BLOCK ? left : YOKE_EXCHANGE_BLOCK;
-        size_t at = offset + done;
-        TRY(await_buckets(range, at + count));
+static yoke_status exchange_blocks(const exchange_slice *slice) {
+    yoke_data_parallel *parallel = slice->parallel;
+    size_t end = slice->offset + slice->elements;
+    for (size_t at = slice->offset; at < end; at += YOKE_EXCHANGE_BLOCK) {
+        size_t count = end - at < YOKE_EXCHANGE_BLOCK ? end - at : YOKE_EXCHANGE_BLOCK;
         const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients + at;
         if (parallel->contributors > 1) {
-            TRY(sum_block(range, at, count, parallel->blocks[range->worker]));
-            gradients = parallel->blocks[range->worker];
+            TRY(sum_gradients(slice, at, count, parallel->blocks[slice->worker]));
+            gradients = parallel->blocks[slice->worker];
         }
-        TRY(update_block(range, at, count, gradients));
-        done += count;
+        TRY(update_and_publish(slice, at, count, gradients));
     }
     return YOKE_OK;
 }
 
-/* Clipping needs the whole norm before the first update: the sums are kept on the root meanwhile.
- */
-static yoke_status exchange_clipped(exchange_range *range, size_t offset, size_t elements) {
-    yoke_data_parallel *parallel = range->parallel;
-    float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients + offset;
-    TRY(await_buckets(range, offset + elements));
-    if (parallel->contributors > 1) TRY(sum_block(range, offset, elements, gradients));
-    TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, range->worker), gradients,
-                               elements, &parallel->square_sums[range->worker]));
-    TRY(yoke_workers_barrier(parallel->workers));
-    if (range->worker == 0) {
-        double squares = 0;
-        for (int k = 0; k < parallel->count; k++)
-            squares += parallel->square_sums[k];
-        parallel->gradient_norm = sqrt(squares);
-        parallel->update.gradient_scale =
-            yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->gradient_norm);
-    }
-    TRY(yoke_workers_barrier(parallel->workers));
-    return update_block(range, offset, elements, gradients);
-}
-
-yoke_status yoke_exchange(yoke_data_parallel *parallel, int worker) {
-    exchange_range range = {.parallel = parallel, .worker = worker};
-    bool sharded = parallel->optimizer_count > 1;
-    range.home = sharded ? worker : 0;
-    range.optimizer = parallel->optimizers[range.home];
-    size_t offset, elements;
-    yoke_owned_range(parallel, worker, &offset, &elements);
-    /* The first bucket is complete everywhere only after every replica's loss is known. */
-    TRY(await_buckets(&range, 1));
-    if (!yoke_losses_finite(parallel)) return YOKE_OK;
-    uint64_t begin = yoke_trace_now();
-    if (parallel->optimizer_options.clip_norm > 0)
-        TRY(exchange_clipped(&range, offset, elements));
-    else
-        TRY(exchange_blocks(&range, offset, elements));
+static void trace_exchange(const exchange_slice *slice, uint64_t begin) {
+    yoke_data_parallel *parallel = slice->parallel;
     size_t streams = (size_t)parallel->contributors + 4 + (size_t)parallel->count - 1;
-    yoke_trace_span(parallel->trace, worker, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
-                    streams * elements * sizeof(float));
+    yoke_trace_span(parallel->trace, slice->worker, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
+                    streams * slice->elements * sizeof(float));
+}
+
+static yoke_status exchange_bucket(yoke_data_parallel *parallel, int worker, int bucket) {
+    exchange_slice slice = slice_of(parallel, worker, bucket);
+    uint64_t begin = yoke_trace_now();
+    TRY(exchange_blocks(&slice));
+    trace_exchange(&slice, begin);
     return YOKE_OK;
+}
+
+/* A bucket is complete everywhere only after every replica's loss is known: no bucket of a step
+ * whose loss is not finite is exchanged. */
+static bool step_is_bad(const yoke_data_parallel *parallel) {
+    return !yoke_losses_finite(parallel);
+}
+
+yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker) {
+    if (parallel->optimizer_options.clip_norm > 0) return YOKE_OK;
+    for (int *next = &parallel->exchanged[worker]; *next < parallel->flat->bucket_count; ++*next) {
+        if (!yoke_workers_reached(&parallel->arrivals[*next], (uint32_t)parallel->count))
+            return YOKE_OK;
+        if (step_is_bad(parallel)) return YOKE_OK;
+        TRY(exchange_bucket(parallel, worker, *next));
+    }
+    return YOKE_OK;
+}
+
+/* Clipping needs the norm of the whole gradient before the first update: the sums wait on the root.
+ */
+static yoke_status reduce_slices(yoke_data_parallel *parallel, int worker) {
+    parallel->square_sums[worker] = 0;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        exchange_slice slice = slice_of(parallel, worker, bucket);
+        uint64_t begin = yoke_trace_now();
+        float *sum = yoke_replica_memory_of(parallel->replicas[0])->gradients + slice.offset;
+        double squares;
+        if (parallel->contributors > 1)
+            TRY(sum_gradients(&slice, slice.offset, slice.elements, sum));
+        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), sum, slice.elements,
+                                   &squares));
+        parallel->square_sums[worker] += squares;
+        trace_exchange(&slice, begin);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status exchange_clipped(yoke_data_parallel *parallel, int worker) {
+    TRY(reduce_slices(parallel, worker));
+    TRY(yoke_workers_barrier(parallel->workers));
+    if (worker == 0) yoke_clip(parallel);
+    TRY(yoke_workers_barrier(parallel->workers));
+    const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        exchange_slice slice = slice_of(parallel, worker, bucket);
+        TRY(update_and_publish(&slice, slice.offset, slice.elements, gradients + slice.offset));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
+    int last = parallel->flat->bucket_count - 1;
+    for (int bucket = parallel->exchanged[worker]; bucket <= last; bucket++) {
+        TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[bucket],
+                               (uint32_t)parallel->count));
+        TRY(yoke_exchange_ready(parallel, worker));
+    }
+    if (parallel->optimizer_options.clip_norm <= 0 || step_is_bad(parallel)) return YOKE_OK;
+    return exchange_clipped(parallel, worker);
 }

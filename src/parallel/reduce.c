@@ -4,25 +4,27 @@
 
 #define MOST_DEVICES 64
 
-static yoke_status reduce_slice(int worker, void *context) {
+static yoke_status reduce_slices(int worker, void *context) {
     yoke_data_parallel *parallel = context;
-    uint64_t begin = yoke_trace_now();
-    size_t offset, elements;
-    yoke_owned_range(parallel, worker, &offset, &elements);
-    const float *from[MOST_DEVICES];
-    for (int k = 0; k < parallel->contributors; k++)
-        from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
-    float *to = yoke_replica_memory_of(parallel->replicas[0])->gradients + offset;
-    TRY(yoke_device_sum(yoke_devices_at(parallel->devices, worker), to, from,
-                        parallel->contributors, elements));
-    yoke_trace_span(parallel->trace, worker, YOKE_STAGE_REDUCE, parallel->steps, begin,
-                    ((size_t)parallel->contributors + 1) * elements * sizeof(float));
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        uint64_t begin = yoke_trace_now();
+        size_t offset, elements;
+        yoke_bucket_slice(parallel, bucket, worker, &offset, &elements);
+        const float *from[MOST_DEVICES];
+        for (int k = 0; k < parallel->contributors; k++)
+            from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
+        float *to = yoke_replica_memory_of(parallel->replicas[0])->gradients + offset;
+        TRY(yoke_device_sum(yoke_devices_at(parallel->devices, worker), to, from,
+                            parallel->contributors, elements));
+        yoke_trace_span(parallel->trace, worker, YOKE_STAGE_REDUCE, parallel->steps, begin,
+                        ((size_t)parallel->contributors + 1) * elements * sizeof(float));
+    }
     return YOKE_OK;
 }
 
 yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     if (parallel->contributors <= 1) return YOKE_OK;
-    TRY(yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slice));
+    TRY(yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
     parallel->contributors = 1; /* the root holds the sum: reducing twice must not add twice */
     return YOKE_OK;
 }

@@ -76,7 +76,9 @@ yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool 
             yoke_trace_span(parallel->trace, replica, YOKE_STAGE_BACKWARD, parallel->steps, begin,
                             0);
         }
-        if (announce) yoke_workers_signal(parallel->workers, &parallel->arrivals[segment]);
+        if (!announce) continue;
+        yoke_workers_signal(parallel->workers, &parallel->arrivals[segment]);
+        TRY(yoke_exchange_ready(parallel, replica));
     }
     return YOKE_OK;
 }

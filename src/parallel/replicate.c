@@ -2,13 +2,18 @@
  * Every worker carries its slice to all of them, so the whole machine's bandwidth is used. */
 #include "parallel/engine.h"
 
-void yoke_owned_range(const yoke_data_parallel *parallel, int worker, size_t *offset,
-                      size_t *elements) {
-    size_t all = parallel->flat->elements, lines = all / 16; /* floats in a cache line */
-    size_t count = (size_t)parallel->count, k = (size_t)worker;
+/* Part k of n, cut at cache lines (16 floats) so that no two workers write to one. */
+static void cut(size_t all, int parts, int part, size_t *offset, size_t *elements) {
+    size_t lines = all / 16, count = (size_t)parts, k = (size_t)part;
     size_t end = k + 1 == count ? all : 16 * (lines * (k + 1) / count);
     *offset = 16 * (lines * k / count);
     *elements = end - *offset;
+}
+
+void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
+                       size_t *elements) {
+    cut(parallel->flat->buckets[bucket].elements, parallel->count, worker, offset, elements);
+    *offset += parallel->flat->buckets[bucket].offset;
 }
 
 static yoke_status copy_range(yoke_data_parallel *parallel, int to, float *to_values,
@@ -23,7 +28,7 @@ static yoke_status replicate_slice(int worker, void *context) {
     uint64_t begin = yoke_trace_now();
     const yoke_replica_memory *root = yoke_replica_memory_of(parallel->replicas[0]);
     size_t offset, elements, moved = 0;
-    yoke_owned_range(parallel, worker, &offset, &elements);
+    cut(parallel->flat->elements, parallel->count, worker, &offset, &elements);
     for (int k = 1; k < parallel->count; k++) {
         if (parallel->replica_weights[k] == parallel->weights_version) continue;
         const yoke_replica_memory *replica = yoke_replica_memory_of(parallel->replicas[k]);

@@ -135,8 +135,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
         .scratch = memory->scratch_bytes + YOKE_EXCHANGE_BLOCK * sizeof(float),
         .batch = memory->batch_bytes,
     };
-    if (replica < parallel->optimizer_count)
-        own.optimizer = yoke_optimizer_bytes(parallel->optimizers[replica]);
+    for (int b = 0; b < parallel->flat->bucket_count && replica < parallel->optimizer_homes; b++)
+        own.optimizer += yoke_optimizer_bytes(yoke_optimizer_of(parallel, replica, b));
     own.total = yoke_device_allocated(yoke_devices_at(parallel->devices, replica));
     return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
 }

@@ -3,11 +3,23 @@
 
 #include "parallel/engine.h"
 
-static yoke_status update_range(yoke_data_parallel *parallel, int worker, size_t offset,
-                                size_t elements) {
+bool yoke_is_sharded(const yoke_data_parallel *parallel) {
+    return parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->count > 1;
+}
+
+/* One optimizer a bucket on the root, or one a bucket and device. */
+yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket) {
+    int home = yoke_is_sharded(parallel) ? worker : 0;
+    return parallel->optimizers[home * parallel->flat->bucket_count + bucket];
+}
+
+static yoke_status update_bucket(yoke_data_parallel *parallel, int worker, int bucket) {
     const yoke_replica_memory *root = yoke_replica_memory_of(parallel->replicas[0]);
+    size_t offset = parallel->flat->buckets[bucket].offset;
+    size_t elements = parallel->flat->buckets[bucket].elements;
+    if (yoke_is_sharded(parallel)) yoke_bucket_slice(parallel, bucket, worker, &offset, &elements);
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_optimizer_update(parallel->optimizers[worker], &parallel->update,
+    TRY(yoke_optimizer_update(yoke_optimizer_of(parallel, worker, bucket), &parallel->update,
                               yoke_devices_at(parallel->devices, worker), offset, elements,
                               root->parameters + offset, root->gradients + offset));
     yoke_trace_span(parallel->trace, worker, YOKE_STAGE_UPDATE, parallel->steps, begin,
@@ -18,33 +30,35 @@ static yoke_status update_range(yoke_data_parallel *parallel, int worker, size_t
 /* The root's worker alone, or each the part whose optimizer state it holds. */
 static yoke_status update_job(int worker, void *context) {
     yoke_data_parallel *parallel = context;
-    if (worker >= parallel->optimizer_count) return YOKE_OK;
-    if (parallel->optimizer_count == 1)
-        return update_range(parallel, 0, 0, parallel->flat->elements);
-    size_t offset, elements;
-    yoke_owned_range(parallel, worker, &offset, &elements);
-    return update_range(parallel, worker, offset, elements);
+    if (worker > 0 && !yoke_is_sharded(parallel)) return YOKE_OK;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        TRY(update_bucket(parallel, worker, bucket));
+    return YOKE_OK;
 }
 
 static yoke_status norm_job(int worker, void *context) {
     yoke_data_parallel *parallel = context;
-    size_t offset, elements;
-    yoke_owned_range(parallel, worker, &offset, &elements);
-    return yoke_device_square_sum(yoke_devices_at(parallel->devices, worker),
-                                  yoke_replica_memory_of(parallel->replicas[0])->gradients + offset,
-                                  elements, &parallel->square_sums[worker]);
+    const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients;
+    parallel->square_sums[worker] = 0;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        size_t offset, elements;
+        double squares;
+        yoke_bucket_slice(parallel, bucket, worker, &offset, &elements);
+        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), gradients + offset,
+                                   elements, &squares));
+        parallel->square_sums[worker] += squares;
+    }
+    return YOKE_OK;
 }
 
-static yoke_status clip(yoke_data_parallel *parallel) {
-    if (parallel->optimizer_options.clip_norm <= 0) return YOKE_OK;
-    TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
+/* From the workers' sums of squares, in their order. */
+void yoke_clip(yoke_data_parallel *parallel) {
     double squares = 0;
     for (int k = 0; k < parallel->count; k++)
         squares += parallel->square_sums[k];
     parallel->gradient_norm = sqrt(squares);
     parallel->update.gradient_scale =
         yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->gradient_norm);
-    return YOKE_OK;
 }
 
 void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate) {
@@ -58,7 +72,10 @@ void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate) {
 
 yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
     yoke_update_begin(parallel, learning_rate);
-    TRY(clip(parallel));
+    if (parallel->optimizer_options.clip_norm > 0) {
+        TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
+        yoke_clip(parallel);
+    }
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, update_job));
     parallel->weights_version++;
     parallel->steps++;
