@@ -196,6 +196,33 @@ static void accumulation_does_not_change_the_update(void **state) {
     yoke_model_destroy(model);
 }
 
+/* On 4 devices 12 rows in 3 are 4, 4, 4: all compute. 14 rows are 5, 5, 4: the last device joins in
+ * the last micro-batch only, and must not add what it accumulated in the step before. */
+static void a_replica_idle_at_first_adds_nothing_old(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    for (int schedule = 0; schedule < 3; schedule++) {
+        float *weights[2];
+        size_t count;
+        for (int cut = 0; cut < 2; cut++) {
+            yoke_data_parallel_options options = options_of(14, (yoke_schedule)schedule);
+            options.accumulate = cut ? 3 : 1;
+            check_engine engine = check_engine_make(model, 4, options, &sgd);
+            for (int rows = 12; rows <= 14; rows += 2) {
+                check_batch batch = check_batch_make(rows, (uint32_t)rows);
+                EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+                check_batch_free(&batch);
+            }
+            weights[cut] = check_read_all(engine.parallel, model, false, &count);
+            check_engine_free(&engine);
+        }
+        assert_true(check_relative(weights[1], weights[0], count) < 2e-6);
+        free(weights[0]);
+        free(weights[1]);
+    }
+    yoke_model_destroy(model);
+}
+
 static void stages_by_hand_are_a_step(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
@@ -406,6 +433,7 @@ int main(void) {
         cmocka_unit_test(schedules_give_the_same_bits),
         cmocka_unit_test(devices_agree_after_steps),
         cmocka_unit_test(accumulation_does_not_change_the_update),
+        cmocka_unit_test(a_replica_idle_at_first_adds_nothing_old),
         cmocka_unit_test(stages_by_hand_are_a_step),
         cmocka_unit_test(outputs_come_back_in_row_order),
         cmocka_unit_test(evaluation_broadcasts_weights_only_when_they_changed),

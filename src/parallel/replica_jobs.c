@@ -35,6 +35,14 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
     return YOKE_OK;
 }
 
+/* Whether an earlier micro-batch left a gradient of this replica in `accumulated`. All but the last
+ * are cut as the first is; the last, being smaller, may keep more replicas busy than they did: 5
+ * rows on 4 devices are 2, 2, 1 and 4 rows are 1, 1, 1, 1. */
+static bool has_accumulated(const yoke_data_parallel *parallel, int replica) {
+    int rows = yoke_shard_rows(parallel->batch_rows, parallel->parts, 0);
+    return parallel->micro > 0 && yoke_shard_rows(rows, parallel->count, replica) > 0;
+}
+
 /* Gradients of earlier micro-batches wait in `accumulated`: the first is copied there, later ones
  * are added, and the last one's gradient takes the sum bucket by bucket. */
 static yoke_status accumulate_bucket(yoke_data_parallel *parallel, int replica,
@@ -43,17 +51,18 @@ static yoke_status accumulate_bucket(yoke_data_parallel *parallel, int replica,
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
     float *gradient = memory->gradients + bucket.offset;
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
-    if (parallel->micro == 0)
-        return yoke_device_copy(device, sum, device, gradient, bucket.elements * sizeof *sum);
     bool last = parallel->micro == parallel->micros - 1;
     const float *both[] = {sum, gradient};
-    return yoke_device_sum(device, last ? gradient : sum, both, 2, bucket.elements);
+    if (has_accumulated(parallel, replica))
+        return yoke_device_sum(device, last ? gradient : sum, both, 2, bucket.elements);
+    if (last) return YOKE_OK;
+    return yoke_device_copy(device, sum, device, gradient, bucket.elements * sizeof *sum);
 }
 
 /* A replica whose shard is empty in the last micro-batch still has what it accumulated before. */
 static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_bucket bucket) {
     bool last = parallel->micro == parallel->micros - 1;
-    if (!last || parallel->micro == 0 || replica >= parallel->contributors) return YOKE_OK;
+    if (!last || !has_accumulated(parallel, replica)) return YOKE_OK;
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     return yoke_device_copy(device, memory->gradients + bucket.offset, device,
