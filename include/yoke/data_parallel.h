@@ -41,7 +41,7 @@ typedef struct yoke_data_parallel_options {
     int accumulate; /* micro-batches a batch is computed in; 0: 1. Does not change the result */
     uint64_t seed;  /* initial weights and dropout */
     size_t first_bucket_bytes; /* 0: 1 MiB, DDP's first bucket */
-    size_t bucket_bytes;       /* 0: 25 MiB */
+    size_t bucket_bytes;       /* 0: 4 MiB: what backward has just left is still in the cache */
 } yoke_data_parallel_options;
 
 /* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and
@@ -125,10 +125,11 @@ typedef struct yoke_memory_report {
 YOKE_API yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                                yoke_memory_report *report);
 
-/* The floor of a step on the root: every plan call of a training step and the update, each timed
- * alone, best of `repeat`, summed. What a step takes beyond it is the engine's own cost. */
-YOKE_API yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, int repeat,
-                                              double *milliseconds);
+/* The floor of a step on the root: every plan call of a training step and the update, each timed by
+ * itself as `floor` says, best of `repeat`, summed. What a step takes beyond it is the engine's own
+ * cost. */
+YOKE_API yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor floor,
+                                              int repeat, double *milliseconds);
 
 /* Makes the calling thread the root's worker, bound to its cores, until released; without it the
  * caller runs wherever the system puts it. yoke_trainer_run does this itself. */

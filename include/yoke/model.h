@@ -133,6 +133,13 @@ typedef struct yoke_tensor_info {
 YOKE_API int yoke_model_tensor_count(const yoke_model *model);
 YOKE_API yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_info *info);
 
+/* How the calls of a step are timed one by one for its floor. */
+typedef enum yoke_floor {
+    YOKE_FLOOR_ALONE,   /* each many times in a row: its weights wait in the cache */
+    YOKE_FLOOR_IN_ORDER /* in passes over the whole step: the caches are as cold as a step finds
+                           them */
+} yoke_floor;
+
 #ifdef __cplusplus
 }
 #endif

@@ -116,10 +116,19 @@ yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds)
     return run_steps(context, steps, &mean, milliseconds);
 }
 
-yoke_status bench_engine_floor(void *context, int steps, double *milliseconds) {
-    bench_engine *engine = context;
+static yoke_status run_floor(bench_engine *engine, yoke_floor floor, int repeat,
+                             double *milliseconds) {
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
-    if (status == YOKE_OK) status = yoke_data_parallel_floor(engine->parallel, steps, milliseconds);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_floor(engine->parallel, floor, repeat, milliseconds);
     yoke_data_parallel_release(engine->parallel);
     return status;
+}
+
+yoke_status bench_engine_floor_alone(void *context, int steps, double *milliseconds) {
+    return run_floor(context, YOKE_FLOOR_ALONE, steps, milliseconds);
+}
+
+yoke_status bench_engine_floor_in_order(void *context, int steps, double *milliseconds) {
+    return run_floor(context, YOKE_FLOOR_IN_ORDER, steps, milliseconds);
 }

@@ -34,9 +34,11 @@ yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup)
 void bench_engine_destroy(bench_engine *engine);
 
 /* Contenders; context is a bench_engine. The mean of the steps and the fastest of them, on the
- * bound calling thread; and the same engine's kernels, each timed alone, best of `steps`. */
+ * bound calling thread; and the same engine's kernels, each timed alone or in the order of a step,
+ * best of `steps`. */
 yoke_status bench_engine_steps(void *context, int steps, double *milliseconds);
 yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds);
-yoke_status bench_engine_floor(void *context, int steps, double *milliseconds);
+yoke_status bench_engine_floor_alone(void *context, int steps, double *milliseconds);
+yoke_status bench_engine_floor_in_order(void *context, int steps, double *milliseconds);
 
 #endif

@@ -60,6 +60,12 @@ static const bench_row rows[] = {
      QUICK, bench_measure_cost, &r50_1x1_bf16, NULL},
     {"cost-mlp", "C5", "step / sum of its own kernels, 64 rows", "ms", 1.06, AT_MOST, QUICK,
      bench_measure_cost, &mlp_1x1, NULL},
+    {"in-order-resnet18", "", "step / its kernels timed in order", "ms", 1.03, AT_MOST, FULL,
+     bench_measure_in_order, &r18_1x1, NULL},
+    {"in-order-resnet50", "", "step / its kernels timed in order", "ms", 1.03, AT_MOST, QUICK,
+     bench_measure_in_order, &r50_1x1, NULL},
+    {"in-order-mlp", "", "step / its kernels timed in order, 64 rows", "ms", 1.06, AT_MOST, QUICK,
+     bench_measure_in_order, &mlp_1x1, NULL},
     {"outside-resnet18", "C6", "percent of a step outside every stage", "%", 0.3, AT_MOST, FULL,
      bench_measure_outside, &r18_1x1, NULL},
     {"outside-mlp", "C6", "percent of a step outside every stage, 64 rows", "%", 2, AT_MOST, QUICK,
@@ -169,13 +175,13 @@ yoke_status bench_measure_throughput(const bench_row *row, const bench_effort *e
 }
 
 /* The fastest step beside the fastest kernels: what is left is the engine's, not the machine's. */
-yoke_status bench_measure_cost(const bench_row *row, const bench_effort *effort,
-                               bench_result *result) {
+static yoke_status measure_floor(const bench_row *row, const bench_effort *effort,
+                                 race_run_function floor, bench_result *result) {
     bench_engine *engine = NULL;
     yoke_status status = bench_engine_create(&engine, row->a);
     rounds race = race_of(row, effort);
     enter(&race, bench_engine_fastest, engine);
-    enter(&race, bench_engine_floor, engine);
+    enter(&race, floor, engine);
     enter(&race, bench_engine_fastest, engine);
     if (status == YOKE_OK) status = race_run(&race);
     if (status == YOKE_OK) {
@@ -186,6 +192,16 @@ yoke_status bench_measure_cost(const bench_row *row, const bench_effort *effort,
     }
     bench_engine_destroy(engine);
     return status;
+}
+
+yoke_status bench_measure_cost(const bench_row *row, const bench_effort *effort,
+                               bench_result *result) {
+    return measure_floor(row, effort, bench_engine_floor_alone, result);
+}
+
+yoke_status bench_measure_in_order(const bench_row *row, const bench_effort *effort,
+                                   bench_result *result) {
+    return measure_floor(row, effort, bench_engine_floor_in_order, result);
 }
 
 /* By the trace: the share of the steps' time that is in none of their stages, in percent. */

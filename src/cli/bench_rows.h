@@ -33,12 +33,15 @@ struct bench_row {
 /* Row `index`, NULL past the end. */
 const bench_row *bench_row_at(int index);
 
-/* bench_rows.c: a is raced against b, by images per second; against its own kernels; against the
- * sum of its stages. */
+/* bench_rows.c: a is raced against b, by images per second; against its own kernels, each alone
+ * (its weights in the cache) or in the order of a step (as cold as there); against the sum of its
+ * stages. */
 yoke_status bench_measure_throughput(const bench_row *row, const bench_effort *effort,
                                      bench_result *result);
 yoke_status bench_measure_cost(const bench_row *row, const bench_effort *effort,
                                bench_result *result);
+yoke_status bench_measure_in_order(const bench_row *row, const bench_effort *effort,
+                                   bench_result *result);
 yoke_status bench_measure_outside(const bench_row *row, const bench_effort *effort,
                                   bench_result *result);
 /* Fills in what every race tells: rounds, and the noise between contender 0 and its twin. */

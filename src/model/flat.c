@@ -6,7 +6,7 @@
 
 #define LINE_FLOATS 16 /* every parameter begins on a cache line */
 #define FIRST_BUCKET_BYTES ((size_t)1 << 20)
-#define BUCKET_BYTES ((size_t)25 << 20)
+#define BUCKET_BYTES ((size_t)4 << 20)
 
 int yoke_bucket_assign(const size_t *bytes, int count, const size_t *limits, int limit_count,
                        int *bucket) {

@@ -103,7 +103,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     return name;
 }
 
-/* Every call alone. */
+/* Every call by itself. */
 
 /* One call of a step. What it changes in place is put back before every repetition, so that values
  * neither grow nor vanish. */
@@ -115,12 +115,15 @@ typedef struct timed_call {
     size_t changed_bytes;
 } timed_call;
 
+/* Either one pass over the calls, each run many times in a row, or many passes with one run each.
+ */
 typedef struct stopwatch {
     yoke_program *program;
     yoke_plan_step step;
-    int repeat;
+    int passes, runs;
     void *backup;
-    double sum_ms;
+    uint64_t *best_ns; /* per call, in the order of a step */
+    int call_count;    /* so far in this pass */
 } stopwatch;
 
 static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
@@ -131,11 +134,12 @@ static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
 
 static yoke_status time_call(stopwatch *watch, const timed_call *call) {
     yoke_device *device = watch->program->device;
-    uint64_t best = UINT64_MAX;
-    if (call->changed_bytes > 0)
+    uint64_t *best = &watch->best_ns[watch->call_count++];
+    bool put_back = call->changed_bytes > 0 && watch->runs > 1;
+    if (put_back)
         TRY(yoke_device_copy(device, watch->backup, device, call->changed, call->changed_bytes));
-    for (int i = 0; i < watch->repeat; i++) {
-        if (call->changed_bytes > 0)
+    for (int i = 0; i < watch->runs; i++) {
+        if (put_back)
             TRY(yoke_device_copy(device, call->changed, device, watch->backup,
                                  call->changed_bytes));
         TRY(yoke_device_synchronize(device));
@@ -143,9 +147,8 @@ static yoke_status time_call(stopwatch *watch, const timed_call *call) {
         TRY(run_call(watch, call));
         TRY(yoke_device_synchronize(device));
         uint64_t spent = yoke_now_ns() - begin;
-        if (spent < best) best = spent;
+        if (*best == 0 || spent < *best) *best = spent;
     }
-    watch->sum_ms += (double)best * 1e-6;
     return YOKE_OK;
 }
 
@@ -198,9 +201,20 @@ static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *me
 }
 
 static yoke_status time_all(stopwatch *watch, const yoke_replica_memory *memory) {
-    TRY(time_forward(watch, memory));
-    TRY(time_loss(watch));
-    return time_backward(watch, memory);
+    for (int pass = 0; pass < watch->passes; pass++) {
+        watch->call_count = 0;
+        TRY(time_forward(watch, memory));
+        TRY(time_loss(watch));
+        TRY(time_backward(watch, memory));
+    }
+    return YOKE_OK;
+}
+
+static double sum_ms(const stopwatch *watch) {
+    double sum = 0;
+    for (int i = 0; i < watch->call_count; i++)
+        sum += (double)watch->best_ns[i] * 1e-6;
+    return sum;
 }
 
 /* The largest thing a call can change in place. */
@@ -213,24 +227,35 @@ static size_t backup_bytes(const yoke_program *program) {
     return largest;
 }
 
-yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat, double *sum_ms) {
+static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
+    const yoke_program *program = watch->program;
+    size_t calls = (size_t)(program->model->node_count + 2 + program->action_count);
+    watch->best_ns = calloc(calls, sizeof *watch->best_ns);
+    if (watch->best_ns == NULL) return FAIL_MEMORY(calls * sizeof *watch->best_ns, "a stopwatch");
+    return yoke_device_allocate(replica->options.device, backup_bytes(program), "a value put aside",
+                                &watch->backup);
+}
+
+yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
+                                    double *milliseconds) {
     if (rows < 1 || repeat < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
                     repeat);
-    yoke_device *device = replica->options.device;
-    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows}, .repeat = repeat};
+    bool in_order = floor == YOKE_FLOOR_IN_ORDER;
+    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows},
+                       .passes = in_order ? repeat : 1,
+                       .runs = in_order ? 1 : repeat};
     TRY(yoke_replica_prepare(replica, rows, true));
     replica->current = watch.program = yoke_replica_program(replica, rows, true);
     replica->last_step = watch.step;
     float *saved = NULL;
     yoke_status status = save_buffers(replica, &saved);
-    if (status == YOKE_OK)
-        status = yoke_device_allocate(device, backup_bytes(watch.program), "a value put aside",
-                                      &watch.backup);
+    if (status == YOKE_OK) status = open_stopwatch(&watch, replica);
     if (status == YOKE_OK) status = time_all(&watch, &replica->memory);
     if (status == YOKE_OK) status = restore_buffers(replica, saved);
-    yoke_device_free(device, watch.backup);
+    *milliseconds = sum_ms(&watch);
+    yoke_device_free(replica->options.device, watch.backup);
+    free(watch.best_ns);
     free(saved);
-    *sum_ms = watch.sum_ms;
     return status;
 }

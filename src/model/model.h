@@ -95,9 +95,10 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
  * message after a bad loss. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 
-/* Every plan call of a training step (forward, loss, backward) alone, `repeat` times each, best
- * taken and summed: the floor `yoke bench` compares a step with. Milliseconds. */
-yoke_status yoke_replica_time_alone(yoke_replica *replica, int rows, int repeat, double *sum_ms);
+/* Every plan call of a training step (forward, loss, backward) by itself, best of `repeat`, summed:
+ * the floor `yoke bench` compares a step with. Overwrites gradients and outputs. */
+yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
+                                    double *milliseconds);
 
 /* Values of parameters. */
 

@@ -142,7 +142,7 @@ typedef struct yoke_flat_request {
     const yoke_model *model;
     yoke_device *device;
     const yoke_layout *layouts;
-    size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 25 MiB, as DDP */
+    size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 4 MiB */
 } yoke_flat_request;
 yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request);
 void yoke_flat_destroy(yoke_flat *flat);

@@ -146,6 +146,7 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
 
 typedef struct floor_job {
     yoke_data_parallel *parallel;
+    yoke_floor floor;
     int repeat;
     double milliseconds;
     float *weights, *gradients;
@@ -177,7 +178,7 @@ static yoke_status floor_worker(int worker, void *context) {
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
     int rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0);
     double plans = 0, update = 0;
-    TRY(yoke_replica_time_alone(parallel->replicas[0], rows, floor->repeat, &plans));
+    TRY(yoke_replica_time_calls(parallel->replicas[0], rows, floor->floor, floor->repeat, &plans));
     yoke_status status = time_update(floor, root, &update);
     yoke_optimizer_destroy(floor->optimizer);
     yoke_device_free(root, floor->gradients);
@@ -186,12 +187,12 @@ static yoke_status floor_worker(int worker, void *context) {
     return status;
 }
 
-yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, int repeat,
+yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor floor, int repeat,
                                      double *milliseconds) {
     if (repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", repeat);
-    floor_job floor = {.parallel = parallel, .repeat = repeat};
+    floor_job job = {.parallel = parallel, .floor = floor, .repeat = repeat};
     TRY(yoke_guard_begin(parallel));
-    TRY(yoke_parallel_apply(parallel, floor_worker, &floor));
-    *milliseconds = floor.milliseconds;
+    TRY(yoke_parallel_apply(parallel, floor_worker, &job));
+    *milliseconds = job.milliseconds;
     return yoke_guard_restore(parallel);
 }
