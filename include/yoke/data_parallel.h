@@ -62,8 +62,9 @@ typedef struct yoke_step_result {
 } yoke_step_result;
 
 /* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's
- * for this step when > 0. NUMERIC when the loss is not finite: weights are then those before the
- * step and the text names the first layer whose output is not finite. */
+ * for this step when > 0; result may be NULL. NUMERIC when the loss is not finite: weights are then
+ * those before the step and the text names the first layer whose output is not finite. After any
+ * other failure part of the weights may be new; the replicas agree with the root again. */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
 
@@ -73,9 +74,10 @@ YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
                                                  const yoke_batch *batch, yoke_step_result *result);
 
 /* The pieces for host programs: forward in training or evaluation mode gathers the output rows in
- * order, outputs [rows, output shape], float32, may be NULL. backward takes d loss / d outputs of
- * the same rows, or NULL to use the model's loss with the batch's labels, and leaves the
- * summed gradient on the root. */
+ * order, outputs [rows, output shape], float32, may be NULL; with accumulate > 1 it takes a
+ * micro-batch at most. backward, once after each forward in training mode, takes d loss / d outputs
+ * of the same rows, or NULL to use the model's loss with the batch's labels, and leaves the summed
+ * gradient on the root. */
 YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, bool training,
                                                 float *outputs);
@@ -83,7 +85,8 @@ YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                                  const float *output_gradients);
 
 /* The stages by hand, one function each; samples/03 drives a step with them. Order: scatter,
- * replicate, forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. */
+ * replicate, forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. A stage
+ * whose forerunner has not run on this batch is refused with ARGUMENT. */
 YOKE_API yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch);
 YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
 YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training);

@@ -48,6 +48,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
                                 double learning_rate) {
     yoke_update_begin(parallel, learning_rate);
     yoke_exchange_begin(parallel);
+    parallel->gradient_on_root = false;
     for (; parallel->micro < parallel->micros; parallel->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
@@ -64,31 +65,27 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                     double learning_rate, yoke_step_result *result) {
     TRY(yoke_check_batch(parallel, batch, true));
+    TRY(yoke_check_result(result));
     uint64_t begin = yoke_trace_now(), step = parallel->steps;
     yoke_begin_batch(parallel, batch->rows, parallel->options.accumulate, true);
     TRY(yoke_guard_begin(parallel));
     bool classic = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC;
     yoke_status status = classic ? step_classic(parallel, batch, learning_rate)
                                  : step_overlap(parallel, batch, learning_rate);
-    if (status == YOKE_ERROR_NUMERIC) return yoke_guard_fail(parallel);
-    TRY(status);
-    yoke_finish_result(parallel, result);
+    parallel->progress = YOKE_STAGE_LOAD;
+    if (status != YOKE_OK) return yoke_guard_fail(parallel, status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, step, begin, 0);
-    return YOKE_OK;
+    return yoke_finish_result(parallel, result);
 }
 
-/* Without learning, and by pieces
- *. */
+/* Without learning, and by pieces. */
 
 static yoke_status evaluate_worker(int replica, void *context) {
     TRY(yoke_forward_shard(context, replica));
     return yoke_loss_shard(context, replica);
 }
 
-yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                        yoke_step_result *result) {
-    TRY(yoke_check_batch(parallel, batch, true));
-    uint64_t begin = yoke_trace_now();
+static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_begin_batch(parallel, batch->rows, parallel->options.accumulate, false);
     for (; parallel->micro < parallel->micros; parallel->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
@@ -96,9 +93,19 @@ yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke
         TRY(yoke_apply(parallel, YOKE_STAGE_EVALUATE, evaluate_worker));
         yoke_gather_scalars(parallel);
     }
-    yoke_finish_result(parallel, result);
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin, 0);
     return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                        yoke_step_result *result) {
+    TRY(yoke_check_batch(parallel, batch, true));
+    TRY(yoke_check_result(result));
+    uint64_t begin = yoke_trace_now();
+    yoke_status status = evaluate(parallel, batch);
+    parallel->progress = YOKE_STAGE_LOAD;
+    TRY(status);
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin, 0);
+    return yoke_finish_result(parallel, result);
 }
 
 yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,
@@ -111,8 +118,8 @@ yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_
 
 yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                         const float *output_gradients) {
-    if (parallel->contributors == 0 || !parallel->training)
-        return FAIL(YOKE_ERROR_ARGUMENT, "backward: no forward in training mode came before it");
+    TRY(yoke_check_progress(parallel, "backward", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
+    TRY(yoke_check_trained(parallel, "backward"));
     if (output_gradients != NULL)
         TRY(yoke_scatter_output_gradients(parallel, output_gradients));
     else

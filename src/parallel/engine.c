@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-/* Workers
- *. */
+/* Workers. */
 
 static yoke_status enter_worker(int worker, void *context) {
     yoke_data_parallel *parallel = context;
@@ -37,8 +36,7 @@ static yoke_status build_trace(yoke_data_parallel *parallel) {
     return status;
 }
 
-/* Replicas
- *. */
+/* Replicas. */
 
 /* The root decides layouts and measures; the others follow it. */
 static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
@@ -63,11 +61,16 @@ static yoke_status create_other(int worker, void *context) {
     return worker > 0 ? create_replica(context, worker) : YOKE_OK;
 }
 
+typedef struct prepare_job {
+    yoke_data_parallel *parallel;
+    int rows; /* of a micro-batch */
+    bool training;
+} prepare_job;
+
 static yoke_status prepare_shard(int worker, void *context) {
-    yoke_data_parallel *parallel = context;
-    int rows = parallel->shards[worker].rows;
-    return rows == 0 ? YOKE_OK
-                     : yoke_replica_prepare(parallel->replicas[worker], rows, parallel->training);
+    const prepare_job *job = context;
+    int rows = yoke_shard_rows(job->rows, job->parallel->count, worker);
+    return yoke_replica_prepare(job->parallel->replicas[worker], rows, job->training);
 }
 
 /* Every shard size the micro-batches of a batch of `rows` are cut into. */
@@ -75,20 +78,17 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
-    parallel->training = training;
     for (int part = 0; part < parallel->options.accumulate; part++) {
         int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
         if (micro == 0) break;
-        for (int k = 0; k < parallel->count; k++)
-            parallel->shards[k] = (yoke_shard){.rows = yoke_shard_rows(micro, parallel->count, k)};
-        TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, prepare_shard));
+        prepare_job job = {.parallel = parallel, .rows = micro, .training = training};
+        TRY(yoke_parallel_apply(parallel, prepare_shard, &job));
         if (training) TRY(yoke_root_loss_prepare(parallel, micro));
     }
     return YOKE_OK;
 }
 
-/* Optimizers, blocks, initial weights
- *. */
+/* Optimizers, blocks, initial weights. */
 
 /* A bucket's optimizer, or a device's part of it: the ranges that are updated as one. */
 static yoke_status build_optimizer(yoke_data_parallel *parallel, int home, int bucket) {
@@ -134,8 +134,7 @@ static yoke_status initialize_root(int worker, void *context) {
     return yoke_replica_initialize(parallel->replicas[0], parallel->options.seed);
 }
 
-/* Create and destroy
- *. */
+/* Create and destroy. */
 
 static yoke_status load_options(yoke_data_parallel *parallel,
                                 const yoke_data_parallel_options *options,

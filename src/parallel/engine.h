@@ -68,9 +68,12 @@ struct yoke_data_parallel {
     int parts, micro, micros; /* micro-batches wanted, current, in all */
     int contributors;         /* replicas that hold a gradient of this batch */
     bool training;
-    uint32_t *arrivals;  /* per bucket: replicas whose gradients are complete */
-    int *exchanged;      /* per worker: buckets it has exchanged */
-    double *square_sums; /* per worker, for clipping */
+    yoke_stage progress;   /* the last stage this batch went through; load: not scattered yet */
+    bool losses_known;     /* of the micro-batch in flight */
+    bool gradient_on_root; /* the root's gradient is the whole last backward's */
+    uint32_t *arrivals;    /* per bucket: replicas whose gradients are complete */
+    int *exchanged;        /* per worker: buckets it has exchanged */
+    double *square_sums;   /* per worker, for clipping */
     double gradient_norm;
     yoke_optimizer_step update;
     yoke_step_result result; /* sums while gathering */
@@ -80,6 +83,13 @@ struct yoke_data_parallel {
 yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job);
 
 yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica);
+
+/* stage_order.c: ARGUMENT unless the batch went through `first` and not past `last`; unless its
+ * forward was in training mode; unless it has what the loss compares with. */
+yoke_status yoke_check_progress(const yoke_data_parallel *parallel, const char *stage,
+                                yoke_stage first, yoke_stage last);
+yoke_status yoke_check_trained(const yoke_data_parallel *parallel, const char *stage);
+yoke_status yoke_check_answers(const yoke_data_parallel *parallel, const yoke_batch *batch);
 
 /* replicate.c: the part of a bucket that worker k answers for: whole cache lines. */
 void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
@@ -113,14 +123,15 @@ yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
 /* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);
 void yoke_gather_scalars(yoke_data_parallel *parallel);
-void yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result);
+yoke_status yoke_check_result(yoke_step_result *result);
+yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result);
 
 /* guard.c: keeps what a bad step must not spoil, and names the layer it went wrong in. */
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
 bool yoke_losses_finite(const yoke_data_parallel *parallel);
 yoke_status yoke_check_losses(const yoke_data_parallel *parallel); /* NUMERIC */
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
-yoke_status yoke_guard_fail(yoke_data_parallel *parallel);
+yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status);
 
 /* root_loss.c: classic's loss on the root over the gathered outputs. */
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel);

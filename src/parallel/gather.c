@@ -13,24 +13,30 @@ void yoke_gather_scalars(yoke_data_parallel *parallel) {
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
 }
 
-void yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result) {
-    if (result == NULL) return;
+/* Before the work, so that a result nobody can fill in costs no update. */
+yoke_status yoke_check_result(yoke_step_result *result) {
+    yoke_step_result none = {0};
+    if (result == NULL) return YOKE_OK;
+    return yoke_options_store(result, &none, sizeof none, "yoke_step_result");
+}
+
+yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result) {
+    if (result == NULL) return YOKE_OK;
     yoke_step_result own = parallel->result;
     if (own.rows > 0) own.loss /= own.rows;
     if (!parallel->classification) own.correct = -1;
     own.gradient_norm = parallel->gradient_norm;
-    own.struct_size = result->struct_size;
-    size_t size = result->struct_size < sizeof own ? result->struct_size : sizeof own;
-    __builtin_memcpy(result, &own, size);
+    return yoke_options_store(result, &own, sizeof own, "yoke_step_result");
 }
 
 yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
-    if (result == NULL || result->struct_size == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_gather: result is NULL or its struct_size is 0");
+    if (parallel == NULL || !parallel->losses_known)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_gather: %s",
+                    parallel == NULL ? "the engine is NULL"
+                                     : "no loss is known; call yoke_loss_replicas first");
     parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
     yoke_gather_scalars(parallel);
-    yoke_finish_result(parallel, result);
-    return YOKE_OK;
+    return yoke_finish_result(parallel, result);
 }
 
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {

@@ -1,5 +1,6 @@
-/* A loss that is not finite must spoil nothing: running statistics are kept from before the step,
- * weights are not updated, and the first layer that went wrong is named. */
+/* A step that fails must spoil nothing it need not: running statistics are kept from before it.
+ * After a loss that is not finite no weight is updated, and the first layer that went wrong is
+ * named. */
 #include <math.h>
 
 #include "parallel/engine.h"
@@ -42,7 +43,16 @@ static yoke_status find_bad_layer(int replica, void *context) {
     return YOKE_OK;
 }
 
-yoke_status yoke_guard_fail(yoke_data_parallel *parallel) {
+/* Part of the root's weights may be new: the other replicas follow it again. */
+static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
+    yoke_error cause = yoke_error_take(status);
+    parallel->weights_version++;
+    (void)yoke_guard_restore(parallel);
+    return yoke_error_restore(&cause);
+}
+
+yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status) {
+    if (status != YOKE_ERROR_NUMERIC) return recover(parallel, status);
     TRY(yoke_apply(parallel, YOKE_STAGE_LOSS, find_bad_layer));
     TRY(yoke_guard_restore(parallel));
     int bad = 0;

@@ -23,8 +23,11 @@ static yoke_status reduce_slices(int worker, void *context) {
 }
 
 yoke_status yoke_reduce(yoke_data_parallel *parallel) {
-    if (parallel->contributors <= 1) return YOKE_OK;
-    TRY(yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
-    parallel->contributors = 1; /* the root holds the sum: reducing twice must not add twice */
+    TRY(yoke_check_progress(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
+    if (parallel->gradient_on_root) return YOKE_OK; /* reducing twice must not add twice */
+    parallel->progress = YOKE_STAGE_SCATTER;
+    if (parallel->contributors > 1) TRY(yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
+    parallel->progress = YOKE_STAGE_BACKWARD;
+    parallel->gradient_on_root = true;
     return YOKE_OK;
 }

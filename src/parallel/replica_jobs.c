@@ -105,19 +105,35 @@ static yoke_status backward_job(int replica, void *context) {
 }
 
 yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
+    TRY(yoke_check_progress(parallel, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
+                            YOKE_STAGE_BACKWARD));
     parallel->training = training;
+    parallel->losses_known = false;
+    parallel->progress = YOKE_STAGE_SCATTER;
+    if (training) parallel->buffers_version++; /* the root's running statistics move */
     TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, forward_job));
-    if (training) {
-        parallel->batches_tracked++;
-        parallel->buffers_version++; /* the root's running statistics moved */
-    }
+    if (training) parallel->batches_tracked++;
+    parallel->progress = YOKE_STAGE_FORWARD;
     return YOKE_OK;
 }
 
 yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
-    return yoke_apply(parallel, YOKE_STAGE_LOSS, loss_job);
+    TRY(yoke_check_progress(parallel, "yoke_loss_replicas", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
+    TRY(yoke_check_answers(parallel, &parallel->batch));
+    TRY(yoke_apply(parallel, YOKE_STAGE_LOSS, loss_job));
+    parallel->losses_known = true;
+    parallel->progress = YOKE_STAGE_LOSS;
+    return YOKE_OK;
 }
 
+/* Gradients of values take the place of values nobody needs any more: there is no second backward
+ * without a forward. */
 yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
-    return yoke_apply(parallel, YOKE_STAGE_BACKWARD, backward_job);
+    TRY(yoke_check_progress(parallel, "yoke_backward_replicas", YOKE_STAGE_LOSS, YOKE_STAGE_LOSS));
+    TRY(yoke_check_trained(parallel, "yoke_backward_replicas"));
+    parallel->gradient_on_root = false;
+    parallel->progress = YOKE_STAGE_SCATTER;
+    TRY(yoke_apply(parallel, YOKE_STAGE_BACKWARD, backward_job));
+    parallel->progress = YOKE_STAGE_BACKWARD;
+    return YOKE_OK;
 }

@@ -89,10 +89,15 @@ yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
         return FAIL_MEMORY(count * sizeof(yoke_plan *), "loss plans");
     yoke_plan *plan = NULL;
     TRY(make_plan(parallel, rows, &plan));
+    yoke_status status = bind_plan(parallel, plan);
+    if (status != YOKE_OK) {
+        yoke_plan_destroy(plan);
+        return status;
+    }
     loss->plans[loss->plan_count] = plan;
     loss->plan_rows[loss->plan_count] = rows;
     loss->plan_count++;
-    return bind_plan(parallel, plan);
+    return YOKE_OK;
 }
 
 yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
@@ -156,6 +161,7 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
                              parallel->root_loss.gradients + (size_t)shard.first * width, part));
         bytes += 2 * part;
     }
+    parallel->progress = YOKE_STAGE_LOSS;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_SCATTER, parallel->steps, begin, bytes);
     return YOKE_OK;
 }

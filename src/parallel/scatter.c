@@ -16,6 +16,8 @@ static int shard_first(int rows, int devices, int index) {
 
 void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training) {
     parallel->training = training;
+    parallel->progress = YOKE_STAGE_LOAD;
+    parallel->losses_known = false;
     parallel->batch_rows = rows;
     parallel->parts = parts;
     parallel->micro = 0;
@@ -51,13 +53,8 @@ yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batc
     if (batch->rows < 1 || batch->rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
                     batch->rows, parallel->options.batch);
-    if (!with_answers) return YOKE_OK;
-    if (!parallel->classification)
-        return batch->targets != NULL
-                   ? YOKE_OK
-                   : FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which an MSE loss needs");
-    if (batch->labels == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
+    if (with_answers) TRY(yoke_check_answers(parallel, batch));
+    if (!parallel->classification || batch->labels == NULL) return YOKE_OK;
     for (int row = 0; row < batch->rows; row++)
         if (batch->labels[row] < 0 || batch->labels[row] >= parallel->channels)
             return FAIL(YOKE_ERROR_ARGUMENT,
@@ -101,7 +98,9 @@ yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_ba
         active += parallel->shards[k].rows > 0;
     }
     if (active > parallel->contributors) parallel->contributors = active;
-    return yoke_apply(parallel, YOKE_STAGE_SCATTER, scatter_shard);
+    TRY(yoke_apply(parallel, YOKE_STAGE_SCATTER, scatter_shard));
+    parallel->progress = YOKE_STAGE_SCATTER;
+    return YOKE_OK;
 }
 
 yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch) {
@@ -124,5 +123,6 @@ yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const fl
                                gradients + (size_t)shard.first * width,
                                (size_t)shard.rows * width * sizeof *gradients));
     }
+    parallel->progress = YOKE_STAGE_LOSS;
     return YOKE_OK;
 }

@@ -36,8 +36,7 @@ bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
     return yoke_choices_at(parallel->choices, index, layer_and_pass, algorithm, milliseconds);
 }
 
-/* Tensors by name
- *. */
+/* Tensors by name. */
 
 static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *name, size_t count,
                                int *tensor) {
@@ -82,15 +81,14 @@ yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const
     TRY(yoke_model_tensor(parallel->model, tensor, &info));
     if (!info.trainable)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
-    if (parallel->contributors != 1)
+    if (!parallel->gradient_on_root)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
                     "yoke_reduce first");
     return yoke_replica_read(parallel->replicas[0], tensor, true, values);
 }
 
-/* Record
- *. */
+/* Record. */
 
 static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
     float *values = NULL;
@@ -141,8 +139,7 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
 }
 
-/* Floor
- *. */
+/* Floor. */
 
 typedef struct floor_job {
     yoke_data_parallel *parallel;
@@ -191,6 +188,8 @@ yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor fl
                                      double *milliseconds) {
     if (repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", repeat);
     floor_job job = {.parallel = parallel, .floor = floor, .repeat = repeat};
+    parallel->progress = YOKE_STAGE_LOAD; /* its calls run on the batch's memory */
+    parallel->gradient_on_root = false;
     TRY(yoke_guard_begin(parallel));
     TRY(yoke_parallel_apply(parallel, floor_worker, &job));
     *milliseconds = job.milliseconds;

@@ -71,6 +71,10 @@ void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate) {
 }
 
 yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
+    if (parallel == NULL || !parallel->gradient_on_root)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
+                    parallel == NULL ? "the engine is NULL"
+                                     : "no gradient is on the root; call yoke_reduce first");
     yoke_update_begin(parallel, learning_rate);
     if (parallel->optimizer_options.clip_norm > 0) {
         TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
