@@ -7,6 +7,10 @@
 
 #include "base/error.h"
 
+yoke_status yoke_pointer_check(const void *given, const char *name) {
+    return given != NULL ? YOKE_OK : FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", name);
+}
+
 /* Far above what any struct will grow to; a struct_size beyond it was never set. */
 #define GROWTH_BYTES 4096
 
@@ -47,6 +51,7 @@ yoke_status yoke_options_load(void *own, size_t own_size, const void *given,
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name) {
     size_t given_size;
+    TRY(yoke_pointer_check(given, type_name));
     memcpy(&given_size, given, sizeof given_size);
     TRY(check_size(given_size, own_size, type_name));
     memset(given, 0, given_size);

@@ -1,4 +1,5 @@
-/* Option structs begin with struct_size; zero means default; fields are only appended. */
+/* What callers give. Option structs begin with struct_size; zero means default; fields are only
+ * appended. */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -12,5 +13,8 @@
 yoke_status yoke_options_load(void *own, size_t own_size, const void *given, const char *type_name);
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name);
+
+/* ARGUMENT when a pointer that must be given is NULL; `name` as the header calls it. */
+yoke_status yoke_pointer_check(const void *given, const char *name);
 
 #endif

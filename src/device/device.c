@@ -80,6 +80,7 @@ static yoke_status build_devices(yoke_devices *devices, const yoke_devices_optio
 }
 
 yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options *options) {
+    TRY(yoke_pointer_check(devices, "devices"));
     *devices = NULL;
     yoke_devices_options own = {0};
     TRY(yoke_options_load(&own, sizeof own, options, "yoke_devices_options"));
@@ -108,6 +109,7 @@ int yoke_devices_count(const yoke_devices *devices) {
 }
 
 yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_device_info *info) {
+    TRY(yoke_pointer_check(devices, "devices"));
     if (index < 0 || index >= devices->count)
         return FAIL(YOKE_ERROR_ARGUMENT, "device %d of %d: there is none", index, devices->count);
     const yoke_device *device = devices->at[index];

@@ -53,6 +53,7 @@ int yoke_model_tensor_count(const yoke_model *model) {
 }
 
 yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_info *info) {
+    TRY(yoke_pointer_check(model, "model"));
     if (index < 0 || index >= model->tensor_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "tensor %d: model '%s' has 0 to %d", index, model->name,
                     model->tensor_count - 1);

@@ -46,7 +46,7 @@ static void publish_version(yoke_data_parallel *parallel) {
 
 static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *batch,
                                 double learning_rate) {
-    yoke_update_begin(parallel, learning_rate);
+    TRY(yoke_update_begin(parallel, learning_rate));
     yoke_exchange_begin(parallel);
     parallel->gradient_on_root = false;
     for (; parallel->micro < parallel->micros; parallel->micro++) {

@@ -75,6 +75,7 @@ static yoke_status prepare_shard(int worker, void *context) {
 
 /* Every shard size the micro-batches of a batch of `rows` are cut into. */
 yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
@@ -151,14 +152,23 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     if (own->schedule < YOKE_SCHEDULE_OVERLAP || own->schedule > YOKE_SCHEDULE_SHARDED)
         return FAIL(YOKE_ERROR_ARGUMENT, "schedule is %d: it is one of yoke_schedule",
                     (int)own->schedule);
+    if (own->precision != YOKE_FLOAT32 && own->precision != YOKE_BFLOAT16)
+        return FAIL(YOKE_ERROR_ARGUMENT, "precision is %d: it is one of yoke_precision",
+                    (int)own->precision);
+    if (own->algorithm != YOKE_ALGORITHM_MEASURED && own->algorithm != YOKE_ALGORITHM_DIRECT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "algorithm is %d: it is one of yoke_algorithm",
+                    (int)own->algorithm);
+    return YOKE_OK;
+}
+
+static yoke_status check_precision(const yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++) {
         yoke_device *device = yoke_devices_at(parallel->devices, k);
-        if (!yoke_device_supports(device, own->precision))
+        if (!yoke_device_supports(device, parallel->options.precision))
             return FAIL(YOKE_ERROR_DEVICE,
                         "%s does not compute in bfloat16 (see yoke devices); use float32",
                         yoke_device_name(device));
     }
-    parallel->micro_rows = yoke_shard_rows(own->batch, own->accumulate, 0);
     return YOKE_OK;
 }
 
@@ -197,6 +207,9 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
                          const yoke_optimizer_options *optimizer) {
     parallel->count = yoke_devices_count(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
+    TRY(check_precision(parallel));
+    parallel->micro_rows =
+        yoke_shard_rows(parallel->options.batch, parallel->options.accumulate, 0);
     parallel->channels = yoke_model_output_shape(parallel->model).channels;
     parallel->classification = yoke_model_loss_kind(parallel->model) == YOKE_LOSS_CROSS_ENTROPY;
     TRY(build_tables(parallel));

@@ -109,7 +109,7 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica);
 yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce);
 
 /* update.c: what the optimizer needs to know of this step; who holds which part of its state. */
-void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
+yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
 void yoke_clip(yoke_data_parallel *parallel);
 bool yoke_is_sharded(const yoke_data_parallel *parallel);
 yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket);

@@ -50,6 +50,7 @@ yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job j
 }
 
 yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
     if (parallel->bound) return YOKE_OK;
     TRY(yoke_device_enter(yoke_devices_at(parallel->devices, 0), true, &parallel->scopes[0]));
     parallel->bound = true;

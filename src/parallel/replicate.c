@@ -48,6 +48,7 @@ static yoke_status replicate_slice(int worker, void *context) {
 }
 
 yoke_status yoke_replicate(yoke_data_parallel *parallel) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
     bool stale = false;
     for (int k = 1; k < parallel->count; k++)
         stale = stale || parallel->replica_weights[k] != parallel->weights_version ||

@@ -50,6 +50,8 @@ yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batc
                     parallel == NULL ? "engine"
                     : batch == NULL  ? "batch"
                                      : "batch's inputs");
+    yoke_batch own;
+    TRY(yoke_options_load(&own, sizeof own, batch, "yoke_batch"));
     if (batch->rows < 1 || batch->rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
                     batch->rows, parallel->options.batch);

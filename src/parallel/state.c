@@ -41,7 +41,8 @@ bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
 static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *name, size_t count,
                                int *tensor) {
     const char *near = NULL;
-    if (name == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "the tensor's name is NULL");
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(name, "name"));
     *tensor = yoke_model_find_tensor(parallel->model, name, &near);
     if (*tensor < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has no tensor \"%s\"%s%s%s",
@@ -60,6 +61,7 @@ yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *na
                                     size_t count) {
     int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
     return yoke_replica_read(parallel->replicas[0], tensor, false, values);
 }
 
@@ -67,6 +69,7 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
                                      const float *values, size_t count) {
     int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
     TRY(yoke_replica_write(parallel->replicas[0], tensor, values));
     parallel->weights_version++;
     parallel->buffers_version++;
@@ -85,6 +88,7 @@ yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
                     "yoke_reduce first");
+    TRY(yoke_pointer_check(values, "values"));
     return yoke_replica_read(parallel->replicas[0], tensor, true, values);
 }
 
@@ -108,6 +112,8 @@ static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *stat
 }
 
 yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(hash, "hash"));
     XXH3_state_t *state = XXH3_createState();
     if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
     XXH3_64bits_reset(state);
@@ -119,6 +125,7 @@ yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash
 
 yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                       yoke_memory_report *report) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
     if (replica < 0 || replica >= parallel->count)
         return FAIL(YOKE_ERROR_ARGUMENT, "replica %d: this engine has 0 to %d", replica,
                     parallel->count - 1);
@@ -186,7 +193,11 @@ static yoke_status floor_worker(int worker, void *context) {
 
 yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor floor, int repeat,
                                      double *milliseconds) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(milliseconds, "milliseconds"));
     if (repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", repeat);
+    if (floor != YOKE_FLOOR_ALONE && floor != YOKE_FLOOR_IN_ORDER)
+        return FAIL(YOKE_ERROR_ARGUMENT, "floor is %d: it is one of yoke_floor", (int)floor);
     floor_job job = {.parallel = parallel, .floor = floor, .repeat = repeat};
     parallel->progress = YOKE_STAGE_LOAD; /* its calls run on the batch's memory */
     parallel->gradient_on_root = false;

@@ -61,13 +61,18 @@ void yoke_clip(yoke_data_parallel *parallel) {
         yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->gradient_norm);
 }
 
-void yoke_update_begin(yoke_data_parallel *parallel, double learning_rate) {
+yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate) {
+    if (!isfinite(learning_rate))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "learning_rate is %g: a finite number, or 0 for the optimizer's own",
+                    learning_rate);
     parallel->update = (yoke_optimizer_step){
         .step = parallel->steps,
         .learning_rate =
             learning_rate > 0 ? learning_rate : parallel->optimizer_options.learning_rate,
         .gradient_scale = 1,
     };
+    return YOKE_OK;
 }
 
 yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
@@ -75,7 +80,7 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
                     parallel == NULL ? "the engine is NULL"
                                      : "no gradient is on the root; call yoke_reduce first");
-    yoke_update_begin(parallel, learning_rate);
+    TRY(yoke_update_begin(parallel, learning_rate));
     if (parallel->optimizer_options.clip_norm > 0) {
         TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
         yoke_clip(parallel);

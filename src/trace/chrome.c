@@ -109,7 +109,8 @@ static yoke_status write_all(chrome_file *file, const yoke_trace *trace) {
 }
 
 yoke_status yoke_trace_write(const yoke_trace *trace, const char *path) {
-    if (trace == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "%s: nothing was traced", path);
+    TRY(yoke_pointer_check(trace, "trace"));
+    TRY(yoke_pointer_check(path, "path"));
     chrome_file file = {0};
     TRY(yoke_file_create(&file.writer, path));
     yoke_json_begin(&file.json);

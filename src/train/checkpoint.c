@@ -50,8 +50,16 @@ static yoke_status write_tensors(yoke_data_parallel *parallel, const char *path,
     return yoke_file_commit(&writer);
 }
 
+static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke_model *model,
+                                  const char *path) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(model, "model"));
+    return yoke_pointer_check(path, "path");
+}
+
 yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                               const char *path) {
+    TRY(check_pointers(parallel, model, path));
     int count = yoke_model_tensor_count(model);
     size_t largest;
     yoke_file_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
@@ -218,6 +226,7 @@ static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
 
 yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,
                               const char *path) {
+    TRY(check_pointers(parallel, model, path));
     yoke_safetensors file;
     TRY(yoke_safetensors_open(&file, path));
     yoke_status status = load(parallel, model, &file);

@@ -42,6 +42,7 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
 
 yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
     yoke_step_result sum = {.struct_size = sizeof sum, .gradient_norm = -1};
+    TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_trainer_open_test(trainer));
     TRY(sum_batches(trainer, &sum));
     sum.loss /= sum.rows > 0 ? sum.rows : 1;

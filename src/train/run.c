@@ -201,6 +201,7 @@ static yoke_status run(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_trainer_run(yoke_trainer *trainer) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_data_parallel_bind(trainer->parallel));
     yoke_status status = run(trainer);
     yoke_data_parallel_release(trainer->parallel);

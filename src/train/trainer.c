@@ -34,6 +34,9 @@ static yoke_status check_options(const yoke_trainer_options *options) {
                     options->evaluate_every);
     if (options->mode != YOKE_MODE_DATA_PARALLEL && options->mode != YOKE_MODE_SINGLE)
         return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
+    if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_ONECYCLE)
+        return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
+                    (int)options->lr_schedule);
     return YOKE_OK;
 }
 
@@ -163,6 +166,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
 }
 
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
     *trainer = NULL;
     yoke_trainer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
@@ -248,6 +252,7 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
 }
 
 yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
     yoke_trainer_summary own = {.struct_size = sizeof own};
     describe_setting(trainer, &own);
     describe_result(trainer, &own);
