@@ -357,6 +357,14 @@ static yoke_status fail_on_one(int replica, void *context) {
     return replica == 1 ? YOKE_ERROR_DATA : YOKE_OK;
 }
 
+/* Through a call of Yoke that sets a text, which stays on the worker's thread. */
+static yoke_status fail_loudly(int replica, void *context) {
+    (void)context;
+    yoke_model *model = NULL;
+    yoke_shape image = {3, 8, 8, false};
+    return replica == 1 ? yoke_model_preset(&model, "nonsense", image, 2, NULL) : YOKE_OK;
+}
+
 static void a_replicas_error_reaches_the_caller_by_value(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
@@ -368,6 +376,11 @@ static void a_replicas_error_reaches_the_caller_by_value(void **state) {
     assert_non_null(strstr(yoke_last_error(), "replica 1 on cpu:1"));
     yoke_step_result result = {.struct_size = sizeof result};
     EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+    assert_int_equal(yoke_parallel_apply(engine.parallel, fail_loudly, NULL), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "nonsense"));
+    assert_int_equal(yoke_parallel_apply(engine.parallel, fail_on_one, &runs), YOKE_ERROR_DATA);
+    assert_string_equal(yoke_last_error(),
+                        "parallel_apply, replica 1 on cpu:1: the job answered YOKE_ERROR_DATA");
     check_engine_free(&engine);
     check_batch_free(&batch);
     yoke_model_destroy(model);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static _Thread_local char line[YOKE_ERROR_TEXT_BYTES];
+static _Thread_local unsigned serial;
 
 /* Names from files and command lines end up in messages: what they contain must not steer a
  * terminal or break the promise of one line. */
@@ -23,7 +24,12 @@ yoke_status yoke_error_set(yoke_status status, const char *format, ...) {
     va_end(arguments);
     keep_printable(text);
     memcpy(line, text, sizeof line);
+    serial++;
     return status;
+}
+
+unsigned yoke_error_serial(void) {
+    return serial;
 }
 
 void yoke_error_prefix(const char *format, ...) {
@@ -46,6 +52,7 @@ yoke_error yoke_error_take(yoke_status status) {
 
 yoke_status yoke_error_restore(const yoke_error *error) {
     memcpy(line, error->text, sizeof line);
+    serial++;
     return error->status;
 }
 

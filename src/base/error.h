@@ -16,6 +16,9 @@ typedef struct yoke_error {
 yoke_status yoke_error_set(yoke_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Grows with every text the calling thread writes: whether a call told its failure. */
+unsigned yoke_error_serial(void);
+
 /* Puts "prefix: " before the calling thread's line. */
 void yoke_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -7,9 +7,14 @@ typedef struct apply_context {
     void *context;
 } apply_context;
 
+/* A job of the host program cannot set a text: what an earlier failure left on this thread must not
+ * pass for its own. */
 static yoke_status apply_worker(int worker, void *context) {
     const apply_context *apply = context;
-    return apply->job(worker, apply->context);
+    unsigned told = yoke_error_serial();
+    yoke_status status = apply->job(worker, apply->context);
+    if (status == YOKE_OK || yoke_error_serial() != told) return status;
+    return FAIL(status, "the job answered %s", yoke_status_name(status));
 }
 
 /* The caller is the root's worker: it computes with the root's threads for the time of the job. */

@@ -105,7 +105,7 @@ static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *stat
         values = malloc(bytes);
         if (values == NULL) return FAIL_MEMORY(bytes, info.name);
         status = yoke_replica_read(parallel->replicas[0], i, false, values);
-        XXH3_64bits_update(state, values, bytes);
+        if (status == YOKE_OK) XXH3_64bits_update(state, values, bytes);
         free(values);
     }
     return status;
@@ -118,7 +118,7 @@ yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash
     if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
     XXH3_64bits_reset(state);
     yoke_status status = hash_tensors(parallel, state);
-    *hash = XXH3_64bits_digest(state);
+    if (status == YOKE_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     return status;
 }
