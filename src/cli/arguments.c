@@ -24,8 +24,7 @@ int cli_usage_error(const char *verb, const char *format, ...) {
     return USAGE_EXIT;
 }
 
-/* ---- nearest names ------------------------------------------------------------------------------
- */
+/* Nearest names. */
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -63,8 +62,7 @@ const char *cli_nearest(const char *word, const char *const *names, int count) {
     return nearest;
 }
 
-/* ---- words of a choice --------------------------------------------------------------------------
- */
+/* Words of a choice. */
 
 /* Copies word `index` of "a|b|c"; false past the end. */
 static bool choice_word(const char *words, int index, char *word) {
@@ -98,8 +96,7 @@ static int choice_error(const cli_verb *verb, const cli_option *option, const ch
                            near != NULL ? near : "", near != NULL ? "'?" : "");
 }
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* Values. */
 
 static bool in_range(const cli_option *option, double value) {
     return option->low == option->high || (value >= option->low && value <= option->high);
@@ -173,8 +170,7 @@ static int store(const cli_verb *verb, const cli_option *option, const char *tex
     return read ? -1 : number_error(verb, option, text);
 }
 
-/* ---- parsing ------------------------------------------------------------------------------------
- */
+/* Parsing. */
 
 /* "warmup_steps=5" is option warmup-steps. */
 static bool matches(const char *name, const char *given, size_t length) {
@@ -248,8 +244,7 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *op
     return -1;
 }
 
-/* ---- help ---------------------------------------------------------------------------------------
- */
+/* Help. */
 
 void cli_print_help(const cli_verb *verb) {
     printf("yoke %s: %s\n\nusage: yoke %s%s%s%s\n", verb->name, verb->summary, verb->name,

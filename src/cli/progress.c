@@ -38,8 +38,7 @@ void progress_clear(progress *view) {
     view->drawn = false;
 }
 
-/* ---- words --------------------------------------------------------------------------------------
- */
+/* Words. */
 
 /* "03:25", "1:03:25". */
 static const char *clock_text(double seconds, char text[16]) {
@@ -76,8 +75,7 @@ static void tail_text(const progress *view, const yoke_event *event, char *text,
              event->loss);
 }
 
-/* ---- the bar ------------------------------------------------------------------------------------
- */
+/* The bar. */
 
 static int terminal_columns(void) {
     struct winsize window = {0};
@@ -119,8 +117,7 @@ static void draw_bar(progress *view, const yoke_event *event) {
     view->drawn = true;
 }
 
-/* ---- plain lines --------------------------------------------------------------------------------
- */
+/* Plain lines. */
 
 static void print_line(progress *view, const yoke_event *event) {
     part here = part_of(view, event);

@@ -32,8 +32,7 @@ const char *bytes_text(double bytes, char buffer[16]) {
     return buffer;
 }
 
-/* ---- before -------------------------------------------------------------------------------------
- */
+/* Before. */
 
 /* Memory of each device by what holds it. */
 static void print_memory(FILE *out, const yoke_data_parallel *engine, const device_view *view) {
@@ -78,8 +77,7 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     print_memory(out, engine, view);
 }
 
-/* ---- after --------------------------------------------------------------------------------------
- */
+/* After. */
 
 void print_stages(FILE *out, const yoke_trace *trace) {
     yoke_stage_summary rows[YOKE_STAGE_COUNT];

@@ -34,7 +34,7 @@ static int pick(uint64_t *state, int count) {
     return (int)(next_random(state) % (uint64_t)count);
 }
 
-/* ---- the arithmetic ---- */
+/* The arithmetic. */
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -82,7 +82,7 @@ double race_noise(const rounds *race, int a, int same) {
     return fmax(fabs(ratio.high - 1), fabs(ratio.low - 1));
 }
 
-/* ---- the quiet gate ---- */
+/* The quiet gate. */
 
 /* CPU seconds all processes together have used, stolen time included. */
 static double machine_seconds(void) {
@@ -157,7 +157,7 @@ static bool gate_quiet(const quiet_gate *gate) {
     return foreign <= FOREIGN_CORES * elapsed;
 }
 
-/* ---- the race ---- */
+/* The race. */
 
 static yoke_status run_one(rounds *race, int contender, double *milliseconds) {
     const race_contender *runner = &race->contenders[contender];

@@ -12,8 +12,7 @@
 
 #define SYNTHETIC "synthetic"
 
-/* ---- options ------------------------------------------------------------------------------------
- */
+/* Options. */
 
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
@@ -150,8 +149,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
     fill_optimizer(&run->optimizer, flags);
 }
 
-/* ---- signals ------------------------------------------------------------------------------------
- */
+/* Signals. */
 
 /* A handler can be given nothing: what it needs lies here while a run lasts. */
 static yoke_trainer *running;
@@ -175,8 +173,7 @@ static void catch_signals(yoke_trainer *trainer) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* ---- the run ------------------------------------------------------------------------------------
- */
+/* The run. */
 
 typedef struct session {
     const train_flags *flags;

@@ -8,8 +8,7 @@
 #include "parallel/parallel.h"
 #include "train/train.h"
 
-/* ---- saving -------------------------------------------------------------------------------------
- */
+/* Saving. */
 
 static yoke_status describe_tensors(const yoke_model *model, yoke_file_tensor *tensors, int count,
                                     size_t *largest) {
@@ -75,8 +74,7 @@ yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *mo
     return status;
 }
 
-/* ---- loading ------------------------------------------------------------------------------------
- */
+/* Loading. */
 
 /* Names that do not fit: how many, and the first few in words. */
 typedef struct complaint {

@@ -37,8 +37,7 @@ static void record(yoke_trainer *trainer, yoke_event *event) {
     warn(trainer);
 }
 
-/* ---- before -------------------------------------------------------------------------------------
- */
+/* Before. */
 
 static yoke_status prepare(yoke_trainer *trainer, size_t rows, bool training) {
     return rows == 0 ? YOKE_OK : yoke_data_parallel_prepare(trainer->parallel, (int)rows, training);
@@ -56,8 +55,7 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
     return prepare(trainer, test_rows % batch, false);
 }
 
-/* ---- a step -------------------------------------------------------------------------------------
- */
+/* A step. */
 
 static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
     yoke_trace *trace = yoke_data_parallel_trace(trainer->parallel);
@@ -101,8 +99,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     return YOKE_OK;
 }
 
-/* ---- the loop -----------------------------------------------------------------------------------
- */
+/* The loop. */
 
 static yoke_status check_stop(yoke_trainer *trainer) {
     if (!atomic_load(&trainer->stopping)) return YOKE_OK;
@@ -150,8 +147,7 @@ static yoke_status train(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
-/* ---- after --------------------------------------------------------------------------------------
- */
+/* After. */
 
 static void tell_saved(yoke_trainer *trainer, const char *path) {
     yoke_event event = {.kind = YOKE_EVENT_SAVED, .accuracy = -1, .text = path};

@@ -35,8 +35,7 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
     return value;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* Reading. */
 
 /* Elements and bytes of a tensor from its shape and type; false when they overflow or do not fill
  * whole bytes. */
@@ -233,8 +232,7 @@ const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, cons
     return NULL;
 }
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* Values. */
 
 static float float_of_bits(uint32_t bits) {
     float value;
@@ -288,8 +286,7 @@ yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_fi
     return YOKE_OK;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* Writing. */
 
 /* The reference writer: largest type first, then by name. */
 static int by_writing_order(const void *left, const void *right) {

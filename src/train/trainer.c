@@ -6,8 +6,7 @@
 
 #include "train/run.h"
 
-/* ---- options ------------------------------------------------------------------------------------
- */
+/* Options. */
 
 /* The texts of the caller may be gone when run needs them. */
 static yoke_status keep_texts(yoke_trainer *trainer) {
@@ -56,8 +55,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     return keep_texts(trainer);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* Opening. */
 
 /* A run of hours must not end at a folder that is not there. */
 static yoke_status check_writable(const char *path) {
@@ -195,8 +193,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     free(trainer);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------
- */
+/* Answers. */
 
 yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
     return trainer->parallel;
