@@ -186,6 +186,19 @@ static void stop_finishes_the_step_and_saves(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void a_stop_that_comes_too_late_stops_nothing_later(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {.stop_when_saved = true};
+    yoke_step_result result = {.struct_size = sizeof result};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("late", path);
+    EXPECT_OK(train(&run, &options));
+    EXPECT_OK(yoke_trainer_evaluate(run.trainer, &result));
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before(void **state) {
     (void)state;
     char path[128];
@@ -294,6 +307,7 @@ int main(void) {
         cmocka_unit_test(evaluation_is_exact_over_every_test_row),
         cmocka_unit_test(evaluation_comes_when_it_was_asked_for),
         cmocka_unit_test(stop_finishes_the_step_and_saves),
+        cmocka_unit_test(a_stop_that_comes_too_late_stops_nothing_later),
         cmocka_unit_test(a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before),
         cmocka_unit_test(impossible_options_are_refused_with_the_value),
         cmocka_unit_test(the_summary_says_what_happened),

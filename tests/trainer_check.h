@@ -36,6 +36,7 @@ typedef struct log {
     yoke_event evaluation;
     char warning[512];
     uint64_t stop_after; /* 0: never */
+    bool stop_when_saved;
 } log_of_run;
 
 static char folder[] = "/tmp/yoke-trainer-XXXXXX";
@@ -78,6 +79,7 @@ static inline void on_event(const yoke_event *event, void *payload) {
         break;
     case YOKE_EVENT_SAVED:
         run->saved++;
+        if (run->stop_when_saved) yoke_trainer_stop(run->trainer);
         break;
     case YOKE_EVENT_WARNING:
         snprintf(run->warning, sizeof run->warning, "%s", event->text);

@@ -210,7 +210,9 @@ static yoke_status apply(yoke_data_parallel *parallel, const yoke_model *model,
 
 static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
                         const yoke_safetensors *file) {
+    const yoke_model *own = yoke_data_parallel_model(parallel);
     TRY(compare(file, model));
+    if (own != model) TRY(compare(file, own)); /* what will be written to */
     size_t largest = 1;
     for (int i = 0; i < file->count; i++)
         if (file->tensors[i].elements > largest) largest = file->tensors[i].elements;

@@ -201,6 +201,6 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     TRY(yoke_data_parallel_bind(trainer->parallel));
     yoke_status status = run(trainer);
     yoke_data_parallel_release(trainer->parallel);
-    if (status == YOKE_ERROR_CANCELLED) atomic_store(&trainer->stopping, false); /* it was heard */
+    atomic_store(&trainer->stopping, false); /* heard, or too late */
     return status;
 }
