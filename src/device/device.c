@@ -128,10 +128,6 @@ const char *yoke_device_name(const yoke_device *device) {
     return device->name;
 }
 
-int yoke_device_threads(const yoke_device *device) {
-    return device->threads;
-}
-
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
 }

@@ -16,9 +16,10 @@ typedef struct yoke_choices yoke_choices;
 
 /* Devices. */
 
+#define YOKE_DEVICES_LIMIT 64 /* in one list */
+
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
-int yoke_device_threads(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
 /* Cores nobody computes on: cores online minus all devices' threads; negative when
  * oversubscribed. */

@@ -2,9 +2,8 @@
 #ifndef DEVICE_DEVICE_LIST_H
 #define DEVICE_DEVICE_LIST_H
 
-#include "yoke/status.h"
+#include "device/device.h"
 
-#define YOKE_DEVICES_LIMIT 64
 #define YOKE_BACKENDS_LIMIT 8
 
 typedef struct yoke_device_list {

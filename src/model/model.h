@@ -75,7 +75,6 @@ typedef struct yoke_replica_memory {
 /* inputs/labels/targets hold `rows` of the primary shard at most. */
 const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica);
 const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
-yoke_device *yoke_replica_device(const yoke_replica *replica);
 
 /* Makes the plans for this many rows unless they exist (0 rows: nothing). The only call that
  * allocates after create; call it before the first step for every shard size to come. */

@@ -205,10 +205,6 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
     return replica->flat;
 }
 
-yoke_device *yoke_replica_device(const yoke_replica *replica) {
-    return replica->options.device;
-}
-
 /* Running. */
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,

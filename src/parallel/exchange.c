@@ -6,8 +6,6 @@
 
 #include "parallel/engine.h"
 
-#define MOST_DEVICES 64
-
 void yoke_exchange_begin(yoke_data_parallel *parallel) {
     for (int b = 0; b < parallel->flat->bucket_count; b++)
         parallel->arrivals[b] = 0;
@@ -36,7 +34,7 @@ static exchange_slice slice_of(yoke_data_parallel *parallel, int worker, int buc
 static yoke_status sum_gradients(const exchange_slice *slice, size_t offset, size_t elements,
                                  float *to) {
     yoke_data_parallel *parallel = slice->parallel;
-    const float *from[MOST_DEVICES];
+    const float *from[YOKE_DEVICES_LIMIT];
     for (int k = 0; k < parallel->contributors; k++)
         from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
     return yoke_device_sum(yoke_devices_at(parallel->devices, slice->worker), to, from,

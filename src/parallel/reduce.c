@@ -2,15 +2,13 @@
  * scaled by 1 / rows of the whole batch at its source, so the sum is plain whatever the shards. */
 #include "parallel/engine.h"
 
-#define MOST_DEVICES 64
-
 static yoke_status reduce_slices(int worker, void *context) {
     yoke_data_parallel *parallel = context;
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         uint64_t begin = yoke_trace_now();
         size_t offset, elements;
         yoke_bucket_slice(parallel, bucket, worker, &offset, &elements);
-        const float *from[MOST_DEVICES];
+        const float *from[YOKE_DEVICES_LIMIT];
         for (int k = 0; k < parallel->contributors; k++)
             from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
         float *to = yoke_replica_memory_of(parallel->replicas[0])->gradients + offset;
