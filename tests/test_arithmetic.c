@@ -112,7 +112,7 @@ static void sum_may_be_left_in_the_first_buffer(void **state) {
     yoke_devices_close(devices);
 }
 
-/* Square sum, scale. */
+/* Square sum. */
 
 static void square_sum_adds_blocks_of_4096_in_order(void **state) {
     (void)state;
@@ -150,35 +150,6 @@ static void square_sum_of_large_floats_does_not_overflow(void **state) {
     CHECK(yoke_device_square_sum(yoke_devices_at(devices, 0), values, 0, &sum));
     assert_true(sum == 0);
     yoke_devices_close(devices);
-}
-
-typedef struct scale_case {
-    float *start, *values, *expected;
-} scale_case;
-
-static void scale_range(yoke_device *device, void *context, size_t begin, size_t end) {
-    scale_case *scale = context;
-    CHECK(yoke_device_scale(device, scale->values + begin, 0.3f, end - begin));
-}
-
-static void scale_check(void *context) {
-    scale_case *scale = context;
-    assert_same_bits(scale->values, scale->expected);
-    memcpy(scale->values, scale->start, COUNT * sizeof *scale->start);
-}
-
-static void scale_multiplies_every_element(void **state) {
-    (void)state;
-    scale_case scale = {.start = draw(-1, 1, 4)};
-    scale.values = copy(scale.start);
-    scale.expected = copy(scale.start);
-    for (size_t i = 0; i < COUNT; i++) {
-        scale.expected[i] = plain(scale.expected[i] * 0.3f);
-    }
-    for_every_cut(scale_range, &scale, scale_check);
-    test_free(scale.start);
-    test_free(scale.values);
-    test_free(scale.expected);
 }
 
 /* Optimizers. */
@@ -342,7 +313,6 @@ int main(void) {
         cmocka_unit_test(sum_may_be_left_in_the_first_buffer),
         cmocka_unit_test(square_sum_adds_blocks_of_4096_in_order),
         cmocka_unit_test(square_sum_of_large_floats_does_not_overflow),
-        cmocka_unit_test(scale_multiplies_every_element),
         cmocka_unit_test(sgd_is_torchs_in_every_form),
         cmocka_unit_test(the_first_sgd_step_forgets_what_velocity_held),
         cmocka_unit_test(adamw_is_torchs),

@@ -2,8 +2,8 @@
  *
  *   scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
  *
- * The calling thread is the root device's worker. An engine is used by one thread at a time;
- * several engines may live in one process. */
+ * The calling thread is the root device's worker. An engine is used by one thread at a time, and so
+ * are devices that engines share; engines with devices of their own run side by side. */
 #ifndef YOKE_DATA_PARALLEL_H
 #define YOKE_DATA_PARALLEL_H
 
@@ -97,7 +97,8 @@ YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_r
 YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);
 
 /* The same job on every device's worker at once; each answers by value. On failure: the first cause
- * in time, its text naming replica, device and stage. context is shared by all. */
+ * in time, its text naming replica, device and stage. context is shared by all. A job calls nothing
+ * of this engine. */
 typedef yoke_status (*yoke_replica_job)(int replica, void *context);
 YOKE_API yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job job,
                                          void *context);

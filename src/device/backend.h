@@ -63,7 +63,6 @@ struct yoke_backend {
                        size_t elements);
     yoke_status (*square_sum)(yoke_device *device, const float *values, size_t elements,
                               double *sum);
-    yoke_status (*scale)(yoke_device *device, float *values, float factor, size_t elements);
     yoke_status (*sgd)(yoke_device *device, const yoke_sgd_step *step, float *weights,
                        const float *gradients, float *velocity, size_t elements);
     yoke_status (*adamw)(yoke_device *device, const yoke_adamw_step *step, float *weights,

@@ -223,10 +223,6 @@ yoke_status yoke_device_square_sum(yoke_device *device, const float *values, siz
     return device->backend->square_sum(device, values, elements, sum);
 }
 
-yoke_status yoke_device_scale(yoke_device *device, float *values, float factor, size_t elements) {
-    return device->backend->scale(device, values, factor, elements);
-}
-
 yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
                             const float *gradients, float *velocity, size_t elements) {
     return device->backend->sgd(device, step, weights, gradients, velocity, elements);

@@ -58,7 +58,6 @@ yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *
 /* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order. */
 yoke_status yoke_device_square_sum(yoke_device *device, const float *values, size_t elements,
                                    double *sum);
-yoke_status yoke_device_scale(yoke_device *device, float *values, float factor, size_t elements);
 
 /* One step of torch.optim.SGD (dampening 0) on a range:
  *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;

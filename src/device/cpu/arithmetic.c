@@ -143,26 +143,6 @@ yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elem
     return YOKE_OK;
 }
 
-typedef struct scale_job {
-    float *values;
-    float factor;
-} scale_job;
-
-CPU_CLONES static void scale_range(const void *job, size_t begin, size_t end) {
-    float *values = ((const scale_job *)job)->values;
-    float factor = ((const scale_job *)job)->factor;
-#pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        values[i] *= factor;
-    }
-}
-
-yoke_status cpu_scale(yoke_device *device, float *values, float factor, size_t elements) {
-    scale_job job = {.values = values, .factor = factor};
-    run_range(device, scale_range, &job, elements);
-    return YOKE_OK;
-}
-
 typedef struct sgd_job {
     yoke_sgd_step step;
     float *weights;

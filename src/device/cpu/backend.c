@@ -304,7 +304,6 @@ const yoke_backend *yoke_cpu_backend(void) {
         .synchronize = cpu_synchronize,
         .sum = cpu_sum,
         .square_sum = cpu_square_sum,
-        .scale = cpu_scale,
         .sgd = cpu_sgd,
         .adamw = cpu_adamw,
         .accumulate = cpu_accumulate,

@@ -89,7 +89,6 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
 yoke_status cpu_sum(yoke_device *device, float *to, const float *const *from, int count,
                     size_t elements);
 yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum);
-yoke_status cpu_scale(yoke_device *device, float *values, float factor, size_t elements);
 yoke_status cpu_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
                     const float *gradients, float *velocity, size_t elements);
 yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
