@@ -186,6 +186,32 @@ static void stop_finishes_the_step_and_saves(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void stop_twice(const yoke_event *event, void *payload) {
+    log_of_run *run = payload;
+    if (event->kind != YOKE_EVENT_STEP) return;
+    run->steps++;
+    /* Within an epoch of 4 steps, and at the end of one. */
+    if (event->step == 3 || event->step == 8) yoke_trainer_stop(run->trainer);
+}
+
+static void a_stopped_run_goes_on_as_if_it_had_not_been(void **state) {
+    (void)state;
+    log_of_run whole = {0}, stopped = {0};
+    yoke_trainer_options options = small(&whole);
+    options.epochs = 3;
+    EXPECT_OK(train(&whole, &options));
+    options.payload = &stopped;
+    options.on_event = stop_twice;
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
+    assert_int_equal(yoke_trainer_run(stopped.trainer), YOKE_ERROR_CANCELLED);
+    assert_int_equal(stopped.steps, 8);
+    EXPECT_OK(yoke_trainer_run(stopped.trainer));
+    assert_int_equal(stopped.steps, whole.steps);
+    assert_true(hash_of(stopped.trainer) == hash_of(whole.trainer));
+    yoke_trainer_destroy(whole.trainer);
+    yoke_trainer_destroy(stopped.trainer);
+}
+
 static void a_stop_that_comes_too_late_stops_nothing_later(void **state) {
     (void)state;
     char path[128];
@@ -307,6 +333,7 @@ int main(void) {
         cmocka_unit_test(evaluation_is_exact_over_every_test_row),
         cmocka_unit_test(evaluation_comes_when_it_was_asked_for),
         cmocka_unit_test(stop_finishes_the_step_and_saves),
+        cmocka_unit_test(a_stopped_run_goes_on_as_if_it_had_not_been),
         cmocka_unit_test(a_stop_that_comes_too_late_stops_nothing_later),
         cmocka_unit_test(a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before),
         cmocka_unit_test(impossible_options_are_refused_with_the_value),

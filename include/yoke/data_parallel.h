@@ -38,7 +38,8 @@ typedef struct yoke_data_parallel_options {
     yoke_precision precision;
     yoke_algorithm algorithm;
     int batch;      /* rows of the whole batch; required. Larger batches are refused */
-    int accumulate; /* micro-batches a batch is computed in; 0: 1. Does not change the result */
+    int accumulate; /* micro-batches a batch is computed in; 0: 1. Changes the result only where
+                       batch norm does, which normalises each replica's part of each */
     uint64_t seed;  /* initial weights and dropout */
     size_t first_bucket_bytes; /* 0: 1 MiB, DDP's first bucket */
     size_t bucket_bytes;       /* 0: 4 MiB: what backward has just left is still in the cache */

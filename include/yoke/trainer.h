@@ -78,7 +78,7 @@ YOKE_API yoke_status yoke_trainer_create(yoke_trainer **trainer,
 YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 
 /* Trains to the end, evaluates and saves. CANCELLED after yoke_trainer_stop: the running step was
- * finished and the file saved. */
+ * finished and the file saved; another run goes on behind it. */
 YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 
 /* Asks a running trainer to stop after the step; callable from a signal handler or another thread.

@@ -12,8 +12,8 @@ typedef struct yoke_optimizer yoke_optimizer;
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 
-/* State for flat elements [offset, offset + elements) in `device`'s memory. A whole-model optimizer
- * has offset 0; a sharded one has one per device. */
+/* State for flat elements [offset, offset + elements) in `device`'s memory: of a bucket, or of the
+ * part of one that a device answers for. */
 yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
                                   yoke_device *device, size_t offset, size_t elements);
 void yoke_optimizer_destroy(yoke_optimizer *optimizer);

@@ -107,8 +107,18 @@ static yoke_status check_stop(yoke_trainer *trainer) {
                 (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
 }
 
+/* A run that was stopped goes on behind the batches of this epoch it has learnt from. */
+static yoke_status skip_learnt(yoke_trainer *trainer) {
+    uint64_t learnt = trainer->step - trainer->epoch * yoke_loader_batches(trainer->loader);
+    yoke_batch batch = {.struct_size = sizeof batch};
+    for (uint64_t i = 0; i < learnt; i++)
+        TRY(yoke_loader_next(trainer->loader, &batch, NULL));
+    return YOKE_OK;
+}
+
 static yoke_status run_epoch(yoke_trainer *trainer) {
     TRY(yoke_loader_begin(trainer->loader, trainer->epoch));
+    TRY(skip_learnt(trainer));
     while (trainer->step < trainer->steps) {
         yoke_batch batch = {.struct_size = sizeof batch};
         uint64_t waited_ns;
