@@ -1,4 +1,5 @@
 /* Files of a run: weights, metrics, and disks that refuse them. */
+#include "parallel/parallel.h"
 #include "trainer_check.h"
 
 #include <jansson.h>
@@ -220,6 +221,32 @@ static void files_that_cannot_be_written_are_refused_before_training(void **stat
     }
 }
 
+static void spoiled_weights_do_not_replace_good_ones(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("good.safetensors", path);
+    EXPECT_OK(train(&run, &options));
+    yoke_data_parallel *engine = yoke_trainer_engine(run.trainer);
+    const yoke_model *model = yoke_data_parallel_model(engine);
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    EXPECT_OK(yoke_model_tensor(model, 0, &info));
+    uint64_t good, loaded;
+    EXPECT_OK(yoke_data_parallel_hash(engine, &good));
+    float *values = calloc(info.count, sizeof *values);
+    values[info.count - 1] = INFINITY;
+    EXPECT_OK(yoke_data_parallel_write(engine, info.name, values, info.count));
+    assert_int_equal(yoke_weights_save(engine, model, path), YOKE_ERROR_NUMERIC);
+    assert_non_null(strstr(yoke_last_error(), info.name));
+    EXPECT_OK(yoke_weights_load(engine, model, path));
+    EXPECT_OK(yoke_data_parallel_hash(engine, &loaded));
+    assert_true(good == loaded);
+    free(values);
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_saved_and_loaded_are_the_same_bits),
@@ -229,6 +256,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
         cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),
         cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_told),
+        cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

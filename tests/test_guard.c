@@ -145,10 +145,36 @@ static void a_broken_call_ends_the_step_and_not_the_engine(void **state) {
     }
 }
 
+/* A ReLU turns NaN into 0: the loss is finite and only the gradient tells. */
+static void clipping_refuses_a_gradient_that_is_not_finite(void **state) {
+    (void)state;
+    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .clip_norm = 1};
+    for (int schedule = 0; schedule < 3; schedule++) {
+        yoke_model *model = check_model(false, 0);
+        check_batch batch = check_batch_make(ROWS, 4);
+        yoke_data_parallel_options options = {.schedule = (yoke_schedule)schedule, .batch = ROWS};
+        check_engine engine = check_engine_make(model, DEVICES, options, &sgd);
+        uint64_t before, after;
+        EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
+        batch.inputs[0] = NAN;
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL),
+                         YOKE_ERROR_NUMERIC);
+        assert_non_null(strstr(yoke_last_error(), "first at input on replica 0"));
+        EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
+        assert_true(before == after);
+        batch.inputs[0] = 0;
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+        check_engine_free(&engine);
+        check_batch_free(&batch);
+        yoke_model_destroy(model);
+    }
+}
+
 int main(void) {
     alarm(SECONDS_LIMIT); /* a worker that waits for a dead one ends the test */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_broken_call_ends_the_step_and_not_the_engine),
+        cmocka_unit_test(clipping_refuses_a_gradient_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         yoke_gather_scalars(parallel);
         TRY(yoke_check_losses(parallel));
     }
+    TRY(yoke_check_norm(parallel));
     publish_version(parallel);
     return YOKE_OK;
 }

@@ -101,32 +101,39 @@ static yoke_status build_optimizer(yoke_data_parallel *parallel, int home, int b
                                  yoke_devices_at(parallel->devices, home), offset, elements);
 }
 
-static yoke_status build_optimizers(yoke_data_parallel *parallel) {
-    int homes = yoke_is_sharded(parallel) ? parallel->count : 1;
-    size_t count = (size_t)homes * (size_t)parallel->flat->bucket_count;
-    parallel->optimizers = calloc(count, sizeof *parallel->optimizers);
-    if (parallel->optimizers == NULL) return FAIL_MEMORY(count * sizeof(void *), "optimizers");
-    parallel->optimizer_homes = homes;
-    for (int home = 0; home < homes; home++)
-        for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
-            TRY(build_optimizer(parallel, home, bucket));
+static yoke_status create_optimizers(yoke_data_parallel *parallel, int home) {
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        TRY(build_optimizer(parallel, home, bucket));
     return YOKE_OK;
 }
 
-static yoke_status build_blocks(yoke_data_parallel *parallel) {
+static yoke_status create_blocks(yoke_data_parallel *parallel, int replica) {
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
     size_t gradients = parallel->flat->elements * sizeof(float);
-    for (int k = 0; k < parallel->count; k++) {
-        yoke_device *device = yoke_devices_at(parallel->devices, k);
-        TRY(yoke_device_allocate(device, YOKE_EXCHANGE_BLOCK * sizeof(float), "exchange block",
-                                 (void **)&parallel->blocks[k]));
-        if (parallel->options.accumulate > 1)
-            TRY(yoke_device_allocate(device, gradients, "accumulated gradients",
-                                     (void **)&parallel->accumulated[k]));
-    }
     size_t buffers = parallel->flat->buffer_elements * sizeof(float);
-    if (buffers == 0) return YOKE_OK;
-    return yoke_device_allocate(yoke_devices_at(parallel->devices, 0), buffers,
-                                "running statistics", (void **)&parallel->good_buffers);
+    TRY(yoke_device_allocate(device, YOKE_EXCHANGE_BLOCK * sizeof(float), "exchange block",
+                             (void **)&parallel->blocks[replica]));
+    if (parallel->options.accumulate > 1)
+        TRY(yoke_device_allocate(device, gradients, "accumulated gradients",
+                                 (void **)&parallel->accumulated[replica]));
+    if (replica > 0 || buffers == 0) return YOKE_OK;
+    return yoke_device_allocate(device, buffers, "running statistics",
+                                (void **)&parallel->good_buffers);
+}
+
+/* By each device's own worker, so that memory lies where it is used. */
+static yoke_status create_memory(int worker, void *context) {
+    yoke_data_parallel *parallel = context;
+    if (worker < parallel->optimizer_homes) TRY(create_optimizers(parallel, worker));
+    return create_blocks(parallel, worker);
+}
+
+static yoke_status build_memory(yoke_data_parallel *parallel) {
+    parallel->optimizer_homes = yoke_is_sharded(parallel) ? parallel->count : 1;
+    size_t count = (size_t)parallel->optimizer_homes * (size_t)parallel->flat->bucket_count;
+    parallel->optimizers = calloc(count, sizeof *parallel->optimizers);
+    if (parallel->optimizers == NULL) return FAIL_MEMORY(count * sizeof(void *), "optimizers");
+    return yoke_apply(parallel, YOKE_STAGE_UPDATE, create_memory);
 }
 
 static yoke_status initialize_root(int worker, void *context) {
@@ -216,8 +223,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(build_trace(parallel));
     TRY(build_workers(parallel));
     TRY(build_replicas(parallel));
-    TRY(build_optimizers(parallel));
-    TRY(build_blocks(parallel));
+    TRY(build_memory(parallel));
     if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC) TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, initialize_root));
     parallel->weights_version = parallel->buffers_version = 1;

@@ -130,6 +130,7 @@ yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_res
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
 bool yoke_losses_finite(const yoke_data_parallel *parallel);
 yoke_status yoke_check_losses(const yoke_data_parallel *parallel); /* NUMERIC */
+yoke_status yoke_check_norm(const yoke_data_parallel *parallel);   /* NUMERIC, when clipping */
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status);
 

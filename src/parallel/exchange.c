@@ -136,6 +136,7 @@ static yoke_status exchange_clipped(yoke_data_parallel *parallel, int worker) {
     TRY(yoke_workers_barrier(parallel->workers));
     if (worker == 0) yoke_clip(parallel);
     TRY(yoke_workers_barrier(parallel->workers));
+    if (!isfinite(parallel->gradient_norm)) return YOKE_OK;
     const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients;
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         exchange_slice slice = slice_of(parallel, worker, bucket);

@@ -2,6 +2,7 @@
  * After a loss that is not finite no weight is updated, and the first layer that went wrong is
  * named. */
 #include <math.h>
+#include <stdio.h>
 
 #include "parallel/engine.h"
 
@@ -28,6 +29,13 @@ yoke_status yoke_check_losses(const yoke_data_parallel *parallel) {
     return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
 }
 
+/* Only clipping knows the norm before the first update; without it a gradient that is not finite is
+ * noticed by the next loss, and by saving, which refuses such weights. */
+yoke_status yoke_check_norm(const yoke_data_parallel *parallel) {
+    if (isfinite(parallel->gradient_norm)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC, "the gradient is not finite");
+}
+
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel) {
     parallel->batches_tracked = parallel->good_batches_tracked;
     parallel->buffers_version++;
@@ -51,18 +59,24 @@ static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
     return yoke_error_restore(&cause);
 }
 
+/* Where values went wrong first, in words; empty when every value of forward is finite. */
+static void describe_bad_layer(const yoke_data_parallel *parallel, char *text, size_t size) {
+    text[0] = 0;
+    for (int k = parallel->count - 1; k >= 0; k--)
+        if (parallel->bad_layers[k] != NULL)
+            snprintf(text, size, ", first at %s on replica %d (%s)", parallel->bad_layers[k], k,
+                     yoke_device_name(yoke_devices_at(parallel->devices, k)));
+}
+
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status) {
     if (status != YOKE_ERROR_NUMERIC) return recover(parallel, status);
+    char where[160];
     TRY(yoke_apply(parallel, YOKE_STAGE_LOSS, find_bad_layer));
     TRY(yoke_guard_restore(parallel));
-    int bad = 0;
-    for (int k = parallel->count - 1; k >= 0; k--)
-        if (parallel->bad_layers[k] != NULL) bad = k;
-    const char *layer = parallel->bad_layers[bad];
-    return FAIL(
-        YOKE_ERROR_NUMERIC,
-        "step %llu: the loss is not finite, first at %s on replica %d (%s). The weights are "
-        "those before the step; try a lower learning rate, warm-up or gradient clipping",
-        (unsigned long long)parallel->steps, layer != NULL ? layer : "the loss itself", bad,
-        yoke_device_name(yoke_devices_at(parallel->devices, bad)));
+    describe_bad_layer(parallel, where, sizeof where);
+    return FAIL(YOKE_ERROR_NUMERIC,
+                "step %llu: the %s is not finite%s. The weights are those before the step; try a "
+                "lower learning rate, warm-up or gradient clipping",
+                (unsigned long long)parallel->steps,
+                isfinite(parallel->gradient_norm) ? "loss" : "gradient", where);
 }

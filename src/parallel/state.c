@@ -202,7 +202,8 @@ yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor fl
     parallel->progress = YOKE_STAGE_LOAD; /* its calls run on the batch's memory */
     parallel->gradient_on_root = false;
     TRY(yoke_guard_begin(parallel));
-    TRY(yoke_parallel_apply(parallel, floor_worker, &job));
+    yoke_status status = yoke_parallel_apply(parallel, floor_worker, &job);
+    yoke_status restored = yoke_guard_restore(parallel);
     *milliseconds = job.milliseconds;
-    return yoke_guard_restore(parallel);
+    return status != YOKE_OK ? status : restored;
 }

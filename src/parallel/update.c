@@ -84,6 +84,7 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
     if (parallel->optimizer_options.clip_norm > 0) {
         TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
         yoke_clip(parallel);
+        TRY(yoke_check_norm(parallel));
     }
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, update_job));
     parallel->weights_version++;

@@ -1,5 +1,6 @@
 /* Weights to and from safetensors by PyTorch's names. Loading compares the whole table with the
  * model before it changes a weight. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +26,21 @@ static yoke_status describe_tensors(const yoke_model *model, yoke_file_tensor *t
     return YOKE_OK;
 }
 
+/* Weights that training has spoiled must not take the place of the last good ones. */
+static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
+    for (size_t i = 0; i < tensor->elements; i++)
+        if (!isfinite(values[i]))
+            return FAIL(YOKE_ERROR_NUMERIC,
+                        "element %zu of %s is not finite: these weights are not saved", i,
+                        tensor->name);
+    return YOKE_OK;
+}
+
 static yoke_status write_tensor(yoke_file_writer *writer, yoke_data_parallel *parallel,
                                 const yoke_file_tensor *tensor, float *values) {
     if (tensor->dtype == YOKE_DTYPE_F32) {
         TRY(yoke_data_parallel_read(parallel, tensor->name, values, tensor->elements));
+        TRY(check_finite(tensor, values));
         return yoke_file_write(writer, values, tensor->bytes);
     }
     int64_t batches = (int64_t)yoke_data_parallel_batches_tracked(parallel);
