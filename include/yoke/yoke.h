@@ -1,7 +1,7 @@
 /* Yoke: data-parallel training on all the devices of one machine from one process.
  *
- * Calls that answer a yoke_status check their pointers; those that return a value directly expect an
- * object that exists. destroy and close take NULL. */
+ * Calls that answer a yoke_status check their pointers; those that return a value directly expect
+ * an object that exists. destroy and close take NULL. */
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 
