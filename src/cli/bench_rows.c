@@ -40,7 +40,7 @@ static const bench_setup r50_1x1 = SETUP(R50, 1, 1, 32, FLOAT32);
 static const bench_setup r50_1x1_bf16 = SETUP(R50, 1, 1, 32, BFLOAT16);
 static const bench_setup r50_1x2 = SETUP(R50, 1, 2, 64, FLOAT32);
 static const bench_setup r50_2x1 = SETUP(R50, 2, 1, 32, FLOAT32);
-static const bench_setup r50_2x1_1 = SETUP(R50, 2, 1, 1, FLOAT32);
+static const bench_setup r50_2x1_2 = SETUP(R50, 2, 1, 2, FLOAT32);
 static const bench_setup r50_2x1_classic = SETUP(R50, 2, 1, 32, CLASSIC);
 static const bench_setup r50_2x1_sharded = SETUP(R50, 2, 1, 32, SHARDED);
 
@@ -114,11 +114,11 @@ static const bench_row rows[] = {
     {"replicate-resnet18", "", "replicate / memcpy by the same threads", "GB/s", 0.8, AT_LEAST,
      QUICK, bench_measure_replicate, &r18_2x1_1, NULL},
     {"replicate-resnet50", "", "replicate / memcpy by the same threads", "GB/s", 0.8, AT_LEAST,
-     FULL, bench_measure_replicate, &r50_2x1_1, NULL},
+     FULL, bench_measure_replicate, &r50_2x1_2, NULL},
     {"reduce-resnet18", "", "reduce / memcpy by the same threads", "GB/s", 0.8, AT_LEAST, QUICK,
      bench_measure_reduce, &r18_2x1_1, NULL},
     {"reduce-resnet50", "", "reduce / memcpy by the same threads", "GB/s", 0.8, AT_LEAST, FULL,
-     bench_measure_reduce, &r50_2x1_1, NULL},
+     bench_measure_reduce, &r50_2x1_2, NULL},
 
     {"dispatch-2", "", "an empty job to 2 devices, microseconds", "us", 2, AT_MOST, QUICK,
      bench_measure_dispatch, &mlp_2x1_1, NULL},

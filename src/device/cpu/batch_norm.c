@@ -138,9 +138,9 @@ static yoke_status build(batch_norm_plan *norm, const yoke_plan_request *request
         (size_t)request->rows * (size_t)operation->input.height * (size_t)operation->input.width;
     if (request->training && values == 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: batch norm in training needs more than 1 value per channel, got 1 row of "
+                    "batch norm in training needs more than 1 value per channel, got 1 row of "
                     "[%d, 1, 1]; give every device at least 2 rows",
-                    operation->name, operation->input.channels);
+                    operation->input.channels);
     norm->training = request->training;
     norm->input_gradient = request->input_gradient;
     norm->channels = (size_t)channels;
