@@ -1,0 +1,185 @@
+/* The CUDA room, for its own .c files only: the device and the few CUDA words they share. No cuda
+ * name leaves this folder. Kernels live in .cu files behind the launchers of kernels.h. */
+#ifndef DEVICE_CUDA_CUDA_H
+#define DEVICE_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/backend.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/library.h"
+
+#define CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLASLt may use, one a device */
+
+typedef struct cuda_device {
+    yoke_device base;
+    int ordinal;    /* of the GPU, as CUDA counts; several devices may share one */
+    int capability; /* 90: 9.0 */
+    int processors; /* streaming multiprocessors */
+    cudaStream_t streams[YOKE_STREAMS];
+    cublasLtHandle_t lt;
+    cudnnHandle_t cudnn; /* NULL: cuDNN is not in this build or not on this machine */
+    void *workspace;     /* CUDA_WORKSPACE_BYTES, for the compute stream */
+    cuda_step *step;     /* device memory: what changes from step to step */
+    uint64_t reach;      /* bit i: memory of GPU i can be read in place */
+    uint64_t detour;     /* bit i: copies from GPU i go through host memory */
+    bool poisoned;       /* by a sticky error: the engine is lost, the process is not */
+} cuda_device;
+
+static inline cuda_device *cuda_of(yoke_device *device) {
+    return (cuda_device *)device;
+}
+
+static inline cudaStream_t cuda_compute(yoke_plan *plan) {
+    return cuda_of(plan->device)->streams[YOKE_STREAM_COMPUTE];
+}
+
+/* Makes the GPU current for the calling thread. Entries that may be called from any thread begin
+ * with it; plans run on their device's own worker, which entered it. */
+yoke_status cuda_use(yoke_device *device);
+
+/* A failing call becomes a yoke_status and one line: device, call, CUDA's name and text of the
+ * error. Sticky errors poison the device. `device` may be NULL. */
+#define TRY_CUDA(device, call)                                                                     \
+    do {                                                                                           \
+        cudaError_t cuda_error_ = (call);                                                          \
+        if (cuda_error_ != cudaSuccess) return cuda_failed(device, cuda_error_, #call);            \
+    } while (0)
+#define TRY_LT(device, call)                                                                       \
+    do {                                                                                           \
+        cublasStatus_t lt_status_ = (call);                                                        \
+        if (lt_status_ != CUBLAS_STATUS_SUCCESS) return cuda_lt_failed(device, lt_status_, #call); \
+    } while (0)
+#define TRY_CUDNN(device, call)                                                                    \
+    do {                                                                                           \
+        cudnnStatus_t cudnn_status_ = (call);                                                      \
+        if (cudnn_status_ != CUDNN_STATUS_SUCCESS)                                                 \
+            return cuda_cudnn_failed(device, cudnn_status_, #call);                                \
+    } while (0)
+yoke_status cuda_failed(const cuda_device *device, cudaError_t error, const char *call);
+yoke_status cuda_lt_failed(const cuda_device *device, cublasStatus_t status, const char *call);
+yoke_status cuda_cudnn_failed(const cuda_device *device, cudnnStatus_t status, const char *call);
+
+/* Layouts: logical dimensions are PyTorch's ([rows, channels, height, width]; weights [out, in /
+ * groups, k, k]; a plain grouped weight [groups, out / groups, in / groups, k, k] means the same
+ * bytes). Inside, values and weights lie channels last (NHWC; [out, k, k, in / groups]). Where one
+ * order is the other (one pixel, or one channel) the layout says plain. */
+typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16 } cuda_type;
+typedef struct cuda_layout {
+    cuda_type type;
+    bool channels_last;
+    int rank;
+    int64_t dims[5];
+} cuda_layout;
+_Static_assert(sizeof(cuda_layout) <= sizeof((yoke_layout *)0)->opaque, "a layout fits");
+
+void cuda_layout_store(yoke_layout *layout, const cuda_layout *own); /* bytes included */
+const cuda_layout *cuda_layout_of(const yoke_layout *layout);
+/* [rows, dims], channels last, in the compute type of a precision. */
+cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision);
+size_t cuda_elements(const cuda_layout *layout);
+cuda_type cuda_compute_type(yoke_precision precision);
+static inline size_t cuda_type_bytes(cuda_type type) {
+    return type == CUDA_BFLOAT16 ? 2 : 4;
+}
+/* Queues to = from in the order and type of `to` (values or weights of the same dims). */
+yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
+                         const cuda_layout *from_layout, const void *from);
+
+static inline size_t cuda_aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Matrix products, row-major: output[m, n] = a[m, k] * b[k, n] (each may be given transposed),
+ * float accumulation, + bias[n] when given. product.c plans them (with a heuristic or measured
+ * algorithm) for linear, one-pixel and 1x1 convolutions, and im2col. */
+typedef struct cuda_matrix {
+    cuda_type type;
+    bool transposed; /* stored [columns, rows] */
+    int64_t stride;  /* elements from row to row as stored; 0: dense */
+} cuda_matrix;
+typedef struct cuda_product_shape {
+    int64_t m, n, k;
+    int batch;                           /* 0 or 1: one product */
+    int64_t a_step, b_step, output_step; /* elements from one of the batch to the next */
+    cuda_matrix a, b, output;
+    bool bias; /* float32 [n], added to every row */
+    bool add;  /* output += */
+    bool tf32; /* float32 operands may be rounded to TF32 */
+} cuda_product_shape;
+typedef struct cuda_product cuda_product;
+yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
+                                const cuda_product_shape *shape);
+void cuda_product_destroy(cuda_product *product);
+yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
+                             const float *bias, void *output);
+
+/* Choices: candidates of one pass, timed with CUDA events on probe data, fastest wins (or the first
+ * with YOKE_ALGORITHM_DIRECT); known keys are taken from `choices`. */
+typedef struct cuda_candidate {
+    const char *name;
+    yoke_status (*run)(void *context, int candidate);
+} cuda_candidate;
+typedef struct cuda_contest {
+    cuda_device *device;
+    const yoke_plan_request *request;
+    const char *key; /* shape and pass */
+    const cuda_candidate *candidates;
+    int count;
+    void *context;
+} cuda_contest;
+yoke_status cuda_choose(const cuda_contest *contest, int *winner);
+
+/* One planner a kind, in the file named after it. */
+yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
+                                  const yoke_plan_request *request);
+yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
+                             const yoke_plan_request *request);
+yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
+                                 const yoke_plan_request *request);
+yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
+                              const yoke_plan_request *request);
+yoke_status cuda_plan_relu(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+yoke_status cuda_plan_reshape(yoke_plan **plan, cuda_device *device,
+                              const yoke_plan_request *request); /* flatten, output */
+yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
+                              const yoke_plan_request *request);
+yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+
+/* arithmetic.c */
+yoke_status cuda_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
+                     int count, size_t elements);
+yoke_status cuda_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                            size_t elements, double *sum);
+yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                      const yoke_gate_request *request);
+yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                     float *weights, const float *gradients, float *velocity, size_t elements);
+yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                       float *weights, const float *gradients, float *const moments[2],
+                       size_t elements);
+yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                        size_t elements);
+yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                            const void *from);
+
+/* order.c: events and recordings. peers.c: access, self test, copies. nccl.c. describe.c. */
+yoke_status cuda_event_create(yoke_event **event, yoke_device *device);
+void cuda_event_destroy(yoke_event *event);
+yoke_status cuda_event_record(yoke_event *event, yoke_stream stream);
+yoke_status cuda_event_wait(yoke_event *event, yoke_device *device, yoke_stream stream);
+yoke_status cuda_event_synchronize(yoke_event *event);
+yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step);
+yoke_status cuda_record_begin(yoke_device *device);
+yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording);
+yoke_status cuda_record_run(yoke_recording *recording);
+void cuda_record_destroy(yoke_recording *recording);
+yoke_status cuda_connect(yoke_device *const *devices, int count);
+bool cuda_reaches(const yoke_device *device, const yoke_device *other);
+yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                      yoke_device *from_device, const void *from, size_t bytes);
+yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request);
+void cuda_describe(const yoke_device *device, yoke_device_info *info);
+
+#endif

@@ -1,0 +1,74 @@
+/* How kernels of this room are written: once, for nvcc and for the simulated CUDA of the tests, which
+ * compiles the same .cu files for the host. For .cu files only.
+ *
+ *   static __global__ void scale(float *values, float by, size_t count) {
+ *       GRID_STRIDE(i, count) values[i] *= by;
+ *   }
+ *   extern "C" cudaError_t cuda_scale(float *values, float by, size_t count, cudaStream_t stream) {
+ *       LAUNCH(scale, cuda_blocks(count), CUDA_THREADS, stream, values, by, count);
+ *       return cudaGetLastError();
+ *   }
+ *
+ * LAUNCH: no barrier in the kernel. LAUNCH_BLOCK: the kernel calls __syncthreads or a shuffle; every
+ * thread of a block must reach every barrier. Shared memory is static (`__shared__ float part[32]`).
+ * Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one dimension),
+ * __shared__, __syncthreads, __shfl_xor_sync, __shfl_sync, atomicAdd on int, and of cuda_bf16.h the
+ * conversions alone. No float atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN. */
+#ifndef DEVICE_CUDA_KERNEL_H
+#define DEVICE_CUDA_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_bf16.h>
+
+#ifdef YOKE_SIMCUDA
+#include "simcuda/kernel.h"
+#else
+#define LAUNCH(kernel, blocks, threads, stream, ...)                                               \
+    kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
+#define LAUNCH_BLOCK LAUNCH
+#endif
+
+#define CUDA_THREADS 256
+#define CUDA_WARP 32
+
+#define GRID_STRIDE(i, count)                                                                      \
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                    \
+         i += (size_t)gridDim.x * blockDim.x)
+
+/* Blocks for one element a thread, at most eight waves of the largest GPU. */
+static inline unsigned cuda_blocks(size_t count) {
+    size_t blocks = (count + CUDA_THREADS - 1) / CUDA_THREADS, most = 8 * 148;
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+/* Values in the compute precision: float or __nv_bfloat16, always worked on as float. */
+static inline __host__ __device__ float cuda_widen(float value) {
+    return value;
+}
+static inline __host__ __device__ float cuda_widen(__nv_bfloat16 value) {
+    return __bfloat162float(value);
+}
+static inline __host__ __device__ void cuda_narrow(float value, float *to) {
+    *to = value;
+}
+static inline __host__ __device__ void cuda_narrow(float value, __nv_bfloat16 *to) {
+    *to = __float2bfloat16_rn(value);
+}
+
+/* Sum over the block, in a fixed order, returned to every thread; `part` is [CUDA_WARP] shared. A
+ * barrier lies at its begin and its end. blockDim.x is a multiple of CUDA_WARP. */
+template <typename T> static __device__ T cuda_block_sum(T value, T *part) {
+    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, lane);
+    __syncthreads();
+    if (threadIdx.x % CUDA_WARP == 0) part[threadIdx.x / CUDA_WARP] = value;
+    __syncthreads();
+    T sum = 0;
+    for (unsigned warp = 0; warp < blockDim.x / CUDA_WARP; warp++)
+        sum += part[warp];
+    return sum;
+}
+
+#endif
