@@ -62,10 +62,12 @@ static inline void rig_batch(struct rig *rig, uint64_t seed) {
     for (size_t i = 0; i < rows; i++)
         rig->labels[i] = (int32_t)((i * 7 + seed) % (size_t)out.channels);
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
-    assert_ok(yoke_device_upload(rig->device, memory->inputs, rig->inputs, inputs * sizeof(float)));
-    assert_ok(
-        yoke_device_upload(rig->device, memory->targets, rig->targets, outputs * sizeof(float)));
-    assert_ok(yoke_device_upload(rig->device, memory->labels, rig->labels, rows * sizeof(int32_t)));
+    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->inputs, rig->inputs,
+                                 inputs * sizeof(float)));
+    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->targets, rig->targets,
+                                 outputs * sizeof(float)));
+    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->labels, rig->labels,
+                                 rows * sizeof(int32_t)));
 }
 
 /* Batch-norm weights and biases away from 1 and 0, so that no mistake hides behind them. */

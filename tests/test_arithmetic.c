@@ -64,7 +64,8 @@ static void sum_range(yoke_device *device, void *context, size_t begin, size_t e
     for (int k = 0; k < sum->count; k++) {
         from[k] = sum->from[k] + begin;
     }
-    CHECK(yoke_device_sum(device, sum->to + begin, from, sum->count, end - begin));
+    CHECK(yoke_device_sum(device, YOKE_STREAM_COMPUTE, sum->to + begin, from, sum->count,
+                          end - begin));
 }
 
 static void sum_check(void *context) {
@@ -104,7 +105,7 @@ static void sum_may_be_left_in_the_first_buffer(void **state) {
         expected[i] = plain(plain(expected[i] + right[i]) + right[i]);
     }
     const float *from[] = {left, right, right};
-    CHECK(yoke_device_sum(yoke_devices_at(devices, 0), left, from, 3, COUNT));
+    CHECK(yoke_device_sum(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, left, from, 3, COUNT));
     assert_same_bits(left, expected);
     test_free(left);
     test_free(right);
@@ -123,15 +124,18 @@ static void square_sum_adds_blocks_of_4096_in_order(void **state) {
     for (size_t begin = 0; begin < COUNT; begin += 4096) {
         size_t count = COUNT - begin < 4096 ? COUNT - begin : 4096;
         double block = NAN;
-        CHECK(yoke_device_square_sum(yoke_devices_at(one, 0), values + begin, count, &block));
+        CHECK(yoke_device_square_sum(yoke_devices_at(one, 0), YOKE_STREAM_COMPUTE, values + begin,
+                                     count, &block));
         by_block += block;
         for (size_t i = begin; i < begin + count; i++) {
             exact += (long double)values[i] * (long double)values[i];
         }
     }
     double whole = NAN, threaded = NAN;
-    CHECK(yoke_device_square_sum(yoke_devices_at(one, 0), values, COUNT, &whole));
-    CHECK(yoke_device_square_sum(yoke_devices_at(two, 0), values, COUNT, &threaded));
+    CHECK(yoke_device_square_sum(yoke_devices_at(one, 0), YOKE_STREAM_COMPUTE, values, COUNT,
+                                 &whole));
+    CHECK(yoke_device_square_sum(yoke_devices_at(two, 0), YOKE_STREAM_COMPUTE, values, COUNT,
+                                 &threaded));
     assert_true(whole == by_block);
     assert_true(threaded == by_block);
     assert_true(fabs(whole - (double)exact) <= 1e-13 * (double)exact);
@@ -145,9 +149,11 @@ static void square_sum_of_large_floats_does_not_overflow(void **state) {
     yoke_devices *devices = check_devices(1);
     const float values[] = {3e30f, 4e30f};
     double sum = NAN;
-    CHECK(yoke_device_square_sum(yoke_devices_at(devices, 0), values, 2, &sum));
+    CHECK(
+        yoke_device_square_sum(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, values, 2, &sum));
     assert_true(fabs(sqrt(sum) - 5e30) < 1e24);
-    CHECK(yoke_device_square_sum(yoke_devices_at(devices, 0), values, 0, &sum));
+    CHECK(
+        yoke_device_square_sum(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, values, 0, &sum));
     assert_true(sum == 0);
     yoke_devices_close(devices);
 }
@@ -191,8 +197,8 @@ static void update_check(void *context) {
 static void sgd_range(yoke_device *device, void *context, size_t begin, size_t end) {
     update_case *update = context;
     float *velocity = update->sgd.momentum == 0 ? NULL : update->now[1] + begin;
-    CHECK(yoke_device_sgd(device, &update->sgd, update->now[0] + begin, update->gradients + begin,
-                          velocity, end - begin));
+    CHECK(yoke_device_sgd(device, YOKE_STREAM_COMPUTE, &update->sgd, update->now[0] + begin,
+                          update->gradients + begin, velocity, end - begin));
 }
 
 /* torch.optim.SGD, _single_tensor_sgd, one float32 operation after the other. */
@@ -235,7 +241,8 @@ static void the_first_sgd_step_forgets_what_velocity_held(void **state) {
     float weight = 1, gradient = 0.5f, velocity = NAN;
     yoke_sgd_step step = {
         .learning_rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1, .first = true};
-    CHECK(yoke_device_sgd(yoke_devices_at(devices, 0), &step, &weight, &gradient, &velocity, 1));
+    CHECK(yoke_device_sgd(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
+                          &gradient, &velocity, 1));
     assert_true(velocity == 0.5f);
     assert_true(weight == 1 - 0.1f * 0.5f);
     yoke_devices_close(devices);
@@ -243,9 +250,9 @@ static void the_first_sgd_step_forgets_what_velocity_held(void **state) {
 
 static void adamw_range(yoke_device *device, void *context, size_t begin, size_t end) {
     update_case *update = context;
-    CHECK(yoke_device_adamw(device, &update->adamw, update->now[0] + begin,
-                            update->gradients + begin, update->now[1] + begin,
-                            update->now[2] + begin, end - begin));
+    float *const moments[2] = {update->now[1] + begin, update->now[2] + begin};
+    CHECK(yoke_device_adamw(device, YOKE_STREAM_COMPUTE, &update->adamw, update->now[0] + begin,
+                            update->gradients + begin, moments, end - begin));
 }
 
 /* torch.optim.AdamW, _single_tensor_adamw, one float32 operation after the other; scalars are
@@ -300,9 +307,10 @@ static void the_first_adamw_step_is_the_learning_rate(void **state) {
                             .correction1 = 1 - 0.9,
                             .correction2_root = sqrt(1 - 0.999),
                             .gradient_scale = 1};
-    float weight = 0, gradient = 0.37f, moments[2] = {0, 0};
-    CHECK(yoke_device_adamw(yoke_devices_at(devices, 0), &step, &weight, &gradient, &moments[0],
-                            &moments[1], 1));
+    float weight = 0, gradient = 0.37f, held[2] = {0, 0};
+    float *const moments[2] = {&held[0], &held[1]};
+    CHECK(yoke_device_adamw(yoke_devices_at(devices, 0), YOKE_STREAM_COMPUTE, &step, &weight,
+                            &gradient, moments, 1));
     assert_true(fabs((double)weight / -1e-3 - 1) < 5e-7);
     yoke_devices_close(devices);
 }

@@ -233,9 +233,9 @@ static void copies_arrive(void **state) {
     void *on_a, *on_b;
     EXPECT_OK(yoke_device_allocate(a, sizeof host, "a test", &on_a));
     EXPECT_OK(yoke_device_allocate(b, sizeof host, "a test", &on_b));
-    EXPECT_OK(yoke_device_upload(a, on_a, host, sizeof host));
-    EXPECT_OK(yoke_device_copy(b, on_b, a, on_a, sizeof host));
-    EXPECT_OK(yoke_device_download(b, back, on_b, sizeof back));
+    EXPECT_OK(yoke_device_upload(a, YOKE_STREAM_COMPUTE, on_a, host, sizeof host));
+    EXPECT_OK(yoke_device_copy(b, YOKE_STREAM_COMPUTE, on_b, a, on_a, sizeof host));
+    EXPECT_OK(yoke_device_download(b, YOKE_STREAM_COMPUTE, back, on_b, sizeof back));
     EXPECT_OK(yoke_device_synchronize(b));
     assert_memory_equal(host, back, sizeof host);
     yoke_device_free(a, on_a);

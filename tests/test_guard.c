@@ -17,39 +17,41 @@ static yoke_status count_call(const yoke_device *device) {
     return FAIL(YOKE_ERROR_SYSTEM, "call %d on %s broke", fail_at, device->name);
 }
 
-static yoke_status breaking_upload(yoke_device *device, void *to, const void *from, size_t bytes) {
+static yoke_status breaking_upload(yoke_device *device, yoke_stream stream, void *to,
+                                   const void *from, size_t bytes) {
     TRY(count_call(device));
-    return whole->upload(device, to, from, bytes);
+    return whole->upload(device, stream, to, from, bytes);
 }
 
-static yoke_status breaking_download(yoke_device *device, void *to, const void *from,
-                                     size_t bytes) {
+static yoke_status breaking_download(yoke_device *device, yoke_stream stream, void *to,
+                                     const void *from, size_t bytes) {
     TRY(count_call(device));
-    return whole->download(device, to, from, bytes);
+    return whole->download(device, stream, to, from, bytes);
 }
 
-static yoke_status breaking_copy(yoke_device *to_device, void *to, yoke_device *from_device,
-                                 const void *from, size_t bytes) {
+static yoke_status breaking_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                                 yoke_device *from_device, const void *from, size_t bytes) {
     TRY(count_call(to_device));
-    return whole->copy(to_device, to, from_device, from, bytes);
+    return whole->copy(to_device, stream, to, from_device, from, bytes);
 }
 
-static yoke_status breaking_sum(yoke_device *device, float *to, const float *const *from, int count,
+static yoke_status breaking_sum(yoke_device *device, yoke_stream stream, float *to,
+                                const float *const *from, int count, size_t elements) {
+    TRY(count_call(device));
+    return whole->sum(device, stream, to, from, count, elements);
+}
+
+static yoke_status breaking_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                                       size_t elements, double *sum) {
+    TRY(count_call(device));
+    return whole->square_sum(device, stream, values, elements, sum);
+}
+
+static yoke_status breaking_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                                float *weights, const float *gradients, float *velocity,
                                 size_t elements) {
     TRY(count_call(device));
-    return whole->sum(device, to, from, count, elements);
-}
-
-static yoke_status breaking_square_sum(yoke_device *device, const float *values, size_t elements,
-                                       double *sum) {
-    TRY(count_call(device));
-    return whole->square_sum(device, values, elements, sum);
-}
-
-static yoke_status breaking_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                                const float *gradients, float *velocity, size_t elements) {
-    TRY(count_call(device));
-    return whole->sgd(device, step, weights, gradients, velocity, elements);
+    return whole->sgd(device, stream, step, weights, gradients, velocity, elements);
 }
 
 static void break_devices(const yoke_devices *devices) {

@@ -14,8 +14,17 @@ extern "C" {
 
 typedef enum yoke_precision {
     YOKE_FLOAT32,
-    YOKE_BFLOAT16 /* computes in bfloat16; master weights, gradients and reduction stay float32 */
+    YOKE_BFLOAT16, /* computes in bfloat16; master weights, gradients and reduction stay float32 */
+    YOKE_TF32      /* CUDA: float32 with matrix products and convolutions in TensorFloat-32 */
 } yoke_precision;
+
+/* How gradients and weights travel between GPUs; CPU devices share their memory. */
+typedef enum yoke_collectives {
+    YOKE_COLLECTIVES_AUTO, /* NCCL where it can be had, copies otherwise */
+    YOKE_COLLECTIVES_NCCL,
+    YOKE_COLLECTIVES_COPY /* peer copies and our own sums, in a fixed order; several replicas may
+                             share a GPU */
+} yoke_collectives;
 
 /* How the algorithm of a layer is chosen. */
 typedef enum yoke_algorithm {
@@ -28,10 +37,10 @@ typedef struct yoke_devices yoke_devices;
 
 typedef struct yoke_devices_options {
     size_t struct_size;
-    const char
-        *list;    /* "auto", "4xcpu", "cpu,cpu"; NULL means "auto". The first listed is the root */
-    int threads;  /* compute threads per device; 0: cores / devices, at least 1 */
-    bool unbound; /* do not bind workers to cores */
+    const char *list; /* "auto", "4xcpu", "cpu,cpu", "2xcuda", "4xcuda:0"; NULL means "auto": every
+                         usable GPU, or one CPU device. The first listed is the root */
+    int threads;      /* compute threads per device; 0: cores / devices, at least 1 */
+    bool unbound;     /* do not bind workers to cores */
 } yoke_devices_options;
 
 typedef struct yoke_device_info {
@@ -43,6 +52,12 @@ typedef struct yoke_device_info {
     int core_count;
     size_t memory_bytes; /* physical memory the device can draw on (shared by CPU devices) */
     bool bfloat16;       /* the processor computes in bfloat16 natively */
+    /* GPUs only; empty or 0 otherwise. */
+    char uuid[48];      /* "GPU-1c2d..." */
+    char pci_id[20];    /* "0000:3b:00.0" */
+    int capability;     /* compute capability, 90: 9.0 */
+    size_t memory_free; /* bytes, when asked */
+    bool code;          /* this build has code for it, or PTX it can be made from */
 } yoke_device_info;
 
 /* Opens every device of the list, or none. ARGUMENT: the list can't be read, with the offending

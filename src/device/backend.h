@@ -1,10 +1,10 @@
 /* The backend table: what a folder under device/ must offer. device.c alone names a backend.
  * Every entry is required unless it says it may be NULL, and only queues work on the device; the
- * CPU finishes early, which is allowed. */
+ * CPU finishes early, which is allowed. Entries are explained at their counterparts in device.h. */
 #ifndef DEVICE_BACKEND_H
 #define DEVICE_BACKEND_H
 
-#include "device/device.h"
+#include "device/collectives.h"
 
 typedef struct yoke_backend yoke_backend;
 
@@ -36,8 +36,19 @@ typedef struct yoke_backend_open {
     bool unbound;
 } yoke_backend_open;
 
+struct yoke_device_event {
+    yoke_device *device;
+};
+
+struct yoke_recording {
+    yoke_device *device;
+};
+
 struct yoke_backend {
     const char *name;
+    /* One order, and memory every worker may touch: the order, recording, gate and collective
+     * entries may then be NULL, and host memory is device memory. */
+    bool shares_memory;
 
     /* life */
     yoke_status (*open)(yoke_device **device, const yoke_backend_open *request);
@@ -46,27 +57,50 @@ struct yoke_backend {
     bool (*supports)(const yoke_device *device, yoke_precision precision);
     yoke_status (*enter)(yoke_device *device, bool bind, yoke_device_scope *scope);
     void (*leave)(yoke_device *device, const yoke_device_scope *scope);
+    /* After all devices of a list are open: peer access and its self test. NULL: nothing to do. */
+    yoke_status (*connect)(yoke_device *const *devices, int count);
 
     /* memory */
     void *(*allocate)(yoke_device *device, size_t bytes); /* NULL: out of memory */
     void (*release)(yoke_device *device, void *pointer);
-    yoke_status (*upload)(yoke_device *device, void *to, const void *from, size_t bytes);
-    yoke_status (*download)(yoke_device *device, void *to, const void *from, size_t bytes);
-    yoke_status (*copy)(yoke_device *to_device, void *to, yoke_device *from_device,
-                        const void *from, size_t bytes);
+    void *(*allocate_host)(yoke_device *device, size_t bytes); /* NULL entry: ordinary memory */
+    void (*release_host)(yoke_device *device, void *pointer);
+    yoke_status (*upload)(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                          size_t bytes);
+    yoke_status (*download)(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                            size_t bytes);
+    yoke_status (*copy)(yoke_device *to_device, yoke_stream stream, void *to,
+                        yoke_device *from_device, const void *from, size_t bytes);
+    yoke_status (*clear)(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
+    bool (*reaches)(const yoke_device *device, const yoke_device *other);
 
     /* order */
     yoke_status (*synchronize)(yoke_device *device);
+    yoke_status (*event_create)(yoke_device_event **event, yoke_device *device);
+    void (*event_destroy)(yoke_device_event *event);
+    yoke_status (*event_record)(yoke_device_event *event, yoke_stream stream);
+    yoke_status (*event_wait)(yoke_device_event *event, yoke_device *device, yoke_stream stream);
+    yoke_status (*event_synchronize)(yoke_device_event *event);
+    yoke_status (*begin_step)(yoke_device *device, const yoke_plan_step *step);
+    yoke_status (*record_begin)(yoke_device *device); /* NULL: does not record */
+    yoke_status (*record_end)(yoke_device *device, yoke_recording **recording);
+    yoke_status (*record_run)(yoke_recording *recording);
+    void (*record_destroy)(yoke_recording *recording);
 
     /* flat arithmetic */
-    yoke_status (*sum)(yoke_device *device, float *to, const float *const *from, int count,
-                       size_t elements);
-    yoke_status (*square_sum)(yoke_device *device, const float *values, size_t elements,
-                              double *sum);
-    yoke_status (*sgd)(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                       const float *gradients, float *velocity, size_t elements);
-    yoke_status (*adamw)(yoke_device *device, const yoke_adamw_step *step, float *weights,
-                         const float *gradients, float *moment1, float *moment2, size_t elements);
+    yoke_status (*sum)(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
+                       int count, size_t elements);
+    yoke_status (*square_sum)(yoke_device *device, yoke_stream stream, const float *values,
+                              size_t elements, double *sum);
+    yoke_status (*gate)(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                        const yoke_gate_request *request);
+    yoke_status (*sgd)(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                       float *weights, const float *gradients, float *velocity, size_t elements);
+    yoke_status (*adamw)(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                         float *weights, const float *gradients, float *const moments[2],
+                         size_t elements);
+    yoke_status (*shadow)(yoke_device *device, uint16_t *shadow, const float *parameters,
+                          size_t elements); /* NULL: no plan reads one */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,
                               const void *from);
 
@@ -76,10 +110,18 @@ struct yoke_backend {
     yoke_status (*layout_convert)(yoke_device *device, const yoke_layout *to_layout, void *to,
                                   const yoke_layout *from_layout, const void *from);
     yoke_status (*plan)(yoke_plan **plan, yoke_device *device, const yoke_plan_request *request);
+
+    /* collectives: a group of this backend's own kind, NULL where copies are all there is */
+    yoke_status (*group)(yoke_group **group, const yoke_group_request *request);
 };
 
 /* The table of each backend in this build. */
 const yoke_backend *yoke_cpu_backend(void);
 bool yoke_cpu_describe(yoke_backend_info *info);
+#ifdef YOKE_HAS_CUDA
+const yoke_backend *yoke_cuda_backend(void);
+bool yoke_cuda_describe(yoke_backend_info *info);
+int yoke_cuda_count(void); /* GPUs that can be opened now */
+#endif
 
 #endif

@@ -132,6 +132,10 @@ bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
 }
 
+bool yoke_devices_share_memory(const yoke_devices *devices) {
+    return devices->at[0]->backend->shares_memory;
+}
+
 int yoke_devices_spare_cores(const yoke_devices *devices) {
     return devices->spare_cores;
 }
@@ -194,44 +198,143 @@ size_t yoke_device_allocated(const yoke_device *device) {
     return device->allocated;
 }
 
-yoke_status yoke_device_upload(yoke_device *device, void *to, const void *from, size_t bytes) {
-    return device->backend->upload(device, to, from, bytes);
+yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
+                                      void **pointer) {
+    const yoke_backend *backend = device->backend;
+    *pointer = backend->allocate_host != NULL ? backend->allocate_host(device, bytes)
+                                              : calloc(1, bytes > 0 ? bytes : 1);
+    return *pointer != NULL ? YOKE_OK : FAIL_MEMORY(bytes, what);
 }
 
-yoke_status yoke_device_download(yoke_device *device, void *to, const void *from, size_t bytes) {
-    return device->backend->download(device, to, from, bytes);
+void yoke_device_free_host(yoke_device *device, void *pointer) {
+    if (pointer == NULL) return;
+    if (device->backend->release_host != NULL)
+        device->backend->release_host(device, pointer);
+    else
+        free(pointer);
 }
 
-yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from_device,
-                             const void *from, size_t bytes) {
-    return to_device->backend->copy(to_device, to, from_device, from, bytes);
+yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                               size_t bytes) {
+    return device->backend->upload(device, stream, to, from, bytes);
 }
+
+yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
+                                 const void *from, size_t bytes) {
+    return device->backend->download(device, stream, to, from, bytes);
+}
+
+yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                             yoke_device *from_device, const void *from, size_t bytes) {
+    return to_device->backend->copy(to_device, stream, to, from_device, from, bytes);
+}
+
+yoke_status yoke_device_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes) {
+    return device->backend->clear(device, stream, to, bytes);
+}
+
+bool yoke_device_reaches(const yoke_device *device, const yoke_device *other) {
+    return device->backend == other->backend && device->backend->reaches(device, other);
+}
+
+/* Order. */
 
 yoke_status yoke_device_synchronize(yoke_device *device) {
     return device->backend->synchronize(device);
 }
 
+yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device) {
+    *event = NULL;
+    return device->backend->shares_memory ? YOKE_OK : device->backend->event_create(event, device);
+}
+
+void yoke_device_event_destroy(yoke_device_event *event) {
+    if (event != NULL) event->device->backend->event_destroy(event);
+}
+
+yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream) {
+    return event == NULL ? YOKE_OK : event->device->backend->event_record(event, stream);
+}
+
+yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream) {
+    return event == NULL ? YOKE_OK : device->backend->event_wait(event, device, stream);
+}
+
+yoke_status yoke_device_event_synchronize(yoke_device_event *event) {
+    return event == NULL ? YOKE_OK : event->device->backend->event_synchronize(event);
+}
+
+bool yoke_device_records(const yoke_device *device) {
+    return device->backend->record_begin != NULL;
+}
+
+yoke_status yoke_recording_begin(yoke_device *device) {
+    return device->backend->record_begin(device);
+}
+
+yoke_status yoke_recording_end(yoke_device *device, yoke_status status,
+                               yoke_recording **recording) {
+    *recording = NULL;
+    yoke_error error = yoke_error_take(status);
+    yoke_status ended = device->backend->record_end(device, recording);
+    if (status == YOKE_OK) return ended;
+    yoke_recording_destroy(*recording);
+    *recording = NULL;
+    return yoke_error_restore(&error);
+}
+
+yoke_status yoke_recording_run(yoke_recording *recording) {
+    return recording->device->backend->record_run(recording);
+}
+
+void yoke_recording_destroy(yoke_recording *recording) {
+    if (recording != NULL) recording->device->backend->record_destroy(recording);
+}
+
+yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step) {
+    if (device->backend->begin_step == NULL) return YOKE_OK;
+    return device->backend->begin_step(device, step);
+}
+
 /* Flat arithmetic. */
 
-yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *from, int count,
+yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
+                            const float *const *from, int count, size_t elements) {
+    return device->backend->sum(device, stream, to, from, count, elements);
+}
+
+#define SQUARE_SUM_BLOCK 4096
+
+size_t yoke_square_sum_doubles(size_t elements) {
+    return 1 + (elements + SQUARE_SUM_BLOCK - 1) / SQUARE_SUM_BLOCK;
+}
+
+yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                                   size_t elements, double *sum) {
+    return device->backend->square_sum(device, stream, values, elements, sum);
+}
+
+yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                             const yoke_gate_request *request) {
+    return device->backend->gate(device, stream, gate, request);
+}
+
+yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                            float *weights, const float *gradients, float *velocity,
                             size_t elements) {
-    return device->backend->sum(device, to, from, count, elements);
+    return device->backend->sgd(device, stream, step, weights, gradients, velocity, elements);
 }
 
-yoke_status yoke_device_square_sum(yoke_device *device, const float *values, size_t elements,
-                                   double *sum) {
-    return device->backend->square_sum(device, values, elements, sum);
-}
-
-yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                            const float *gradients, float *velocity, size_t elements) {
-    return device->backend->sgd(device, step, weights, gradients, velocity, elements);
-}
-
-yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
-                              const float *gradients, float *moment1, float *moment2,
+yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                              float *weights, const float *gradients, float *const moments[2],
                               size_t elements) {
-    return device->backend->adamw(device, step, weights, gradients, moment1, moment2, elements);
+    return device->backend->adamw(device, stream, step, weights, gradients, moments, elements);
+}
+
+yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                               size_t elements) {
+    if (device->backend->shadow == NULL) return YOKE_OK;
+    return device->backend->shadow(device, shadow, parameters, elements);
 }
 
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

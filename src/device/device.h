@@ -33,6 +33,43 @@ typedef struct yoke_device_scope {
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
 
+/* Whether every worker may load and store in every device's memory, and calls finish before they
+ * return (CPU devices). Otherwise calls queue work in streams, and memory is reached through calls
+ * only. All devices of a list answer the same. */
+bool yoke_devices_share_memory(const yoke_devices *devices);
+
+/* Order. Each device has three streams: work of one runs in its order, streams run side by side
+ * unless an event orders them. Where memory is shared there is one order and these do nothing. */
+
+typedef enum yoke_stream {
+    YOKE_STREAM_COMPUTE,      /* plans run here */
+    YOKE_STREAM_COPY,         /* the next batch comes in */
+    YOKE_STREAM_COMMUNICATION /* collectives and the updates between them */
+} yoke_stream;
+#define YOKE_STREAMS 3
+
+typedef struct yoke_device_event yoke_device_event;
+/* *event is NULL where memory is shared; the other three take NULL. */
+yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device);
+void yoke_device_event_destroy(yoke_device_event *event);
+/* Marks what its own device's stream has been given so far. */
+yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream);
+/* What the stream of any device is given from now on waits for the mark; one never recorded has
+ * passed. */
+yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream);
+yoke_status yoke_device_event_synchronize(yoke_device_event *event);    /* the host waits */
+yoke_status yoke_device_synchronize(yoke_device *device); /* for all streams */
+
+/* Recordings: what plans queue on the compute stream between begin and end becomes one call. Only
+ * where yoke_device_records says so. In between, nothing else is asked of the device. */
+typedef struct yoke_recording yoke_recording;
+bool yoke_device_records(const yoke_device *device);
+yoke_status yoke_recording_begin(yoke_device *device);
+/* Always ends it; `status` other than OK throws away what was recorded and is passed on. */
+yoke_status yoke_recording_end(yoke_device *device, yoke_status status, yoke_recording **recording);
+yoke_status yoke_recording_run(yoke_recording *recording);
+void yoke_recording_destroy(yoke_recording *recording);
+
 /* Memory. */
 
 /* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores.
@@ -42,22 +79,53 @@ yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *
 void yoke_device_free(yoke_device *device, void *pointer);
 size_t yoke_device_allocated(const yoke_device *device); /* bytes held now */
 
-/* Host <-> device and device <-> device. Queued in order with the device's arithmetic. */
-yoke_status yoke_device_upload(yoke_device *device, void *to, const void *from, size_t bytes);
-yoke_status yoke_device_download(yoke_device *device, void *to, const void *from, size_t bytes);
-yoke_status yoke_device_copy(yoke_device *to_device, void *to, yoke_device *from_device,
-                             const void *from, size_t bytes);
-yoke_status yoke_device_synchronize(yoke_device *device);
+/* Host memory that copies to and from the device may use while the host goes on (pinned), zeroed.
+ */
+yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
+                                      void **pointer);
+void yoke_device_free_host(yoke_device *device, void *pointer);
 
-/* Flat arithmetic: float32 ranges. */
+/* Host <-> device. With host memory of yoke_device_allocate_host they only queue; any other is read
+ * before upload returns, and written before download returns. */
+yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                               size_t bytes);
+yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
+                                 const void *from, size_t bytes);
+/* Device <-> device, in a stream of to_device: it pulls. */
+yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                             yoke_device *from_device, const void *from, size_t bytes);
+yoke_status yoke_device_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
+/* Whether sums on `device` may read memory of `other` in place. */
+bool yoke_device_reaches(const yoke_device *device, const yoke_device *other);
+
+/* Flat arithmetic: float32 ranges, all on memory of the device (or within its reach). */
 
 /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
  * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0]. */
-yoke_status yoke_device_sum(yoke_device *device, float *to, const float *const *from, int count,
-                            size_t elements);
-/* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order. */
-yoke_status yoke_device_square_sum(yoke_device *device, const float *values, size_t elements,
-                                   double *sum);
+yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
+                            const float *const *from, int count, size_t elements);
+/* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order; `sum` is
+ * device memory, [yoke_square_sum_doubles(elements)]: the sum, then room to work in. */
+yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                                   size_t elements, double *sum);
+size_t yoke_square_sum_doubles(size_t elements);
+
+/* What the updates of a step read on the device, because the host goes on before it is known. */
+typedef struct yoke_gate {
+    float gradient_scale; /* of clipping; 1: none */
+    int32_t closed;       /* a loss or the norm is not finite: updates change nothing */
+    double norm;          /* of the gradient; 0 without clipping */
+} yoke_gate;
+/* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
+ * clip_norm 0: no clipping; closed when one of losses[0 .. count) or the norm is not finite. All in
+ * device memory. Not where memory is shared. */
+typedef struct yoke_gate_request {
+    const double *losses, *square_sums;
+    int loss_count, square_sum_count;
+    double clip_norm;
+} yoke_gate_request;
+yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                             const yoke_gate_request *request);
 
 /* One step of torch.optim.SGD (dampening 0) on a range:
  *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;
@@ -65,9 +133,11 @@ yoke_status yoke_device_square_sum(yoke_device *device, const float *values, siz
 typedef struct yoke_sgd_step {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
+    const yoke_gate *gate; /* on the device; its gradient_scale multiplies. NULL: open, 1 */
 } yoke_sgd_step;
-yoke_status yoke_device_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                            const float *gradients, float *velocity, size_t elements);
+yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                            float *weights, const float *gradients, float *velocity,
+                            size_t elements);
 
 /* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; bias corrections given;
  *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon)
@@ -77,9 +147,11 @@ typedef struct yoke_adamw_step {
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
     float gradient_scale;
+    const yoke_gate *gate;
 } yoke_adamw_step;
-yoke_status yoke_device_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
-                              const float *gradients, float *moment1, float *moment2,
+/* moments: the first and the second. */
+yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                              float *weights, const float *gradients, float *const moments[2],
                               size_t elements);
 
 /* Layouts. */
@@ -95,8 +167,8 @@ typedef struct yoke_layout {
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                               yoke_layout *layout);
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
-/* Host copies of parameters at the edges: both ends in host-visible or device memory of `device`.
- */
+/* Host copies of values and parameters at the edges: either end may be host memory or memory of
+ * `device`. Slow: the host waits. */
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                 const yoke_layout *from_layout, const void *from);
 
@@ -166,6 +238,8 @@ typedef struct yoke_plan_needs {
     /* Both inputs' gradients equal the output gradient left by backward (add): the plan writes
      * input_gradients[0] only, and input 1 shares it. */
     bool shared_input_gradient;
+    /* Parameter k is read in the compute precision (bindings' `shadows`), not in float32. */
+    bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
 /* Where everything lies; addresses are fixed for the life of the plan. Unused ones are NULL. */
@@ -173,6 +247,7 @@ typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
     void *output;
     float *parameters[YOKE_PLAN_PARAMETERS];
+    const void *shadows[YOKE_PLAN_PARAMETERS]; /* the same in bfloat16, where a plan reads it */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
     void *output_gradient;
@@ -201,6 +276,13 @@ yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 /* which: gradients of inputs, of parameters, or both. */
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
+
+/* What changes from step to step reaches the device before the plans of the step are queued or
+ * replayed; plans on devices that record read it there, others in their `step`. */
+yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step);
+/* shadow[i] = bfloat16(parameters[i]), on the compute stream, once a step. */
+yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                               size_t elements);
 
 /* to += from, elementwise over a value of this layout and precision (two readers of one value). */
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,

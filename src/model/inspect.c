@@ -13,13 +13,15 @@ static yoke_status save_buffers(const yoke_replica *replica, float **saved) {
     *saved = malloc(bytes + 1);
     if (*saved == NULL) return FAIL_MEMORY(bytes, "a copy of the running statistics");
     if (bytes == 0) return YOKE_OK;
-    return yoke_device_download(replica->options.device, *saved, replica->memory.buffers, bytes);
+    return yoke_device_download(replica->options.device, YOKE_STREAM_COMPUTE, *saved,
+                                replica->memory.buffers, bytes);
 }
 
 static yoke_status restore_buffers(const yoke_replica *replica, const float *saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof *saved;
     if (bytes == 0) return YOKE_OK;
-    return yoke_device_upload(replica->options.device, replica->memory.buffers, saved, bytes);
+    return yoke_device_upload(replica->options.device, YOKE_STREAM_COMPUTE, replica->memory.buffers,
+                              saved, bytes);
 }
 
 /* The first value that is not finite. */
@@ -44,7 +46,8 @@ static yoke_status is_finite(const struct probe *probe, int value, yoke_dims dim
     yoke_layout plain;
     TRY(yoke_layout_plain(program->device, shape, 4, &plain));
     TRY(yoke_layout_convert(program->device, &plain, probe->plain, &program->layouts[value], from));
-    TRY(yoke_device_download(program->device, probe->host, probe->plain, count * sizeof(float)));
+    TRY(yoke_device_download(program->device, YOKE_STREAM_COMPUTE, probe->host, probe->plain,
+                             count * sizeof(float)));
     *finite = true;
     for (size_t i = 0; i < count; i++)
         *finite = *finite && isfinite(probe->host[i]);
@@ -137,10 +140,11 @@ static yoke_status time_call(stopwatch *watch, const timed_call *call) {
     uint64_t *best = &watch->best_ns[watch->call_count++];
     bool put_back = call->changed_bytes > 0 && watch->runs > 1;
     if (put_back)
-        TRY(yoke_device_copy(device, watch->backup, device, call->changed, call->changed_bytes));
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
+                             call->changed_bytes));
     for (int i = 0; i < watch->runs; i++) {
         if (put_back)
-            TRY(yoke_device_copy(device, call->changed, device, watch->backup,
+            TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
                                  call->changed_bytes));
         TRY(yoke_device_synchronize(device));
         uint64_t begin = yoke_now_ns();

@@ -253,11 +253,12 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
     case YOKE_ACTION_ACCUMULATE:
         return yoke_device_accumulate(device, layout, action->to_address, action->from_address);
     case YOKE_ACTION_COPY:
-        return yoke_device_copy(device, action->to_address, device, action->from_address,
-                                layout->bytes);
+        return yoke_device_copy(device, YOKE_STREAM_COMPUTE, action->to_address, device,
+                                action->from_address, layout->bytes);
     case YOKE_ACTION_SUM: {
         const float *both[] = {action->to_address, action->from_address};
-        return yoke_device_sum(device, action->to_address, both, 2, action->elements);
+        return yoke_device_sum(device, YOKE_STREAM_COMPUTE, action->to_address, both, 2,
+                               action->elements);
     }
     }
     return YOKE_OK;

@@ -267,7 +267,7 @@ yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, 
     located from = {0};
     TRY(locate(replica, tensor, gradient, &from));
     if (from.parameter == NULL)
-        return yoke_device_download(device, values, from.values, from.bytes);
+        return yoke_device_download(device, YOKE_STREAM_COMPUTE, values, from.values, from.bytes);
     return yoke_layout_convert(device, &from.parameter->plain, values, &from.parameter->layout,
                                from.values);
 }
@@ -276,7 +276,8 @@ yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *v
     yoke_device *device = replica->options.device;
     located to = {0};
     TRY(locate(replica, tensor, false, &to));
-    if (to.parameter == NULL) return yoke_device_upload(device, to.values, values, to.bytes);
+    if (to.parameter == NULL)
+        return yoke_device_upload(device, YOKE_STREAM_COMPUTE, to.values, values, to.bytes);
     return yoke_layout_convert(device, &to.parameter->layout, to.values, &to.parameter->plain,
                                values);
 }

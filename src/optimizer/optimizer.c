@@ -70,6 +70,7 @@ static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
         .gradient_scale = step->gradient_scale,
         .nesterov = options->nesterov,
         .first = step->step == 0,
+        .gate = step->gate,
     };
 }
 
@@ -83,6 +84,7 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
         .epsilon = options->epsilon,
         .weight_decay = options->weight_decay,
         .gradient_scale = step->gradient_scale,
+        .gate = step->gate,
         .correction1 = 1 - pow(options->beta1, updates),
         .correction2_root = sqrt(1 - pow(options->beta2, updates)),
     };
@@ -99,10 +101,10 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
         states[i] = optimizer->states[i] != NULL ? optimizer->states[i] + begin : NULL;
     if (optimizer->options.kind == YOKE_SGD) {
         yoke_sgd_step sgd = sgd_step(&optimizer->options, step);
-        return yoke_device_sgd(device, &sgd, weights, gradients, states[0], elements);
+        return yoke_device_sgd(device, step->stream, &sgd, weights, gradients, states[0], elements);
     }
     yoke_adamw_step adamw = adamw_step(&optimizer->options, step);
-    return yoke_device_adamw(device, &adamw, weights, gradients, states[0], states[1], elements);
+    return yoke_device_adamw(device, step->stream, &adamw, weights, gradients, states, elements);
 }
 
 float yoke_clip_scale(double clip_norm, double norm) {

@@ -24,6 +24,8 @@ typedef struct yoke_optimizer_step {
     uint64_t step;
     double learning_rate;
     float gradient_scale; /* from clipping; 1: none */
+    yoke_stream stream;
+    const yoke_gate *gate; /* on the updating device; NULL: open */
 } yoke_optimizer_step;
 
 /* Updates weights[0 .. elements) whose first element is flat element `offset`, inside the

@@ -37,8 +37,8 @@ static yoke_status sum_gradients(const exchange_slice *slice, size_t offset, siz
     const float *from[YOKE_DEVICES_LIMIT];
     for (int k = 0; k < parallel->contributors; k++)
         from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
-    return yoke_device_sum(yoke_devices_at(parallel->devices, slice->worker), to, from,
-                           parallel->contributors, elements);
+    return yoke_device_sum(yoke_devices_at(parallel->devices, slice->worker), YOKE_STREAM_COMPUTE,
+                           to, from, parallel->contributors, elements);
 }
 
 static yoke_status publish(const exchange_slice *slice, size_t offset, size_t elements) {
@@ -49,8 +49,8 @@ static yoke_status publish(const exchange_slice *slice, size_t offset, size_t el
     for (int k = 0; k < parallel->count; k++) {
         if (k == slice->home) continue;
         float *to = yoke_replica_memory_of(parallel->replicas[k])->parameters + offset;
-        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), to, home, weights,
-                             elements * sizeof *to));
+        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE, to, home,
+                             weights, elements * sizeof *to));
     }
     return YOKE_OK;
 }
@@ -123,8 +123,8 @@ static yoke_status reduce_slices(yoke_data_parallel *parallel, int worker) {
         double squares;
         if (parallel->contributors > 1)
             TRY(sum_gradients(&slice, slice.offset, slice.elements, sum));
-        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), sum, slice.elements,
-                                   &squares));
+        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), YOKE_STREAM_COMPUTE,
+                                   sum, slice.elements, &squares));
         parallel->square_sums[worker] += squares;
         trace_exchange(&slice, begin);
     }

@@ -46,7 +46,7 @@ yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
         yoke_shard shard = parallel->shards[k];
         if (shard.rows == 0) continue;
         size_t part = (size_t)shard.rows * width * sizeof *outputs;
-        TRY(yoke_device_download(yoke_devices_at(parallel->devices, k),
+        TRY(yoke_device_download(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE,
                                  outputs + (size_t)shard.first * width,
                                  yoke_replica_memory_of(parallel->replicas[k])->outputs, part));
         bytes += 2 * part;

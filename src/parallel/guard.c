@@ -9,7 +9,8 @@
 static yoke_status copy_buffers(yoke_data_parallel *parallel, float *to, const float *from) {
     if (parallel->flat->buffer_elements == 0) return YOKE_OK;
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
-    return yoke_device_copy(root, to, root, from, parallel->flat->buffer_elements * sizeof *to);
+    return yoke_device_copy(root, YOKE_STREAM_COMPUTE, to, root, from,
+                            parallel->flat->buffer_elements * sizeof *to);
 }
 
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {

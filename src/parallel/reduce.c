@@ -12,8 +12,8 @@ static yoke_status reduce_slices(int worker, void *context) {
         for (int k = 0; k < parallel->contributors; k++)
             from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
         float *to = yoke_replica_memory_of(parallel->replicas[0])->gradients + offset;
-        TRY(yoke_device_sum(yoke_devices_at(parallel->devices, worker), to, from,
-                            parallel->contributors, elements));
+        TRY(yoke_device_sum(yoke_devices_at(parallel->devices, worker), YOKE_STREAM_COMPUTE, to,
+                            from, parallel->contributors, elements));
         yoke_trace_span(parallel->trace, worker, YOKE_STAGE_REDUCE, parallel->steps, begin,
                         ((size_t)parallel->contributors + 1) * elements * sizeof(float));
     }

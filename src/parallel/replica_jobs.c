@@ -27,10 +27,10 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
     TRY(yoke_replica_loss(parallel->replicas[replica], &step));
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
-    TRY(yoke_device_download(device, &parallel->loss_sums[replica], memory->loss_sum,
-                             sizeof(double)));
-    TRY(yoke_device_download(device, &parallel->corrects[replica], memory->correct,
-                             sizeof(int32_t)));
+    TRY(yoke_device_download(device, YOKE_STREAM_COMPUTE, &parallel->loss_sums[replica],
+                             memory->loss_sum, sizeof(double)));
+    TRY(yoke_device_download(device, YOKE_STREAM_COMPUTE, &parallel->corrects[replica],
+                             memory->correct, sizeof(int32_t)));
     yoke_trace_span(parallel->trace, replica, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
     return YOKE_OK;
 }
@@ -54,9 +54,11 @@ static yoke_status accumulate_bucket(yoke_data_parallel *parallel, int replica,
     bool last = parallel->micro == parallel->micros - 1;
     const float *both[] = {sum, gradient};
     if (has_accumulated(parallel, replica))
-        return yoke_device_sum(device, last ? gradient : sum, both, 2, bucket.elements);
+        return yoke_device_sum(device, YOKE_STREAM_COMPUTE, last ? gradient : sum, both, 2,
+                               bucket.elements);
     if (last) return YOKE_OK;
-    return yoke_device_copy(device, sum, device, gradient, bucket.elements * sizeof *sum);
+    return yoke_device_copy(device, YOKE_STREAM_COMPUTE, sum, device, gradient,
+                            bucket.elements * sizeof *sum);
 }
 
 /* A replica whose shard is empty in the last micro-batch still has what it accumulated before. */
@@ -65,7 +67,7 @@ static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_b
     if (!last || !has_accumulated(parallel, replica)) return YOKE_OK;
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
-    return yoke_device_copy(device, memory->gradients + bucket.offset, device,
+    return yoke_device_copy(device, YOKE_STREAM_COMPUTE, memory->gradients + bucket.offset, device,
                             parallel->accumulated[replica] + bucket.offset,
                             bucket.elements * sizeof(float));
 }

@@ -18,7 +18,7 @@ void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worke
 
 static yoke_status copy_range(yoke_data_parallel *parallel, int to, float *to_values,
                               const float *from_values, size_t elements) {
-    return yoke_device_copy(yoke_devices_at(parallel->devices, to), to_values,
+    return yoke_device_copy(yoke_devices_at(parallel->devices, to), YOKE_STREAM_COMPUTE, to_values,
                             yoke_devices_at(parallel->devices, 0), from_values,
                             elements * sizeof(float));
 }

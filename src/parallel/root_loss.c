@@ -109,15 +109,17 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++) {
         yoke_shard shard = parallel->shards[k];
         if (shard.rows == 0) continue;
-        TRY(yoke_device_copy(root, loss->outputs + (size_t)shard.first * width,
+        TRY(yoke_device_copy(root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)shard.first * width,
                              yoke_devices_at(parallel->devices, k),
                              yoke_replica_memory_of(parallel->replicas[k])->outputs,
                              (size_t)shard.rows * width * sizeof(float)));
     }
     if (parallel->classification)
-        TRY(yoke_device_upload(root, loss->labels, micro->labels, rows * sizeof *loss->labels));
+        TRY(yoke_device_upload(root, YOKE_STREAM_COMPUTE, loss->labels, micro->labels,
+                               rows * sizeof *loss->labels));
     else
-        TRY(yoke_device_upload(root, loss->targets, micro->targets, rows * width * sizeof(float)));
+        TRY(yoke_device_upload(root, YOKE_STREAM_COMPUTE, loss->targets, micro->targets,
+                               rows * width * sizeof(float)));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,
                     2 * rows * width * sizeof(float));
     return YOKE_OK;
@@ -133,8 +135,10 @@ static yoke_status loss_job(int worker, void *context) {
     TRY(yoke_plan_backward(plan, &step));
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
     yoke_device *root = root_device(parallel);
-    TRY(yoke_device_download(root, &parallel->loss_sums[0], memory->loss_sum, sizeof(double)));
-    TRY(yoke_device_download(root, &parallel->corrects[0], memory->correct, sizeof(int32_t)));
+    TRY(yoke_device_download(root, YOKE_STREAM_COMPUTE, &parallel->loss_sums[0], memory->loss_sum,
+                             sizeof(double)));
+    TRY(yoke_device_download(root, YOKE_STREAM_COMPUTE, &parallel->corrects[0], memory->correct,
+                             sizeof(int32_t)));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
     return YOKE_OK;
 }
@@ -155,7 +159,7 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
         yoke_shard shard = parallel->shards[k];
         if (shard.rows == 0) continue;
         size_t part = (size_t)shard.rows * width * sizeof(float);
-        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k),
+        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE,
                              yoke_replica_memory_of(parallel->replicas[k])->output_gradients,
                              root_device(parallel),
                              parallel->root_loss.gradients + (size_t)shard.first * width, part));

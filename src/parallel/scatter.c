@@ -77,14 +77,15 @@ static yoke_status scatter_shard(int replica, void *context) {
     size_t first = (size_t)shard.first, rows = (size_t)shard.rows;
     size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     size_t bytes = rows * row * sizeof(float);
-    TRY(yoke_device_upload(device, memory->inputs, batch->inputs + first * row, bytes));
+    TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->inputs, batch->inputs + first * row,
+                           bytes));
     if (parallel->classification && batch->labels != NULL)
-        TRY(yoke_device_upload(device, memory->labels, batch->labels + first,
+        TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->labels, batch->labels + first,
                                rows * sizeof *batch->labels));
     if (!parallel->classification && batch->targets != NULL) {
         size_t width = (size_t)parallel->channels;
-        TRY(yoke_device_upload(device, memory->targets, batch->targets + first * width,
-                               rows * width * sizeof(float)));
+        TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->targets,
+                               batch->targets + first * width, rows * width * sizeof(float)));
     }
     yoke_trace_span(parallel->trace, replica, YOKE_STAGE_SCATTER, parallel->steps, begin,
                     2 * bytes);
@@ -120,7 +121,7 @@ yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const fl
     for (int k = 0; k < parallel->count; k++) {
         yoke_shard shard = parallel->shards[k];
         if (shard.rows == 0) continue;
-        TRY(yoke_device_upload(yoke_devices_at(parallel->devices, k),
+        TRY(yoke_device_upload(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE,
                                yoke_replica_memory_of(parallel->replicas[k])->output_gradients,
                                gradients + (size_t)shard.first * width,
                                (size_t)shard.rows * width * sizeof *gradients));

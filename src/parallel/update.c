@@ -44,8 +44,8 @@ static yoke_status norm_job(int worker, void *context) {
         size_t offset, elements;
         double squares;
         yoke_bucket_slice(parallel, bucket, worker, &offset, &elements);
-        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), gradients + offset,
-                                   elements, &squares));
+        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), YOKE_STREAM_COMPUTE,
+                                   gradients + offset, elements, &squares));
         parallel->square_sums[worker] += squares;
     }
     return YOKE_OK;

@@ -74,8 +74,9 @@ static void copy_range(const void *job, size_t begin, size_t end) {
     memcpy(sum->to + begin, sum->from[0] + begin, (end - begin) * sizeof *sum->to);
 }
 
-yoke_status cpu_sum(yoke_device *device, float *to, const float *const *from, int count,
-                    size_t elements) {
+yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
+                    int count, size_t elements) {
+    (void)stream;
     if (count < 1) return FAIL(YOKE_ERROR_ARGUMENT, "a sum of %d buffers; at least 1", count);
     sum_job job = {.to = to, .from = from, .count = count};
     if (count > 1) {
@@ -128,7 +129,9 @@ static void square_blocks(const yoke_device *device, const float *values, size_t
     }
 }
 
-yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum) {
+yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                           size_t elements, double *sum) {
+    (void)stream;
     double total = 0;
     for (size_t at = 0; at < elements; at += (size_t)SQUARE_BLOCKS * SQUARE_BLOCK) {
         double partial[SQUARE_BLOCKS];
@@ -203,8 +206,9 @@ CPU_CLONES static void sgd_nesterov_range(const void *job, size_t begin, size_t 
     }
 }
 
-yoke_status cpu_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                    const float *gradients, float *velocity, size_t elements) {
+yoke_status cpu_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                    float *weights, const float *gradients, float *velocity, size_t elements) {
+    (void)stream;
     sgd_job job = {.step = *step, .weights = weights, .gradients = gradients, .velocity = velocity};
     range_body body = sgd_momentum_range;
     if (step->nesterov) body = sgd_nesterov_range;
@@ -237,8 +241,10 @@ CPU_CLONES static void adamw_range(const void *job, size_t begin, size_t end) {
     }
 }
 
-yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
-                      const float *gradients, float *moment1, float *moment2, size_t elements) {
+yoke_status cpu_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                      float *weights, const float *gradients, float *const moments[2],
+                      size_t elements) {
+    (void)stream;
     adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
                      .gradient_scale = step->gradient_scale,
                      .rise1 = (float)(1 - step->beta1),
@@ -249,8 +255,8 @@ yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *w
                      .epsilon = (float)step->epsilon,
                      .weights = weights,
                      .gradients = gradients,
-                     .moment1 = moment1,
-                     .moment2 = moment2};
+                     .moment1 = moments[0],
+                     .moment2 = moments[1]};
     run_range(device, adamw_range, &job, elements);
     return YOKE_OK;
 }

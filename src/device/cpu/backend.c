@@ -191,17 +191,29 @@ static void cpu_release(yoke_device *device, void *pointer) {
     free(pointer);
 }
 
-static yoke_status cpu_upload(yoke_device *device, void *to, const void *from, size_t bytes) {
-    (void)device;
+static yoke_status cpu_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                              size_t bytes) {
+    (void)device, (void)stream;
     memcpy(to, from, bytes);
     return YOKE_OK;
 }
 
-static yoke_status cpu_copy(yoke_device *to_device, void *to, yoke_device *from_device,
-                            const void *from, size_t bytes) {
-    (void)to_device, (void)from_device;
+static yoke_status cpu_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                            yoke_device *from_device, const void *from, size_t bytes) {
+    (void)to_device, (void)stream, (void)from_device;
     if (bytes > 0) memcpy(to, from, bytes); /* a model without batch norm has no buffers */
     return YOKE_OK;
+}
+
+static yoke_status cpu_zero(yoke_device *device, yoke_stream stream, void *to, size_t bytes) {
+    (void)stream;
+    cpu_clear(cpu_of(device), to, bytes);
+    return YOKE_OK;
+}
+
+static bool cpu_reaches(const yoke_device *device, const yoke_device *other) {
+    (void)device, (void)other;
+    return true;
 }
 
 static yoke_status cpu_synchronize(yoke_device *device) {
@@ -290,6 +302,7 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
 const yoke_backend *yoke_cpu_backend(void) {
     static const yoke_backend table = {
         .name = "cpu",
+        .shares_memory = true,
         .open = cpu_open,
         .close = cpu_close,
         .describe = cpu_describe,
@@ -301,6 +314,8 @@ const yoke_backend *yoke_cpu_backend(void) {
         .upload = cpu_upload,
         .download = cpu_upload,
         .copy = cpu_copy,
+        .clear = cpu_zero,
+        .reaches = cpu_reaches,
         .synchronize = cpu_synchronize,
         .sum = cpu_sum,
         .square_sum = cpu_square_sum,

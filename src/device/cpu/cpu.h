@@ -86,13 +86,15 @@ yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
 yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 
 /* Flat arithmetic, in arithmetic.c. */
-yoke_status cpu_sum(yoke_device *device, float *to, const float *const *from, int count,
-                    size_t elements);
-yoke_status cpu_square_sum(yoke_device *device, const float *values, size_t elements, double *sum);
-yoke_status cpu_sgd(yoke_device *device, const yoke_sgd_step *step, float *weights,
-                    const float *gradients, float *velocity, size_t elements);
-yoke_status cpu_adamw(yoke_device *device, const yoke_adamw_step *step, float *weights,
-                      const float *gradients, float *moment1, float *moment2, size_t elements);
+yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
+                    int count, size_t elements);
+yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                           size_t elements, double *sum);
+yoke_status cpu_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                    float *weights, const float *gradients, float *velocity, size_t elements);
+yoke_status cpu_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                      float *weights, const float *gradients, float *const moments[2],
+                      size_t elements);
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from);
 

@@ -165,11 +165,11 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
                             const void *from);
 
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c. describe.c. */
-yoke_status cuda_event_create(yoke_event **event, yoke_device *device);
-void cuda_event_destroy(yoke_event *event);
-yoke_status cuda_event_record(yoke_event *event, yoke_stream stream);
-yoke_status cuda_event_wait(yoke_event *event, yoke_device *device, yoke_stream stream);
-yoke_status cuda_event_synchronize(yoke_event *event);
+yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device);
+void cuda_event_destroy(yoke_device_event *event);
+yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream);
+yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream);
+yoke_status cuda_event_synchronize(yoke_device_event *event);
 yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step);
 yoke_status cuda_record_begin(yoke_device *device);
 yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording);
