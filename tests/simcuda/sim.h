@@ -57,6 +57,7 @@ cudaError_t enqueue(cudaStream_t stream, const char *what, uint64_t cost_ns, Wor
 cudaError_t enqueue_joint(const std::vector<cudaStream_t> &streams, const char *what,
                           uint64_t cost_ns, Work work);
 
+void remember(cudaError_t code);       /* what cudaGetLastError of this host thread answers next */
 int current_device();                  /* of the calling host thread */
 int stream_device(cudaStream_t stream);
 int pointer_device(const void *pointer); /* -1: not device memory */
