@@ -85,6 +85,10 @@ static inline size_t cuda_type_bytes(cuda_type type) {
 /* Queues to = from in the order and type of `to` (values or weights of the same dims). */
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
                          const cuda_layout *from_layout, const void *from);
+yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+                              yoke_layout *layout);
+yoke_status cuda_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                                const yoke_layout *from_layout, const void *from);
 
 static inline size_t cuda_aligned(size_t bytes) {
     return (bytes + 255) / 256 * 256;
@@ -103,11 +107,15 @@ typedef struct cuda_product_shape {
     int batch;                           /* 0 or 1: one product */
     int64_t a_step, b_step, output_step; /* elements from one of the batch to the next */
     cuda_matrix a, b, output;
-    bool bias; /* float32 [n], added to every row */
-    bool add;  /* output += */
-    bool tf32; /* float32 operands may be rounded to TF32 */
+    bool bias;     /* float32 [n], added to every row */
+    bool add;      /* output += */
+    bool tf32;     /* float32 operands may be rounded to TF32 */
+    int algorithm; /* the library's best guess: 0, its next: 1, ... */
+    int alignment; /* bytes that operand addresses are multiples of; 0: 16 */
 } cuda_product_shape;
+#define CUDA_PRODUCT_ALGORITHMS 8
 typedef struct cuda_product cuda_product;
+/* *product is NULL, and no error, where the library has no algorithm of that number above 0. */
 yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
                                 const cuda_product_shape *shape);
 void cuda_product_destroy(cuda_product *product);
@@ -118,6 +126,7 @@ yoke_status cuda_product_run(const cuda_product *product, const void *a, const v
  * with YOKE_ALGORITHM_DIRECT); known keys are taken from `choices`. */
 typedef struct cuda_candidate {
     const char *name;
+    /* NULL: not to be had for this shape. Numbers mean the same for every shape and device. */
     yoke_status (*run)(void *context, int candidate);
 } cuda_candidate;
 typedef struct cuda_contest {
@@ -129,6 +138,8 @@ typedef struct cuda_contest {
     void *context;
 } cuda_contest;
 yoke_status cuda_choose(const cuda_contest *contest, int *winner);
+/* Whether that is known without timing: candidates need not be there then. */
+bool cuda_chosen(const cuda_contest *contest, int *winner);
 
 /* One planner a kind, in the file named after it. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,

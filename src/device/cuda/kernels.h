@@ -19,6 +19,90 @@ typedef struct cuda_step {
 } cuda_step;
 cudaError_t cuda_set_step(cuda_step *step, cuda_step values, cudaStream_t stream);
 
+/* Flat arithmetic (arithmetic.cu). Ranges may begin anywhere; where all begin at 16 bytes they are
+ * read in packs. `to` may be any of `from`. */
+#define CUDA_SOURCES 64
+typedef struct cuda_sum_job {
+    float *to;
+    const float *from[CUDA_SOURCES];
+    int count;
+    size_t elements;
+} cuda_sum_job;
+cudaError_t cuda_run_sum(const cuda_sum_job *job, cudaStream_t stream);
+/* sum: [yoke_square_sum_doubles(elements)]. */
+cudaError_t cuda_run_square_sum(const float *values, size_t elements, double *sum,
+                                cudaStream_t stream);
+cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request *request,
+                          cudaStream_t stream);
+typedef struct cuda_sgd_job {
+    float learning_rate, momentum, weight_decay, gradient_scale;
+    bool nesterov, first;
+    const struct yoke_gate *gate; /* device memory; NULL: open */
+    float *weights;
+    const float *gradients;
+    float *velocity; /* untouched when momentum = 0 */
+    size_t elements;
+} cuda_sgd_job;
+cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream);
+typedef struct cuda_adamw_job {
+    float shrink, gradient_scale, rise1, beta2, rise2, step_size, correction2_root, epsilon;
+    const struct yoke_gate *gate;
+    float *weights;
+    const float *gradients;
+    float *moments[2];
+    size_t elements;
+} cuda_adamw_job;
+cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);
+cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
+                                cudaStream_t stream);
+
+/* [outer, rows, columns] -> the same order in another type (arithmetic.cu), or [outer, columns,
+ * rows] (reorder.cu). */
+typedef struct cuda_reorder_job {
+    void *to;
+    const void *from;
+    bool to_half, from_half;
+    size_t outer, rows, columns;
+} cuda_reorder_job;
+cudaError_t cuda_run_convert(const cuda_reorder_job *job, cudaStream_t stream);
+cudaError_t cuda_run_transpose(const cuda_reorder_job *job, cudaStream_t stream);
+
+/* Convolution and linear. */
+
+/* values [rows, columns], `stride` elements from row to row. */
+typedef struct cuda_columns {
+    size_t rows, columns, stride;
+} cuda_columns;
+/* Adds bias[column] to every row. */
+cudaError_t cuda_run_add_bias(void *values, bool half, const float *bias, cuda_columns shape,
+                              cudaStream_t stream);
+/* sums[column], rows added in an order that only the shape decides. partial: [CUDA_COLUMN_PARTS,
+ * columns]. */
+#define CUDA_COLUMN_PARTS 64
+typedef struct cuda_column_sums {
+    const void *values;
+    bool half;
+    cuda_columns shape;
+    float *sums, *partial;
+} cuda_column_sums;
+cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStream_t stream);
+/* to[i] = from[i]: bfloat16 becomes float32. */
+cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream_t stream);
+/* Values to measure with, within [-0.5, 0.5): zeros draw less power than data does. */
+cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream);
+
+/* What a convolution sees of images [rows, height, width, groups * channels]: columns
+ * [groups, rows * out_height * out_width, kernel, kernel, channels], zero where a tap meets padding. */
+typedef struct cuda_window {
+    int rows, height, width, channels, groups; /* channels: of one group */
+    int kernel, stride, padding, out_height, out_width;
+} cuda_window;
+cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
+                            cudaStream_t stream);
+/* images = the sum of what each column holds for a pixel, taps in order. */
+cudaError_t cuda_run_col2im(void *images, const void *columns, bool half, const cuda_window *window,
+                            cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

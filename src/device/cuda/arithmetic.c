@@ -1,0 +1,96 @@
+/* The table's flat arithmetic: what CUDA's kernels are told. The scalars are the CPU's, to the bit.
+ */
+#include "device/cuda/cuda.h"
+
+static cudaStream_t stream_of(yoke_device *device, yoke_stream stream) {
+    return cuda_of(device)->streams[stream];
+}
+
+yoke_status cuda_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
+                     int count, size_t elements) {
+    if (count < 1 || count > CUDA_SOURCES)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a sum of %d buffers; 1 to %d can be added",
+                    device->name, count, CUDA_SOURCES);
+    if (elements == 0 || (count == 1 && to == from[0])) return YOKE_OK;
+    TRY(cuda_use(device));
+    cuda_sum_job job = {.to = to, .count = count, .elements = elements};
+    for (int k = 0; k < count; k++)
+        job.from[k] = from[k];
+    TRY_CUDA(cuda_of(device), cuda_run_sum(&job, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                            size_t elements, double *sum) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device),
+             cuda_run_square_sum(values, elements, sum, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                      const yoke_gate_request *request) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cuda_run_gate(gate, request, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                     float *weights, const float *gradients, float *velocity, size_t elements) {
+    if (elements == 0) return YOKE_OK;
+    cuda_sgd_job job = {.learning_rate = step->learning_rate,
+                        .momentum = step->momentum,
+                        .weight_decay = step->weight_decay,
+                        .gradient_scale = step->gradient_scale,
+                        .nesterov = step->nesterov,
+                        .first = step->first,
+                        .gate = step->gate,
+                        .weights = weights,
+                        .gradients = gradients,
+                        .velocity = velocity,
+                        .elements = elements};
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cuda_run_sgd(&job, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                       float *weights, const float *gradients, float *const moments[2],
+                       size_t elements) {
+    if (elements == 0) return YOKE_OK;
+    cuda_adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
+                          .gradient_scale = step->gradient_scale,
+                          .rise1 = (float)(1 - step->beta1),
+                          .beta2 = (float)step->beta2,
+                          .rise2 = (float)(1 - step->beta2),
+                          .step_size = (float)(step->learning_rate / step->correction1),
+                          .correction2_root = (float)step->correction2_root,
+                          .epsilon = (float)step->epsilon,
+                          .gate = step->gate,
+                          .weights = weights,
+                          .gradients = gradients,
+                          .moments = {moments[0], moments[1]},
+                          .elements = elements};
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cuda_run_adamw(&job, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                        size_t elements) {
+    cuda_layout from = {.type = CUDA_FLOAT32, .rank = 1, .dims = {(int64_t)elements}}, to = from;
+    to.type = CUDA_BFLOAT16;
+    TRY(cuda_use(device));
+    return cuda_reorder(cuda_of(device), &to, shadow, &from, parameters);
+}
+
+yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                            const void *from) {
+    const cuda_layout *own = cuda_layout_of(layout);
+    size_t elements = cuda_elements(own);
+    if (elements == 0) return YOKE_OK;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cuda_run_accumulate(to, from, own->type == CUDA_BFLOAT16, elements,
+                                                  stream_of(device, YOKE_STREAM_COMPUTE)));
+    return YOKE_OK;
+}

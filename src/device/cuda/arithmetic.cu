@@ -1,0 +1,272 @@
+/* Arithmetic on flat ranges: one pass each, bound by memory. The same operations in the same order
+ * as device/cpu/arithmetic.c, and compiled without contraction, so that the bits are the same too.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+#include "device/device.h"
+
+constexpr int PACK = 4;               /* floats of one 16-byte access */
+constexpr size_t SQUARE_BLOCK = 4096; /* the contract's block of a square sum */
+constexpr int SQUARE_LANES = 16;
+constexpr int SQUARE_THREADS = 64; /* few a block: a bucket of 1 MiB still spreads over the GPU */
+
+template <typename T, int N> struct alignas(N * sizeof(T)) pack { T at[N]; };
+
+template <int N, typename T> static __device__ pack<T, N> load(const T *from) {
+    return *(const pack<T, N> *)from;
+}
+
+template <int N, typename T> static __device__ void store(T *to, const pack<T, N> &values) {
+    *(pack<T, N> *)to = values;
+}
+
+/* How many of `elements` whole packs cover: none when a range does not begin where a pack may. */
+static size_t packed(size_t elements, uintptr_t addresses) {
+    return addresses % (PACK * sizeof(float)) == 0 ? elements / PACK * PACK : 0;
+}
+
+static uintptr_t address(const void *pointer) {
+    return (uintptr_t)pointer;
+}
+
+/* Blocks for `whole` elements in packs and the rest one by one. */
+static unsigned pack_blocks(size_t elements, size_t whole) {
+    return cuda_blocks(whole / PACK > elements - whole ? whole / PACK : elements - whole);
+}
+
+/* Sum. */
+
+template <int N> static __device__ void sum_at(const cuda_sum_job &job, size_t at) {
+    pack<float, N> sum = load<N>(job.from[0] + at);
+#pragma unroll 4
+    for (int k = 1; k < job.count; k++) {
+        pack<float, N> next = load<N>(job.from[k] + at);
+        for (int lane = 0; lane < N; lane++)
+            sum.at[lane] += next.at[lane];
+    }
+    store(job.to + at, sum);
+}
+
+static __global__ void sum(cuda_sum_job job, size_t whole) {
+    GRID_STRIDE(i, whole / PACK) sum_at<PACK>(job, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) sum_at<1>(job, whole + i);
+}
+
+extern "C" cudaError_t cuda_run_sum(const cuda_sum_job *job, cudaStream_t stream) {
+    uintptr_t addresses = address(job->to);
+    for (int k = 0; k < job->count; k++)
+        addresses |= address(job->from[k]);
+    size_t whole = packed(job->elements, addresses);
+    LAUNCH(sum, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
+    return cudaGetLastError();
+}
+
+/* Square sum: lane j of 16 adds elements j, j + 16, ... of a block in order, the lanes are folded
+ * in pairs, the blocks in order. A square of floats is exact in double. */
+
+static __device__ double square_lane(const float *values, size_t count, size_t lane) {
+    double sum = 0;
+#pragma unroll 16
+    for (size_t i = lane; i < count; i += SQUARE_LANES)
+        sum += (double)values[i] * (double)values[i];
+    return sum;
+}
+
+static __global__ void square_blocks(const float *values, size_t elements, double *sums) {
+    size_t lane = threadIdx.x % SQUARE_LANES, groups = blockDim.x / SQUARE_LANES;
+    size_t count = (elements + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+    for (size_t first = blockIdx.x * groups; first < count; first += gridDim.x * groups) {
+        size_t block = first + threadIdx.x / SQUARE_LANES, at = block * SQUARE_BLOCK;
+        size_t left = at < elements ? elements - at : 0;
+        double sum = square_lane(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK, lane);
+        for (int half = SQUARE_LANES / 2; half > 0; half /= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, half);
+        if (lane == 0 && block < count) sums[block] = sum;
+    }
+}
+
+/* One thread adds, because the order is the contract; all of them fetch. */
+static __global__ void fold_blocks(const double *sums, size_t count, double *sum) {
+    __shared__ double part[CUDA_THREADS];
+    double total = 0;
+    for (size_t first = 0; first < count; first += CUDA_THREADS) {
+        size_t left = count - first < CUDA_THREADS ? count - first : CUDA_THREADS;
+        if (threadIdx.x < left) part[threadIdx.x] = sums[first + threadIdx.x];
+        __syncthreads();
+        for (size_t i = 0; threadIdx.x == 0 && i < left; i++)
+            total += part[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *sum = total;
+}
+
+extern "C" cudaError_t cuda_run_square_sum(const float *values, size_t elements, double *sum,
+                                           cudaStream_t stream) {
+    size_t count = (elements + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+    if (count > 0)
+        LAUNCH_BLOCK(square_blocks, cuda_blocks(count * SQUARE_LANES), SQUARE_THREADS, stream,
+                     values, elements, sum + 1);
+    LAUNCH_BLOCK(fold_blocks, 1, CUDA_THREADS, stream, sum + 1, count, sum);
+    return cudaGetLastError();
+}
+
+/* Gate. */
+
+static __device__ bool is_finite(double value) {
+    return fabs(value) <= DBL_MAX;
+}
+
+static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
+    bool open = true;
+    for (int i = 0; i < request.loss_count; i++)
+        open = is_finite(request.losses[i]) && open;
+    double norm = 0, scale = 1;
+    if (request.clip_norm > 0) {
+        for (int i = 0; i < request.square_sum_count; i++)
+            norm += request.square_sums[i];
+        norm = sqrt(norm);
+        scale = request.clip_norm / (norm + 1e-6);
+        open = is_finite(norm) && open;
+    }
+    gate->gradient_scale = scale > 1 ? 1.0f : (float)scale;
+    gate->closed = !open;
+    gate->norm = norm;
+}
+
+extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *request,
+                                     cudaStream_t stream) {
+    LAUNCH(set_gate, 1, 1, stream, gate, *request);
+    return cudaGetLastError();
+}
+
+/* SGD. */
+
+template <int N> static __device__ void sgd_at(const cuda_sgd_job &job, float scale, size_t at) {
+    pack<float, N> weights = load<N>(job.weights + at), gradients = load<N>(job.gradients + at);
+    pack<float, N> velocity = gradients;
+    if (job.momentum != 0 && !job.first) velocity = load<N>(job.velocity + at);
+    for (int lane = 0; lane < N; lane++) {
+        float gradient = gradients.at[lane] * scale;
+        gradient = gradient + job.weight_decay * weights.at[lane];
+        float moving = job.first ? gradient : job.momentum * velocity.at[lane] + gradient;
+        float ahead = job.nesterov ? gradient + job.momentum * moving : moving;
+        velocity.at[lane] = moving;
+        weights.at[lane] -= job.learning_rate * (job.momentum != 0 ? ahead : gradient);
+    }
+    if (job.momentum != 0) store(job.velocity + at, velocity);
+    store(job.weights + at, weights);
+}
+
+static __global__ void sgd(cuda_sgd_job job, size_t whole) {
+    if (job.gate != NULL && job.gate->closed) return;
+    float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
+    GRID_STRIDE(i, whole / PACK) sgd_at<PACK>(job, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) sgd_at<1>(job, scale, whole + i);
+}
+
+extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream) {
+    uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->velocity);
+    size_t whole = packed(job->elements, addresses);
+    LAUNCH(sgd, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
+    return cudaGetLastError();
+}
+
+/* AdamW. */
+
+template <int N>
+static __device__ void adamw_at(const cuda_adamw_job &job, float scale, size_t at) {
+    pack<float, N> weights = load<N>(job.weights + at), gradients = load<N>(job.gradients + at);
+    pack<float, N> moments1 = load<N>(job.moments[0] + at), moments2 = load<N>(job.moments[1] + at);
+    for (int lane = 0; lane < N; lane++) {
+        float weight = weights.at[lane] * job.shrink;
+        float gradient = gradients.at[lane] * scale;
+        float moment1 = moments1.at[lane] + job.rise1 * (gradient - moments1.at[lane]);
+        float moment2 = moments2.at[lane] * job.beta2 + job.rise2 * gradient * gradient;
+        float denominator = sqrtf(moment2) / job.correction2_root + job.epsilon;
+        moments1.at[lane] = moment1;
+        moments2.at[lane] = moment2;
+        weights.at[lane] = weight - job.step_size * moment1 / denominator;
+    }
+    store(job.moments[0] + at, moments1);
+    store(job.moments[1] + at, moments2);
+    store(job.weights + at, weights);
+}
+
+static __global__ void adamw(cuda_adamw_job job, size_t whole) {
+    if (job.gate != NULL && job.gate->closed) return;
+    float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
+    GRID_STRIDE(i, whole / PACK) adamw_at<PACK>(job, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) adamw_at<1>(job, scale, whole + i);
+}
+
+extern "C" cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream) {
+    uintptr_t addresses = address(job->weights) | address(job->gradients) |
+                          address(job->moments[0]) | address(job->moments[1]);
+    size_t whole = packed(job->elements, addresses);
+    LAUNCH(adamw, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
+    return cudaGetLastError();
+}
+
+/* Accumulate. */
+
+template <int N, typename T> static __device__ void accumulate_at(T *to, const T *from) {
+    pack<T, N> sum = load<N>(to), next = load<N>(from);
+    for (int lane = 0; lane < N; lane++)
+        cuda_narrow(cuda_widen(sum.at[lane]) + cuda_widen(next.at[lane]), &sum.at[lane]);
+    store(to, sum);
+}
+
+template <typename T>
+static __global__ void accumulate(T *to, const T *from, size_t elements, size_t whole) {
+    GRID_STRIDE(i, whole / PACK) accumulate_at<PACK>(to + i * PACK, from + i * PACK);
+    GRID_STRIDE(i, elements - whole) accumulate_at<1>(to + whole + i, from + whole + i);
+}
+
+extern "C" cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
+                                           cudaStream_t stream) {
+    size_t whole = packed(elements, address(to) | address(from));
+    unsigned blocks = pack_blocks(elements, whole);
+    if (half)
+        LAUNCH(accumulate<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (__nv_bfloat16 *)to,
+               (const __nv_bfloat16 *)from, elements, whole);
+    else
+        LAUNCH(accumulate<float>, blocks, CUDA_THREADS, stream, (float *)to, (const float *)from,
+               elements, whole);
+    return cudaGetLastError();
+}
+
+/* Another type. */
+
+template <int N, typename To, typename From>
+static __device__ void convert_at(To *to, const From *from) {
+    pack<From, N> values = load<N>(from);
+    pack<To, N> converted;
+    for (int lane = 0; lane < N; lane++)
+        cuda_narrow(cuda_widen(values.at[lane]), &converted.at[lane]);
+    store(to, converted);
+}
+
+template <typename To, typename From>
+static __global__ void convert(To *to, const From *from, size_t elements, size_t whole) {
+    GRID_STRIDE(i, whole / PACK) convert_at<PACK>(to + i * PACK, from + i * PACK);
+    GRID_STRIDE(i, elements - whole) convert_at<1>(to + whole + i, from + whole + i);
+}
+
+template <typename To, typename From>
+static void launch_convert(const cuda_reorder_job *job, cudaStream_t stream) {
+    size_t elements = job->outer * job->rows * job->columns;
+    size_t whole = packed(elements, address(job->to) | address(job->from));
+    LAUNCH((convert<To, From>), pack_blocks(elements, whole), CUDA_THREADS, stream, (To *)job->to,
+           (const From *)job->from, elements, whole);
+}
+
+extern "C" cudaError_t cuda_run_convert(const cuda_reorder_job *job, cudaStream_t stream) {
+    if (job->to_half)
+        launch_convert<__nv_bfloat16, float>(job, stream);
+    else
+        launch_convert<float, __nv_bfloat16>(job, stream);
+    return cudaGetLastError();
+}

@@ -1,0 +1,70 @@
+/* Order of values and weights: [outer, rows, columns] becomes [outer, columns, rows], in the type
+ * asked for. What is read is written once, both ends in whole lines. */
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+
+constexpr size_t TILE = 32;
+constexpr size_t TILE_STEP = CUDA_THREADS / TILE; /* rows of a tile moved at a time */
+
+/* Through a tile in shared memory, so that both ends go along their lines; it is one wider than it
+ * must be, to keep a column in different banks. */
+template <typename To, typename From>
+static __global__ void transpose_tiles(To *to, const From *from, cuda_reorder_job job) {
+    __shared__ float tile[TILE][TILE + 1];
+    size_t down = (job.rows + TILE - 1) / TILE, across = (job.columns + TILE - 1) / TILE;
+    size_t x = threadIdx.x % TILE, y = threadIdx.x / TILE;
+    for (size_t i = blockIdx.x; i < job.outer * down * across; i += gridDim.x) {
+        size_t base = i / (down * across) * job.rows * job.columns;
+        size_t row = i / across % down * TILE, column = i % across * TILE;
+        for (size_t step = y; step < TILE; step += TILE_STEP)
+            if (row + step < job.rows && column + x < job.columns)
+                tile[step][x] = cuda_widen(from[base + (row + step) * job.columns + column + x]);
+        __syncthreads();
+        for (size_t step = y; step < TILE; step += TILE_STEP)
+            if (column + step < job.columns && row + x < job.rows)
+                cuda_narrow(tile[x][step], &to[base + (column + step) * job.rows + row + x]);
+        __syncthreads();
+    }
+}
+
+/* Where one side is too short for tiles (3 colours, 9 taps) a thread takes all of it at one place
+ * of the longer side: the threads of a warp share the lines. */
+template <typename To, typename From>
+static __global__ void transpose_short(To *to, const From *from, cuda_reorder_job job) {
+    bool wide = job.columns > job.rows;
+    size_t longer = wide ? job.columns : job.rows, shorter = wide ? job.rows : job.columns;
+    GRID_STRIDE(i, job.outer * longer) {
+        size_t base = i / longer * longer * shorter, far = i % longer;
+        for (size_t near = 0; near < shorter; near++) {
+            size_t along = base + near * longer + far, across = base + far * shorter + near;
+            cuda_narrow(cuda_widen(from[wide ? along : across]), &to[wide ? across : along]);
+        }
+    }
+}
+
+template <typename To, typename From>
+static void transpose(const cuda_reorder_job *job, cudaStream_t stream) {
+    To *to = (To *)job->to;
+    const From *from = (const From *)job->from;
+    size_t down = (job->rows + TILE - 1) / TILE, across = (job->columns + TILE - 1) / TILE;
+    size_t longer = job->rows > job->columns ? job->rows : job->columns;
+    if (job->rows < TILE / 2 || job->columns < TILE / 2)
+        LAUNCH((transpose_short<To, From>), cuda_blocks(job->outer * longer), CUDA_THREADS, stream,
+               to, from, *job);
+    else
+        LAUNCH_BLOCK((transpose_tiles<To, From>),
+                     cuda_blocks(job->outer * down * across * CUDA_THREADS), CUDA_THREADS, stream,
+                     to, from, *job);
+}
+
+extern "C" cudaError_t cuda_run_transpose(const cuda_reorder_job *job, cudaStream_t stream) {
+    if (job->to_half && job->from_half)
+        transpose<__nv_bfloat16, __nv_bfloat16>(job, stream);
+    else if (job->to_half)
+        transpose<__nv_bfloat16, float>(job, stream);
+    else if (job->from_half)
+        transpose<float, __nv_bfloat16>(job, stream);
+    else
+        transpose<float, float>(job, stream);
+    return cudaGetLastError();
+}
