@@ -42,7 +42,9 @@ typedef struct yoke_data_parallel_options {
                        batch norm does, which normalises each replica's part of each */
     uint64_t seed;  /* initial weights and dropout */
     size_t first_bucket_bytes; /* 0: 1 MiB, DDP's first bucket */
-    size_t bucket_bytes;       /* 0: 4 MiB: what backward has just left is still in the cache */
+    size_t bucket_bytes;       /* 0: on CPU devices 4 MiB: what backward has just left is still in
+                                  the cache; on GPUs DDP's 25 MiB */
+    yoke_collectives collectives; /* between GPUs */
 } yoke_data_parallel_options;
 
 /* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and

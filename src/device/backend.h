@@ -57,6 +57,7 @@ struct yoke_backend {
     bool (*supports)(const yoke_device *device, yoke_precision precision);
     yoke_status (*enter)(yoke_device *device, bool bind, yoke_device_scope *scope);
     void (*leave)(yoke_device *device, const yoke_device_scope *scope);
+    yoke_status (*use)(yoke_device *device); /* NULL: nothing to do */
     /* After all devices of a list are open: peer access and its self test. NULL: nothing to do. */
     yoke_status (*connect)(yoke_device *const *devices, int count);
 

@@ -148,6 +148,15 @@ void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope) {
     device->backend->leave(device, scope);
 }
 
+yoke_status yoke_device_use(yoke_device *device) {
+    return device->backend->use != NULL ? device->backend->use(device) : YOKE_OK;
+}
+
+const char *yoke_precision_name(yoke_precision precision) {
+    static const char *const names[] = {"float32", "bfloat16", "tf32"};
+    return names[precision];
+}
+
 /* Memory. */
 
 struct yoke_allocation {
@@ -256,7 +265,8 @@ yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream strea
     return event == NULL ? YOKE_OK : event->device->backend->event_record(event, stream);
 }
 
-yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream) {
+yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device,
+                                   yoke_stream stream) {
     return event == NULL ? YOKE_OK : device->backend->event_wait(event, device, stream);
 }
 

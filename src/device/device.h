@@ -32,6 +32,9 @@ typedef struct yoke_device_scope {
 } yoke_device_scope;
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
+/* A worker that has queued on other devices comes back to its own with it. */
+yoke_status yoke_device_use(yoke_device *device);
+const char *yoke_precision_name(yoke_precision precision); /* "float32" */
 
 /* Whether every worker may load and store in every device's memory, and calls finish before they
  * return (CPU devices). Otherwise calls queue work in streams, and memory is reached through calls
@@ -56,9 +59,10 @@ void yoke_device_event_destroy(yoke_device_event *event);
 yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream);
 /* What the stream of any device is given from now on waits for the mark; one never recorded has
  * passed. */
-yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream);
-yoke_status yoke_device_event_synchronize(yoke_device_event *event);    /* the host waits */
-yoke_status yoke_device_synchronize(yoke_device *device); /* for all streams */
+yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device,
+                                   yoke_stream stream);
+yoke_status yoke_device_event_synchronize(yoke_device_event *event); /* the host waits */
+yoke_status yoke_device_synchronize(yoke_device *device);            /* for all streams */
 
 /* Recordings: what plans queue on the compute stream between begin and end becomes one call. Only
  * where yoke_device_records says so. In between, nothing else is asked of the device. */

@@ -71,13 +71,25 @@ static yoke_status append_parameters(yoke_flat *flat, const yoke_flat_request *r
     return YOKE_OK;
 }
 
-static void fill_buckets(yoke_flat *flat, const int *assigned) {
+static size_t rounded_up(size_t elements, size_t unit) {
+    return (elements + unit - 1) / unit * unit;
+}
+
+/* A bucket ends, and the next begins, at a multiple of `unit`. */
+static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
+    flat->elements = 0;
     for (int i = 0; i < flat->parameter_count; i++) {
-        const yoke_parameter *parameter = &flat->parameters[i];
+        yoke_parameter *parameter = &flat->parameters[i];
         yoke_bucket *bucket = &flat->buckets[assigned[i]];
-        if (bucket->elements == 0) bucket->offset = parameter->offset;
-        bucket->elements += parameter->elements;
+        if (bucket->elements == 0) {
+            flat->elements = rounded_up(flat->elements, unit);
+            bucket->offset = flat->elements;
+        }
+        parameter->offset = flat->elements;
+        flat->elements += parameter->elements;
+        bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
     }
+    flat->elements = rounded_up(flat->elements, unit);
 }
 
 static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
@@ -92,7 +104,8 @@ static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request
         for (size_t i = 0; i < count; i++)
             bytes[i] = flat->parameters[i].elements * sizeof(float);
         flat->bucket_count = yoke_bucket_assign(bytes, (int)count, limits, 2, assigned);
-        fill_buckets(flat, assigned);
+        size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
+        fill_buckets(flat, assigned, LINE_FLOATS * parts);
     }
     free(bytes);
     free(assigned);

@@ -255,6 +255,7 @@ yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor 
     float *saved = NULL;
     yoke_status status = save_buffers(replica, &saved);
     if (status == YOKE_OK) status = open_stopwatch(&watch, replica);
+    if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch.step);
     if (status == YOKE_OK) status = time_all(&watch, &replica->memory);
     if (status == YOKE_OK) status = restore_buffers(replica, saved);
     *milliseconds = sum_ms(&watch);

@@ -53,6 +53,8 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
+    int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
+                       */
 } yoke_replica_options;
 
 /* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */
@@ -63,10 +65,11 @@ void yoke_replica_destroy(yoke_replica *replica);
 /* Where things lie on the device; borrowed. */
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
-    float *inputs;                           /* [rows, input shape], float32: scatter writes here */
-    int32_t *labels;                         /* [rows] */
-    float *targets;                          /* [rows, output channels] */
-    float *outputs;          /* [rows, output channels], float32: of the program last run forward */
+    uint16_t *shadow; /* the parameters in bfloat16, where plans read them so; NULL otherwise */
+    float *inputs;    /* [rows, input shape], float32: scatter writes here */
+    int32_t *labels;  /* [rows] */
+    float *targets;   /* [rows, output channels] */
+    float *outputs;   /* [rows, output channels], float32: of the program last run forward */
     float *output_gradients; /* the same shape: loss writes it, or classic's scatter does */
     double *loss_sum;
     int32_t *correct;

@@ -105,6 +105,11 @@ yoke_status yoke_program_create(yoke_program **program, const yoke_program_reque
 
 void yoke_program_destroy(yoke_program *program) {
     if (program == NULL) return;
+    for (int i = 0; i < program->recorded_count; i++)
+        yoke_recording_destroy(program->recorded_segments[i]);
+    free(program->recorded_segments);
+    yoke_recording_destroy(program->recorded_loss);
+    yoke_recording_destroy(program->recorded_forward);
     yoke_plan_destroy(program->loss);
     for (int i = 0; program->plans != NULL && i < program->model->node_count; i++)
         yoke_plan_destroy(program->plans[i]);
@@ -161,6 +166,7 @@ static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
         const yoke_parameter *parameter = yoke_flat_parameter(flat, node->tensors[k]);
         yoke_place beside = program->places[index].contributions[k];
         binding->parameters[k] = memory->parameters + parameter->offset;
+        if (memory->shadow != NULL) binding->shadows[k] = memory->shadow + parameter->offset;
         binding->parameter_gradients[k] = memory->gradients + parameter->offset;
         if (beside != YOKE_PLACE_NOWHERE)
             binding->parameter_gradients[k] = yoke_program_address(program, memory, beside);
@@ -232,15 +238,30 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
 
 /* Running. */
 
-yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step) {
+static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
+                                 const yoke_replica_memory *memory, const yoke_plan_step *step) {
+    if (memory->shadow != NULL)
+        TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
+                               flat->elements));
     for (int i = 0; i < program->model->node_count; i++)
         TRY(yoke_plan_forward(program->plans[i], step));
     return YOKE_OK;
 }
 
-yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step) {
+static yoke_status queue_loss(yoke_program *program, const yoke_plan_step *step) {
     TRY(yoke_plan_forward(program->loss, step));
     return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
+}
+
+yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
+                                 const yoke_replica_memory *memory, const yoke_plan_step *step) {
+    if (program->recorded_forward != NULL) return yoke_recording_run(program->recorded_forward);
+    return queue_forward(program, flat, memory, step);
+}
+
+yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step) {
+    if (program->recorded_loss != NULL) return yoke_recording_run(program->recorded_loss);
+    return queue_loss(program, step);
 }
 
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
@@ -264,9 +285,51 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
     return YOKE_OK;
 }
 
-yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
+static yoke_status queue_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
     int begin = segment > 0 ? program->segment_ends[segment - 1] : 0;
     for (int i = begin; i < program->segment_ends[segment]; i++)
         TRY(yoke_program_action(program, &program->actions[i], step));
     return YOKE_OK;
+}
+
+yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
+    if (segment < program->recorded_count)
+        return yoke_recording_run(program->recorded_segments[segment]);
+    return queue_segment(program, segment, step);
+}
+
+/* Recording: plans are asked to queue once, with a step they do not look at. */
+
+bool yoke_program_reads_shadow(const yoke_program *program) {
+    for (int i = 0; i < program->model->node_count; i++)
+        for (int k = 0; k < YOKE_PLAN_PARAMETERS; k++)
+            if (yoke_plan_describe(program->plans[i])->reads_shadow[k]) return true;
+    return false;
+}
+
+static yoke_status record_segments(yoke_program *program, const yoke_flat *flat,
+                                   const yoke_plan_step *step) {
+    size_t buckets = (size_t)flat->bucket_count;
+    program->recorded_segments = calloc(buckets, sizeof(yoke_recording *));
+    if (program->recorded_segments == NULL)
+        return FAIL_MEMORY(buckets * sizeof(yoke_recording *), "recordings");
+    for (int segment = 0; segment < flat->bucket_count; segment++) {
+        TRY(yoke_recording_begin(program->device));
+        TRY(yoke_recording_end(program->device, queue_segment(program, segment, step),
+                               &program->recorded_segments[segment]));
+        program->recorded_count++;
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
+                                const yoke_replica_memory *memory) {
+    yoke_device *device = program->device;
+    yoke_plan_step step = {.loss_scale = 1};
+    TRY(yoke_recording_begin(device));
+    TRY(yoke_recording_end(device, queue_forward(program, flat, memory, &step),
+                           &program->recorded_forward));
+    TRY(yoke_recording_begin(device));
+    TRY(yoke_recording_end(device, queue_loss(program, &step), &program->recorded_loss));
+    return program->training ? record_segments(program, flat, &step) : YOKE_OK;
 }

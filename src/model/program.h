@@ -107,6 +107,11 @@ typedef struct yoke_program {
 
     yoke_region own_arena, own_scratch; /* when the replica's are too small */
     void *arena_base;                   /* in use */
+
+    /* What is queued as one call, on devices that record. */
+    yoke_recording *recorded_forward, *recorded_loss;
+    yoke_recording **recorded_segments; /* [buckets] */
+    int recorded_count;
 } yoke_program;
 
 /* Makes the plans; `yoke_program_schedule` then finds places for everything, and
@@ -116,10 +121,15 @@ void yoke_program_destroy(yoke_program *program);
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat);
 yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
                               const yoke_replica_memory *memory, void *arena, void *scratch);
+/* Turns forward, loss and every segment into one call each. */
+yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
+                                const yoke_replica_memory *memory);
+bool yoke_program_reads_shadow(const yoke_program *program);
 void *yoke_program_address(const yoke_program *program, const yoke_replica_memory *memory,
                            yoke_place place);
 
-yoke_status yoke_program_forward(yoke_program *program, const yoke_plan_step *step);
+yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
+                                 const yoke_replica_memory *memory, const yoke_plan_step *step);
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step);
 yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step);
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
@@ -143,6 +153,7 @@ typedef struct yoke_flat_request {
     yoke_device *device;
     const yoke_layout *layouts;
     size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 4 MiB */
+    int bucket_parts;                        /* 0: 1 */
 } yoke_flat_request;
 yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request);
 void yoke_flat_destroy(yoke_flat *flat);

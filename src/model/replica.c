@@ -66,6 +66,7 @@ static yoke_status decide_flat(yoke_replica *replica, const yoke_program *progra
         .layouts = program->parameters,
         .first_bucket_bytes = replica->options.first_bucket_bytes,
         .bucket_bytes = replica->options.bucket_bytes,
+        .bucket_parts = replica->options.bucket_parts,
     };
     TRY(yoke_flat_create(&replica->own_flat, &request));
     replica->flat = replica->own_flat;
@@ -83,7 +84,14 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
     yoke_region *scratch =
         program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
-    return yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address);
+    if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
+        size_t bytes = replica->flat->elements * sizeof *memory->shadow;
+        TRY(yoke_device_allocate(device, bytes, "parameters in bfloat16",
+                                 (void **)&memory->shadow));
+    }
+    TRY(yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address));
+    if (!yoke_device_records(device)) return YOKE_OK;
+    return yoke_program_record(program, replica->flat, memory);
 }
 
 static yoke_status make_program(yoke_replica *replica, int rows, bool training,
@@ -186,10 +194,11 @@ void yoke_replica_destroy(yoke_replica *replica) {
         yoke_program_destroy(replica->programs[i]);
     free(replica->programs);
     void *const owned[] = {
-        replica->scratch.address, replica->arena.address,           replica->memory.correct,
-        replica->memory.loss_sum, replica->memory.output_gradients, replica->memory.outputs,
-        replica->memory.targets,  replica->memory.labels,           replica->memory.inputs,
-        replica->memory.buffers,  replica->memory.gradients,        replica->memory.parameters,
+        replica->memory.shadow,     replica->scratch.address, replica->arena.address,
+        replica->memory.correct,    replica->memory.loss_sum, replica->memory.output_gradients,
+        replica->memory.outputs,    replica->memory.targets,  replica->memory.labels,
+        replica->memory.inputs,     replica->memory.buffers,  replica->memory.gradients,
+        replica->memory.parameters,
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         yoke_device_free(device, owned[i]);
@@ -213,7 +222,8 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
     TRY(yoke_replica_prepare(replica, rows, training));
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
-    return yoke_program_forward(replica->current, step);
+    TRY(yoke_device_begin_step(replica->options.device, step));
+    return yoke_program_forward(replica->current, replica->flat, &replica->memory, step);
 }
 
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {

@@ -9,7 +9,7 @@ static yoke_status classic_micro_batch(yoke_data_parallel *parallel, const yoke_
     TRY(yoke_forward_replicas(parallel, true));
     TRY(yoke_gather_to_root(parallel));
     TRY(yoke_loss_on_root(parallel));
-    yoke_gather_scalars(parallel);
+    TRY(yoke_gather_scalars(parallel));
     TRY(yoke_check_losses(parallel));
     TRY(yoke_scatter_from_root(parallel));
     return yoke_backward_replicas(parallel);
@@ -51,14 +51,14 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
     parallel->gradient_on_root = false;
     for (; parallel->micro < parallel->micros; parallel->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
-        TRY(yoke_replicate(parallel));
+        TRY(yoke_replicate_stale(parallel, false));
         TRY(yoke_apply(parallel, YOKE_STAGE_STEP, overlap_worker));
         parallel->batches_tracked++;
         parallel->buffers_version++;
-        yoke_gather_scalars(parallel);
+        TRY(yoke_gather_scalars(parallel));
         TRY(yoke_check_losses(parallel));
     }
-    TRY(yoke_check_norm(parallel));
+    TRY(parallel->queued ? yoke_queue_norm(parallel) : yoke_check_norm(parallel));
     publish_version(parallel);
     return YOKE_OK;
 }
@@ -92,7 +92,7 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batc
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
         TRY(yoke_apply(parallel, YOKE_STAGE_EVALUATE, evaluate_worker));
-        yoke_gather_scalars(parallel);
+        TRY(yoke_gather_scalars(parallel));
     }
     return YOKE_OK;
 }

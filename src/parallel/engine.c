@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define QUEUED_BUCKET_BYTES ((size_t)25 << 20)
+
 /* Workers. */
 
 static yoke_status enter_worker(int worker, void *context) {
@@ -49,6 +51,7 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .choices = parallel->choices,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
+        .bucket_parts = yoke_is_sharded(parallel) ? parallel->count : 1,
     };
     return yoke_replica_create(&parallel->replicas[replica], parallel->model, &options);
 }
@@ -159,7 +162,7 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     if (own->schedule < YOKE_SCHEDULE_OVERLAP || own->schedule > YOKE_SCHEDULE_SHARDED)
         return FAIL(YOKE_ERROR_ARGUMENT, "schedule is %d: it is one of yoke_schedule",
                     (int)own->schedule);
-    if (own->precision != YOKE_FLOAT32 && own->precision != YOKE_BFLOAT16)
+    if (own->precision < YOKE_FLOAT32 || own->precision > YOKE_TF32)
         return FAIL(YOKE_ERROR_ARGUMENT, "precision is %d: it is one of yoke_precision",
                     (int)own->precision);
     if (own->algorithm != YOKE_ALGORITHM_MEASURED && own->algorithm != YOKE_ALGORITHM_DIRECT)
@@ -168,13 +171,21 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     return YOKE_OK;
 }
 
+/* Where a segment is a launch buckets are DDP's; alone there is nobody to send them to. */
+static void default_buckets(yoke_data_parallel *parallel) {
+    yoke_data_parallel_options *own = &parallel->options;
+    if (!parallel->queued || own->bucket_bytes > 0) return;
+    own->bucket_bytes = parallel->count > 1 ? QUEUED_BUCKET_BYTES : SIZE_MAX;
+    if (parallel->count == 1 && own->first_bucket_bytes == 0) own->first_bucket_bytes = SIZE_MAX;
+}
+
 static yoke_status check_precision(const yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++) {
         yoke_device *device = yoke_devices_at(parallel->devices, k);
         if (!yoke_device_supports(device, parallel->options.precision))
             return FAIL(YOKE_ERROR_DEVICE,
-                        "%s does not compute in bfloat16 (see yoke devices); use float32",
-                        yoke_device_name(device));
+                        "%s does not compute in %s (see yoke devices); use float32",
+                        yoke_device_name(device), yoke_precision_name(parallel->options.precision));
     }
     return YOKE_OK;
 }
@@ -188,17 +199,23 @@ static yoke_status build_tables(yoke_data_parallel *parallel) {
     parallel->replica_weights = calloc(count, sizeof *parallel->replica_weights);
     parallel->replica_buffers = calloc(count, sizeof *parallel->replica_buffers);
     parallel->shards = calloc(count, sizeof *parallel->shards);
-    parallel->loss_sums = calloc(count, sizeof *parallel->loss_sums);
-    parallel->corrects = calloc(count, sizeof *parallel->corrects);
+    parallel->events = calloc(count, sizeof *parallel->events);
+    parallel->staging = calloc(count, sizeof *parallel->staging);
+    parallel->homes = calloc(count, sizeof *parallel->homes);
     parallel->bad_layers = calloc(count, sizeof *parallel->bad_layers);
     parallel->square_sums = calloc(count, sizeof *parallel->square_sums);
     parallel->exchanged = calloc(count, sizeof *parallel->exchanged);
     bool complete = parallel->scopes && parallel->replicas && parallel->blocks &&
                     parallel->accumulated && parallel->replica_weights &&
-                    parallel->replica_buffers && parallel->shards && parallel->loss_sums &&
-                    parallel->corrects && parallel->bad_layers && parallel->square_sums &&
-                    parallel->exchanged;
-    return complete ? YOKE_OK : FAIL_MEMORY(count * 64, "the engine's tables");
+                    parallel->replica_buffers && parallel->shards && parallel->events &&
+                    parallel->staging && parallel->homes && parallel->bad_layers &&
+                    parallel->square_sums && parallel->exchanged;
+    if (!complete) return FAIL_MEMORY(count * 64, "the engine's tables");
+    yoke_device *root = yoke_devices_at(parallel->devices, 0);
+    TRY(yoke_device_allocate_host(root, count * sizeof *parallel->loss_sums, "losses",
+                                  (void **)&parallel->loss_sums));
+    return yoke_device_allocate_host(root, count * sizeof *parallel->corrects, "counts of hits",
+                                     (void **)&parallel->corrects);
 }
 
 static yoke_status build_replicas(yoke_data_parallel *parallel) {
@@ -213,7 +230,9 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
 static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
                          const yoke_optimizer_options *optimizer) {
     parallel->count = yoke_devices_count(parallel->devices);
+    parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
+    default_buckets(parallel);
     TRY(check_precision(parallel));
     parallel->micro_rows =
         yoke_shard_rows(parallel->options.batch, parallel->options.accumulate, 0);
@@ -224,6 +243,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(build_workers(parallel));
     TRY(build_replicas(parallel));
     TRY(build_memory(parallel));
+    TRY(yoke_queues_create(parallel));
     if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC) TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, initialize_root));
     parallel->weights_version = parallel->buffers_version = 1;
@@ -262,6 +282,10 @@ static int optimizer_count(const yoke_data_parallel *parallel) {
 
 static void destroy_device_memory(yoke_data_parallel *parallel) {
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
+    (void)yoke_queues_synchronize(parallel);
+    yoke_queues_destroy(parallel);
+    yoke_device_free_host(root, parallel->corrects);
+    yoke_device_free_host(root, parallel->loss_sums);
     yoke_root_loss_destroy(parallel);
     if (parallel->good_buffers != NULL) yoke_device_free(root, parallel->good_buffers);
     for (int k = parallel->count - 1; k >= 0; k--) {
@@ -288,8 +312,6 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     free(parallel->exchanged);
     free(parallel->square_sums);
     free(parallel->bad_layers);
-    free(parallel->corrects);
-    free(parallel->loss_sums);
     free(parallel->shards);
     free(parallel->replica_buffers);
     free(parallel->replica_weights);

@@ -2,6 +2,7 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
+#include "device/collectives.h"
 #include "parallel/parallel.h"
 
 /* Floats a worker sums, updates and publishes at a time: three such blocks stay in its cache. */
@@ -24,10 +25,42 @@ typedef struct yoke_root_loss {
     size_t scratch_bytes;
 } yoke_root_loss;
 
+/* What orders the streams of one replica's device; every event is NULL where memory is shared. */
+typedef struct yoke_replica_events {
+    yoke_device_event *scattered; /* the shard has arrived in the staging memory */
+    yoke_device_event *consumed;  /* and has left it for the replica's inputs */
+    yoke_device_event *losses;    /* loss and hits have reached the host */
+    yoke_device_event *computed;  /* what the compute stream was given before a collective */
+    yoke_device_event *published; /* the communication stream has done its part: weights are new */
+    yoke_device_event **buckets;  /* [buckets]: gradients complete */
+} yoke_replica_events;
+
+/* What an exchange on queues needs of a device whose weights it updates. */
+typedef struct yoke_home {
+    yoke_gate *gate;
+    double *losses;      /* [replicas]; on the root only */
+    double *square_sums; /* [replicas x buckets] on the root; others use the first [buckets] */
+    double *work;        /* of one square sum */
+} yoke_home;
+
+/* A shard on its way in: filled in the copy stream while the compute stream still works on the last
+ * batch. */
+typedef struct yoke_staging {
+    float *inputs, *targets;
+    int32_t *labels;
+} yoke_staging;
+
 struct yoke_data_parallel {
     const yoke_model *model;
     yoke_devices *devices;
     int count;
+    bool queued;                 /* devices have memory and streams of their own */
+    yoke_group *group;           /* queued, with two devices at least */
+    yoke_replica_events *events; /* [count] */
+    yoke_staging *staging;       /* [count]; empty unless queued */
+    yoke_home *homes;            /* [count]; empty unless queued */
+    yoke_gate *host_gate;        /* of the step in flight, in host memory */
+    yoke_device_event *gated;    /* host_gate has arrived */
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
     int micro_rows; /* rows of the largest micro-batch */
@@ -81,6 +114,8 @@ struct yoke_data_parallel {
 
 /* Runs a job on every worker; a failure's text gets stage, replica and device. */
 yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job);
+yoke_status yoke_apply_with(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job,
+                            void *context);
 
 yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica);
 
@@ -90,6 +125,18 @@ yoke_status yoke_check_progress(const yoke_data_parallel *parallel, const char *
                                 yoke_stage first, yoke_stage last);
 yoke_status yoke_check_trained(const yoke_data_parallel *parallel, const char *stage);
 yoke_status yoke_check_answers(const yoke_data_parallel *parallel, const yoke_batch *batch);
+
+/* queues.c: events, staging and gates of devices that queue; waits for all of them. */
+yoke_status yoke_queues_create(yoke_data_parallel *parallel);
+void yoke_queues_destroy(yoke_data_parallel *parallel);
+yoke_status yoke_queues_synchronize(yoke_data_parallel *parallel);
+/* What the communication streams are given from now on waits for the compute streams, and the
+ * other way round. */
+yoke_status yoke_queues_to_communication(yoke_data_parallel *parallel);
+yoke_status yoke_queues_to_compute(yoke_data_parallel *parallel);
+
+/* replicate.c: weights and, unless the forward to come trains, running statistics. */
+yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers);
 
 /* replicate.c: the part of a bucket that worker k answers for: whole cache lines. */
 void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
@@ -120,9 +167,17 @@ void yoke_exchange_begin(yoke_data_parallel *parallel);
 yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker);
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
 
+/* exchange_queued.c: the same on devices that queue. The root's worker queues for all; nobody
+ * waits. */
+yoke_status yoke_queue_exchange_ready(yoke_data_parallel *parallel);
+yoke_status yoke_queue_exchange_finish(yoke_data_parallel *parallel);
+yoke_status yoke_queue_reduce(yoke_data_parallel *parallel);
+yoke_status yoke_queue_update(yoke_data_parallel *parallel);
+yoke_status yoke_queue_norm(yoke_data_parallel *parallel); /* waits for it */
+
 /* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);
-void yoke_gather_scalars(yoke_data_parallel *parallel);
+yoke_status yoke_gather_scalars(yoke_data_parallel *parallel);
 yoke_status yoke_check_result(yoke_step_result *result);
 yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result);
 

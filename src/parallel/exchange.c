@@ -102,6 +102,7 @@ static bool step_is_bad(const yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker) {
+    if (parallel->queued) return worker == 0 ? yoke_queue_exchange_ready(parallel) : YOKE_OK;
     if (parallel->optimizer_options.clip_norm > 0) return YOKE_OK;
     for (int *next = &parallel->exchanged[worker]; *next < parallel->flat->bucket_count; ++*next) {
         if (!yoke_workers_reached(&parallel->arrivals[*next], (uint32_t)parallel->count))
@@ -146,6 +147,7 @@ static yoke_status exchange_clipped(yoke_data_parallel *parallel, int worker) {
 }
 
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
+    if (parallel->queued) return worker == 0 ? yoke_queue_exchange_finish(parallel) : YOKE_OK;
     int last = parallel->flat->bucket_count - 1;
     for (int bucket = parallel->exchanged[worker]; bucket <= last; bucket++) {
         TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[bucket],

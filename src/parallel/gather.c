@@ -1,16 +1,20 @@
 /* gather: brings scalars, or output rows in their order, back to the host. */
 #include "parallel/engine.h"
 
-void yoke_gather_scalars(yoke_data_parallel *parallel) {
+/* The only wait of a training step, and only for the losses: backward and what follows it go on
+ * while the next batch is made. */
+yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
     yoke_step_result *sum = &parallel->result;
     for (int k = 0; k < parallel->count; k++) {
         if (parallel->shards[k].rows == 0) continue;
+        TRY(yoke_device_event_synchronize(parallel->events[k].losses));
         sum->loss += parallel->loss_sums[k];
         sum->correct += (int)parallel->corrects[k];
         sum->rows += parallel->shards[k].rows;
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
+    return YOKE_OK;
 }
 
 /* Before the work, so that a result nobody can fill in costs no update. */
@@ -35,7 +39,7 @@ yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) 
                     parallel == NULL ? "the engine is NULL"
                                      : "no loss is known; call yoke_loss_replicas first");
     parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
-    yoke_gather_scalars(parallel);
+    TRY(yoke_gather_scalars(parallel));
     return yoke_finish_result(parallel, result);
 }
 

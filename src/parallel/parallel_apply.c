@@ -39,10 +39,18 @@ static yoke_status named(yoke_data_parallel *parallel, yoke_status status, const
     return status;
 }
 
-yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job) {
+yoke_status yoke_apply_with(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job,
+                            void *context) {
     int failed = -1;
-    yoke_status status = run(parallel, job, parallel, &failed);
-    return named(parallel, status, yoke_stage_name(stage), failed);
+    yoke_status status = run(parallel, job, context, &failed);
+    TRY(named(parallel, status, yoke_stage_name(stage), failed));
+    /* classic: each stage ends before the next begins. */
+    bool classic = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC;
+    return classic ? yoke_queues_synchronize(parallel) : YOKE_OK;
+}
+
+yoke_status yoke_apply(yoke_data_parallel *parallel, yoke_stage stage, yoke_replica_job job) {
+    return yoke_apply_with(parallel, stage, job, parallel);
 }
 
 yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job job, void *context) {

@@ -24,7 +24,9 @@ yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     TRY(yoke_check_progress(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
     if (parallel->gradient_on_root) return YOKE_OK; /* reducing twice must not add twice */
     parallel->progress = YOKE_STAGE_SCATTER;
-    if (parallel->contributors > 1) TRY(yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
+    if (parallel->contributors > 1)
+        TRY(parallel->queued ? yoke_queue_reduce(parallel)
+                             : yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
     parallel->progress = YOKE_STAGE_BACKWARD;
     parallel->gradient_on_root = true;
     return YOKE_OK;

@@ -15,6 +15,8 @@ yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica) {
     if (rows == 0) return YOKE_OK;
     uint64_t begin = yoke_trace_now();
     yoke_plan_step step = yoke_step_of(parallel, replica);
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    TRY(yoke_device_event_wait(parallel->events[replica].published, device, YOKE_STREAM_COMPUTE));
     TRY(yoke_replica_forward(parallel->replicas[replica], rows, parallel->training, &step));
     yoke_trace_span(parallel->trace, replica, YOKE_STAGE_FORWARD, parallel->steps, begin, 0);
     return YOKE_OK;
@@ -31,6 +33,7 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
                              memory->loss_sum, sizeof(double)));
     TRY(yoke_device_download(device, YOKE_STREAM_COMPUTE, &parallel->corrects[replica],
                              memory->correct, sizeof(int32_t)));
+    TRY(yoke_device_event_record(parallel->events[replica].losses, YOKE_STREAM_COMPUTE));
     yoke_trace_span(parallel->trace, replica, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
     return YOKE_OK;
 }
@@ -72,6 +75,11 @@ static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_b
                             bucket.elements * sizeof(float));
 }
 
+static yoke_device_event *bucket_event(const yoke_data_parallel *parallel, int replica,
+                                       int bucket) {
+    return parallel->queued ? parallel->events[replica].buckets[bucket] : NULL;
+}
+
 yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce) {
     const yoke_flat *flat = parallel->flat;
     bool idle = parallel->shards[replica].rows == 0;
@@ -88,6 +96,8 @@ yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool 
                             0);
         }
         if (!announce) continue;
+        TRY(yoke_device_event_record(bucket_event(parallel, replica, segment),
+                                     YOKE_STREAM_COMPUTE));
         yoke_workers_signal(parallel->workers, &parallel->arrivals[segment]);
         TRY(yoke_exchange_ready(parallel, replica));
     }

@@ -65,28 +65,55 @@ yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batc
     return YOKE_OK;
 }
 
+/* Where a part of the batch goes: straight to the replica, or, where the device queues, through its
+ * staging memory, so that it arrives while the last batch is still computed. */
+typedef struct scatter_part {
+    void *to, *staging;
+    const void *from;
+    size_t bytes;
+} scatter_part;
+
+static yoke_status bring_parts(yoke_data_parallel *parallel, int replica, const scatter_part *parts,
+                               int count) {
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    const yoke_replica_events *events = &parallel->events[replica];
+    TRY(yoke_device_event_wait(events->consumed, device, YOKE_STREAM_COPY));
+    for (int i = 0; i < count; i++)
+        TRY(yoke_device_upload(device, YOKE_STREAM_COPY,
+                               parallel->queued ? parts[i].staging : parts[i].to, parts[i].from,
+                               parts[i].bytes));
+    if (!parallel->queued) return YOKE_OK;
+    TRY(yoke_device_event_record(events->scattered, YOKE_STREAM_COPY));
+    TRY(yoke_device_event_wait(events->scattered, device, YOKE_STREAM_COMPUTE));
+    for (int i = 0; i < count; i++)
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, parts[i].to, device, parts[i].staging,
+                             parts[i].bytes));
+    return yoke_device_event_record(events->consumed, YOKE_STREAM_COMPUTE);
+}
+
 static yoke_status scatter_shard(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     yoke_shard shard = parallel->shards[replica];
     if (shard.rows == 0) return YOKE_OK;
     uint64_t begin = yoke_trace_now();
-    yoke_device *device = yoke_devices_at(parallel->devices, replica);
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    const yoke_staging *staging = &parallel->staging[replica];
     const yoke_batch *batch = &parallel->batch;
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     size_t first = (size_t)shard.first, rows = (size_t)shard.rows;
     size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     size_t bytes = rows * row * sizeof(float);
-    TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->inputs, batch->inputs + first * row,
-                           bytes));
+    size_t width = (size_t)parallel->channels;
+    scatter_part parts[2] = {{memory->inputs, staging->inputs, batch->inputs + first * row, bytes}};
+    int count = 1;
     if (parallel->classification && batch->labels != NULL)
-        TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->labels, batch->labels + first,
-                               rows * sizeof *batch->labels));
-    if (!parallel->classification && batch->targets != NULL) {
-        size_t width = (size_t)parallel->channels;
-        TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, memory->targets,
-                               batch->targets + first * width, rows * width * sizeof(float)));
-    }
+        parts[count++] = (scatter_part){memory->labels, staging->labels, batch->labels + first,
+                                        rows * sizeof *batch->labels};
+    if (!parallel->classification && batch->targets != NULL)
+        parts[count++] =
+            (scatter_part){memory->targets, staging->targets, batch->targets + first * width,
+                           rows * width * sizeof(float)};
+    TRY(bring_parts(parallel, replica, parts, count));
     yoke_trace_span(parallel->trace, replica, YOKE_STAGE_SCATTER, parallel->steps, begin,
                     2 * bytes);
     return YOKE_OK;

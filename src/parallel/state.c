@@ -62,6 +62,7 @@ yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *na
     int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
     TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_queues_synchronize(parallel));
     return yoke_replica_read(parallel->replicas[0], tensor, false, values);
 }
 
@@ -70,6 +71,7 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
     int tensor = -1;
     TRY(find_tensor(parallel, name, count, &tensor));
     TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_queues_synchronize(parallel));
     TRY(yoke_replica_write(parallel->replicas[0], tensor, values));
     parallel->weights_version++;
     parallel->buffers_version++;
@@ -89,6 +91,7 @@ yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
                     "yoke_reduce first");
     TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_queues_synchronize(parallel));
     return yoke_replica_read(parallel->replicas[0], tensor, true, values);
 }
 
@@ -117,7 +120,8 @@ yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash
     XXH3_state_t *state = XXH3_createState();
     if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
     XXH3_64bits_reset(state);
-    yoke_status status = hash_tensors(parallel, state);
+    yoke_status status = yoke_queues_synchronize(parallel);
+    if (status == YOKE_OK) status = hash_tensors(parallel, state);
     if (status == YOKE_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     return status;
@@ -166,9 +170,11 @@ static yoke_status time_update(floor_job *floor, yoke_device *root, double *best
     TRY(yoke_optimizer_create(&floor->optimizer, &parallel->optimizer_options, root, 0, elements));
     yoke_optimizer_step step = {.step = 1, .learning_rate = 1e-3, .gradient_scale = 1};
     for (int i = 0; i < floor->repeat; i++) {
+        TRY(yoke_device_synchronize(root));
         uint64_t begin = yoke_now_ns();
         TRY(yoke_optimizer_update(floor->optimizer, &step, root, 0, elements, floor->weights,
                                   floor->gradients));
+        TRY(yoke_device_synchronize(root));
         double ms = (double)(yoke_now_ns() - begin) * 1e-6;
         if (i == 0 || ms < *best) *best = ms;
     }

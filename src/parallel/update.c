@@ -75,18 +75,22 @@ yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate
     return YOKE_OK;
 }
 
+static yoke_status update_by_slices(yoke_data_parallel *parallel) {
+    if (parallel->optimizer_options.clip_norm > 0) {
+        TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
+        yoke_clip(parallel);
+        TRY(yoke_check_norm(parallel));
+    }
+    return yoke_apply(parallel, YOKE_STAGE_UPDATE, update_job);
+}
+
 yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
     if (parallel == NULL || !parallel->gradient_on_root)
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
                     parallel == NULL ? "the engine is NULL"
                                      : "no gradient is on the root; call yoke_reduce first");
     TRY(yoke_update_begin(parallel, learning_rate));
-    if (parallel->optimizer_options.clip_norm > 0) {
-        TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, norm_job));
-        yoke_clip(parallel);
-        TRY(yoke_check_norm(parallel));
-    }
-    TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, update_job));
+    TRY(parallel->queued ? yoke_queue_update(parallel) : update_by_slices(parallel));
     parallel->weights_version++;
     parallel->steps++;
     return YOKE_OK;
