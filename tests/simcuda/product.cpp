@@ -1,0 +1,202 @@
+/* Products of float32 and bfloat16 with float sums. */
+#include "simcuda/product.h"
+
+#include <algorithm>
+
+namespace sim::lt {
+namespace {
+
+bool known_type(int32_t type) {
+    return type == CUDA_R_32F || type == CUDA_R_16BF;
+}
+
+Type type_of(int32_t type) {
+    return type == CUDA_R_16BF ? Type::bfloat16 : Type::float32;
+}
+
+/* Elements from the first to behind the last of one matrix. */
+size_t span(const Layout &layout) {
+    bool columns = layout.order == CUBLASLT_ORDER_COL;
+    uint64_t lines = columns ? layout.cols : layout.rows;
+    uint64_t line = columns ? layout.rows : layout.cols;
+    return (size_t)((lines - 1) * (uint64_t)layout.ld + line);
+}
+
+bool valid(const Layout &layout, size_t batch) {
+    int64_t line = (int64_t)(layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols);
+    return layout.rows > 0 && layout.cols > 0 && layout.ld >= line && layout.batch == (int)batch &&
+           (layout.order == CUBLASLT_ORDER_COL || layout.order == CUBLASLT_ORDER_ROW);
+}
+
+bool transposed(int32_t operation) {
+    return operation != CUBLAS_OP_N;
+}
+
+/* Numbers that contradict each other. */
+bool shapes_agree(Problem &p) {
+    const Descriptor &descriptor = p.descriptor;
+    bool ta = transposed(descriptor.transpose_a), tb = transposed(descriptor.transpose_b);
+    p.m = ta ? p.a.cols : p.a.rows;
+    p.k = ta ? p.a.rows : p.a.cols;
+    p.n = tb ? p.b.rows : p.b.cols;
+    p.batch = (size_t)p.d.batch;
+    for (const Layout *layout : {&p.a, &p.b, &p.c, &p.d})
+        if (!valid(*layout, p.batch)) return false;
+    return (tb ? p.b.cols : p.b.rows) == p.k && p.d.rows == p.m && p.d.cols == p.n &&
+           p.c.rows == p.m && p.c.cols == p.n;
+}
+
+/* Combinations a GPU has no kernel for. */
+bool supported(const Problem &p) {
+    const Descriptor &descriptor = p.descriptor;
+    bool strict = descriptor.compute == CUBLAS_COMPUTE_32F ||
+                  descriptor.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
+    if (!strict && descriptor.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return false;
+    if (descriptor.scale != CUDA_R_32F || descriptor.pointer_mode != CUBLASLT_POINTER_MODE_HOST)
+        return false;
+    if (p.a.type != p.b.type || p.c.type != p.d.type || !known_type(p.a.type)) return false;
+    if (!known_type(p.d.type) || (p.a.type == CUDA_R_32F && p.d.type != CUDA_R_32F)) return false;
+    if (descriptor.transpose_a == CUBLAS_OP_C || descriptor.transpose_b == CUBLAS_OP_C)
+        return false;
+    switch (descriptor.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_RELU:
+        return true;
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+        break;
+    default:
+        return false;
+    }
+    if (p.batch > 1 && !(descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS)) return false;
+    int32_t bias_type = descriptor.bias_type == -1 ? p.d.type : descriptor.bias_type;
+    return bias_type == p.d.type && p.d.order == CUBLASLT_ORDER_COL;
+}
+
+/* One operand as rows of floats: op(matrix)[lines, columns]. */
+void widen(const Layout &layout, bool transpose, bool tf32, const void *from, float *to) {
+    size_t rows = transpose ? layout.cols : layout.rows,
+           cols = transpose ? layout.rows : layout.cols;
+    bool by_column = (layout.order == CUBLASLT_ORDER_COL) != transpose;
+    size_t ld = (size_t)layout.ld, row = by_column ? 1 : ld, column = by_column ? ld : 1;
+    Type type = type_of(layout.type);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++) {
+            float value = load(type, from, i * row + j * column);
+            to[i * cols + j] = tf32 ? round_to_tf32(value) : value;
+        }
+}
+
+const void *at(const void *base, const Layout &layout, size_t batch) {
+    return (const char *)base +
+           (ptrdiff_t)batch * layout.stride * (ptrdiff_t)type_bytes(type_of(layout.type));
+}
+
+void finish_element(const Problem &p, const Pointers &pointers, size_t batch, size_t i, size_t j,
+                    float sum) {
+    const Descriptor &descriptor = p.descriptor;
+    auto place = [&](const Layout &layout) {
+        return layout.order == CUBLASLT_ORDER_COL ? i + j * (size_t)layout.ld
+                                                  : i * (size_t)layout.ld + j;
+    };
+    Type type = type_of(p.d.type);
+    float value = pointers.alpha * sum;
+    if (pointers.beta != 0)
+        value += pointers.beta * load(type, at(pointers.c, p.c, batch), place(p.c));
+    if (descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS) value += load(type, descriptor.bias, i);
+    if (descriptor.epilogue & CUBLASLT_EPILOGUE_RELU) value = value < 0 ? 0 : value;
+    store(type, (void *)at(pointers.d, p.d, batch), place(p.d), value);
+}
+
+/* The sums over k of op(A) rows or op(B) columns: the gradient of a bias. */
+void bias_gradient(const Problem &p, const float *a, const float *b) {
+    bool of_a = p.descriptor.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    if (!of_a && p.descriptor.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
+    for (size_t i = 0; i < (of_a ? p.m : p.n); i++) {
+        float sum = 0;
+        for (size_t k = 0; k < p.k; k++)
+            sum += of_a ? a[i * p.k + k] : b[k * p.n + i];
+        store(type_of(p.d.type), p.descriptor.bias, i, sum);
+    }
+}
+
+void add_operand(std::vector<Operand> &operands, const Layout &layout, const void *pointer,
+                 bool written, const char *what) {
+    size_t bytes = type_bytes(type_of(layout.type));
+    for (int batch = 0; batch < layout.batch; batch++)
+        operands.push_back(
+            {at(pointer, layout, (size_t)batch), span(layout) * bytes, written, what});
+}
+
+} // namespace
+
+bool wants_bias(const Descriptor &descriptor) {
+    return descriptor.epilogue &
+           (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
+}
+
+cublasStatus_t check(Problem &p) {
+    if (!shapes_agree(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    return supported(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+uint64_t fingerprint(const Problem &p) {
+    Problem plain = p;
+    plain.descriptor.bias = nullptr;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof plain; i++)
+        hash = (hash ^ ((const unsigned char *)&plain)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+size_t workspace_bytes(const Problem &p, uint64_t parts) {
+    return parts < 2 ? 0 : parts * p.batch * p.m * p.n * sizeof(float);
+}
+
+void run(const Problem &p, const Pointers &pointers) {
+    bool tf32 = p.descriptor.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    std::vector<float> a(p.m * p.k), b(p.k * p.n), sums(p.m * p.n), own_part(p.m * p.n);
+    for (size_t batch = 0; batch < p.batch; batch++) {
+        widen(p.a, transposed(p.descriptor.transpose_a), tf32, at(pointers.a, p.a, batch),
+              a.data());
+        widen(p.b, transposed(p.descriptor.transpose_b), tf32, at(pointers.b, p.b, batch),
+              b.data());
+        std::fill(sums.begin(), sums.end(), 0.0f);
+        for (uint64_t part = 0; part < pointers.parts; part++) {
+            size_t first = p.k * part / pointers.parts, end = p.k * (part + 1) / pointers.parts;
+            float *to = own_part.data();
+            if (pointers.parts > 1)
+                to = (float *)pointers.workspace + (batch * pointers.parts + part) * p.m * p.n;
+            std::fill(to, to + p.m * p.n, 0.0f);
+            multiply({p.m, p.n, end - first, a.data() + first, p.k, 1, b.data() + first * p.n, p.n,
+                      to, p.n});
+            for (size_t i = 0; i < p.m * p.n; i++)
+                sums[i] += to[i];
+        }
+        for (size_t i = 0; i < p.m; i++)
+            for (size_t j = 0; j < p.n; j++)
+                finish_element(p, pointers, batch, i, j, sums[i * p.n + j]);
+        bias_gradient(p, a.data(), b.data());
+    }
+}
+
+std::vector<Operand> operands(const Problem &p, const Pointers &pointers) {
+    std::vector<Operand> list;
+    add_operand(list, p.a, pointers.a, false, "cublasLtMatmul A");
+    add_operand(list, p.b, pointers.b, false, "cublasLtMatmul B");
+    if (pointers.beta != 0) add_operand(list, p.c, pointers.c, false, "cublasLtMatmul C");
+    add_operand(list, p.d, pointers.d, true, "cublasLtMatmul D");
+    if (size_t bytes = workspace_bytes(p, pointers.parts))
+        list.push_back({pointers.workspace, bytes, true, "cublasLtMatmul workspace"});
+    if (wants_bias(p.descriptor)) {
+        bool reads = p.descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS;
+        size_t count = p.descriptor.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m;
+        list.push_back({p.descriptor.bias, count * type_bytes(type_of(p.d.type)), !reads,
+                        "cublasLtMatmul bias"});
+    }
+    return list;
+}
+
+} // namespace sim::lt
