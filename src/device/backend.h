@@ -112,7 +112,8 @@ struct yoke_backend {
                                   const yoke_layout *from_layout, const void *from);
     yoke_status (*plan)(yoke_plan **plan, yoke_device *device, const yoke_plan_request *request);
 
-    /* collectives: a group of this backend's own kind, NULL where copies are all there is */
+    /* collectives: a group of this backend's own kind, NULL where copies are all there is; asked
+     * for AUTO it may leave *group NULL and answer OK: copies then */
     yoke_status (*group)(yoke_group **group, const yoke_group_request *request);
 };
 

@@ -105,7 +105,8 @@ bool yoke_device_reaches(const yoke_device *device, const yoke_device *other);
 /* Flat arithmetic: float32 ranges, all on memory of the device (or within its reach). */
 
 /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
- * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0]. */
+ * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0], and any
+ * of them where memory is not shared. */
 yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
                             const float *const *from, int count, size_t elements);
 /* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order; `sum` is

@@ -1,0 +1,212 @@
+/* Collectives on copies, sums and events alone: any backend, any order of devices, several on one
+ * GPU. Sums are left folds in the order of the devices, so their bits never change.
+ *
+ * Who reads a neighbour's range first waits for the neighbour's stream, and the neighbour goes on
+ * only when it has been read: both ways through the root's stream, 2 events a device instead of one
+ * a pair. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/backend.h"
+
+enum {
+    CHUNK_ELEMENTS =
+        1 << 18, /* 1 MiB: long enough for a link, short enough to keep for each peer */
+    LINE_ELEMENTS = 16
+};
+
+typedef struct copy_member {
+    yoke_device *device;
+    yoke_device_event *mark; /* what its communication stream was given so far */
+    float *scratch;          /* [peers out of reach, chunk] */
+} copy_member;
+
+typedef struct copy_group {
+    yoke_group base;
+    size_t chunk; /* elements */
+    copy_member members[];
+} copy_group;
+
+static copy_group *copy_of(yoke_group *group) {
+    return (copy_group *)group;
+}
+
+/* Order. */
+
+static yoke_status follow(copy_member *member, copy_member *ahead) {
+    return yoke_device_event_wait(ahead->mark, member->device, YOKE_STREAM_COMMUNICATION);
+}
+
+static yoke_status mark(copy_member *member) {
+    return yoke_device_event_record(member->mark, YOKE_STREAM_COMMUNICATION);
+}
+
+/* The root's stream waits for those of devices 1 .. count - 1. */
+static yoke_status root_waits(copy_group *group, int count) {
+    for (int k = 1; k < count; k++) {
+        TRY(mark(&group->members[k]));
+        TRY(follow(&group->members[0], &group->members[k]));
+    }
+    return YOKE_OK;
+}
+
+/* The streams of devices 1 .. count - 1 wait for the root's. */
+static yoke_status others_wait(copy_group *group, int count) {
+    TRY(mark(&group->members[0]));
+    for (int k = 1; k < count; k++)
+        TRY(follow(&group->members[k], &group->members[0]));
+    return YOKE_OK;
+}
+
+static yoke_status meet(copy_group *group) {
+    TRY(root_waits(group, group->base.count));
+    return others_wait(group, group->base.count);
+}
+
+/* Sums. */
+
+static bool reads(const copy_member *reader, const copy_member *owner) {
+    return reader == owner || yoke_device_reaches(reader->device, owner->device);
+}
+
+/* The reader's part [at, at + elements) of all contributors: in place where it reaches, otherwise
+ * through its scratch. */
+static yoke_status sum_chunk(copy_group *group, int reader, const yoke_range *chunk,
+                             int contributors) {
+    copy_member *own = &group->members[reader];
+    const float *from[YOKE_DEVICES_LIMIT];
+    float *scratch = own->scratch;
+    for (int k = 0; k < contributors; k++) {
+        from[k] = chunk->buffers[k] + chunk->offset;
+        if (reads(own, &group->members[k])) continue;
+        TRY(yoke_device_copy(own->device, YOKE_STREAM_COMMUNICATION, scratch,
+                             group->members[k].device, from[k], chunk->elements * sizeof(float)));
+        from[k] = scratch;
+        scratch += group->chunk;
+    }
+    return yoke_device_sum(own->device, YOKE_STREAM_COMMUNICATION,
+                           chunk->buffers[reader] + chunk->offset, from, contributors,
+                           chunk->elements);
+}
+
+static yoke_status sum_range(copy_group *group, int reader, const yoke_range *range,
+                             int contributors) {
+    size_t step = group->members[reader].scratch != NULL ? group->chunk : range->elements;
+    for (size_t at = 0; at < range->elements; at += step) {
+        size_t left = range->elements - at;
+        yoke_range chunk = {.buffers = range->buffers,
+                            .offset = range->offset + at,
+                            .elements = left < step ? left : step};
+        TRY(sum_chunk(group, reader, &chunk, contributors));
+    }
+    return YOKE_OK;
+}
+
+/* Device k's part of a range that all share. */
+static yoke_range part_of(const copy_group *group, const yoke_range *range, int k) {
+    size_t elements = range->elements / (size_t)group->base.count;
+    return (yoke_range){.buffers = range->buffers,
+                        .offset = range->offset + (size_t)k * elements,
+                        .elements = elements};
+}
+
+static yoke_status pull(copy_group *group, int to, int from, const yoke_range *range) {
+    if (to == from) return YOKE_OK;
+    return yoke_device_copy(group->members[to].device, YOKE_STREAM_COMMUNICATION,
+                            range->buffers[to] + range->offset, group->members[from].device,
+                            range->buffers[from] + range->offset, range->elements * sizeof(float));
+}
+
+/* The four. */
+
+static yoke_status reduce(yoke_group *base, const yoke_range *range, int contributors) {
+    copy_group *group = copy_of(base);
+    if (contributors == 1) return YOKE_OK;
+    TRY(root_waits(group, contributors));
+    TRY(sum_range(group, 0, range, contributors));
+    return others_wait(group, contributors);
+}
+
+static yoke_status broadcast(yoke_group *base, const yoke_range *range) {
+    copy_group *group = copy_of(base);
+    TRY(others_wait(group, base->count));
+    for (int k = 1; k < base->count; k++)
+        TRY(pull(group, k, 0, range));
+    return root_waits(group, base->count);
+}
+
+static yoke_status reduce_scatter(yoke_group *base, const yoke_range *range, int contributors) {
+    copy_group *group = copy_of(base);
+    TRY(meet(group));
+    for (int k = 0; k < base->count; k++) {
+        yoke_range part = part_of(group, range, k);
+        TRY(sum_range(group, k, &part, contributors));
+    }
+    return meet(group);
+}
+
+/* Each begins with another neighbour, so that they do not all read one device at a time. */
+static yoke_status all_gather(yoke_group *base, const yoke_range *range) {
+    copy_group *group = copy_of(base);
+    TRY(meet(group));
+    for (int ahead = 1; ahead < base->count; ahead++)
+        for (int to = 0; to < base->count; to++) {
+            int from = (to + ahead) % base->count;
+            yoke_range part = part_of(group, range, from);
+            TRY(pull(group, to, from, &part));
+        }
+    return meet(group);
+}
+
+/* Life. */
+
+static void destroy(yoke_group *base) {
+    copy_group *group = copy_of(base);
+    for (int k = 0; k < base->count; k++) {
+        copy_member *member = &group->members[k];
+        if (member->scratch != NULL) yoke_device_free(member->device, member->scratch);
+        yoke_device_event_destroy(member->mark);
+    }
+    free(group);
+}
+
+static yoke_status build_member(copy_group *group, copy_member *member) {
+    size_t beyond = 0;
+    for (int k = 0; k < group->base.count; k++)
+        beyond += !reads(member, &group->members[k]);
+    TRY(yoke_device_event_create(&member->mark, member->device));
+    if (beyond == 0) return YOKE_OK;
+    return yoke_device_allocate(member->device, beyond * group->chunk * sizeof(float),
+                                "gradients of other devices", (void **)&member->scratch);
+}
+
+static yoke_status build(copy_group *group, const yoke_group_request *request) {
+    size_t lines = (request->scratch_elements + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
+    group->chunk = lines * LINE_ELEMENTS;
+    if (group->chunk == 0 || group->chunk > CHUNK_ELEMENTS) group->chunk = CHUNK_ELEMENTS;
+    for (int k = 0; k < request->count; k++)
+        group->members[k].device = request->devices[k];
+    for (int k = 0; k < request->count; k++)
+        TRY(build_member(group, &group->members[k]));
+    return YOKE_OK;
+}
+
+yoke_status yoke_copy_group_create(yoke_group **group, const yoke_group_request *request) {
+    *group = NULL;
+    size_t bytes = sizeof(copy_group) + (size_t)request->count * sizeof(copy_member);
+    copy_group *created = calloc(1, bytes);
+    if (created == NULL) return FAIL_MEMORY(bytes, "a group of devices");
+    created->base = (yoke_group){.name = "copy",
+                                 .count = request->count,
+                                 .reduce = reduce,
+                                 .broadcast = broadcast,
+                                 .reduce_scatter = reduce_scatter,
+                                 .all_gather = all_gather,
+                                 .destroy = destroy};
+    yoke_status status = build(created, request);
+    if (status == YOKE_OK)
+        *group = &created->base;
+    else
+        destroy(&created->base);
+    return status;
+}
