@@ -377,7 +377,9 @@ static int close_rig(void **state) {
     return 0;
 }
 
-int main(void) {
+/* usage: test_cuda_operations [PATTERN]: only the promises whose name matches, as `relu*`. */
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
         cmocka_unit_test(relu_and_add_equal_the_cpu),

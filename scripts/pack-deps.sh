@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Copies what Yoke's build needs beside a compiler, CMake and Ninja into one folder, from the Debian
+# packages installed here: for a machine that has none of it and reaches no package registry.
+# scripts/gpu-check.sh there uses build/deps when it finds it.
+# usage: scripts/pack-deps.sh [FOLDER]   (build/deps)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=${1-build/deps}
+packages=(libdnnl-dev libjansson-dev libxxhash-dev librandom123-dev zlib1g-dev libcmocka-dev)
+# linker name: its file is copied under the name programs ask for at run time
+libraries=(dnnl jansson xxhash z cmocka)
+# Every machine with a compiler has these.
+common='^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|libgomp|ld-linux.*|linux-vdso)\.so'
+
+scripts/install-deps.sh
+rm -rf "$folder"
+mkdir -p "$folder"/{bin,include,lib/pkgconfig,lib/needed}
+triplet=$(cc -print-multiarch)
+
+copy_headers() {
+    local header to
+    while read -r header; do
+        [[ -f $header ]] || continue
+        to=${header#/usr/include/}
+        to=$folder/include/${to#"$triplet"/}
+        mkdir -p "$(dirname "$to")"
+        cp "$header" "$to"
+    done < <(dpkg -L "$1" | grep '^/usr/include/')
+}
+
+# copy_needed FILE: the libraries it needs that not every machine has, for LD_LIBRARY_PATH.
+copy_needed() {
+    local name path
+    while read -r name _ path _; do
+        [[ $path == /* && ! $name =~ $common && ! -e $folder/lib/$name ]] || continue
+        cp -L "$path" "$folder/lib/needed/$name"
+    done < <(ldd "$1")
+}
+
+for package in "${packages[@]}"; do
+    copy_headers "$package"
+done
+for library in "${libraries[@]}"; do
+    file=$(cc -print-file-name="lib$library.so")
+    name=$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+    cp -L "$file" "$folder/lib/$name"
+    ln -sf "$name" "$folder/lib/lib$library.so"
+done
+for library in "$folder"/lib/*.so.*; do
+    copy_needed "$library"
+done
+# Their paths become relative to the folder, wherever it is carried.
+# shellcheck disable=SC2016
+for name in jansson libxxhash cmocka; do
+    file=$(pkg-config --variable=pcfiledir "$name")/$name.pc
+    sed -e 's|^prefix=.*|prefix=${pcfiledir}/../..|' -e 's|^libdir=.*|libdir=${pcfiledir}/..|' \
+        -e 's|^includedir=.*|includedir=${pcfiledir}/../../include|' \
+        -e "s|/usr/lib/$triplet|\${pcfiledir}/..|" -e 's|/usr/include|${pcfiledir}/../../include|' \
+        "$file" >"$folder/lib/pkgconfig/$name.pc"
+done
+cp -L "$(command -v pkg-config)" "$folder/bin/pkg-config"
+copy_needed "$folder/bin/pkg-config"
+du -sh "$folder"
