@@ -19,5 +19,8 @@ install(FILES ${PROJECT_BINARY_DIR}/yokeConfig.cmake ${PROJECT_BINARY_DIR}/yokeC
   DESTINATION ${YOKE_CONFIG_FOLDER})
 
 file(RELATIVE_PATH YOKE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the installation may be moved
+if(YOKE_HAS_CUDA)
+  set(YOKE_PC_CUDA " ${CUDART_STATIC} -ldl -lrt -lstdc++")
+endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/yoke.pc.in ${PROJECT_BINARY_DIR}/yoke.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/yoke.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
