@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/device.h"
 #include "yoke/model.h"
 #include "yoke/status.h"
 
@@ -103,6 +104,9 @@ typedef struct yoke_loader_options {
     uint64_t seed;
     int slots;   /* batches prepared ahead; 0: 3 */
     int threads; /* loader threads; 0: 1 */
+    /* Where the batches will go: they then lie in memory that GPUs copy from while the host goes
+     * on. Must outlive the loader. NULL: ordinary memory. */
+    yoke_devices *devices;
 } yoke_loader_options;
 
 /* Batches prepared in the background while the caller computes on another. */

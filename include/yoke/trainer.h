@@ -70,6 +70,7 @@ typedef struct yoke_trainer_options {
     const char *trace;   /* Chrome trace */
     void (*on_event)(const yoke_event *event, void *payload);
     void *payload;
+    yoke_collectives collectives;
 } yoke_trainer_options;
 
 /* Opens dataset, devices and engine; nothing is trained yet. */

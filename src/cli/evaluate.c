@@ -23,8 +23,8 @@ static const cli_option options[] = {
      0, 1024},
     {"batch", "N", "rows computed at a time, over all devices (64)", CLI_INTEGER, AT(batch), 1,
      1 << 20},
-    {"precision", "float32|bfloat16", "of the computation (float32)", CLI_CHOICE, AT(precision), 0,
-     0},
+    {"precision", "float32|bfloat16|tf32", "of the computation (float32)", CLI_CHOICE,
+     AT(precision), 0, 0},
     {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
 };
 
@@ -58,7 +58,8 @@ static yoke_status build_engine(evaluation *it, const evaluate_flags *flags) {
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
                                          .batch = flags->batch};
-    yoke_loader_options loader = {.struct_size = sizeof loader, .batch = flags->batch};
+    yoke_loader_options loader = {
+        .struct_size = sizeof loader, .batch = flags->batch, .devices = it->devices};
     yoke_status status =
         yoke_data_parallel_create(&it->parallel, it->model, it->devices, NULL, &engine);
     if (status == YOKE_OK) status = yoke_weights_load(it->parallel, it->model, flags->init);

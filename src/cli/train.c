@@ -17,6 +17,7 @@
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
+    int collectives;
     int shuffle, augment, accumulate, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
@@ -32,7 +33,8 @@ static const cli_option options[] = {
     {"dataset", "SPEC",
      "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:3x32x32,classes=10,rows=5000] (synthetic)",
      CLI_TEXT, AT(dataset), 0, 0},
-    {"devices", "LIST", "auto, cpu, 4xcpu, ...; the first is the root (2xcpu with two cores)",
+    {"devices", "LIST",
+     "auto, cpu, 4xcpu, 2xcuda, 4xcuda:0, ...; the first is the root (every GPU, or 2xcpu)",
      CLI_TEXT, AT(devices), 0, 0},
     {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
      0, 1024},
@@ -54,8 +56,11 @@ static const cli_option options[] = {
     {"warmup-steps", "N", "linear warm-up; not with onecycle (0)", CLI_UNSIGNED, AT(warmup_steps),
      0, 1e15},
     {"label-smoothing", "X", "(0)", CLI_REAL, AT(label_smoothing), 0, 0.999},
-    {"precision", "float32|bfloat16", "of the computation; weights stay float32 (float32)",
-     CLI_CHOICE, AT(precision), 0, 0},
+    {"precision", "float32|bfloat16|tf32",
+     "of the computation; weights stay float32; tf32: GPUs (float32)", CLI_CHOICE, AT(precision), 0,
+     0},
+    {"collectives", "auto|nccl|copy", "what carries gradients between GPUs (auto)", CLI_CHOICE,
+     AT(collectives), 0, 0},
     {"algorithm", "measured|direct", "the fastest, or the same in every run (measured)", CLI_CHOICE,
      AT(algorithm), 0, 0},
     {"seed", "N", "of weights, order, augmentation, dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
@@ -131,6 +136,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .schedule = (yoke_schedule)flags->schedule,
                                   .precision = (yoke_precision)flags->precision,
                                   .algorithm = (yoke_algorithm)flags->algorithm,
+                                  .collectives = (yoke_collectives)flags->collectives,
                                   .batch = flags->batch,
                                   .epochs = flags->epochs,
                                   .steps = flags->steps,

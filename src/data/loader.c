@@ -2,6 +2,7 @@
  * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
  * creation. */
 #include "data/data.h"
+#include "device/device.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -170,19 +171,34 @@ static void *reserve(size_t count, size_t size) {
     return memory ? memset(memory, 0, bytes) : NULL;
 }
 
+/* Slots lie where the devices like to copy from. */
+static yoke_device *home_of(const yoke_loader *loader) {
+    return loader->options.devices ? yoke_devices_at(loader->options.devices, 0) : NULL;
+}
+
+static yoke_status reserve_rows(const yoke_loader *loader, size_t row_bytes, void **memory) {
+    size_t batch = (size_t)loader->options.batch, rows = loader->dataset->rows, bytes = 0;
+    if (batch < rows) rows = batch;
+    if (home_of(loader) && !__builtin_mul_overflow(rows, row_bytes, &bytes))
+        return yoke_device_allocate_host(home_of(loader), bytes, "a loader slot", memory);
+    *memory = reserve(rows, row_bytes);
+    return *memory ? YOKE_OK : FAIL_MEMORY(rows * row_bytes, "a loader slot");
+}
+
+static void release_rows(const yoke_loader *loader, void *memory) {
+    if (home_of(loader))
+        yoke_device_free_host(home_of(loader), memory);
+    else
+        free(memory);
+}
+
 static yoke_status allocate_slot(const yoke_loader *loader, loader_slot *slot) {
     const yoke_dataset *dataset = loader->dataset;
-    size_t batch = (size_t)loader->options.batch, targets = (size_t)dataset->target_count;
-    size_t rows = batch < dataset->rows ? batch : dataset->rows;
-    size_t row_bytes = yoke_dataset_values(dataset) * sizeof(float);
-    slot->inputs = reserve(rows, row_bytes);
+    size_t targets = (size_t)dataset->target_count;
+    TRY(reserve_rows(loader, yoke_dataset_values(dataset) * sizeof(float), (void **)&slot->inputs));
     if (dataset->classes > 0)
-        slot->labels = reserve(rows, sizeof *slot->labels);
-    else
-        slot->targets = reserve(rows, targets * sizeof *slot->targets);
-    if (!slot->inputs || (!slot->labels && !slot->targets))
-        return FAIL_MEMORY(rows * row_bytes, "a loader slot");
-    return YOKE_OK;
+        return reserve_rows(loader, sizeof *slot->labels, (void **)&slot->labels);
+    return reserve_rows(loader, targets * sizeof *slot->targets, (void **)&slot->targets);
 }
 
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
@@ -276,9 +292,9 @@ void yoke_loader_destroy(yoke_loader *loader) {
         free(loader->threads[i].made);
     free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++) {
-        free(loader->slots[i].targets);
-        free(loader->slots[i].labels);
-        free(loader->slots[i].inputs);
+        release_rows(loader, loader->slots[i].targets);
+        release_rows(loader, loader->slots[i].labels);
+        release_rows(loader, loader->slots[i].inputs);
     }
     free(loader->slots);
     free(loader->order);

@@ -8,8 +8,10 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
         TRY(yoke_dataset_open(&trainer->test_rows, options->dataset, YOKE_SPLIT_TEST));
     trainer->test_dataset.struct_size = sizeof trainer->test_dataset;
     TRY(yoke_dataset_describe(trainer->test_rows, &trainer->test_dataset));
-    yoke_loader_options loader = {
-        .struct_size = sizeof loader, .batch = options->batch, .seed = options->seed};
+    yoke_loader_options loader = {.struct_size = sizeof loader,
+                                  .batch = options->batch,
+                                  .seed = options->seed,
+                                  .devices = trainer->devices};
     return yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader);
 }
 

@@ -107,7 +107,8 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .batch = options->batch,
                                   .shuffle = !options->no_shuffle,
                                   .augment = options->augment,
-                                  .seed = options->seed};
+                                  .seed = options->seed,
+                                  .devices = trainer->devices};
     TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
 }
@@ -134,7 +135,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .algorithm = options->algorithm,
                                          .batch = options->batch,
                                          .accumulate = options->accumulate,
-                                         .seed = options->seed};
+                                         .seed = options->seed,
+                                         .collectives = options->collectives};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   &options->optimizer, &engine));
     if (options->init == NULL) return YOKE_OK;
@@ -227,7 +229,7 @@ static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *
     summary->schedule = schedule_name(options->schedule);
     summary->model = options->model;
     summary->dataset = options->dataset;
-    summary->precision = options->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32";
+    summary->precision = yoke_precision_name(options->precision);
     summary->devices = yoke_data_parallel_device_count(trainer->parallel);
     summary->parameters = yoke_model_parameter_count(trainer->model);
     summary->batch = options->batch;
