@@ -1,0 +1,269 @@
+/* Collectives by NCCL: one communicator a GPU, all asked by one thread in groups. They never block
+ * the host; it polls until a group is queued, with a deadline, and gives all of them up together.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+#ifdef YOKE_HAS_NCCL
+
+#define TIMEOUT_MS 60000
+#define NAMES_BYTES 160
+
+typedef struct nccl_group {
+    yoke_group base;
+    int timeout_ms;
+    bool lost; /* given up: what is left can only be destroyed */
+    yoke_device *devices[YOKE_DEVICES_LIMIT];
+    ncclComm_t communicators[YOKE_DEVICES_LIMIT];
+} nccl_group;
+
+static nccl_group *nccl_of(yoke_group *group) {
+    return (nccl_group *)group;
+}
+
+static cudaStream_t stream_of(const nccl_group *group, int k) {
+    return cuda_of(group->devices[k])->streams[YOKE_STREAM_COMMUNICATION];
+}
+
+/* Failure. */
+
+static const char *device_names(yoke_device *const *devices, int count, char *text) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int k = 0; k < count && used < NAMES_BYTES; k++)
+        used += (size_t)snprintf(text + used, NAMES_BYTES - used, "%s%s", k > 0 ? ", " : "",
+                                 devices[k]->name);
+    return text;
+}
+
+static void abort_all(nccl_group *group) {
+    for (int k = 0; k < group->base.count; k++) {
+        if (group->communicators[k] != NULL) cuda_nccl()->ncclCommAbort(group->communicators[k]);
+        group->communicators[k] = NULL;
+    }
+    group->lost = true;
+    cudaGetLastError(); /* what NCCL left behind is told here, not by the next call of CUDA */
+}
+
+static yoke_status give_up(nccl_group *group, ncclResult_t result, const char *call) {
+    const cuda_nccl_calls *nccl = cuda_nccl();
+    char names[NAMES_BYTES], cause[192];
+    device_names(group->devices, group->base.count, names);
+    if (result == ncclInProgress)
+        snprintf(cause, sizeof cause, "no answer after %d ms", group->timeout_ms);
+    else
+        snprintf(cause, sizeof cause, "%s (%s)", nccl->ncclGetErrorString(result),
+                 nccl->ncclGetLastError(NULL));
+    abort_all(group);
+    return FAIL(
+        YOKE_ERROR_DEVICE,
+        "NCCL on %s: %s: %s; collectives \"copy\" do without NCCL, NCCL_DEBUG=INFO tells more",
+        names, call, cause);
+}
+
+/* Groups. */
+
+static bool is_failure(ncclResult_t result) {
+    return result != ncclSuccess && result != ncclInProgress;
+}
+
+/* ncclInProgress: the deadline has passed. */
+static ncclResult_t settle(const nccl_group *group) {
+    uint64_t deadline = yoke_now_ns() + (uint64_t)group->timeout_ms * 1000000;
+    for (int k = 0; k < group->base.count; k++) {
+        ncclResult_t state = ncclInProgress;
+        while (state == ncclInProgress) {
+            ncclResult_t asked =
+                cuda_nccl()->ncclCommGetAsyncError(group->communicators[k], &state);
+            if (is_failure(asked)) return asked;
+            if (state != ncclInProgress) break;
+            if (yoke_now_ns() > deadline) return ncclInProgress;
+            sched_yield();
+        }
+        if (state != ncclSuccess) return state;
+    }
+    return ncclSuccess;
+}
+
+typedef ncclResult_t (*group_call)(nccl_group *group, int k, const void *request);
+
+/* The same call for every communicator, as one: alone, the first would wait for the others. */
+static ncclResult_t call_all(nccl_group *group, group_call call, const void *request) {
+    ncclResult_t result = cuda_nccl()->ncclGroupStart();
+    if (result != ncclSuccess) return result;
+    for (int k = 0; k < group->base.count && !is_failure(result); k++)
+        result = call(group, k, request);
+    ncclResult_t ended = cuda_nccl()->ncclGroupEnd();
+    if (is_failure(result)) return result;
+    return is_failure(ended) ? ended : settle(group);
+}
+
+/* Collectives. */
+
+static ncclResult_t reduce_one(nccl_group *group, int k, const void *request) {
+    const yoke_range *range = request;
+    float *values = range->buffers[k] + range->offset;
+    return cuda_nccl()->ncclReduce(values, values, range->elements, ncclFloat, ncclSum, 0,
+                                   group->communicators[k], stream_of(group, k));
+}
+
+static ncclResult_t broadcast_one(nccl_group *group, int k, const void *request) {
+    const yoke_range *range = request;
+    float *values = range->buffers[k] + range->offset;
+    return cuda_nccl()->ncclBroadcast(values, values, range->elements, ncclFloat, 0,
+                                      group->communicators[k], stream_of(group, k));
+}
+
+static ncclResult_t reduce_scatter_one(nccl_group *group, int k, const void *request) {
+    const yoke_range *range = request;
+    size_t part = range->elements / (size_t)group->base.count;
+    float *values = range->buffers[k] + range->offset;
+    return cuda_nccl()->ncclReduceScatter(values, values + (size_t)k * part, part, ncclFloat,
+                                          ncclSum, group->communicators[k], stream_of(group, k));
+}
+
+static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request) {
+    const yoke_range *range = request;
+    size_t part = range->elements / (size_t)group->base.count;
+    float *values = range->buffers[k] + range->offset;
+    return cuda_nccl()->ncclAllGather(values + (size_t)k * part, values, part, ncclFloat,
+                                      group->communicators[k], stream_of(group, k));
+}
+
+static yoke_status collect(nccl_group *group, const char *name, group_call call,
+                           const yoke_range *range) {
+    char names[NAMES_BYTES];
+    if (group->lost)
+        return FAIL(YOKE_ERROR_DEVICE, "NCCL on %s: %s: given up after an earlier failure",
+                    device_names(group->devices, group->base.count, names), name);
+    ncclResult_t result = call_all(group, call, range);
+    return result == ncclSuccess ? YOKE_OK : give_up(group, result, name);
+}
+
+/* NCCL sums what every GPU holds: who has nothing to give holds zeros. */
+static yoke_status clear_others(nccl_group *group, const yoke_range *range, int contributors) {
+    for (int k = contributors; k < group->base.count; k++)
+        TRY(yoke_device_clear(group->devices[k], YOKE_STREAM_COMMUNICATION,
+                              range->buffers[k] + range->offset, range->elements * sizeof(float)));
+    return YOKE_OK;
+}
+
+static yoke_status reduce(yoke_group *base, const yoke_range *range, int contributors) {
+    TRY(clear_others(nccl_of(base), range, contributors));
+    return collect(nccl_of(base), "ncclReduce", reduce_one, range);
+}
+
+static yoke_status broadcast(yoke_group *base, const yoke_range *range) {
+    return collect(nccl_of(base), "ncclBroadcast", broadcast_one, range);
+}
+
+static yoke_status reduce_scatter(yoke_group *base, const yoke_range *range, int contributors) {
+    TRY(clear_others(nccl_of(base), range, contributors));
+    return collect(nccl_of(base), "ncclReduceScatter", reduce_scatter_one, range);
+}
+
+static yoke_status all_gather(yoke_group *base, const yoke_range *range) {
+    return collect(nccl_of(base), "ncclAllGather", all_gather_one, range);
+}
+
+/* Life. */
+
+static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) {
+    (void)request;
+    return cuda_nccl()->ncclCommFinalize(group->communicators[k]);
+}
+
+static void destroy(yoke_group *base) {
+    nccl_group *group = nccl_of(base);
+    if (!group->lost && call_all(group, finalize_one, NULL) != ncclSuccess) abort_all(group);
+    for (int k = 0; k < base->count; k++) {
+        if (group->communicators[k] != NULL) cuda_nccl()->ncclCommDestroy(group->communicators[k]);
+    }
+    free(group);
+}
+
+static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclUniqueId *id = request;
+    if (cuda_use(group->devices[k]) != YOKE_OK) return ncclUnhandledCudaError;
+    return cuda_nccl()->ncclCommInitRankConfig(&group->communicators[k], group->base.count, *id, k,
+                                               &config);
+}
+
+static yoke_status build(nccl_group *group, const yoke_group_request *request) {
+    group->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : TIMEOUT_MS;
+    for (int k = 0; k < request->count; k++)
+        group->devices[k] = request->devices[k];
+    int version = 0;
+    ncclUniqueId id;
+    ncclResult_t result = cuda_nccl()->ncclGetVersion(&version);
+    if (result != ncclSuccess) return give_up(group, result, "ncclGetVersion");
+    snprintf(group->base.name, sizeof group->base.name, "nccl %d.%d.%d", version / 10000,
+             version / 100 % 100, version % 100);
+    result = cuda_nccl()->ncclGetUniqueId(&id);
+    if (result != ncclSuccess) return give_up(group, result, "ncclGetUniqueId");
+    result = call_all(group, join_one, &id);
+    return result == ncclSuccess ? YOKE_OK : give_up(group, result, "ncclCommInitRankConfig");
+}
+
+/* Two devices that are one GPU, which NCCL would refuse later and less clearly. */
+static bool find_twins(const yoke_group_request *request, int *first, int *second) {
+    for (*second = 1; *second < request->count; (*second)++)
+        for (*first = 0; *first < *second; (*first)++)
+            if (cuda_of(request->devices[*first])->ordinal ==
+                cuda_of(request->devices[*second])->ordinal)
+                return true;
+    return false;
+}
+
+/* Whether NCCL can serve; says why not. */
+static yoke_status check(const yoke_group_request *request) {
+    int first, second;
+    if (cuda_nccl() == NULL)
+        return FAIL(YOKE_ERROR_DEVICE, "collectives \"nccl\": %s", cuda_library_detail("nccl"));
+    if (find_twins(request, &first, &second))
+        return FAIL(YOKE_ERROR_DEVICE,
+                    "collectives \"nccl\": devices %d and %d are both GPU %d, and NCCL wants each "
+                    "GPU once; choose \"copy\"",
+                    first, second, cuda_of(request->devices[first])->ordinal);
+    return YOKE_OK;
+}
+
+yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request) {
+    *group = NULL;
+    bool free_to_choose = request->kind == YOKE_COLLECTIVES_AUTO;
+    if (free_to_choose && request->count < 2) return YOKE_OK;
+    yoke_status possible = check(request);
+    if (possible != YOKE_OK) return free_to_choose ? YOKE_OK : possible;
+    nccl_group *created = calloc(1, sizeof *created);
+    if (created == NULL) return FAIL_MEMORY(sizeof *created, "a group of GPUs");
+    created->base = (yoke_group){.count = request->count,
+                                 .reduce = reduce,
+                                 .broadcast = broadcast,
+                                 .reduce_scatter = reduce_scatter,
+                                 .all_gather = all_gather,
+                                 .destroy = destroy};
+    yoke_status status = build(created, request);
+    if (status == YOKE_OK)
+        *group = &created->base;
+    else
+        destroy(&created->base);
+    return status;
+}
+
+#else
+
+yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request) {
+    *group = NULL;
+    if (request->kind == YOKE_COLLECTIVES_AUTO) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DEVICE,
+                "collectives \"nccl\": this build has no NCCL; configure it with "
+                "NCCL_ROOT set to where it is, or choose \"copy\"");
+}
+
+#endif
