@@ -1,0 +1,37 @@
+/* Two-dimensional convolution: one product where it is one, cuDNN, or columns and a product. */
+#include <stdio.h>
+
+#include "device/cuda/weighted.h"
+
+/* cuDNN's algorithm 1 is deterministic in all directions, so it is the fixed choice where the
+ * convolution is no product; im2col serves every shape. */
+static const cuda_way ways[] = {CUDA_PRODUCT_WAYS,
+                                {"cuDNN 1", cuda_cudnn_pass, 1},
+                                {"im2col", cuda_im2col_pass, 0},
+                                {"cuDNN 0", cuda_cudnn_pass, 0},
+                                {"cuDNN 2", cuda_cudnn_pass, 2},
+                                {"cuDNN 3", cuda_cudnn_pass, 3},
+                                {"cuDNN 4", cuda_cudnn_pass, 4},
+                                {"cuDNN 5", cuda_cudnn_pass, 5},
+                                {"cuDNN 6", cuda_cudnn_pass, 6},
+                                {"cuDNN 7", cuda_cudnn_pass, 7}};
+_Static_assert(sizeof ways / sizeof ways[0] <= CUDA_WAYS_LIMIT, "the ways fit a contest");
+
+yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
+                                  const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    yoke_dims input = operation->input, output = operation->output;
+    int64_t kernel = operation->kernel, in = input.channels / operation->groups;
+    char key[128];
+    snprintf(key, sizeof key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", input.channels,
+             input.height, input.width, output.channels, operation->kernel, operation->stride,
+             operation->padding, operation->groups);
+    cuda_weighted_request weighted = {
+        .plan = request,
+        .key = key,
+        .input = cuda_value_layout(request->rows, input, request->precision),
+        .weights = {CUDA_FLOAT32, kernel > 1 && in > 1, 4, {output.channels, in, kernel, kernel}},
+        .ways = ways,
+        .way_count = sizeof ways / sizeof ways[0]};
+    return cuda_weighted_create(plan, device, &weighted);
+}

@@ -1,0 +1,108 @@
+/* Images to columns and back, channels last. */
+#include <cuda_runtime_api.h>
+#include <vector_types.h>
+
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+
+static size_t column_count(const cuda_window *window) {
+    return (size_t)window->groups * (size_t)window->rows * (size_t)window->out_height *
+           (size_t)window->out_width * (size_t)window->kernel * (size_t)window->kernel *
+           (size_t)window->channels;
+}
+
+/* Columns are copies, so values travel as words: as many channels at once as their number allows.
+ * The window counts its channels in words. */
+template <typename Word>
+static __global__ void im2col(Word *columns, const Word *images, cuda_window window, size_t count) {
+    GRID_STRIDE(i, count) {
+        int channel = (int)(i % (size_t)window.channels);
+        size_t rest = i / (size_t)window.channels;
+        int tap = (int)(rest % (size_t)(window.kernel * window.kernel));
+        rest /= (size_t)(window.kernel * window.kernel);
+        int out_x = (int)(rest % (size_t)window.out_width);
+        rest /= (size_t)window.out_width;
+        int out_y = (int)(rest % (size_t)window.out_height);
+        rest /= (size_t)window.out_height;
+        size_t row = rest % (size_t)window.rows, group = rest / (size_t)window.rows;
+        int y = out_y * window.stride - window.padding + tap / window.kernel;
+        int x = out_x * window.stride - window.padding + tap % window.kernel;
+        Word word = {};
+        if (y >= 0 && y < window.height && x >= 0 && x < window.width) {
+            size_t pixel =
+                (row * (size_t)window.height + (size_t)y) * (size_t)window.width + (size_t)x;
+            word = images[(pixel * (size_t)window.groups + group) * (size_t)window.channels +
+                          (size_t)channel];
+        }
+        columns[i] = word;
+    }
+}
+
+template <typename Word>
+static void launch_im2col(void *columns, const void *images, cuda_window window, int per_word,
+                          cudaStream_t stream) {
+    window.channels /= per_word;
+    size_t count = column_count(&window);
+    LAUNCH(im2col<Word>, cuda_blocks(count), CUDA_THREADS, stream, (Word *)columns,
+           (const Word *)images, window, count);
+}
+
+extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, bool half,
+                                       const cuda_window *window, cudaStream_t stream) {
+    int value_bytes = half ? 2 : 4, bytes = window->channels * value_bytes;
+    if (bytes % 16 == 0)
+        launch_im2col<uint4>(columns, images, *window, 16 / value_bytes, stream);
+    else if (bytes % 8 == 0)
+        launch_im2col<uint2>(columns, images, *window, 8 / value_bytes, stream);
+    else if (bytes % 4 == 0)
+        launch_im2col<uint32_t>(columns, images, *window, 4 / value_bytes, stream);
+    else
+        launch_im2col<uint16_t>(columns, images, *window, 2 / value_bytes, stream);
+    return cudaGetLastError();
+}
+
+/* The output coordinate at which `tap` meets input coordinate `at`, or -1. */
+static __host__ __device__ inline int met_by(int at, int tap, int padding, int stride, int count) {
+    int from = at + padding - tap;
+    return from >= 0 && from % stride == 0 && from / stride < count ? from / stride : -1;
+}
+
+template <typename T>
+static __global__ void col2im(T *images, const T *columns, cuda_window window, size_t count) {
+    GRID_STRIDE(i, count) {
+        size_t channel = i % (size_t)window.channels, rest = i / (size_t)window.channels;
+        size_t group = rest % (size_t)window.groups;
+        rest /= (size_t)window.groups;
+        int x = (int)(rest % (size_t)window.width);
+        rest /= (size_t)window.width;
+        int y = (int)(rest % (size_t)window.height);
+        size_t row = group * (size_t)window.rows + rest / (size_t)window.height;
+        float sum = 0;
+        for (int tap = 0; tap < window.kernel * window.kernel; tap++) {
+            int out_y =
+                met_by(y, tap / window.kernel, window.padding, window.stride, window.out_height);
+            int out_x =
+                met_by(x, tap % window.kernel, window.padding, window.stride, window.out_width);
+            if (out_y < 0 || out_x < 0) continue;
+            size_t pixel =
+                (row * (size_t)window.out_height + (size_t)out_y) * (size_t)window.out_width +
+                (size_t)out_x;
+            size_t column = pixel * (size_t)(window.kernel * window.kernel) + (size_t)tap;
+            sum += cuda_widen(columns[column * (size_t)window.channels + channel]);
+        }
+        cuda_narrow(sum, &images[i]);
+    }
+}
+
+extern "C" cudaError_t cuda_run_col2im(void *images, const void *columns, bool half,
+                                       const cuda_window *window, cudaStream_t stream) {
+    size_t count = (size_t)window->rows * (size_t)window->height * (size_t)window->width *
+                   (size_t)window->groups * (size_t)window->channels;
+    if (half)
+        LAUNCH(col2im<__nv_bfloat16>, cuda_blocks(count), CUDA_THREADS, stream,
+               (__nv_bfloat16 *)images, (const __nv_bfloat16 *)columns, *window, count);
+    else
+        LAUNCH(col2im<float>, cuda_blocks(count), CUDA_THREADS, stream, (float *)images,
+               (const float *)columns, *window, count);
+    return cudaGetLastError();
+}

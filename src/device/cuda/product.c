@@ -1,0 +1,226 @@
+/* Matrix products on cuBLASLt. Row-major matrices are the transposes of column-major ones, so the
+ * library is asked for output^T = b^T * a^T: it sees b first, then a. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "device/cuda/cuda.h"
+
+#define ALIGNMENT_BYTES 16 /* of operands, unless told otherwise: what the widest loads ask for */
+
+struct cuda_product {
+    cuda_device *device;
+    cuda_product_shape shape;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t a, b, output;
+    cublasLtMatmulPreference_t preference; /* while planning */
+    cublasLtMatmulAlgo_t algorithm;
+    bool own_bias; /* added by a kernel of ours: the library has no epilogue for these types */
+};
+
+void cuda_product_destroy(cuda_product *product) {
+    if (product == NULL) return;
+    const cuda_lt_calls *lt = cuda_lt();
+    if (product->preference != NULL) lt->cublasLtMatmulPreferenceDestroy(product->preference);
+    if (product->output != NULL) lt->cublasLtMatrixLayoutDestroy(product->output);
+    if (product->b != NULL) lt->cublasLtMatrixLayoutDestroy(product->b);
+    if (product->a != NULL) lt->cublasLtMatrixLayoutDestroy(product->a);
+    if (product->description != NULL) lt->cublasLtMatmulDescDestroy(product->description);
+    free(product);
+}
+
+/* Descriptions. */
+
+static cudaDataType_t data_type(cuda_type type) {
+    return type == CUDA_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+typedef struct matrix_extent {
+    int64_t rows, columns, step;
+} matrix_extent;
+
+static yoke_status describe_matrix(const cuda_product *product, cublasLtMatrixLayout_t *layout,
+                                   const cuda_matrix *matrix, matrix_extent extent) {
+    const cuda_lt_calls *lt = cuda_lt();
+    int64_t rows = matrix->transposed ? extent.columns : extent.rows;
+    int64_t columns = matrix->transposed ? extent.rows : extent.columns;
+    int64_t stride = matrix->stride > 0 ? matrix->stride : columns;
+    TRY_LT(product->device,
+           lt->cublasLtMatrixLayoutCreate(layout, data_type(matrix->type), (uint64_t)columns,
+                                          (uint64_t)rows, stride));
+    int32_t batch = product->shape.batch;
+    if (batch <= 1) return YOKE_OK;
+    TRY_LT(product->device, lt->cublasLtMatrixLayoutSetAttribute(
+                                *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+    TRY_LT(product->device, lt->cublasLtMatrixLayoutSetAttribute(
+                                *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &extent.step,
+                                sizeof extent.step));
+    return YOKE_OK;
+}
+
+static yoke_status describe_matrices(cuda_product *product) {
+    const cuda_product_shape *shape = &product->shape;
+    assert(!shape->output.transposed);
+    TRY(describe_matrix(product, &product->a, &shape->a,
+                        (matrix_extent){shape->m, shape->k, shape->a_step}));
+    TRY(describe_matrix(product, &product->b, &shape->b,
+                        (matrix_extent){shape->k, shape->n, shape->b_step}));
+    return describe_matrix(product, &product->output, &shape->output,
+                           (matrix_extent){shape->m, shape->n, shape->output_step});
+}
+
+static yoke_status set_attribute(const cuda_product *product,
+                                 cublasLtMatmulDescAttributes_t attribute, const void *value,
+                                 size_t bytes) {
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulDescSetAttribute(product->description,
+                                                                      attribute, value, bytes));
+    return YOKE_OK;
+}
+
+static yoke_status set_transpose(const cuda_product *product,
+                                 cublasLtMatmulDescAttributes_t attribute,
+                                 const cuda_matrix *matrix) {
+    int32_t operation = matrix->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return set_attribute(product, attribute, &operation, sizeof operation);
+}
+
+static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t epilogue) {
+    uint32_t value = epilogue;
+    return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &value, sizeof value);
+}
+
+/* While planning the bias is nowhere yet; the library looks at its address to learn how it is
+ * aligned. Biases lie on lines of 64 bytes. */
+static yoke_status set_bias(const cuda_product *product) {
+    const void *example = (const char *)product->device->workspace + 64;
+    int32_t type = CUDA_R_32F;
+    TRY(set_epilogue(product, CUBLASLT_EPILOGUE_BIAS));
+    TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+    return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
+}
+
+static yoke_status describe_product(cuda_product *product) {
+    const cuda_product_shape *shape = &product->shape;
+    cublasComputeType_t compute = shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    TRY_LT(product->device,
+           cuda_lt()->cublasLtMatmulDescCreate(&product->description, compute, CUDA_R_32F));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
+    TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
+    return shape->bias ? set_bias(product) : YOKE_OK;
+}
+
+/* Algorithms. */
+
+static yoke_status prefer(const cuda_product *product,
+                          cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                          size_t bytes) {
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceSetAttribute(
+                                product->preference, attribute, value, bytes));
+    return YOKE_OK;
+}
+
+static yoke_status describe_preference(cuda_product *product) {
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    TRY_LT(product->device, cuda_lt()->cublasLtMatmulPreferenceCreate(&product->preference));
+    uint64_t workspace = CUDA_WORKSPACE_BYTES;
+    TRY(prefer(product, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    int wanted = product->shape.alignment;
+    uint32_t alignment = wanted > 0 ? (uint32_t)wanted : ALIGNMENT_BYTES;
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
+        TRY(prefer(product, alignments[i], &alignment, sizeof alignment));
+    return YOKE_OK;
+}
+
+/* How many algorithms the library knows; that of the shape's number is kept. */
+static yoke_status ask(cuda_product *product, int *count) {
+    cublasLtMatmulHeuristicResult_t results[CUDA_PRODUCT_ALGORITHMS];
+    *count = 0;
+    cublasStatus_t status = cuda_lt()->cublasLtMatmulAlgoGetHeuristic(
+        product->device->lt, product->description, product->b, product->a, product->output,
+        product->output, product->preference, CUDA_PRODUCT_ALGORITHMS, results, count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        *count = 0;
+    else if (status != CUBLAS_STATUS_SUCCESS)
+        return cuda_lt_failed(product->device, status, "cublasLtMatmulAlgoGetHeuristic");
+    int known = 0;
+    for (int i = 0; i < *count; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        if (known == product->shape.algorithm) product->algorithm = results[i].algo;
+        known++;
+    }
+    *count = known;
+    return YOKE_OK;
+}
+
+static yoke_status find_algorithm(cuda_product *product, bool *found) {
+    int count = 0;
+    TRY(describe_preference(product));
+    TRY(ask(product, &count));
+    if (count == 0 && product->shape.bias) {
+        product->own_bias = true;
+        TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
+        TRY(ask(product, &count));
+    }
+    cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
+    product->preference = NULL;
+    *found = product->shape.algorithm < count;
+    if (*found || product->shape.algorithm > 0) return YOKE_OK;
+    const cuda_product_shape *shape = &product->shape;
+    return FAIL(YOKE_ERROR_DEVICE,
+                "%s: cuBLASLt has no algorithm for a product [%lld, %lld] x [%lld, %lld]",
+                product->device->base.name, (long long)shape->m, (long long)shape->k,
+                (long long)shape->k, (long long)shape->n);
+}
+
+static yoke_status build(cuda_product *product, bool *found) {
+    TRY(describe_product(product));
+    TRY(describe_matrices(product));
+    return find_algorithm(product, found);
+}
+
+yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
+                                const cuda_product_shape *shape) {
+    *product = NULL;
+    cuda_product *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a matrix product");
+    made->device = device;
+    made->shape = *shape;
+    bool found = false;
+    yoke_status status = build(made, &found);
+    if (status == YOKE_OK && found)
+        *product = made;
+    else
+        cuda_product_destroy(made);
+    return status;
+}
+
+/* Running. */
+
+static yoke_status add_bias(const cuda_product *product, const float *bias, void *output) {
+    const cuda_product_shape *shape = &product->shape;
+    int64_t stride = shape->output.stride > 0 ? shape->output.stride : shape->n;
+    cuda_columns columns = {(size_t)shape->m, (size_t)shape->n, (size_t)stride};
+    bool half = shape->output.type == CUDA_BFLOAT16;
+    size_t step_bytes = (size_t)shape->output_step * cuda_type_bytes(shape->output.type);
+    for (int i = 0; i < (shape->batch > 1 ? shape->batch : 1); i++) {
+        void *to = (char *)output + (size_t)i * step_bytes;
+        TRY_CUDA(product->device, cuda_run_add_bias(to, half, bias, columns,
+                                                    product->device->streams[YOKE_STREAM_COMPUTE]));
+    }
+    return YOKE_OK;
+}
+
+yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
+                             const float *bias, void *output) {
+    cuda_device *device = product->device;
+    const float alpha = 1, beta = product->shape.add ? 1 : 0;
+    if (product->shape.bias && !product->own_bias)
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    TRY_LT(device,
+           cuda_lt()->cublasLtMatmul(device->lt, product->description, &alpha, b, product->b, a,
+                                     product->a, &beta, output, product->output, output,
+                                     product->output, &product->algorithm, device->workspace,
+                                     CUDA_WORKSPACE_BYTES, device->streams[YOKE_STREAM_COMPUTE]));
+    return product->own_bias ? add_bias(product, bias, output) : YOKE_OK;
+}

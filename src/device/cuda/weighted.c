@@ -1,0 +1,283 @@
+/* The plan of convolution and linear: chooses a way for each direction, brings the model's own
+ * input into the passes' order and type, and serves the bias where a pass does not. */
+#include "device/cuda/weighted.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct cuda_weighted {
+    yoke_plan base;
+    cuda_pass *passes[CUDA_DIRECTIONS];
+    cuda_operands operands[CUDA_DIRECTIONS];
+    cuda_layout given, input; /* as the producer writes it, as the passes read it */
+    bool reordered;           /* the two differ: the passes read a copy in `saved` */
+    cuda_type type;
+    cuda_columns output; /* [rows * height * width, channels] */
+    const void *producer_input;
+    float *bias_gradient;
+} cuda_weighted;
+
+typedef struct weighted_planner {
+    cuda_weighted *self;
+    const cuda_weighted_request *request;
+    cuda_problem problem;
+} weighted_planner;
+
+static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
+                                                             "backward weights"};
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static yoke_status run_pass(const cuda_weighted *self, const cuda_pass *pass,
+                            const cuda_operands *operands) {
+    TRY(pass->run(pass, operands));
+    if (operands->bias == NULL || pass->adds_bias) return YOKE_OK;
+    TRY_CUDA(pass->device,
+             cuda_run_add_bias(operands->output, self->type == CUDA_BFLOAT16, operands->bias,
+                               self->output, pass->device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+/* Measuring. */
+
+typedef struct weighted_trial {
+    const cuda_weighted *self;
+    cuda_pass *passes[CUDA_WAYS_LIMIT];
+    cuda_candidate candidates[CUDA_WAYS_LIMIT];
+    cuda_operands operands;
+    void *memory;
+} weighted_trial;
+
+static yoke_status run_candidate(void *context, int candidate) {
+    const weighted_trial *trial = context;
+    return run_pass(trial->self, trial->passes[candidate], &trial->operands);
+}
+
+static yoke_status create_way(const weighted_planner *planner, cuda_direction direction, int number,
+                              cuda_pass **pass) {
+    *pass = NULL;
+    if (number >= planner->request->way_count) return YOKE_OK;
+    const cuda_way *way = &planner->request->ways[number];
+    return way->create(pass, &planner->problem, direction, way->variant);
+}
+
+static yoke_status create_candidates(const weighted_planner *planner, cuda_direction direction,
+                                     weighted_trial *trial, size_t *scratch_bytes) {
+    for (int i = 0; i < planner->request->way_count; i++) {
+        TRY(create_way(planner, direction, i, &trial->passes[i]));
+        trial->candidates[i].name = planner->request->ways[i].name;
+        if (trial->passes[i] == NULL) continue;
+        trial->candidates[i].run = run_candidate;
+        *scratch_bytes = larger(*scratch_bytes, trial->passes[i]->scratch_bytes);
+    }
+    return YOKE_OK;
+}
+
+/* One block holds all operands, filled alike; the bias may read pairs of bfloat16. */
+static yoke_status provide_operands(const weighted_planner *planner, cuda_direction direction,
+                                    weighted_trial *trial, size_t scratch_bytes) {
+    cuda_device *device = planner->problem.device;
+    const yoke_operation *operation = planner->problem.operation;
+    size_t value_bytes = cuda_type_bytes(planner->problem.type);
+    size_t rows = (size_t)planner->problem.rows, out = (size_t)operation->output.channels;
+    size_t weights = cuda_aligned(rows * cuda_dims_count(operation->input) * value_bytes);
+    size_t bias = weights + cuda_aligned(cuda_elements(&planner->request->weights) * sizeof(float));
+    size_t output = bias + cuda_aligned(out * sizeof(float));
+    size_t scratch = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
+    TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
+    char *base = trial->memory;
+    trial->operands = (cuda_operands){base, base + weights, base + output, base + scratch, NULL};
+    if (direction == CUDA_FORWARD && operation->bias)
+        trial->operands.bias = (const float *)(const void *)(base + bias);
+    TRY_CUDA(device, cuda_run_probe(base, planner->problem.type == CUDA_BFLOAT16,
+                                    scratch / value_bytes, device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
+                           cuda_contest *contest, int *winner) {
+    weighted_trial trial = {.self = planner->self};
+    size_t scratch_bytes = 0;
+    yoke_status status = create_candidates(planner, direction, &trial, &scratch_bytes);
+    if (status == YOKE_OK) status = provide_operands(planner, direction, &trial, scratch_bytes);
+    contest->candidates = trial.candidates;
+    contest->context = &trial;
+    if (status == YOKE_OK) status = cuda_choose(contest, winner);
+    yoke_device_free(&planner->problem.device->base, trial.memory);
+    for (int i = 0; i < planner->request->way_count; i++)
+        if (trial.passes[i] != NULL) trial.passes[i]->destroy(trial.passes[i]);
+    return status;
+}
+
+/* Planning. */
+
+static yoke_status create_first(const weighted_planner *planner, cuda_direction direction,
+                                cuda_pass **pass) {
+    for (int i = 0; *pass == NULL && i < planner->request->way_count; i++)
+        TRY(create_way(planner, direction, i, pass));
+    if (*pass != NULL) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s %s", planner->problem.device->base.name,
+                planner->request->key, direction_names[direction]);
+}
+
+static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
+    char key[160];
+    snprintf(key, sizeof key, "%s %s", planner->request->key, direction_names[direction]);
+    cuda_contest contest = {.device = planner->problem.device,
+                            .request = planner->request->plan,
+                            .key = key,
+                            .count = planner->request->way_count};
+    int winner = 0;
+    if (!cuda_chosen(&contest, &winner)) TRY(measure(planner, direction, &contest, &winner));
+    cuda_pass **pass = &planner->self->passes[direction];
+    TRY(create_way(planner, direction, winner, pass));
+    /* Chosen for another number of rows, and not to be had for this one. */
+    if (*pass == NULL) TRY(create_first(planner, direction, pass));
+    yoke_plan_needs *needs = &planner->self->base.needs;
+    needs->scratch_bytes = larger(needs->scratch_bytes, (*pass)->scratch_bytes);
+    return YOKE_OK;
+}
+
+static yoke_status keep_weights(const weighted_planner *planner, yoke_layout *weights) {
+    const yoke_plan_request *request = planner->request->plan;
+    cuda_layout_store(weights, &planner->request->weights);
+    if (request->parameters[0].bytes == 0 || yoke_layout_equal(weights, &request->parameters[0]))
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight is given in an order that no plan reads",
+                planner->problem.device->base.name);
+}
+
+static yoke_status describe_needs(const weighted_planner *planner) {
+    const yoke_plan_request *request = planner->request->plan;
+    const yoke_operation *operation = request->operation;
+    yoke_plan_needs *needs = &planner->self->base.needs;
+    cuda_layout output = cuda_value_layout(request->rows, operation->output, request->precision);
+    cuda_layout_store(&needs->output, &output);
+    TRY(keep_weights(planner, &needs->parameters[0]));
+    size_t channels = (size_t)operation->output.channels;
+    if (operation->bias) {
+        cuda_layout bias = {CUDA_FLOAT32, false, 1, {operation->output.channels}};
+        cuda_layout_store(&needs->parameters[1], &bias);
+        if (request->training) needs->scratch_bytes = CUDA_COLUMN_PARTS * channels * sizeof(float);
+    }
+    needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
+    needs->backward_reads_input = request->training && !planner->self->reordered;
+    if (planner->self->reordered)
+        needs->saved_bytes =
+            cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
+    return YOKE_OK;
+}
+
+static yoke_status place_input(const weighted_planner *planner) {
+    const yoke_plan_request *request = planner->request->plan;
+    cuda_weighted *self = planner->self;
+    yoke_layout wanted;
+    self->given = *cuda_layout_of(&request->inputs[0]);
+    self->input = planner->request->input;
+    cuda_layout_store(&wanted, &self->input);
+    self->reordered = !yoke_layout_equal(&wanted, &request->inputs[0]);
+    if (!self->reordered || !request->input_gradient) return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL,
+                "%s: the gradient of an input that is not channels last in the compute type",
+                planner->problem.device->base.name);
+}
+
+static yoke_status build(const weighted_planner *planner) {
+    const yoke_plan_request *request = planner->request->plan;
+    cuda_weighted *self = planner->self;
+    yoke_dims output = request->operation->output;
+    size_t channels = (size_t)output.channels;
+    self->output = (cuda_columns){(size_t)request->rows * (cuda_dims_count(output) / channels),
+                                  channels, channels};
+    self->type = planner->problem.type;
+    TRY(place_input(planner));
+    TRY(describe_needs(planner));
+    TRY(plan_direction(planner, CUDA_FORWARD));
+    if (!request->training) return YOKE_OK;
+    TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
+    return request->input_gradient ? plan_direction(planner, CUDA_BACKWARD_DATA) : YOKE_OK;
+}
+
+/* Running. */
+
+static cuda_weighted *weighted_of(yoke_plan *plan) {
+    return (cuda_weighted *)plan;
+}
+
+static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    cuda_weighted *self = weighted_of(plan);
+    void *input = self->reordered ? binding->saved : binding->inputs[0];
+    void *weights =
+        self->type == CUDA_BFLOAT16 ? (void *)binding->shadows[0] : binding->parameters[0];
+    self->producer_input = binding->inputs[0];
+    self->bias_gradient = binding->parameter_gradients[1];
+    self->operands[CUDA_FORWARD] =
+        (cuda_operands){input, weights, binding->output, binding->scratch, binding->parameters[1]};
+    self->operands[CUDA_BACKWARD_DATA] = (cuda_operands){
+        binding->input_gradients[0], weights, binding->output_gradient, binding->scratch, NULL};
+    self->operands[CUDA_BACKWARD_WEIGHTS] = (cuda_operands){
+        input, binding->parameter_gradients[0], binding->output_gradient, binding->scratch, NULL};
+    return YOKE_OK;
+}
+
+static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cuda_weighted *self = weighted_of(plan);
+    const cuda_operands *operands = &self->operands[CUDA_FORWARD];
+    if (self->reordered)
+        TRY(cuda_reorder(cuda_of(plan->device), &self->input, operands->input, &self->given,
+                         self->producer_input));
+    return run_pass(self, self->passes[CUDA_FORWARD], operands);
+}
+
+static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
+    const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
+    cuda_column_sums sums = {.values = operands->output,
+                             .half = self->type == CUDA_BFLOAT16,
+                             .shape = self->output,
+                             .sums = self->bias_gradient,
+                             .partial = operands->scratch};
+    TRY_CUDA(cuda_of(plan->device), cuda_run_column_sums(&sums, cuda_compute(plan)));
+    return YOKE_OK;
+}
+
+static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const cuda_weighted *self = weighted_of(plan);
+    if (self->base.needs.parameters[1].bytes > 0) TRY(bias_backward(self, plan));
+    TRY(run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS],
+                 &self->operands[CUDA_BACKWARD_WEIGHTS]));
+    if (self->passes[CUDA_BACKWARD_DATA] == NULL) return YOKE_OK;
+    return run_pass(self, self->passes[CUDA_BACKWARD_DATA], &self->operands[CUDA_BACKWARD_DATA]);
+}
+
+static void weighted_destroy(yoke_plan *plan) {
+    cuda_weighted *self = weighted_of(plan);
+    for (int i = 0; i < CUDA_DIRECTIONS; i++)
+        if (self->passes[i] != NULL) self->passes[i]->destroy(self->passes[i]);
+    free(self);
+}
+
+yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
+                                 const cuda_weighted_request *request) {
+    cuda_weighted *self = calloc(1, sizeof *self);
+    if (self == NULL) return FAIL_MEMORY(sizeof *self, request->plan->operation->name);
+    self->base.device = &device->base;
+    self->base.bind = weighted_bind;
+    self->base.forward = weighted_forward;
+    self->base.backward = request->plan->training ? weighted_backward : NULL;
+    self->base.destroy = weighted_destroy;
+    *plan = &self->base;
+    weighted_planner planner = {
+        .self = self,
+        .request = request,
+        .problem = {.device = device,
+                    .operation = request->plan->operation,
+                    .rows = request->plan->rows,
+                    .type = cuda_compute_type(request->plan->precision),
+                    .tf32 = request->plan->precision == YOKE_TF32,
+                    .deterministic = request->plan->algorithm == YOKE_ALGORITHM_DIRECT}};
+    return build(&planner);
+}
