@@ -8,10 +8,14 @@ import re
 import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
-# What a room shows to one neighbour beyond its door: a backend fills in the table.
-EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h")}
+# What a room shows to one neighbour beyond its door: a backend fills in the table, the engine sees groups.
+EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h"),
+               ("device/cuda", "device"): ("device/backend.h", "device/collectives.h", "device/cores.h"),
+               ("parallel", "device"): ("device/collectives.h",)}
+# The simulated CUDA stands in for nvcc.
+STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # Foreign libraries that must not leave a room.
-CONFINED = {"device/cpu": ("dnnl", "oneapi/")}
+CONFINED = {"device/cpu": ("dnnl", "oneapi/"), "device/cuda": ("cuda", "cublas", "cudnn", "nccl")}
 
 
 def read_layers(root):
@@ -56,6 +60,8 @@ def check_room(target, quoted, path, rooms):
         return None if "/" not in target else "the tool sees include/yoke only"
     if "/" not in target:
         return "an internal include names its room"
+    if (own, target) in STAND_INS:
+        return None
     other = room_of(target, rooms)
     if other is None:
         return "names no room"
