@@ -4,24 +4,14 @@
 #include <float.h>
 #include <math.h>
 
-#include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/pack.h"
 #include "device/device.h"
 
 constexpr int PACK = 4;               /* floats of one 16-byte access */
 constexpr size_t SQUARE_BLOCK = 4096; /* the contract's block of a square sum */
 constexpr int SQUARE_LANES = 16;
 constexpr int SQUARE_THREADS = 64; /* few a block: a bucket of 1 MiB still spreads over the GPU */
-
-template <typename T, int N> struct alignas(N * sizeof(T)) pack { T at[N]; };
-
-template <int N, typename T> static __device__ pack<T, N> load(const T *from) {
-    return *(const pack<T, N> *)from;
-}
-
-template <int N, typename T> static __device__ void store(T *to, const pack<T, N> &values) {
-    *(pack<T, N> *)to = values;
-}
 
 /* How many of `elements` whole packs cover: none when a range does not begin where a pack may. */
 static size_t packed(size_t elements, uintptr_t addresses) {
@@ -40,14 +30,14 @@ static unsigned pack_blocks(size_t elements, size_t whole) {
 /* Sum. */
 
 template <int N> static __device__ void sum_at(const cuda_sum_job &job, size_t at) {
-    pack<float, N> sum = load<N>(job.from[0] + at);
+    cuda_pack<float, N> sum = cuda_load<N>(job.from[0] + at);
 #pragma unroll 4
     for (int k = 1; k < job.count; k++) {
-        pack<float, N> next = load<N>(job.from[k] + at);
+        cuda_pack<float, N> next = cuda_load<N>(job.from[k] + at);
         for (int lane = 0; lane < N; lane++)
             sum.at[lane] += next.at[lane];
     }
-    store(job.to + at, sum);
+    cuda_store(job.to + at, sum.at);
 }
 
 static __global__ void sum(cuda_sum_job job, size_t whole) {
@@ -145,9 +135,10 @@ extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *r
 /* SGD. */
 
 template <int N> static __device__ void sgd_at(const cuda_sgd_job &job, float scale, size_t at) {
-    pack<float, N> weights = load<N>(job.weights + at), gradients = load<N>(job.gradients + at);
-    pack<float, N> velocity = gradients;
-    if (job.momentum != 0 && !job.first) velocity = load<N>(job.velocity + at);
+    cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
+                        gradients = cuda_load<N>(job.gradients + at);
+    cuda_pack<float, N> velocity = gradients;
+    if (job.momentum != 0 && !job.first) velocity = cuda_load<N>(job.velocity + at);
     for (int lane = 0; lane < N; lane++) {
         float gradient = gradients.at[lane] * scale;
         gradient = gradient + job.weight_decay * weights.at[lane];
@@ -156,8 +147,8 @@ template <int N> static __device__ void sgd_at(const cuda_sgd_job &job, float sc
         velocity.at[lane] = moving;
         weights.at[lane] -= job.learning_rate * (job.momentum != 0 ? ahead : gradient);
     }
-    if (job.momentum != 0) store(job.velocity + at, velocity);
-    store(job.weights + at, weights);
+    if (job.momentum != 0) cuda_store(job.velocity + at, velocity.at);
+    cuda_store(job.weights + at, weights.at);
 }
 
 static __global__ void sgd(cuda_sgd_job job, size_t whole) {
@@ -178,8 +169,10 @@ extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream
 
 template <int N>
 static __device__ void adamw_at(const cuda_adamw_job &job, float scale, size_t at) {
-    pack<float, N> weights = load<N>(job.weights + at), gradients = load<N>(job.gradients + at);
-    pack<float, N> moments1 = load<N>(job.moments[0] + at), moments2 = load<N>(job.moments[1] + at);
+    cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
+                        gradients = cuda_load<N>(job.gradients + at);
+    cuda_pack<float, N> moments1 = cuda_load<N>(job.moments[0] + at),
+                        moments2 = cuda_load<N>(job.moments[1] + at);
     for (int lane = 0; lane < N; lane++) {
         float weight = weights.at[lane] * job.shrink;
         float gradient = gradients.at[lane] * scale;
@@ -190,9 +183,9 @@ static __device__ void adamw_at(const cuda_adamw_job &job, float scale, size_t a
         moments2.at[lane] = moment2;
         weights.at[lane] = weight - job.step_size * moment1 / denominator;
     }
-    store(job.moments[0] + at, moments1);
-    store(job.moments[1] + at, moments2);
-    store(job.weights + at, weights);
+    cuda_store(job.moments[0] + at, moments1.at);
+    cuda_store(job.moments[1] + at, moments2.at);
+    cuda_store(job.weights + at, weights.at);
 }
 
 static __global__ void adamw(cuda_adamw_job job, size_t whole) {
@@ -213,10 +206,11 @@ extern "C" cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t st
 /* Accumulate. */
 
 template <int N, typename T> static __device__ void accumulate_at(T *to, const T *from) {
-    pack<T, N> sum = load<N>(to), next = load<N>(from);
+    cuda_pack<T, N> own = cuda_load<N>(to), other = cuda_load<N>(from);
+    float sum[N];
     for (int lane = 0; lane < N; lane++)
-        cuda_narrow(cuda_widen(sum.at[lane]) + cuda_widen(next.at[lane]), &sum.at[lane]);
-    store(to, sum);
+        sum[lane] = cuda_widen(own.at[lane]) + cuda_widen(other.at[lane]);
+    cuda_store(to, sum);
 }
 
 template <typename T>
@@ -242,11 +236,11 @@ extern "C" cudaError_t cuda_run_accumulate(void *to, const void *from, bool half
 
 template <int N, typename To, typename From>
 static __device__ void convert_at(To *to, const From *from) {
-    pack<From, N> values = load<N>(from);
-    pack<To, N> converted;
+    cuda_pack<From, N> values = cuda_load<N>(from);
+    float wide[N];
     for (int lane = 0; lane < N; lane++)
-        cuda_narrow(cuda_widen(values.at[lane]), &converted.at[lane]);
-    store(to, converted);
+        wide[lane] = cuda_widen(values.at[lane]);
+    cuda_store(to, wide);
 }
 
 template <typename To, typename From>

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CUDA_NO_HALF /* `half` is a word of this room */
 #include <cuda_bf16.h>
 
 #ifdef YOKE_SIMCUDA
