@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "devices.h"
 #include "yoke/yoke.h"
 
 #define EXPECT_OK(call)                                                                            \
@@ -96,9 +97,8 @@ static inline check_engine check_engine_make(const yoke_model *model, int device
                                              yoke_data_parallel_options options,
                                              const yoke_optimizer_options *optimizer) {
     check_engine made = {0};
-    char list[16];
-    snprintf(list, sizeof list, "%dxcpu", devices);
-    yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
+    yoke_devices_options open = {
+        .struct_size = sizeof open, .list = devices_of(devices), .threads = 1};
     EXPECT_OK(yoke_devices_open(&made.devices, &open));
     options.struct_size = sizeof options;
     EXPECT_OK(yoke_data_parallel_create(&made.parallel, model, made.devices, optimizer, &options));

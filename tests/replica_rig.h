@@ -1,4 +1,4 @@
-/* A replica of a model on one CPU device, with random data scattered to it. */
+/* A replica of a model on one device, with random data scattered to it. */
 #ifndef TESTS_REPLICA_RIG_H
 #define TESTS_REPLICA_RIG_H
 
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "devices.h"
 #include "reference_model.h"
 
 #define assert_ok(call)                                                                            \
@@ -31,7 +32,7 @@ struct rig {
 
 static inline void rig_devices(struct rig *rig) {
     yoke_devices_options options = {
-        .struct_size = sizeof options, .list = "cpu", .threads = 1, .unbound = true};
+        .struct_size = sizeof options, .list = devices_of(1), .threads = 1, .unbound = true};
     assert_ok(yoke_devices_open(&rig->devices, &options));
     rig->device = yoke_devices_at(rig->devices, 0);
     assert_ok(yoke_device_enter(rig->device, false, &rig->scope));
@@ -62,12 +63,9 @@ static inline void rig_batch(struct rig *rig, uint64_t seed) {
     for (size_t i = 0; i < rows; i++)
         rig->labels[i] = (int32_t)((i * 7 + seed) % (size_t)out.channels);
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
-    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->inputs, rig->inputs,
-                                 inputs * sizeof(float)));
-    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->targets, rig->targets,
-                                 outputs * sizeof(float)));
-    assert_ok(yoke_device_upload(rig->device, YOKE_STREAM_COMPUTE, memory->labels, rig->labels,
-                                 rows * sizeof(int32_t)));
+    device_put(rig->device, memory->inputs, rig->inputs, inputs * sizeof(float));
+    device_put(rig->device, memory->targets, rig->targets, outputs * sizeof(float));
+    device_put(rig->device, memory->labels, rig->labels, rows * sizeof(int32_t));
 }
 
 /* Batch-norm weights and biases away from 1 and 0, so that no mistake hides behind them. */
@@ -168,10 +166,27 @@ static inline void assert_tensors_near(struct rig *rig, const struct reference *
     }
 }
 
+/* What a forward and a loss left on the device. */
+static inline void assert_outputs_near(struct rig *rig, const struct reference *reference,
+                                       double tolerance) {
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
+    size_t count = (size_t)rig->rows * reference_row(reference, rig->model->output);
+    float *outputs = device_values(rig->device, memory->outputs, count * sizeof *outputs);
+    assert_near(outputs, reference->values[rig->model->output], count,
+                (struct nearness){tolerance, 0}, "outputs");
+    free(outputs);
+    double loss_sum;
+    int32_t correct;
+    device_take(rig->device, &loss_sum, memory->loss_sum, sizeof loss_sum);
+    device_take(rig->device, &correct, memory->correct, sizeof correct);
+    assert_true(fabs(loss_sum - reference->loss_sum) <= tolerance * fabs(reference->loss_sum));
+    if (rig->model->loss.kind == YOKE_LOSS_CROSS_ENTROPY)
+        assert_int_equal(correct, reference->correct);
+}
+
 /* Forward, loss and backward of the replica against the reference. */
 static inline void assert_step_near(struct rig *rig, double tolerance) {
     yoke_plan_step step = rig_step(rig);
-    const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
     struct reference *reference = reference_create(rig->model, rig->rows);
     reference->labels = rig->labels;
     reference->targets = rig->targets;
@@ -180,14 +195,8 @@ static inline void assert_step_near(struct rig *rig, double tolerance) {
     reference_forward(reference, rig->inputs);
     assert_ok(yoke_replica_forward(rig->replica, rig->rows, true, &step));
     assert_ok(yoke_replica_loss(rig->replica, &step));
-    size_t outputs = (size_t)rig->rows * reference_row(reference, rig->model->output);
-    assert_near(memory->outputs, reference->values[rig->model->output], outputs,
-                (struct nearness){tolerance, 0}, "outputs");
     reference_backward(reference);
-    assert_true(fabs(*memory->loss_sum - reference->loss_sum) <=
-                tolerance * fabs(reference->loss_sum));
-    if (rig->model->loss.kind == YOKE_LOSS_CROSS_ENTROPY)
-        assert_int_equal(*memory->correct, reference->correct);
+    assert_outputs_near(rig, reference, tolerance);
     rig_backward(rig, &step);
     assert_tensors_near(rig, reference, true, tolerance);
     assert_tensors_near(rig, reference, false, tolerance); /* running statistics */

@@ -77,9 +77,9 @@ static void a_residual_join_costs_one_accumulate(void **state) {
 }
 
 /* Every parameter of the bucket, poisoned before, must be whole after its segment. */
-static void assert_bucket_complete(const struct rig *rig, const yoke_bucket *bucket) {
+static void assert_bucket_complete(const struct rig *rig, const float *gradients,
+                                   const yoke_bucket *bucket) {
     const yoke_flat *flat = yoke_replica_flat(rig->replica);
-    const float *gradients = yoke_replica_memory_of(rig->replica)->gradients;
     for (int i = 0; i < flat->parameter_count; i++) {
         const yoke_parameter *parameter = &flat->parameters[i];
         if (parameter->offset < bucket->offset ||
@@ -97,23 +97,27 @@ static void a_segment_completes_its_bucket_for_good(void **state) {
         struct rig rig;
         rig_create(&rig, models[m], 3, 8);
         const yoke_flat *flat = yoke_replica_flat(rig.replica);
-        float *gradients = yoke_replica_memory_of(rig.replica)->gradients;
-        float *kept = malloc(flat->elements * sizeof *kept);
+        float *on_device = yoke_replica_memory_of(rig.replica)->gradients;
+        size_t bytes = flat->elements * sizeof(float);
+        float *kept = malloc(bytes), *gradients = malloc(bytes);
         yoke_plan_step step = rig_step(&rig);
         assert_true(flat->bucket_count > 2);
         assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
         assert_ok(yoke_replica_loss(rig.replica, &step));
         for (size_t i = 0; i < flat->elements; i++)
             gradients[i] = NAN;
+        device_put(rig.device, on_device, gradients, bytes);
         for (int s = 0; s < flat->bucket_count; s++) {
             assert_ok(yoke_replica_backward_segment(rig.replica, s, &step));
             const yoke_bucket *bucket = &flat->buckets[s];
-            assert_bucket_complete(&rig, bucket);
+            device_take(rig.device, gradients, on_device, bytes);
+            assert_bucket_complete(&rig, gradients, bucket);
             memcpy(kept + bucket->offset, gradients + bucket->offset,
                    bucket->elements * sizeof *kept);
         }
-        assert_memory_equal(kept, gradients, flat->elements * sizeof *kept);
+        assert_memory_equal(kept, gradients, bytes);
         free(kept);
+        free(gradients);
         rig_destroy(&rig);
     }
 }
@@ -124,5 +128,5 @@ int main(void) {
         cmocka_unit_test(a_residual_join_costs_one_accumulate),
         cmocka_unit_test(a_segment_completes_its_bucket_for_good),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void weights_saved_and_loaded_are_the_same_bits(void **state) {
     options.save = in_folder("again.safetensors", again);
     options.seed = 99;
     options.payload = &next;
-    options.devices = "2xcpu";
+    options.devices = devices_of(2);
     EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
     assert_true(hash_of(next.trainer) == hash_of(run.trainer));
     yoke_safetensors file;
@@ -259,5 +259,5 @@ int main(void) {
         cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

@@ -7,7 +7,7 @@
 
 enum { DEVICES = 3, ROWS = 9, SECONDS_LIMIT = 120 };
 
-/* The CPU's table with calls that are counted, and of which one fails. */
+/* The devices' table with calls that are counted, and of which one fails. */
 static const yoke_backend *whole;
 static yoke_backend breaking;
 static int calls, fail_at; /* fail_at 0: none */
@@ -55,7 +55,7 @@ static yoke_status breaking_sgd(yoke_device *device, yoke_stream stream, const y
 }
 
 static void break_devices(const yoke_devices *devices) {
-    whole = yoke_cpu_backend();
+    whole = yoke_devices_at(devices, 0)->backend;
     breaking = *whole;
     breaking.upload = breaking_upload;
     breaking.download = breaking_download;
@@ -178,5 +178,5 @@ int main(void) {
         cmocka_unit_test(a_broken_call_ends_the_step_and_not_the_engine),
         cmocka_unit_test(clipping_refuses_a_gradient_that_is_not_finite),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

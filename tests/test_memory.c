@@ -105,5 +105,5 @@ int main(void) {
         cmocka_unit_test(every_failing_allocation_is_an_error_that_leaves_nothing),
         cmocka_unit_test(smaller_programs_share_the_primarys_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -141,5 +141,5 @@ int main(void) {
         cmocka_unit_test(counter_counts),
         cmocka_unit_test(steady_steps_allocate_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

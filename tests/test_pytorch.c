@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices.h"
 #include "fixtures/fixture.h"
 
 #define LOSS_TOLERANCE 1e-5 /* relative; ten steps of float32 */
@@ -159,10 +160,10 @@ static void write_weights(const test_rig *rig, const json_t *tensors) {
 
 static void open_engine(test_rig *rig, const json_t *fixture, const json_t *test_case,
                         yoke_schedule schedule) {
-    char list[16];
-    snprintf(list, sizeof list, "%dxcpu", integer(test_case, "devices"));
-    yoke_devices_options devices = {
-        .struct_size = sizeof devices, .list = list, .threads = 1, .unbound = true};
+    yoke_devices_options devices = {.struct_size = sizeof devices,
+                                    .list = devices_of(integer(test_case, "devices")),
+                                    .threads = 1,
+                                    .unbound = true};
     must(yoke_devices_open(&rig->devices, &devices));
     yoke_loss_options loss = {.struct_size = sizeof loss,
                               .kind =
@@ -308,5 +309,5 @@ int main(void) {
         cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
         cmocka_unit_test(a_regression_with_a_shared_layer_trains_as_in_pytorch),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -92,7 +92,6 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void **state)
     struct rig rig;
     rig_create(&rig, everything(NULL), 5, 7);
     yoke_plan_step step = rig_step(&rig);
-    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
     struct reference *reference = reference_create(rig.model, rig.rows);
     assert_ok(reference_load(reference, rig.replica));
     reference->labels = rig.labels;
@@ -102,13 +101,15 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void **state)
     reference_loss(reference);
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, false, &step));
     assert_ok(yoke_replica_loss(rig.replica, &step));
-    assert_near(memory->outputs, reference->values[rig.model->output], (size_t)rig.rows * 7,
-                (struct nearness){1e-4, 0}, "outputs");
-    assert_true(fabs(*memory->loss_sum - reference->loss_sum) <= 1e-4 * reference->loss_sum);
+    assert_outputs_near(&rig, reference, 1e-4);
     assert_tensors_near(&rig, reference, false, 0);
     assert_int_equal(yoke_replica_backward_segment(rig.replica, 0, &step), YOKE_ERROR_ARGUMENT);
     reference_destroy(reference);
     rig_destroy(&rig);
+}
+
+static void copy_on_device(const struct rig *rig, void *to, const void *from, size_t bytes) {
+    assert_ok(yoke_device_copy(rig->device, YOKE_STREAM_COMPUTE, to, rig->device, from, bytes));
 }
 
 static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void **state) {
@@ -122,8 +123,9 @@ static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void
     assert_ptr_equal(yoke_replica_flat(second), yoke_replica_flat(root));
     const yoke_replica_memory *from = yoke_replica_memory_of(root);
     const yoke_replica_memory *to = yoke_replica_memory_of(second);
-    memcpy(to->parameters, from->parameters, options.flat->elements * sizeof(float));
-    memcpy(to->buffers, from->buffers, options.flat->buffer_elements * sizeof(float));
+    size_t bytes = options.flat->elements * sizeof(float);
+    copy_on_device(&rig, to->parameters, from->parameters, bytes);
+    copy_on_device(&rig, to->buffers, from->buffers, options.flat->buffer_elements * sizeof(float));
     yoke_plan_step step = rig_step(&rig);
     assert_ok(yoke_replica_forward(root, rig.rows, true, &step));
     assert_ok(yoke_replica_loss(root, &step));
@@ -133,13 +135,25 @@ static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void
     assert_ok(yoke_replica_forward(second, rig.rows, true, &step));
     assert_ok(yoke_replica_loss(second, &step));
     rig_backward(&rig, &step);
-    assert_memory_equal(from->gradients, to->gradients, options.flat->elements * sizeof(float));
+    float *first_gradients = device_values(rig.device, from->gradients, bytes);
+    float *second_gradients = device_values(rig.device, to->gradients, bytes);
+    assert_memory_equal(first_gradients, second_gradients, bytes);
+    free(first_gradients);
+    free(second_gradients);
     yoke_replica_destroy(second);
     rig.replica = root;
     rig_destroy(&rig);
 }
 
 /* Looking closely. */
+
+/* Memory of the device holds the bits of `before`, which is freed. */
+static void assert_kept(const struct rig *rig, const void *memory, void *before, size_t bytes) {
+    void *now = device_values(rig->device, memory, bytes);
+    assert_memory_equal(before, now, bytes);
+    free(before);
+    free(now);
+}
 
 /* A batch norm may refuse what is not finite: the forward need not succeed. */
 static const char *name_after_forward(const struct rig *rig, const yoke_plan_step *step) {
@@ -156,12 +170,11 @@ static void the_first_layer_that_is_not_finite_is_named(void **state) {
     rig_create(&rig, everything(NULL), 3, 10);
     yoke_plan_step step = rig_step(&rig);
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
-    float *statistics = malloc(yoke_replica_flat(rig.replica)->buffer_elements * sizeof(float));
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
     size_t bytes = yoke_replica_flat(rig.replica)->buffer_elements * sizeof(float);
-    memcpy(statistics, yoke_replica_memory_of(rig.replica)->buffers, bytes);
+    float *statistics = device_values(rig.device, memory->buffers, bytes);
     assert_null(yoke_replica_first_nonfinite(rig.replica));
-    assert_memory_equal(statistics, yoke_replica_memory_of(rig.replica)->buffers, bytes);
-    free(statistics);
+    assert_kept(&rig, memory->buffers, statistics, bytes);
 
     int tensor = yoke_model_find_tensor(rig.model, "three.weight", NULL);
     float *weights = malloc(rig.model->tensors[tensor].count * sizeof *weights);
@@ -170,7 +183,7 @@ static void the_first_layer_that_is_not_finite_is_named(void **state) {
     assert_ok(yoke_replica_write(rig.replica, tensor, weights));
     free(weights);
     assert_string_equal(name_after_forward(&rig, &step), "three");
-    yoke_replica_memory_of(rig.replica)->inputs[5] = NAN;
+    device_put(rig.device, memory->inputs + 5, &(float){NAN}, sizeof(float));
     assert_string_equal(name_after_forward(&rig, &step), "input");
     rig_destroy(&rig);
 }
@@ -181,15 +194,14 @@ static void timing_alone_leaves_the_model_as_it_was(void **state) {
     rig_create(&rig, everything(NULL), 3, 11);
     const yoke_flat *flat = yoke_replica_flat(rig.replica);
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig.replica);
-    float *kept = malloc(flat->buffer_elements * sizeof *kept);
+    size_t bytes = flat->buffer_elements * sizeof(float);
+    float *kept = device_values(rig.device, memory->buffers, bytes);
     double sum_ms = 0;
-    memcpy(kept, memory->buffers, flat->buffer_elements * sizeof *kept);
     assert_ok(yoke_replica_time_calls(rig.replica, 3, YOKE_FLOOR_IN_ORDER, 2, &sum_ms));
     assert_true(sum_ms > 0);
     assert_ok(yoke_replica_time_calls(rig.replica, 3, YOKE_FLOOR_ALONE, 2, &sum_ms));
     assert_true(sum_ms > 0);
-    assert_memory_equal(kept, memory->buffers, flat->buffer_elements * sizeof *kept);
-    free(kept);
+    assert_kept(&rig, memory->buffers, kept, bytes);
     assert_step_near(&rig, 1e-4);
     rig_destroy(&rig);
 }
@@ -229,5 +241,5 @@ int main(void) {
         cmocka_unit_test(timing_alone_leaves_the_model_as_it_was),
         cmocka_unit_test(tensors_read_back_as_written),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

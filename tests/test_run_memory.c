@@ -7,7 +7,7 @@ static char first[128], saved[128], metrics[128], trace[128];
 static yoke_trainer_options whole_run(log_of_run *run) {
     yoke_trainer_options options = small(run);
     options.dataset = "synthetic:1x8x8,classes=2,rows=10";
-    options.devices = "2xcpu";
+    options.devices = devices_of(2);
     options.batch = 4;
     options.steps = 1;
     options.save = in_folder("saved", saved);
@@ -61,5 +61,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

@@ -155,5 +155,5 @@ int main(void) {
         TEST(a_gradient_outlives_an_evaluation_but_no_step),
         TEST(a_result_without_a_size_costs_no_update),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

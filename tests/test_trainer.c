@@ -46,11 +46,10 @@ static void steps_end_a_run_within_an_epoch_or_after_several(void **state) {
 static void any_number_of_devices_and_any_schedule_gives_the_same_losses(void **state) {
     (void)state;
     static const struct {
-        const char *devices;
+        int devices;
         yoke_schedule schedule;
-    } others[] = {{"2xcpu", YOKE_SCHEDULE_OVERLAP},
-                  {"2xcpu", YOKE_SCHEDULE_CLASSIC},
-                  {"3xcpu", YOKE_SCHEDULE_SHARDED}};
+    } others[] = {
+        {2, YOKE_SCHEDULE_OVERLAP}, {2, YOKE_SCHEDULE_CLASSIC}, {3, YOKE_SCHEDULE_SHARDED}};
     log_of_run one = {0};
     yoke_trainer_options options = small(&one);
     options.epochs = 2;
@@ -58,7 +57,7 @@ static void any_number_of_devices_and_any_schedule_gives_the_same_losses(void **
     yoke_trainer_destroy(one.trainer);
     for (int i = 0; i < 3; i++) {
         log_of_run several = {0};
-        options.devices = others[i].devices;
+        options.devices = devices_of(others[i].devices);
         options.schedule = others[i].schedule;
         options.payload = &several;
         EXPECT_OK(train(&several, &options));
@@ -73,7 +72,7 @@ static void mode_single_keeps_the_first_device_alone(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    options.devices = "3xcpu";
+    options.devices = devices_of(3);
     options.mode = YOKE_MODE_SINGLE;
     options.steps = 1;
     EXPECT_OK(train(&run, &options));
@@ -108,7 +107,7 @@ static void evaluation_is_exact_over_every_test_row(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    options.devices = "3xcpu";
+    options.devices = devices_of(3);
     options.batch = 4; /* 10 test rows: 4, 4, 2 */
     EXPECT_OK(train(&run, &options));
     assert_int_equal(run.evaluations, 1);
@@ -280,7 +279,7 @@ static void the_summary_says_what_happened(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    options.devices = "2xcpu";
+    options.devices = devices_of(2);
     options.schedule = YOKE_SCHEDULE_SHARDED;
     EXPECT_OK(train(&run, &options));
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
@@ -341,5 +340,5 @@ int main(void) {
         cmocka_unit_test(quantiles_of_a_long_run_stay_true_in_fixed_memory),
         cmocka_unit_test(destroy_takes_null),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "devices.h"
 #include "train/train.h"
 
 #define SMALL "synthetic:1x8x8,classes=3,rows=50"
@@ -93,7 +94,7 @@ static inline yoke_trainer_options small(log_of_run *run) {
     return (yoke_trainer_options){.struct_size = sizeof(yoke_trainer_options),
                                   .model = "mlp",
                                   .dataset = SMALL,
-                                  .devices = "cpu",
+                                  .devices = devices_of(1),
                                   .threads = 1,
                                   .algorithm = YOKE_ALGORITHM_DIRECT,
                                   .batch = 16,
