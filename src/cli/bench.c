@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench_drive.h"
 #include "bench_rows.h"
 #include "cli.h"
 
 typedef struct bench_arguments {
     bench_effort effort;
-    bool json, list, gate;
+    bool json, list, gate, drive;
 } bench_arguments;
 
 #define FIELD(name) offsetof(bench_arguments, name)
@@ -24,6 +25,7 @@ static const cli_option options[] = {
      FIELD(gate), 0, 0},
     {"list", NULL, "name the rows and leave", CLI_FLAG, FIELD(list), 0, 0},
     {"json", NULL, "one JSON object on stdout", CLI_FLAG, FIELD(json), 0, 0},
+    {"drive", NULL, "run steps as another program asks on stdin", CLI_FLAG, FIELD(drive), 0, 0},
 };
 
 const cli_verb bench_verb = {
@@ -182,6 +184,7 @@ int bench_main(int argc, char **argv) {
         print_list();
         return 0;
     }
+    if (arguments.drive) return bench_drive();
     code = check_names(argv + 1, count);
     if (code != 0) return code;
     set_defaults(&arguments.effort, count == 0);

@@ -8,14 +8,15 @@
 
 #define CLASSES 10
 
-static yoke_shape input_of(const char *model) {
-    if (strcmp(model, "mlp") == 0) return (yoke_shape){.channels = 1, .height = 28, .width = 28};
-    return (yoke_shape){.channels = 3, .height = 32, .width = 32};
+static yoke_shape input_of(const bench_setup *setup) {
+    bool mlp = strcmp(setup->model, "mlp") == 0;
+    int side = setup->side > 0 ? setup->side : mlp ? 28 : 32;
+    return (yoke_shape){.channels = mlp ? 1 : 3, .height = side, .width = side};
 }
 
 /* Random, never zeros: zeros would time something else. */
 static yoke_status fill_batch(bench_engine *engine) {
-    yoke_shape shape = input_of(engine->setup.model);
+    yoke_shape shape = input_of(&engine->setup);
     int rows = engine->setup.rows * engine->setup.devices;
     size_t count = (size_t)rows * (size_t)(shape.channels * shape.height * shape.width);
     engine->inputs = malloc(count * sizeof *engine->inputs);
@@ -30,19 +31,42 @@ static yoke_status fill_batch(bench_engine *engine) {
         state = state * 1664525u + 1013904223u;
         engine->labels[i] = (int32_t)((state >> 16) % CLASSES);
     }
-    engine->batch = (yoke_batch){.struct_size = sizeof engine->batch,
-                                 .rows = rows,
-                                 .inputs = engine->inputs,
-                                 .labels = engine->labels};
     return YOKE_OK;
 }
 
-static yoke_status build(bench_engine *engine) {
-    const bench_setup *setup = &engine->setup;
+/* Through a loader, so that the batch lies where its devices copy from fastest. */
+static yoke_status load_batch(bench_engine *engine) {
+    int rows = engine->setup.rows * engine->setup.devices;
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = (size_t)rows,
+                          .shape = input_of(&engine->setup),
+                          .floats = engine->inputs,
+                          .classes = CLASSES,
+                          .labels = engine->labels};
+    yoke_loader_options options = {
+        .struct_size = sizeof options, .batch = rows, .slots = 1, .devices = engine->devices};
+    engine->batch.struct_size = sizeof engine->batch;
+    yoke_status status = yoke_dataset_from_arrays(&engine->dataset, &arrays);
+    if (status == YOKE_OK) status = yoke_loader_create(&engine->loader, engine->dataset, &options);
+    if (status == YOKE_OK) status = yoke_loader_begin(engine->loader, 0);
+    return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
+}
+
+static yoke_status open_devices(bench_engine *engine) {
+    bench_setup *setup = &engine->setup;
     char list[24];
     snprintf(list, sizeof list, "%dxcpu", setup->devices);
-    yoke_devices_options devices = {
-        .struct_size = sizeof devices, .list = list, .threads = setup->threads};
+    yoke_devices_options options = {.struct_size = sizeof options,
+                                    .list = setup->list ? setup->list : list,
+                                    .threads = setup->threads};
+    yoke_status status = yoke_devices_open(&engine->devices, &options);
+    if (status == YOKE_OK) setup->devices = yoke_devices_count(engine->devices);
+    return status;
+}
+
+/* The devices are open and counted. */
+static yoke_status build_engine(bench_engine *engine) {
+    const bench_setup *setup = &engine->setup;
     yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
                                         .kind = YOKE_SGD,
                                         .learning_rate =
@@ -55,10 +79,9 @@ static yoke_status build(bench_engine *engine) {
                                           .algorithm = setup->algorithm,
                                           .batch = setup->rows * setup->devices};
     yoke_status status = fill_batch(engine);
-    if (status == YOKE_OK) status = yoke_devices_open(&engine->devices, &devices);
+    if (status == YOKE_OK) status = load_batch(engine);
     if (status == YOKE_OK)
-        status =
-            yoke_model_preset(&engine->model, setup->model, input_of(setup->model), CLASSES, NULL);
+        status = yoke_model_preset(&engine->model, setup->model, input_of(setup), CLASSES, NULL);
     if (status == YOKE_OK)
         status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                            &optimizer, &options);
@@ -70,7 +93,8 @@ yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup)
     bench_engine *made = calloc(1, sizeof *made);
     if (!made) return YOKE_ERROR_MEMORY;
     made->setup = *setup;
-    yoke_status status = build(made);
+    yoke_status status = open_devices(made);
+    if (status == YOKE_OK) status = build_engine(made);
     if (status == YOKE_OK)
         *engine = made;
     else
@@ -82,6 +106,8 @@ void bench_engine_destroy(bench_engine *engine) {
     if (!engine) return;
     yoke_data_parallel_destroy(engine->parallel);
     yoke_model_destroy(engine->model);
+    yoke_loader_destroy(engine->loader);
+    yoke_dataset_close(engine->dataset);
     yoke_devices_close(engine->devices);
     free(engine->inputs);
     free(engine->labels);

@@ -7,8 +7,10 @@
 
 typedef struct bench_setup {
     const char *model;    /* a preset for 3x32x32 images, or mlp for 1x28x28; 10 classes */
+    const char *list;     /* of devices; NULL: that many CPU devices */
     int devices, threads; /* compute threads per device */
     int rows;             /* per device */
+    int side;             /* of the images; 0: as above */
     yoke_precision precision;
     yoke_schedule schedule;
     yoke_algorithm algorithm;
@@ -22,8 +24,10 @@ typedef struct bench_engine {
     yoke_data_parallel *parallel;
     float *inputs;
     int32_t *labels;
-    yoke_batch batch;
-    double loss; /* of the last step */
+    yoke_dataset *dataset; /* of the two above */
+    yoke_loader *loader;
+    yoke_batch batch; /* of the loader's */
+    double loss;      /* of the last step */
 } bench_engine;
 
 #define BENCH_MOMENTUM 0.9

@@ -1,0 +1,230 @@
+/* Reads requests, runs engines, answers. */
+#include "bench_drive.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench_engine.h"
+#include "cli.h"
+
+#define ENGINES 16
+#define WORD_BYTES 64
+#define WORDS 12
+
+typedef struct drive_engine {
+    char name[WORD_BYTES], model[WORD_BYTES], list[WORD_BYTES];
+    bench_engine *engine;
+} drive_engine;
+
+typedef struct drive_request {
+    char *words[WORDS];
+    int count;
+    drive_engine *slot;  /* of the engine it names; for open a free one */
+    const char *mistake; /* its own; the engine's are yoke_last_error's */
+} drive_request;
+
+typedef yoke_status (*drive_function)(drive_request *request, emit *answer);
+
+static yoke_status refuse(drive_request *request, const char *text) {
+    request->mistake = text;
+    return YOKE_ERROR_ARGUMENT;
+}
+
+/* The answers of "key=value" words; NULL when there is none. */
+static const char *value_of(const drive_request *request, const char *key) {
+    size_t length = strlen(key);
+    for (int i = 2; i < request->count; i++) {
+        const char *word = request->words[i];
+        if (strncmp(word, key, length) == 0 && word[length] == '=') return word + length + 1;
+    }
+    return NULL;
+}
+
+static int number_of(const drive_request *request, const char *key) {
+    const char *value = value_of(request, key);
+    return value ? atoi(value) : 0;
+}
+
+static int choice_of(const drive_request *request, const char *key, const char *const *names,
+                     int count) {
+    const char *value = value_of(request, key);
+    for (int i = 0; value && i < count; i++)
+        if (strcmp(value, names[i]) == 0) return i;
+    return value ? -1 : 0;
+}
+
+static yoke_status open_engine(drive_request *request, emit *answer) {
+    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
+    static const char *const schedules[] = {"overlap", "classic", "sharded"};
+    drive_engine *slot = request->slot;
+    const char *model = value_of(request, "model"), *list = value_of(request, "devices");
+    int precision = choice_of(request, "precision", precisions, 3);
+    int schedule = choice_of(request, "schedule", schedules, 3);
+    if (!model || !list || number_of(request, "rows") < 1)
+        return refuse(request, "open needs model=, devices= and rows=");
+    if (precision < 0 || schedule < 0) return refuse(request, "no such precision or schedule");
+    snprintf(slot->name, sizeof slot->name, "%s", request->words[1]);
+    snprintf(slot->model, sizeof slot->model, "%s", model);
+    snprintf(slot->list, sizeof slot->list, "%s", list);
+    bench_setup setup = {.model = slot->model,
+                         .list = slot->list,
+                         .rows = number_of(request, "rows"),
+                         .side = number_of(request, "side"),
+                         .precision = (yoke_precision)precision,
+                         .schedule = (yoke_schedule)schedule};
+    yoke_status status = bench_engine_create(&slot->engine, &setup);
+    if (status != YOKE_OK) return status;
+    emit_integer(answer, "devices", slot->engine->setup.devices);
+    emit_integer(answer, "rows", slot->engine->batch.rows);
+    return YOKE_OK;
+}
+
+static yoke_status close_engine(drive_request *request, emit *answer) {
+    (void)answer;
+    bench_engine_destroy(request->slot->engine);
+    request->slot->engine = NULL;
+    return YOKE_OK;
+}
+
+/* The file that the third word names; NULL: not given, or it can't be written. */
+static FILE *create_file(drive_request *request) {
+    FILE *file = request->count > 2 ? fopen(request->words[2], "wb") : NULL;
+    if (!file) request->mistake = "a file that can be written is needed";
+    return file;
+}
+
+static yoke_status write_tensor(drive_request *request, const yoke_tensor_info *info, FILE *file) {
+    yoke_data_parallel *parallel = request->slot->engine->parallel;
+    float *values = malloc(info->count * sizeof *values);
+    if (!values) return YOKE_ERROR_MEMORY;
+    yoke_status status = yoke_data_parallel_read(parallel, info->name, values, info->count);
+    if (status == YOKE_OK && fwrite(values, sizeof *values, info->count, file) != info->count)
+        status = refuse(request, "the weights could not be written");
+    free(values);
+    return status;
+}
+
+static yoke_status write_weights(drive_request *request, emit *answer) {
+    bench_engine *engine = request->slot->engine;
+    FILE *file = create_file(request);
+    if (!file) return YOKE_ERROR_IO;
+    emit_open(answer, "tensors", '[');
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < yoke_model_tensor_count(engine->model) && status == YOKE_OK; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        status = yoke_model_tensor(engine->model, i, &info);
+        if (status != YOKE_OK || info.integer) continue;
+        emit_open(answer, NULL, '[');
+        emit_text(answer, NULL, info.name);
+        emit_integer(answer, NULL, (int64_t)info.count);
+        emit_close(answer, ']');
+        status = write_tensor(request, &info, file);
+    }
+    emit_close(answer, ']');
+    if (fclose(file) != 0 && status == YOKE_OK)
+        status = refuse(request, "the weights could not be written");
+    return status;
+}
+
+static yoke_status write_batch(drive_request *request, emit *answer) {
+    const bench_engine *engine = request->slot->engine;
+    yoke_shape shape = yoke_model_input_shape(engine->model);
+    size_t rows = (size_t)engine->batch.rows;
+    size_t values = rows * (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    FILE *file = create_file(request);
+    if (!file) return YOKE_ERROR_IO;
+    bool written = fwrite(engine->batch.inputs, sizeof(float), values, file) == values &&
+                   fwrite(engine->batch.labels, sizeof(int32_t), rows, file) == rows;
+    written = fclose(file) == 0 && written;
+    emit_integer(answer, "values", (int64_t)values);
+    return written ? YOKE_OK : refuse(request, "the batch could not be written");
+}
+
+static double processor_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
+}
+
+static yoke_status run_steps(drive_request *request, emit *answer) {
+    bench_engine *engine = request->slot->engine;
+    int count = request->count > 2 ? atoi(request->words[2]) : 0;
+    if (count < 1) return refuse(request, "steps needs their number");
+    double wall_ms = 0, begin_ms = processor_ms();
+    yoke_status status = bench_engine_steps(engine, count, &wall_ms);
+    if (status != YOKE_OK) return status;
+    emit_real(answer, "ms", wall_ms);
+    emit_real(answer, "processor_ms", (processor_ms() - begin_ms) / count);
+    emit_real(answer, "loss", engine->loss);
+    return YOKE_OK;
+}
+
+static yoke_status run_floor(drive_request *request, emit *answer) {
+    int count = request->count > 2 ? atoi(request->words[2]) : 0;
+    if (count < 1) return refuse(request, "floor needs a number of passes");
+    double milliseconds = 0;
+    yoke_status status = bench_engine_floor_in_order(request->slot->engine, count, &milliseconds);
+    if (status == YOKE_OK) emit_real(answer, "ms", milliseconds);
+    return status;
+}
+
+static const struct {
+    const char *word;
+    drive_function function;
+} functions[] = {{"open", open_engine}, {"weights", write_weights}, {"batch", write_batch},
+                 {"steps", run_steps},  {"floor", run_floor},       {"close", close_engine}};
+
+static drive_engine *find_slot(drive_engine *engines, const char *name, bool opens) {
+    drive_engine *unused = NULL;
+    for (int i = 0; i < ENGINES; i++) {
+        if (engines[i].engine && strcmp(engines[i].name, name) == 0)
+            return opens ? NULL : &engines[i];
+        if (!engines[i].engine) unused = &engines[i];
+    }
+    return opens ? unused : NULL;
+}
+
+static yoke_status serve(drive_engine *engines, drive_request *request, emit *answer) {
+    if (request->count < 2) return refuse(request, "a request is a verb and an engine's name");
+    bool opens = strcmp(request->words[0], "open") == 0;
+    request->slot = find_slot(engines, request->words[1], opens);
+    if (!request->slot)
+        return refuse(request, opens ? "the name is taken, or too many engines are open"
+                                     : "no engine of that name is open");
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        if (strcmp(request->words[0], functions[i].word) == 0)
+            return functions[i].function(request, answer);
+    return refuse(request, "a request begins with open, weights, batch, steps, floor or close");
+}
+
+static void read_words(char *line, drive_request *request) {
+    char *rest = NULL;
+    for (char *word = strtok_r(line, " \t\r\n", &rest); word && request->count < WORDS;
+         word = strtok_r(NULL, " \t\r\n", &rest))
+        request->words[request->count++] = word;
+}
+
+int bench_drive(void) {
+    drive_engine engines[ENGINES] = {0};
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, stdin) > 0) {
+        drive_request request = {0};
+        emit answer;
+        read_words(line, &request);
+        emit_begin(&answer, stdout);
+        emit_open(&answer, NULL, '{');
+        yoke_status status = serve(engines, &request, &answer);
+        if (status != YOKE_OK)
+            emit_text(&answer, "error", request.mistake ? request.mistake : yoke_last_error());
+        emit_close(&answer, '}');
+        emit_end(&answer);
+        fflush(stdout);
+    }
+    free(line);
+    for (int i = 0; i < ENGINES; i++)
+        bench_engine_destroy(engines[i].engine);
+    return 0;
+}
