@@ -1,0 +1,193 @@
+/* Batch normalisation, forward and in evaluation. */
+#include "device/cuda/batch_norm.h"
+
+/* torch's running statistics: the variance unbiased, in double as Python computes. What is not
+ * finite is not taken in. */
+static __device__ void keep_statistics(const cuda_batch_norm_job &job, int channel, float mean,
+                                       float variance) {
+    job.mean[channel] = mean;
+    job.reciprocal[channel] = reciprocal_deviation(variance, job.epsilon);
+    if (!(fabsf(mean) <= FLT_MAX && variance <= FLT_MAX)) return;
+    double keep = 1 - job.momentum, count = (double)job.pixels;
+    double unbiased = (double)variance * (count / (count - 1));
+    job.running_mean[channel] =
+        (float)(keep * (double)job.running_mean[channel] + job.momentum * (double)mean);
+    job.running_variance[channel] =
+        (float)(keep * (double)job.running_variance[channel] + job.momentum * unbiased);
+}
+
+/* Mean and sum of squares about it over the `count` pixels of the block. Every thread measures from
+ * its own first value: what cancels is of the order of the deviation, however large the mean. */
+template <int N, int LANES, typename T>
+static __device__ void measure(const cuda_batch_norm_job &job, const part &part, float count,
+                               float (&mean)[N], float (&squares)[N]) {
+    __shared__ float room[CUDA_COLUMN_ROOM(N, LANES)];
+    auto load = [&](size_t pixel) { return load_at<N, T>(job, part, job.input, pixel); };
+    float origin[N] = {}, sum[N] = {}, own = 0;
+    for (int i = 0; i < N; i++)
+        squares[i] = 0;
+    if (part.pixel < part.end) {
+        cuda_pack<T, N> first = load(part.pixel);
+        for (int i = 0; i < N; i++)
+            origin[i] = cuda_widen(first.at[i]);
+    }
+    visit(part, load, [&](size_t, const cuda_pack<T, N> &values) {
+        own += 1;
+        for (int i = 0; i < N; i++) {
+            float off = cuda_widen(values.at[i]) - origin[i];
+            sum[i] += off;
+            squares[i] = fmaf(off, off, squares[i]);
+        }
+    });
+    for (int i = 0; i < N; i++)
+        mean[i] = fmaf(own, origin[i], sum[i]);
+    cuda_sum_columns<N, LANES>(mean, room);
+    for (int i = 0; i < N; i++) {
+        mean[i] /= count;
+        if (own == 0) continue;
+        float off = sum[i] / own, own_squares = squares[i] - sum[i] * off;
+        float apart = origin[i] - mean[i] + off;
+        squares[i] = (own_squares < 0 ? 0 : own_squares) + own * apart * apart;
+    }
+    cuda_sum_columns<N, LANES>(squares, room);
+}
+
+template <typename T, int N>
+static __device__ void normalise(const cuda_batch_norm_job &job, const part &part,
+                                 const float (&mean)[N], const float (&reciprocal)[N]) {
+    float scale[N], bias[N];
+    for (int i = 0; i < N; i++) {
+        scale[i] = job.weight[part.channel + i] * reciprocal[i];
+        bias[i] = job.bias[part.channel + i];
+    }
+    visit(
+        part, [&](size_t pixel) { return load_at<N, T>(job, part, job.input, pixel); },
+        [&](size_t pixel, const cuda_pack<T, N> &values) {
+            float result[N];
+            for (int i = 0; i < N; i++) {
+                float z = normal(cuda_widen(values.at[i]), mean[i], scale[i], bias[i]);
+                result[i] = job.relu && z < 0 ? 0 : z;
+            }
+            cuda_store<T, N>((T *)job.output + pixel * (size_t)job.channels + part.channel, result);
+        });
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
+    forward_whole(cuda_batch_norm_job job) {
+    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
+    float mean[N], variance[N], reciprocal[N];
+    measure<N, WHOLE_LANES, T>(job, part, (float)job.pixels, mean, variance);
+    for (int i = 0; i < N; i++) {
+        variance[i] /= (float)job.pixels;
+        reciprocal[i] = reciprocal_deviation(variance[i], job.epsilon);
+    }
+    if (threadIdx.x < WHOLE_LANES && part.real)
+        for (int i = 0; i < N; i++)
+            keep_statistics(job, part.channel + i, mean[i], variance[i]);
+    normalise<T, N>(job, part, mean, reciprocal);
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
+    measure_chunk(cuda_batch_norm_job job, chunks chunks) {
+    part part = chunk_part<N>(job, chunks);
+    unsigned chunk = blockIdx.x / chunks.groups;
+    float mean[N], squares[N];
+    measure<N, CHUNK_LANES, T>(job, part, chunk_count(job, chunks, chunk), mean, squares);
+    if (threadIdx.x >= CHUNK_LANES || !part.real) return;
+    for (int i = 0; i < N; i++) {
+        partial_row(job, chunk, 0)[part.channel + i] = mean[i];
+        partial_row(job, chunk, 1)[part.channel + i] = squares[i];
+    }
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
+    forward_chunk(cuda_batch_norm_job job, chunks chunks) {
+    constexpr int CHANNELS = CHUNK_LANES * N;
+    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)], means[CHANNELS], variances[CHANNELS];
+    int channel = (int)(blockIdx.x % chunks.groups * CHANNELS + threadIdx.x % CHANNELS);
+    int reads = channel < job.channels ? channel : 0;
+    float mean = sum_chunks<CHANNELS>(chunks, room,
+                                      [&](unsigned chunk) {
+                                          return chunk_count(job, chunks, chunk) *
+                                                 partial_row(job, chunk, 0)[reads];
+                                      }) /
+                 (float)job.pixels;
+    float variance =
+        sum_chunks<CHANNELS>(chunks, room,
+                             [&](unsigned chunk) {
+                                 float apart = partial_row(job, chunk, 0)[reads] - mean;
+                                 return partial_row(job, chunk, 1)[reads] +
+                                        chunk_count(job, chunks, chunk) * apart * apart;
+                             }) /
+        (float)job.pixels;
+    if (threadIdx.x < CHANNELS) {
+        means[threadIdx.x] = mean;
+        variances[threadIdx.x] = variance;
+        if (blockIdx.x < chunks.groups && channel < job.channels)
+            keep_statistics(job, channel, mean, variance);
+    }
+    __syncthreads();
+    float part_mean[N], reciprocal[N];
+    for (int i = 0; i < N; i++) {
+        unsigned at = threadIdx.x % CHUNK_LANES * N + (unsigned)i;
+        part_mean[i] = means[at];
+        reciprocal[i] = reciprocal_deviation(variances[at], job.epsilon);
+    }
+    normalise<T, N>(job, chunk_part<N>(job, chunks), part_mean, reciprocal);
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
+    evaluate_chunk(cuda_batch_norm_job job, chunks chunks) {
+    part part = chunk_part<N>(job, chunks);
+    float mean[N], reciprocal[N];
+    load_channels(mean, job.running_mean + part.channel);
+    load_channels(reciprocal, job.running_variance + part.channel);
+    for (int i = 0; i < N; i++)
+        reciprocal[i] = reciprocal_deviation(reciprocal[i], job.epsilon);
+    normalise<T, N>(job, part, mean, reciprocal);
+}
+
+/* Launchers. */
+
+template <typename T, int N>
+static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    if (job->pixels <= WHOLE_FORWARD) {
+        LAUNCH_BLOCK((forward_whole<T, N>), whole_blocks<N>(job), whole_threads(job), stream, *job);
+        return;
+    }
+    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    unsigned blocks = chunks.groups * chunks.count;
+    LAUNCH_BLOCK((measure_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    LAUNCH_BLOCK((forward_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+}
+
+template <typename T, int N>
+static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    LAUNCH((evaluate_chunk<T, N>), chunks.groups * chunks.count, CHUNK_THREADS, stream, *job,
+           chunks);
+}
+
+template <typename T, int N> static size_t partial_bytes(size_t pixels, int channels) {
+    if (pixels <= WHOLE_FORWARD && pixels <= WHOLE_BACKWARD) return 0;
+    return 2 * sizeof(float) * (size_t)channels * chunks_of<N>(pixels, channels).count;
+}
+
+extern "C" size_t cuda_batch_norm_partial_bytes(size_t pixels, int channels, bool half) {
+    return CUDA_BY_PACK(partial_bytes, half, channels, pixels, channels);
+}
+
+extern "C" cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    CUDA_BY_PACK(forward, job->half, job->channels, job, stream);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job,
+                                                      cudaStream_t stream) {
+    CUDA_BY_PACK(evaluate, job->half, job->channels, job, stream);
+    return cudaGetLastError();
+}

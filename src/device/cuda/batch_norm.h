@@ -1,0 +1,130 @@
+/* What forward and backward of batch norm share: who visits which pixels, channels last. A small
+ * value is one launch: a block owns a few channels and reads its pixels again from the cache. A
+ * large one is two: blocks sum over their chunk of the pixels, then every block adds up the sums of
+ * all chunks for its channels and applies them to its own chunk. For .cu files only. */
+#ifndef DEVICE_CUDA_BATCH_NORM_H
+#define DEVICE_CUDA_BATCH_NORM_H
+
+#include <float.h>
+#include <math.h>
+
+#include "device/cuda/columns.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/pack.h"
+
+constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: the sector memory is read by */
+constexpr int CHUNK_LANES = 4;
+constexpr int CHUNK_THREADS = 256;
+constexpr int AHEAD = 4; /* packs under way before the first is used */
+/* Up to here one launch costs less than two: its few blocks are bound by a line a clock each. */
+constexpr size_t WHOLE_FORWARD = 2048, WHOLE_BACKWARD = 1024;
+/* Two a multiprocessor of the largest GPU; a constant, so that all GPUs add alike. */
+constexpr size_t CHUNK_BLOCKS = 264;
+
+struct chunks {
+    unsigned groups; /* of CHUNK_LANES packs of channels */
+    unsigned count;
+    size_t pixels; /* of one chunk; the last may be shorter */
+};
+
+/* What one thread visits: a pack of channels of every stride-th pixel. */
+struct part {
+    int channel;
+    bool real; /* false: beyond the last channel, and no pixels */
+    size_t pixel, end, stride;
+};
+
+template <int N, int LANES>
+static __device__ part part_of(const cuda_batch_norm_job &job, unsigned group, size_t begin,
+                               size_t end) {
+    int channel = (int)(group * LANES + threadIdx.x % LANES) * N;
+    bool real = channel < job.channels;
+    return {real ? channel : 0, real, begin + threadIdx.x / LANES, real ? end : begin,
+            blockDim.x / LANES};
+}
+
+template <int N>
+static __device__ part chunk_part(const cuda_batch_norm_job &job, const chunks &chunks) {
+    size_t begin = blockIdx.x / chunks.groups * chunks.pixels, end = begin + chunks.pixels;
+    return part_of<N, CHUNK_LANES>(job, blockIdx.x % chunks.groups, begin,
+                                   end < job.pixels ? end : job.pixels);
+}
+
+template <typename Load, typename Use>
+static __device__ void visit(const part &part, Load load, Use use) {
+    for (size_t pixel = part.pixel; pixel < part.end; pixel += AHEAD * part.stride) {
+        decltype(load(pixel)) ahead[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (pixel + k * part.stride < part.end) ahead[k] = load(pixel + k * part.stride);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (pixel + k * part.stride < part.end) use(pixel + k * part.stride, ahead[k]);
+    }
+}
+
+template <int N, typename T>
+static __device__ cuda_pack<T, N> load_at(const cuda_batch_norm_job &job, const part &part,
+                                          const void *values, size_t pixel) {
+    return cuda_load<N>((const T *)values + pixel * (size_t)job.channels + part.channel);
+}
+
+template <int N> static __device__ void load_channels(float (&to)[N], const float *from) {
+    for (int i = 0; i < N; i++)
+        to[i] = from[i];
+}
+
+/* Forward and backward must agree to the bit on what ReLU let through. */
+static __device__ float normal(float value, float mean, float scale, float bias) {
+    return fmaf(value - mean, scale, bias);
+}
+
+/* What overflowed must reach the loss as NaN; a reciprocal of 0 would hide it. */
+static __device__ float reciprocal_deviation(float variance, float epsilon) {
+    return variance <= FLT_MAX ? 1 / sqrtf(variance + epsilon) : NAN;
+}
+
+/* Two rows of [channels] a chunk. */
+static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t chunk, int row) {
+    return job.partial + (chunk * 2 + (size_t)row) * (size_t)job.channels;
+}
+
+static __device__ float chunk_count(const cuda_batch_norm_job &job, const chunks &chunks,
+                                    size_t chunk) {
+    size_t left = job.pixels - chunk * chunks.pixels;
+    return (float)(left < chunks.pixels ? left : chunks.pixels);
+}
+
+/* Sum over all chunks of term(chunk) for the channel of this thread: neighbouring threads take
+ * neighbouring channels of the block's group. */
+template <int CHANNELS, typename Term>
+static __device__ float sum_chunks(const chunks &chunks, float *room, Term term) {
+    float sum[1] = {0};
+#pragma unroll 4
+    for (unsigned chunk = threadIdx.x / CHANNELS; chunk < chunks.count;
+         chunk += CHUNK_THREADS / CHANNELS)
+        sum[0] += term(chunk);
+    cuda_sum_columns<1, CHANNELS>(sum, room);
+    return sum[0];
+}
+
+template <int N> static chunks chunks_of(size_t pixels, int channels) {
+    size_t groups = ((size_t)channels + CHUNK_LANES * N - 1) / (CHUNK_LANES * N);
+    size_t most = (pixels + CHUNK_THREADS / CHUNK_LANES - 1) / (CHUNK_THREADS / CHUNK_LANES);
+    size_t count = (CHUNK_BLOCKS + groups - 1) / groups;
+    size_t chunk_pixels = (pixels - 1) / (count < most ? count : most) + 1;
+    return {(unsigned)groups, (unsigned)((pixels - 1) / chunk_pixels + 1), chunk_pixels};
+}
+
+template <int N> static unsigned whole_blocks(const cuda_batch_norm_job *job) {
+    return (unsigned)((job->channels + WHOLE_LANES * N - 1) / (WHOLE_LANES * N));
+}
+
+static inline unsigned whole_threads(const cuda_batch_norm_job *job) {
+    unsigned threads = 2 * CUDA_WARP;
+    while (threads < CUDA_COLUMN_THREADS && threads < job->pixels * WHOLE_LANES)
+        threads *= 2;
+    return threads;
+}
+
+#endif

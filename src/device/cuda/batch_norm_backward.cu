@@ -1,0 +1,161 @@
+/* Batch normalisation, backward. With x^ = (x - mean) * reciprocal and g the gradient before the
+ * ReLU, bias gradient = sum g, weight gradient = sum g x^, input gradient = weight * reciprocal *
+ * (g - mean of g - x^ * mean of g x^). What the ReLU let through is computed again from x, which is
+ * read anyway. */
+#include "device/cuda/batch_norm.h"
+
+template <typename T, int N> struct pair { cuda_pack<T, N> value, gradient; };
+
+template <int N> struct channel_constants { float mean[N], scale[N], bias[N]; };
+
+template <int N>
+static __device__ void load_constants(const cuda_batch_norm_job &job, const part &part,
+                                      channel_constants<N> &constants) {
+    for (int i = 0; i < N; i++) {
+        int channel = part.channel + i;
+        constants.mean[i] = job.mean[channel];
+        constants.scale[i] = job.weight[channel] * job.reciprocal[channel];
+        constants.bias[i] = job.bias[channel];
+    }
+}
+
+/* use(pixel, off, g) with off = x - mean, N of each. */
+template <typename T, int N, typename Use>
+static __device__ void visit_gradients(const cuda_batch_norm_job &job, const part &part,
+                                       const channel_constants<N> &constants, Use use) {
+    auto load = [&](size_t pixel) {
+        return pair<T, N>{load_at<N, T>(job, part, job.input, pixel),
+                          load_at<N, T>(job, part, job.output_gradient, pixel)};
+    };
+    visit(part, load, [&](size_t pixel, const pair<T, N> &both) {
+        float off[N], gradient[N];
+        for (int i = 0; i < N; i++) {
+            float value = cuda_widen(both.value.at[i]);
+            float z = normal(value, constants.mean[i], constants.scale[i], constants.bias[i]);
+            off[i] = value - constants.mean[i];
+            gradient[i] = job.relu && z <= 0 ? 0 : cuda_widen(both.gradient.at[i]);
+        }
+        use(pixel, off, gradient);
+    });
+}
+
+/* sums: N of g, then N of g * off, of all pixels of the block. */
+template <typename T, int N, int LANES>
+static __device__ void sum_gradients(const cuda_batch_norm_job &job, const part &part,
+                                     const channel_constants<N> &constants, float (&sums)[2 * N]) {
+    __shared__ float room[CUDA_COLUMN_ROOM(2 * N, LANES)];
+    for (int i = 0; i < 2 * N; i++)
+        sums[i] = 0;
+    visit_gradients<T>(job, part, constants,
+                       [&](size_t, const float(&off)[N], const float(&gradient)[N]) {
+                           for (int i = 0; i < N; i++) {
+                               sums[i] += gradient[i];
+                               sums[N + i] = fmaf(gradient[i], off[i], sums[N + i]);
+                           }
+                       });
+    cuda_sum_columns<2 * N, LANES>(sums, room);
+}
+
+static __device__ void keep_gradients(const cuda_batch_norm_job &job, int channel, float sum,
+                                      float off_sum) {
+    job.bias_gradient[channel] = sum;
+    job.weight_gradient[channel] = off_sum * job.reciprocal[channel];
+}
+
+/* sum, off_sum: of g and of g * off over all pixels; left as what of them an element's gradient
+ * takes. */
+template <typename T, int N>
+static __device__ void spread_gradients(const cuda_batch_norm_job &job, const part &part,
+                                        const channel_constants<N> &constants, float *sum,
+                                        float *off_sum) {
+    for (int i = 0; i < N; i++) {
+        float reciprocal = job.reciprocal[part.channel + i];
+        sum[i] /= (float)job.pixels;
+        off_sum[i] *= reciprocal * reciprocal / (float)job.pixels;
+    }
+    visit_gradients<T>(job, part, constants,
+                       [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
+                           float result[N];
+                           for (int i = 0; i < N; i++) {
+                               float rest = gradient[i] - sum[i] - off[i] * off_sum[i];
+                               result[i] = constants.scale[i] * rest;
+                           }
+                           size_t at = pixel * (size_t)job.channels + (size_t)part.channel;
+                           cuda_store<T, N>((T *)job.input_gradient + at, result);
+                       });
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
+    backward_whole(cuda_batch_norm_job job) {
+    part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
+    channel_constants<N> constants;
+    load_constants(job, part, constants);
+    float sums[2 * N];
+    sum_gradients<T, N, WHOLE_LANES>(job, part, constants, sums);
+    if (threadIdx.x < WHOLE_LANES && part.real)
+        for (int i = 0; i < N; i++)
+            keep_gradients(job, part.channel + i, sums[i], sums[N + i]);
+    if (job.input_gradient != NULL) spread_gradients<T, N>(job, part, constants, sums, sums + N);
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
+    sum_chunk(cuda_batch_norm_job job, chunks chunks) {
+    part part = chunk_part<N>(job, chunks);
+    channel_constants<N> constants;
+    load_constants(job, part, constants);
+    float sums[2 * N];
+    sum_gradients<T, N, CHUNK_LANES>(job, part, constants, sums);
+    if (threadIdx.x >= CHUNK_LANES || !part.real) return;
+    for (int i = 0; i < 2 * N; i++)
+        partial_row(job, blockIdx.x / chunks.groups, i / N)[part.channel + i % N] = sums[i];
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
+    backward_chunk(cuda_batch_norm_job job, chunks chunks) {
+    constexpr int CHANNELS = CHUNK_LANES * N;
+    __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)], sums[CHANNELS], off_sums[CHANNELS];
+    int channel = (int)(blockIdx.x % chunks.groups * CHANNELS + threadIdx.x % CHANNELS);
+    int reads = channel < job.channels ? channel : 0;
+    float sum = sum_chunks<CHANNELS>(
+        chunks, room, [&](unsigned chunk) { return partial_row(job, chunk, 0)[reads]; });
+    float off_sum = sum_chunks<CHANNELS>(
+        chunks, room, [&](unsigned chunk) { return partial_row(job, chunk, 1)[reads]; });
+    if (threadIdx.x < CHANNELS) {
+        sums[threadIdx.x] = sum;
+        off_sums[threadIdx.x] = off_sum;
+        if (blockIdx.x < chunks.groups && channel < job.channels)
+            keep_gradients(job, channel, sum, off_sum);
+    }
+    __syncthreads();
+    if (job.input_gradient == NULL) return;
+    part part = chunk_part<N>(job, chunks);
+    channel_constants<N> constants;
+    load_constants(job, part, constants);
+    float part_sum[N], part_off_sum[N];
+    load_channels(part_sum, sums + threadIdx.x % CHUNK_LANES * N);
+    load_channels(part_off_sum, off_sums + threadIdx.x % CHUNK_LANES * N);
+    spread_gradients<T, N>(job, part, constants, part_sum, part_off_sum);
+}
+
+template <typename T, int N>
+static void backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    if (job->pixels <= WHOLE_BACKWARD) {
+        LAUNCH_BLOCK((backward_whole<T, N>), whole_blocks<N>(job), whole_threads(job), stream,
+                     *job);
+        return;
+    }
+    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    unsigned blocks = chunks.groups * chunks.count;
+    LAUNCH_BLOCK((sum_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    if (job->input_gradient == NULL) blocks = chunks.groups;
+    LAUNCH_BLOCK((backward_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+}
+
+extern "C" cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job,
+                                                    cudaStream_t stream) {
+    CUDA_BY_PACK(backward, job->half, job->channels, job, stream);
+    return cudaGetLastError();
+}
