@@ -50,6 +50,15 @@ typedef struct yoke_staging {
     int32_t *labels;
 } yoke_staging;
 
+typedef struct yoke_replica_clock yoke_replica_clock; /* spans.c */
+
+/* A stage of one replica while it runs. */
+typedef struct yoke_stage_span {
+    yoke_stage stage;
+    int lane, bucket; /* bucket: of backward and exchange */
+    uint64_t begin_ns, bytes;
+} yoke_stage_span;
+
 struct yoke_data_parallel {
     const yoke_model *model;
     yoke_devices *devices;
@@ -61,6 +70,9 @@ struct yoke_data_parallel {
     yoke_home *homes;            /* [count]; empty unless queued */
     yoke_gate *host_gate;        /* of the step in flight, in host memory */
     yoke_device_event *gated;    /* host_gate has arrived */
+    yoke_replica_clock *clocks;  /* [count]; NULL unless queued */
+    int turn;                    /* which half of the clocks this batch uses */
+    uint64_t turns;
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
     int micro_rows; /* rows of the largest micro-batch */
@@ -134,6 +146,15 @@ yoke_status yoke_queues_synchronize(yoke_data_parallel *parallel);
  * other way round. */
 yoke_status yoke_queues_to_communication(yoke_data_parallel *parallel);
 yoke_status yoke_queues_to_compute(yoke_data_parallel *parallel);
+
+/* spans.c: what a stage was given between begin and end is one bar of the timeline. turn is called
+ * when a batch's losses have arrived; read, while nothing runs, completes the trace. */
+yoke_status yoke_spans_create(yoke_data_parallel *parallel);
+void yoke_spans_destroy(yoke_data_parallel *parallel);
+yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stage);
+yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *stage);
+yoke_status yoke_spans_turn(yoke_data_parallel *parallel);
+yoke_status yoke_spans_read(yoke_data_parallel *parallel);
 
 /* replicate.c: weights and, unless the forward to come trains, running statistics. */
 yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers);

@@ -172,14 +172,14 @@ static yoke_status update_and_publish(yoke_data_parallel *parallel, int bucket) 
 
 /* Clipping needs the norm of the whole gradient: until the last bucket only its part is taken. */
 static yoke_status exchange_bucket(yoke_data_parallel *parallel, int bucket) {
-    uint64_t begin = yoke_trace_now();
+    yoke_stage_span span = {.stage = YOKE_STAGE_EXCHANGE, .bucket = bucket};
     bool clipping = parallel->optimizer_options.clip_norm > 0;
     TRY(await_bucket(parallel, bucket));
+    TRY(yoke_stage_begin(parallel, &span));
     if (bucket == 0 && !clipping) TRY(gate_on_losses(parallel));
     TRY(reduce_bucket(parallel, bucket));
     TRY(clipping ? square_bucket(parallel, bucket) : update_and_publish(parallel, bucket));
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EXCHANGE, parallel->steps, begin, 0);
-    return YOKE_OK;
+    return yoke_stage_end(parallel, &span);
 }
 
 static yoke_status exchange_clipped(yoke_data_parallel *parallel) {

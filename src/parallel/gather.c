@@ -14,7 +14,7 @@ yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
         sum->rows += parallel->shards[k].rows;
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
-    return YOKE_OK;
+    return yoke_spans_turn(parallel);
 }
 
 /* Before the work, so that a result nobody can fill in costs no update. */

@@ -13,19 +13,20 @@ yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica) {
 yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica) {
     int rows = parallel->shards[replica].rows;
     if (rows == 0) return YOKE_OK;
-    uint64_t begin = yoke_trace_now();
+    yoke_stage_span span = {.stage = YOKE_STAGE_FORWARD, .lane = replica};
     yoke_plan_step step = yoke_step_of(parallel, replica);
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     TRY(yoke_device_event_wait(parallel->events[replica].published, device, YOKE_STREAM_COMPUTE));
+    TRY(yoke_stage_begin(parallel, &span));
     TRY(yoke_replica_forward(parallel->replicas[replica], rows, parallel->training, &step));
-    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_FORWARD, parallel->steps, begin, 0);
-    return YOKE_OK;
+    return yoke_stage_end(parallel, &span);
 }
 
 yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
     if (parallel->shards[replica].rows == 0) return YOKE_OK;
-    uint64_t begin = yoke_trace_now();
+    yoke_stage_span span = {.stage = YOKE_STAGE_LOSS, .lane = replica};
     yoke_plan_step step = yoke_step_of(parallel, replica);
+    TRY(yoke_stage_begin(parallel, &span));
     TRY(yoke_replica_loss(parallel->replicas[replica], &step));
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
@@ -33,9 +34,8 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
                              memory->loss_sum, sizeof(double)));
     TRY(yoke_device_download(device, YOKE_STREAM_COMPUTE, &parallel->corrects[replica],
                              memory->correct, sizeof(int32_t)));
-    TRY(yoke_device_event_record(parallel->events[replica].losses, YOKE_STREAM_COMPUTE));
-    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
-    return YOKE_OK;
+    TRY(yoke_stage_end(parallel, &span));
+    return yoke_device_event_record(parallel->events[replica].losses, YOKE_STREAM_COMPUTE);
 }
 
 /* Whether an earlier micro-batch left a gradient of this replica in `accumulated`. All but the last
@@ -89,11 +89,12 @@ yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool 
         if (idle) {
             TRY(idle_bucket(parallel, replica, bucket));
         } else {
-            uint64_t begin = yoke_trace_now();
+            yoke_stage_span span = {
+                .stage = YOKE_STAGE_BACKWARD, .lane = replica, .bucket = segment};
+            TRY(yoke_stage_begin(parallel, &span));
             TRY(yoke_replica_backward_segment(parallel->replicas[replica], segment, &step));
             if (parallel->micros > 1) TRY(accumulate_bucket(parallel, replica, bucket));
-            yoke_trace_span(parallel->trace, replica, YOKE_STAGE_BACKWARD, parallel->steps, begin,
-                            0);
+            TRY(yoke_stage_end(parallel, &span));
         }
         if (!announce) continue;
         TRY(yoke_device_event_record(bucket_event(parallel, replica, segment),

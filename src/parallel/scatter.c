@@ -77,11 +77,15 @@ static yoke_status bring_parts(yoke_data_parallel *parallel, int replica, const 
                                int count) {
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     const yoke_replica_events *events = &parallel->events[replica];
+    yoke_stage_span span = {
+        .stage = YOKE_STAGE_SCATTER, .lane = replica, .bytes = 2 * parts[0].bytes};
     TRY(yoke_device_event_wait(events->consumed, device, YOKE_STREAM_COPY));
+    TRY(yoke_stage_begin(parallel, &span));
     for (int i = 0; i < count; i++)
         TRY(yoke_device_upload(device, YOKE_STREAM_COPY,
                                parallel->queued ? parts[i].staging : parts[i].to, parts[i].from,
                                parts[i].bytes));
+    TRY(yoke_stage_end(parallel, &span));
     if (!parallel->queued) return YOKE_OK;
     TRY(yoke_device_event_record(events->scattered, YOKE_STREAM_COPY));
     TRY(yoke_device_event_wait(events->scattered, device, YOKE_STREAM_COMPUTE));
@@ -95,7 +99,6 @@ static yoke_status scatter_shard(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     yoke_shard shard = parallel->shards[replica];
     if (shard.rows == 0) return YOKE_OK;
-    uint64_t begin = yoke_trace_now();
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
     const yoke_staging *staging = &parallel->staging[replica];
     const yoke_batch *batch = &parallel->batch;
@@ -114,8 +117,6 @@ static yoke_status scatter_shard(int replica, void *context) {
             (scatter_part){memory->targets, staging->targets, batch->targets + first * width,
                            rows * width * sizeof(float)};
     TRY(bring_parts(parallel, replica, parts, count));
-    yoke_trace_span(parallel->trace, replica, YOKE_STAGE_SCATTER, parallel->steps, begin,
-                    2 * bytes);
     return YOKE_OK;
 }
 

@@ -4,11 +4,6 @@
 
 #include "trace/trace.h"
 
-typedef struct yoke_span {
-    uint64_t begin_ns, end_ns, step, bytes;
-    yoke_stage stage;
-} yoke_span;
-
 typedef struct yoke_lane {
     char *name;
     yoke_span *spans;  /* [capacity]: span i of all lies at i % capacity */

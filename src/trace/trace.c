@@ -79,6 +79,12 @@ void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t ste
     };
 }
 
+void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span) {
+    assert(lane >= 0 && lane < trace->lane_count);
+    yoke_lane *own = &trace->lanes[lane];
+    own->spans[own->recorded++ % trace->capacity] = *span;
+}
+
 void yoke_trace_reset(yoke_trace *trace) {
     if (trace == NULL) return;
     for (int i = 0; i < trace->lane_count; i++)

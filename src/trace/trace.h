@@ -5,6 +5,11 @@
 
 #include "yoke/trace.h"
 
+typedef struct yoke_span {
+    uint64_t begin_ns, end_ns, step, bytes;
+    yoke_stage stage;
+} yoke_span;
+
 typedef struct yoke_trace_options {
     const char *const *lanes; /* names, "cpu:0" ...; copied */
     int lane_count;
@@ -20,5 +25,7 @@ void yoke_trace_destroy(yoke_trace *trace);
 uint64_t yoke_trace_now(void);
 void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t step,
                      uint64_t begin_ns, uint64_t bytes);
+/* The same for a span whose end lies in the past. */
+void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span);
 
 #endif

@@ -1,0 +1,175 @@
+/* When each stage ran. Where memory is shared the host's clock tells; on devices that queue, events
+ * in their streams do, and are read one batch later, when they have passed for certain. */
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+/* Turns between two new bases: an event's distance from its base is a float of milliseconds. */
+#define BASE_TURNS 1024
+
+typedef struct timed_slot {
+    yoke_device_event *begin, *end;
+    yoke_span span; /* times to be filled in */
+    bool pending;
+} timed_slot;
+
+/* The stages of one replica's batch in flight and of the one before. */
+struct yoke_replica_clock {
+    timed_slot *turns[2];
+    yoke_device_event *bases[2]; /* the one in use passed at base_ns of the host's clock */
+    int base;
+    double base_ns;
+    bool rebasing; /* the other one has been recorded */
+};
+
+enum { SCATTER_SLOT, FORWARD_SLOT, LOSS_SLOT, FIRST_SEGMENT_SLOT };
+
+static int slot_count(const yoke_data_parallel *parallel) {
+    return FIRST_SEGMENT_SLOT + 2 * parallel->flat->bucket_count;
+}
+
+static int slot_of(const yoke_data_parallel *parallel, const yoke_stage_span *stage) {
+    switch (stage->stage) {
+    case YOKE_STAGE_SCATTER:
+        return SCATTER_SLOT;
+    case YOKE_STAGE_FORWARD:
+        return FORWARD_SLOT;
+    case YOKE_STAGE_LOSS:
+        return LOSS_SLOT;
+    case YOKE_STAGE_BACKWARD:
+        return FIRST_SEGMENT_SLOT + stage->bucket;
+    default:
+        return FIRST_SEGMENT_SLOT + parallel->flat->bucket_count + stage->bucket;
+    }
+}
+
+static yoke_stream stream_of(yoke_stage stage) {
+    if (stage == YOKE_STAGE_SCATTER) return YOKE_STREAM_COPY;
+    return stage == YOKE_STAGE_EXCHANGE ? YOKE_STREAM_COMMUNICATION : YOKE_STREAM_COMPUTE;
+}
+
+static timed_slot *timed(const yoke_data_parallel *parallel, const yoke_stage_span *stage) {
+    return &parallel->clocks[stage->lane].turns[parallel->turn][slot_of(parallel, stage)];
+}
+
+yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stage) {
+    stage->begin_ns = yoke_trace_now();
+    if (!parallel->queued) return YOKE_OK;
+    return yoke_device_event_record(timed(parallel, stage)->begin, stream_of(stage->stage));
+}
+
+yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *stage) {
+    if (!parallel->queued) {
+        yoke_trace_span(parallel->trace, stage->lane, stage->stage, parallel->steps,
+                        stage->begin_ns, stage->bytes);
+        return YOKE_OK;
+    }
+    timed_slot *slot = timed(parallel, stage);
+    slot->pending = true;
+    slot->span = (yoke_span){.step = parallel->steps, .bytes = stage->bytes, .stage = stage->stage};
+    return yoke_device_event_record(slot->end, stream_of(stage->stage));
+}
+
+/* Reading. */
+
+static yoke_status resolve(yoke_data_parallel *parallel, int replica, timed_slot *slot) {
+    const struct yoke_replica_clock *clock = &parallel->clocks[replica];
+    double begin_ms, spent_ms;
+    if (!slot->pending) return YOKE_OK;
+    slot->pending = false;
+    TRY(yoke_device_event_elapsed(clock->bases[clock->base], slot->begin, &begin_ms));
+    TRY(yoke_device_event_elapsed(slot->begin, slot->end, &spent_ms));
+    slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
+    slot->span.end_ns = slot->span.begin_ns + (uint64_t)(spent_ms * 1e6);
+    yoke_trace_past_span(parallel->trace, replica, &slot->span);
+    return YOKE_OK;
+}
+
+static yoke_status move_base(yoke_data_parallel *parallel, struct yoke_replica_clock *clock) {
+    if (clock->rebasing) {
+        double milliseconds;
+        TRY(yoke_device_event_elapsed(clock->bases[clock->base], clock->bases[1 - clock->base],
+                                      &milliseconds));
+        clock->base_ns += milliseconds * 1e6;
+        clock->base = 1 - clock->base;
+    }
+    clock->rebasing = parallel->turns % BASE_TURNS == BASE_TURNS - 1;
+    if (!clock->rebasing) return YOKE_OK;
+    return yoke_device_event_record(clock->bases[1 - clock->base], YOKE_STREAM_COMPUTE);
+}
+
+static yoke_status read_turn(yoke_data_parallel *parallel, int turn) {
+    for (int k = 0; k < parallel->count; k++)
+        for (int i = 0; i < slot_count(parallel); i++)
+            TRY(resolve(parallel, k, &parallel->clocks[k].turns[turn][i]));
+    return YOKE_OK;
+}
+
+yoke_status yoke_spans_turn(yoke_data_parallel *parallel) {
+    if (!parallel->queued) return YOKE_OK;
+    parallel->turn = 1 - parallel->turn;
+    TRY(read_turn(parallel, parallel->turn));
+    for (int k = 0; k < parallel->count; k++)
+        TRY(move_base(parallel, &parallel->clocks[k]));
+    parallel->turns++;
+    return YOKE_OK;
+}
+
+yoke_status yoke_spans_read(yoke_data_parallel *parallel) {
+    if (!parallel->queued) return YOKE_OK;
+    TRY(yoke_queues_synchronize(parallel));
+    TRY(read_turn(parallel, 1 - parallel->turn));
+    return read_turn(parallel, parallel->turn);
+}
+
+/* Life. */
+
+static yoke_status create_slots(yoke_data_parallel *parallel, yoke_device *device,
+                                timed_slot **slots) {
+    size_t count = (size_t)slot_count(parallel);
+    *slots = calloc(count, sizeof **slots);
+    if (*slots == NULL) return FAIL_MEMORY(count * sizeof **slots, "the spans of a batch");
+    for (size_t i = 0; i < count; i++) {
+        TRY(yoke_device_event_create_timed(&(*slots)[i].begin, device));
+        TRY(yoke_device_event_create_timed(&(*slots)[i].end, device));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status create_clock(yoke_data_parallel *parallel, int replica) {
+    yoke_device *device = yoke_devices_at(parallel->devices, replica);
+    struct yoke_replica_clock *clock = &parallel->clocks[replica];
+    for (int i = 0; i < 2; i++) {
+        TRY(create_slots(parallel, device, &clock->turns[i]));
+        TRY(yoke_device_event_create_timed(&clock->bases[i], device));
+    }
+    TRY(yoke_device_event_record(clock->bases[0], YOKE_STREAM_COMPUTE));
+    TRY(yoke_device_event_synchronize(clock->bases[0]));
+    clock->base_ns = (double)yoke_trace_now();
+    return YOKE_OK;
+}
+
+yoke_status yoke_spans_create(yoke_data_parallel *parallel) {
+    size_t count = (size_t)parallel->count;
+    if (!parallel->queued) return YOKE_OK;
+    parallel->clocks = calloc(count, sizeof *parallel->clocks);
+    if (parallel->clocks == NULL) return FAIL_MEMORY(count * sizeof *parallel->clocks, "clocks");
+    for (int k = 0; k < parallel->count; k++)
+        TRY(create_clock(parallel, k));
+    return YOKE_OK;
+}
+
+void yoke_spans_destroy(yoke_data_parallel *parallel) {
+    for (int k = 0; parallel->clocks != NULL && k < parallel->count; k++) {
+        struct yoke_replica_clock *clock = &parallel->clocks[k];
+        for (int turn = 0; turn < 2; turn++) {
+            for (int i = 0; clock->turns[turn] != NULL && i < slot_count(parallel); i++) {
+                yoke_device_event_destroy(clock->turns[turn][i].begin);
+                yoke_device_event_destroy(clock->turns[turn][i].end);
+            }
+            free(clock->turns[turn]);
+            yoke_device_event_destroy(clock->bases[turn]);
+        }
+    }
+    free(parallel->clocks);
+}
