@@ -45,7 +45,8 @@ static void a_list_opens_the_devices_it_names_in_its_order(void **state) {
         {"cpu:1,cpu:0", "cpu:1 cpu:0"},
         {"cpu:0,2", "cpu:0 cpu:2"},
         {"cpu:1,2xcpu", "cpu:1 cpu:0 cpu:2"},
-        {"2xcpu:0", "cpu:0 cpu:0"},
+        {"2xcpu:0", "cpu:0#0 cpu:0#1"},
+        {"cpu:1,cpu:0,cpu:1", "cpu:1#0 cpu:0 cpu:1#1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         yoke_devices *devices = open_list(rows[i].list, 1);

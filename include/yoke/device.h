@@ -58,6 +58,7 @@ typedef struct yoke_device_info {
     int capability;     /* compute capability, 90: 9.0 */
     size_t memory_free; /* bytes, when asked */
     bool code;          /* this build has code for it, or PTX it can be made from */
+    char note[128];     /* what is odd about it and what is done about that */
 } yoke_device_info;
 
 /* Opens every device of the list, or none. ARGUMENT: the list can't be read, with the offending
@@ -67,6 +68,21 @@ YOKE_API void yoke_devices_close(yoke_devices *devices);
 YOKE_API int yoke_devices_count(const yoke_devices *devices);
 YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
                                            yoke_device_info *info);
+
+/* How a device reads another's memory. */
+typedef enum yoke_peer_path {
+    YOKE_PEER_SAME,   /* its own memory, or memory they share */
+    YOKE_PEER_DIRECT, /* peer access: in place */
+    YOKE_PEER_HOST    /* copies that go through host memory */
+} yoke_peer_path;
+typedef struct yoke_peer_info {
+    size_t struct_size;
+    yoke_peer_path path;
+    double bytes_per_second; /* of large copies, measured now */
+} yoke_peer_info;
+/* Copies from one open device to another. The devices should be idle. */
+YOKE_API yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to,
+                                       yoke_peer_info *info);
 
 /* One row a backend: what is in this build and why; for `yoke devices`. Returns false past the end.
  * Texts are static. */

@@ -32,6 +32,7 @@ struct yoke_plan {
 typedef struct yoke_backend_open {
     int index, count; /* of this device among all in the list */
     int ordinal;      /* among this backend's devices: "cpu:0", "cpu:1" */
+    const char *name; /* what to call it: "cpu:0", or "cpu:0#1" where the list repeats it */
     int threads;      /* wanted; 0: share the cores */
     bool unbound;
 } yoke_backend_open;
@@ -62,9 +63,10 @@ struct yoke_backend {
     yoke_status (*connect)(yoke_device *const *devices, int count);
 
     /* memory */
-    void *(*allocate)(yoke_device *device, size_t bytes); /* NULL: out of memory */
+    yoke_status (*allocate)(yoke_device *device, size_t bytes, void **memory);
     void (*release)(yoke_device *device, void *pointer);
-    void *(*allocate_host)(yoke_device *device, size_t bytes); /* NULL entry: ordinary memory */
+    /* NULL: ordinary memory */
+    yoke_status (*allocate_host)(yoke_device *device, size_t bytes, void **memory);
     void (*release_host)(yoke_device *device, void *pointer);
     yoke_status (*upload)(yoke_device *device, yoke_stream stream, void *to, const void *from,
                           size_t bytes);
@@ -73,11 +75,13 @@ struct yoke_backend {
     yoke_status (*copy)(yoke_device *to_device, yoke_stream stream, void *to,
                         yoke_device *from_device, const void *from, size_t bytes);
     yoke_status (*clear)(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
-    bool (*reaches)(const yoke_device *device, const yoke_device *other);
+    yoke_peer_path (*path)(const yoke_device *device, const yoke_device *other);
 
     /* order */
     yoke_status (*synchronize)(yoke_device *device);
-    yoke_status (*event_create)(yoke_device_event **event, yoke_device *device);
+    yoke_status (*event_create)(yoke_device_event **event, yoke_device *device, bool timed);
+    yoke_status (*event_elapsed)(yoke_device_event *from, yoke_device_event *to,
+                                 double *milliseconds);
     void (*event_destroy)(yoke_device_event *event);
     yoke_status (*event_record)(yoke_device_event *event, yoke_stream stream);
     yoke_status (*event_wait)(yoke_device_event *event, yoke_device *device, yoke_stream stream);
@@ -123,7 +127,7 @@ bool yoke_cpu_describe(yoke_backend_info *info);
 #ifdef YOKE_HAS_CUDA
 const yoke_backend *yoke_cuda_backend(void);
 bool yoke_cuda_describe(yoke_backend_info *info);
-int yoke_cuda_count(void); /* GPUs that can be opened now */
+uint64_t yoke_cuda_usable(void); /* bit i: GPU i can be opened now */
 #endif
 
 #endif

@@ -54,6 +54,11 @@ typedef enum yoke_stream {
 typedef struct yoke_device_event yoke_device_event;
 /* *event is NULL where memory is shared; the other three take NULL. */
 yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device);
+/* One that tells time, for yoke_device_event_elapsed. */
+yoke_status yoke_device_event_create_timed(yoke_device_event **event, yoke_device *device);
+/* Between two marks of one device that have passed; 0 for NULL. */
+yoke_status yoke_device_event_elapsed(yoke_device_event *from, yoke_device_event *to,
+                                      double *milliseconds);
 void yoke_device_event_destroy(yoke_device_event *event);
 /* Marks what its own device's stream has been given so far. */
 yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream);

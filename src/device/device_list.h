@@ -15,8 +15,9 @@ typedef struct yoke_device_list {
 } yoke_device_list;
 
 /* list = item {"," item}; item = [count "x"] name [":" number] | number. A bare number is one more
- * device of the numbered item before it ("cuda:0,2"). `names` are the backends'; the first also
- * answers to "auto" (one device). ARGUMENT names the part that can't be read. */
+ * device of the numbered item before it ("cuda:0,2"). `names` are the backends'; "auto" is one
+ * device of the first, for want of a look at the machine. ARGUMENT names the part that can't be
+ * read. */
 yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
                                    const char *const *names, int name_count);
 

@@ -40,7 +40,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     /* oneDNN's kernels wait for every thread of the team they were made for. */
     cpu->base.threads = request->threads > 0 ? request->threads : share;
     if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
-    snprintf(cpu->base.name, sizeof cpu->base.name, "cpu:%d", request->ordinal);
+    snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
     choose_cores(cpu, request, &allowed, core_count);
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
@@ -172,18 +172,19 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     }
 }
 
-static void *cpu_allocate(yoke_device *device, size_t bytes) {
+static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory) {
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
+    *memory = NULL;
     /* The system promises more than it has and kills the process that believes it. */
-    if (bytes > yoke_cores_memory_bytes()) return NULL;
+    if (bytes > yoke_cores_memory_bytes()) return FAIL_MEMORY(bytes, device->name);
     size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
-    void *memory = aligned_alloc(alignment, rounded);
-    if (memory == NULL) return NULL;
-    if (alignment == HUGE_PAGE_BYTES) madvise(memory, rounded, MADV_HUGEPAGE);
+    *memory = aligned_alloc(alignment, rounded);
+    if (*memory == NULL) return FAIL_MEMORY(bytes, device->name);
+    if (alignment == HUGE_PAGE_BYTES) madvise(*memory, rounded, MADV_HUGEPAGE);
     /* Written now and by the device's own threads: pages lie near them and none is missing later.
      */
-    cpu_clear(cpu_of(device), memory, rounded);
-    return memory;
+    cpu_clear(cpu_of(device), *memory, rounded);
+    return YOKE_OK;
 }
 
 static void cpu_release(yoke_device *device, void *pointer) {
@@ -211,9 +212,9 @@ static yoke_status cpu_zero(yoke_device *device, yoke_stream stream, void *to, s
     return YOKE_OK;
 }
 
-static bool cpu_reaches(const yoke_device *device, const yoke_device *other) {
+static yoke_peer_path cpu_path(const yoke_device *device, const yoke_device *other) {
     (void)device, (void)other;
-    return true;
+    return YOKE_PEER_SAME;
 }
 
 static yoke_status cpu_synchronize(yoke_device *device) {
@@ -315,7 +316,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .download = cpu_upload,
         .copy = cpu_copy,
         .clear = cpu_zero,
-        .reaches = cpu_reaches,
+        .path = cpu_path,
         .synchronize = cpu_synchronize,
         .sum = cpu_sum,
         .square_sum = cpu_square_sum,

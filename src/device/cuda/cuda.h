@@ -18,12 +18,15 @@ typedef struct cuda_device {
     int processors; /* streaming multiprocessors */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
-    cudnnHandle_t cudnn; /* NULL: cuDNN is not in this build or not on this machine */
-    void *workspace;     /* CUDA_WORKSPACE_BYTES, for the compute stream */
-    cuda_step *step;     /* device memory: what changes from step to step */
-    uint64_t reach;      /* bit i: memory of GPU i can be read in place */
-    uint64_t detour;     /* bit i: copies from GPU i go through host memory */
-    bool poisoned;       /* by a sticky error: the engine is lost, the process is not */
+    cudnnHandle_t cudnn;         /* NULL: cuDNN is not in this build or not on this machine */
+    void *workspace;             /* CUDA_WORKSPACE_BYTES, for the compute stream */
+    cuda_step *step;             /* device memory: what changes from step to step */
+    uint64_t reach;              /* bit i: memory of GPU i can be read in place */
+    struct cuda_detour *detours; /* from GPUs whose copies arrive wrong; NULL: none */
+    char note[128];              /* what is odd about it; for people */
+    /* The sticky error that lost this engine, and its call; written once. The process lives on. */
+    _Atomic(cudaError_t) poison;
+    _Atomic(const char *) poison_call;
 } cuda_device;
 
 static inline cuda_device *cuda_of(yoke_device *device) {
@@ -37,6 +40,10 @@ static inline cudaStream_t cuda_compute(yoke_plan *plan) {
 /* Makes the GPU current for the calling thread. Entries that may be called from any thread begin
  * with it; plans run on their device's own worker, which entered it. */
 yoke_status cuda_use(yoke_device *device);
+bool cuda_poisoned(const cuda_device *device);
+/* Calls that visit GPUs on a caller's thread leave it as they found it. */
+int cuda_current(void);
+void cuda_return_to(int ordinal);
 
 /* A failing call becomes a yoke_status and one line: device, call, CUDA's name and text of the
  * error. Sticky errors poison the device. `device` may be NULL. */
@@ -56,9 +63,10 @@ yoke_status cuda_use(yoke_device *device);
         if (cudnn_status_ != CUDNN_STATUS_SUCCESS)                                                 \
             return cuda_cudnn_failed(device, cudnn_status_, #call);                                \
     } while (0)
-yoke_status cuda_failed(const cuda_device *device, cudaError_t error, const char *call);
-yoke_status cuda_lt_failed(const cuda_device *device, cublasStatus_t status, const char *call);
-yoke_status cuda_cudnn_failed(const cuda_device *device, cudnnStatus_t status, const char *call);
+/* `call` is a literal: a poisoned device keeps it. */
+yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call);
+yoke_status cuda_lt_failed(cuda_device *device, cublasStatus_t status, const char *call);
+yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const char *call);
 
 /* Layouts: logical dimensions are PyTorch's ([rows, channels, height, width]; weights [out, in /
  * groups, k, k]; a plain grouped weight [groups, out / groups, in / groups, k, k] means the same
@@ -126,7 +134,8 @@ yoke_status cuda_product_run(const cuda_product *product, const void *a, const v
  * with YOKE_ALGORITHM_DIRECT); known keys are taken from `choices`. */
 typedef struct cuda_candidate {
     const char *name;
-    /* NULL: not to be had for this shape. Numbers mean the same for every shape and device. */
+    /* NULL: not to be had for this shape; DEVICE: nor is this one, as it turns out. A number means
+     * the same for every shape and device. */
     yoke_status (*run)(void *context, int candidate);
 } cuda_candidate;
 typedef struct cuda_contest {
@@ -176,7 +185,9 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
                             const void *from);
 
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c. describe.c. */
-yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device);
+yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bool timed);
+yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
+                               double *milliseconds);
 void cuda_event_destroy(yoke_device_event *event);
 yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream);
 yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream);
@@ -187,10 +198,15 @@ yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording);
 yoke_status cuda_record_run(yoke_recording *recording);
 void cuda_record_destroy(yoke_recording *recording);
 yoke_status cuda_connect(yoke_device *const *devices, int count);
-bool cuda_reaches(const yoke_device *device, const yoke_device *other);
+yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other);
+void cuda_close_detours(cuda_device *device);
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes);
 yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request);
 void cuda_describe(const yoke_device *device, yoke_device_info *info);
+/* How many GPUs there are; DEVICE with reason and cure when none can be used. */
+yoke_status cuda_count(int *count);
+/* DEVICE when this build has no code for the current GPU, with what to build for it. */
+yoke_status cuda_check_code(cuda_device *device);
 
 #endif

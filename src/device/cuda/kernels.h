@@ -18,6 +18,9 @@ typedef struct cuda_step {
     float loss_scale;
 } cuda_step;
 cudaError_t cuda_set_step(cuda_step *step, cuda_step values, cudaStream_t stream);
+/* Fails where this build has neither code nor PTX for the current GPU. */
+cudaError_t cuda_find_code(void);
+const char *cuda_architectures(void); /* it has code for: "750,900" */
 
 /* Flat arithmetic (arithmetic.cu). Ranges may begin anywhere; where all begin at 16 bytes they are
  * read in packs. `to` may be any of `from`. */
@@ -92,7 +95,8 @@ cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream
 cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream);
 
 /* What a convolution sees of images [rows, height, width, groups * channels]: columns
- * [groups, rows * out_height * out_width, kernel, kernel, channels], zero where a tap meets padding. */
+ * [groups, rows * out_height * out_width, kernel, kernel, channels], zero where a tap meets
+ * padding. */
 typedef struct cuda_window {
     int rows, height, width, channels, groups; /* channels: of one group */
     int kernel, stride, padding, out_height, out_width;
@@ -102,6 +106,28 @@ cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const 
 /* images = the sum of what each column holds for a pixel, taps in order. */
 cudaError_t cuda_run_col2im(void *images, const void *columns, bool half, const cuda_window *window,
                             cudaStream_t stream);
+
+/* Operations. Values are channels last and begin at 16 bytes. */
+
+/* Values [pixels, channels]. */
+typedef struct cuda_batch_norm_job {
+    size_t pixels; /* of all rows */
+    int channels;
+    bool half, relu;
+    float epsilon;
+    double momentum;
+    const void *input, *output_gradient;
+    void *output, *input_gradient; /* the latter NULL: not wanted */
+    const float *weight, *bias;
+    float *weight_gradient, *bias_gradient;
+    float *mean, *reciprocal; /* [channels], kept from forward to backward; 1 / deviation */
+    float *running_mean, *running_variance;
+    float *partial; /* [cuda_batch_norm_partial_bytes], while one of the two runs */
+} cuda_batch_norm_job;
+size_t cuda_batch_norm_partial_bytes(size_t pixels, int channels, bool half);
+cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream);
+cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
+cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,151 @@
+/* Memory of devices and what moves between them: counts who holds how much, to tell when no more is
+ * left. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/backend.h"
+
+struct yoke_allocation {
+    void *pointer;
+    size_t bytes;
+    char what[32];
+    struct yoke_allocation *next;
+};
+
+#define HOLDERS 3
+
+/* The largest holders among the allocations, all of one `what` together; returns how many. */
+typedef struct holder {
+    const char *what;
+    size_t bytes;
+} holder;
+
+static size_t held_by(const yoke_device *device, const char *what) {
+    size_t bytes = 0;
+    for (const struct yoke_allocation *at = device->allocations; at != NULL; at = at->next) {
+        if (strcmp(at->what, what) == 0) bytes += at->bytes;
+    }
+    return bytes;
+}
+
+static bool is_known(const holder *holders, const char *what) {
+    for (int i = 0; i < HOLDERS; i++) {
+        if (holders[i].what != NULL && strcmp(holders[i].what, what) == 0) return true;
+    }
+    return false;
+}
+
+static void find_holders(const yoke_device *device, holder holders[HOLDERS]) {
+    for (const struct yoke_allocation *at = device->allocations; at != NULL; at = at->next) {
+        holder next = {at->what, is_known(holders, at->what) ? 0 : held_by(device, at->what)};
+        for (int i = 0; i < HOLDERS; i++) {
+            if (next.bytes <= holders[i].bytes) continue;
+            holder smaller = holders[i];
+            holders[i] = next;
+            next = smaller;
+        }
+    }
+}
+
+static const char *list_holders(const yoke_device *device, char *text, size_t size) {
+    holder holders[HOLDERS] = {0};
+    char bytes[32];
+    size_t length = 0;
+    find_holders(device, holders);
+    snprintf(text, size, "nothing");
+    for (int i = 0; i < HOLDERS && holders[i].bytes > 0 && length < size; i++)
+        length += (size_t)snprintf(
+            text + length, size - length, "%s%s by %s", length > 0 ? ", " : "",
+            yoke_text_bytes((double)holders[i].bytes, bytes, sizeof bytes), holders[i].what);
+    return text;
+}
+
+static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const char *what) {
+    char wanted[32], left[32], total[32], available[96] = "", holders[256];
+    yoke_device_info info = {.struct_size = sizeof info};
+    device->backend->describe(device, &info);
+    if (info.memory_free > 0)
+        snprintf(available, sizeof available, ", %s of %s free",
+                 yoke_text_bytes((double)info.memory_free, left, sizeof left),
+                 yoke_text_bytes((double)info.memory_bytes, total, sizeof total));
+    return FAIL(YOKE_ERROR_MEMORY,
+                "%s: out of memory: %s for %s%s; held: %s; use fewer rows a device", device->name,
+                yoke_text_bytes((double)bytes, wanted, sizeof wanted), what, available,
+                list_holders(device, holders, sizeof holders));
+}
+
+yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
+                                 void **pointer) {
+    *pointer = NULL;
+    struct yoke_allocation *allocation = calloc(1, sizeof *allocation);
+    if (allocation == NULL) return FAIL_MEMORY(sizeof *allocation, what);
+    yoke_status status = device->backend->allocate(device, bytes, &allocation->pointer);
+    if (status != YOKE_OK) {
+        free(allocation);
+        return status == YOKE_ERROR_MEMORY ? out_of_memory(device, bytes, what) : status;
+    }
+    snprintf(allocation->what, sizeof allocation->what, "%s", what);
+    allocation->bytes = bytes;
+    allocation->next = device->allocations;
+    device->allocations = allocation;
+    device->allocated += bytes;
+    *pointer = allocation->pointer;
+    return YOKE_OK;
+}
+
+void yoke_device_free(yoke_device *device, void *pointer) {
+    struct yoke_allocation **link = &device->allocations;
+    while (*link != NULL && (*link)->pointer != pointer)
+        link = &(*link)->next;
+    struct yoke_allocation *allocation = *link;
+    if (allocation == NULL) return;
+    *link = allocation->next;
+    device->allocated -= allocation->bytes;
+    device->backend->release(device, pointer);
+    free(allocation);
+}
+
+size_t yoke_device_allocated(const yoke_device *device) {
+    return device->allocated;
+}
+
+yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
+                                      void **pointer) {
+    const yoke_backend *backend = device->backend;
+    if (backend->allocate_host != NULL) return backend->allocate_host(device, bytes, pointer);
+    *pointer = calloc(1, bytes > 0 ? bytes : 1);
+    return *pointer != NULL ? YOKE_OK : FAIL_MEMORY(bytes, what);
+}
+
+void yoke_device_free_host(yoke_device *device, void *pointer) {
+    if (pointer == NULL) return;
+    if (device->backend->release_host != NULL)
+        device->backend->release_host(device, pointer);
+    else
+        free(pointer);
+}
+
+yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                               size_t bytes) {
+    return device->backend->upload(device, stream, to, from, bytes);
+}
+
+yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
+                                 const void *from, size_t bytes) {
+    return device->backend->download(device, stream, to, from, bytes);
+}
+
+yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
+                             yoke_device *from_device, const void *from, size_t bytes) {
+    return to_device->backend->copy(to_device, stream, to, from_device, from, bytes);
+}
+
+yoke_status yoke_device_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes) {
+    return device->backend->clear(device, stream, to, bytes);
+}
+
+bool yoke_device_reaches(const yoke_device *device, const yoke_device *other) {
+    return device->backend == other->backend &&
+           device->backend->path(device, other) != YOKE_PEER_HOST;
+}

@@ -1,0 +1,290 @@
+/* GPUs as devices: their life, the worker's scope, memory, and the table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+/* Life. */
+
+/* What a lost GPU answers here no longer matters. */
+static void release_all(cuda_device *cuda) {
+    for (int i = 0; i < YOKE_STREAMS; i++)
+        if (cuda->streams[i] != NULL) cudaStreamSynchronize(cuda->streams[i]);
+    cuda_close_detours(cuda);
+    if (cuda->step != NULL) cudaFree(cuda->step);
+    if (cuda->workspace != NULL) cudaFree(cuda->workspace);
+#ifdef YOKE_HAS_CUDNN
+    if (cuda->cudnn != NULL) cuda_cudnn()->cudnnDestroy(cuda->cudnn);
+#endif
+    if (cuda->lt != NULL) cuda_lt()->cublasLtDestroy(cuda->lt);
+    for (int i = 0; i < YOKE_STREAMS; i++)
+        if (cuda->streams[i] != NULL) cudaStreamDestroy(cuda->streams[i]);
+}
+
+static void cuda_close(yoke_device *device) {
+    if (device == NULL) return;
+    int before = cuda_current();
+    cudaSetDevice(cuda_of(device)->ordinal);
+    release_all(cuda_of(device));
+    cuda_return_to(before);
+    cudaGetLastError();
+    free(device);
+}
+
+static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request) {
+    int count = 0;
+    TRY(cuda_count(&count));
+    if (count > YOKE_DEVICES_LIMIT) count = YOKE_DEVICES_LIMIT;
+    if (request->ordinal >= count)
+        return FAIL(YOKE_ERROR_DEVICE,
+                    "%s: this machine has %d usable GPU%s, from cuda:0 on; \"2xcuda:0\" puts two "
+                    "replicas on one",
+                    request->name, count, count == 1 ? "" : "s");
+    TRY(cuda_libraries_open());
+    TRY(cuda_use(&cuda->base));
+    int major = 0, minor = 0;
+    TRY_CUDA(cuda,
+             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->ordinal));
+    TRY_CUDA(cuda,
+             cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, cuda->ordinal));
+    TRY_CUDA(cuda, cudaDeviceGetAttribute(&cuda->processors, cudaDevAttrMultiProcessorCount,
+                                          cuda->ordinal));
+    cuda->capability = 10 * major + minor;
+    return cuda_check_code(cuda);
+}
+
+/* Collectives and the updates between them are short and others wait for them: they go first. */
+static yoke_status create_streams(cuda_device *cuda) {
+    int least = 0, greatest = 0;
+    TRY_CUDA(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int i = 0; i < YOKE_STREAMS; i++) {
+        int priority = i == YOKE_STREAM_COMMUNICATION ? greatest : least;
+        TRY_CUDA(cuda,
+                 cudaStreamCreateWithPriority(&cuda->streams[i], cudaStreamNonBlocking, priority));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status create_handles(cuda_device *cuda) {
+    TRY_LT(cuda, cuda_lt()->cublasLtCreate(&cuda->lt));
+#ifdef YOKE_HAS_CUDNN
+    if (cuda_cudnn() != NULL) {
+        TRY_CUDNN(cuda, cuda_cudnn()->cudnnCreate(&cuda->cudnn));
+        TRY_CUDNN(cuda,
+                  cuda_cudnn()->cudnnSetStream(cuda->cudnn, cuda->streams[YOKE_STREAM_COMPUTE]));
+    }
+#endif
+    TRY_CUDA(cuda, cudaMalloc(&cuda->workspace, CUDA_WORKSPACE_BYTES));
+    TRY_CUDA(cuda, cudaMalloc((void **)&cuda->step, sizeof *cuda->step));
+    return YOKE_OK;
+}
+
+static yoke_status cuda_build(cuda_device *cuda, const yoke_backend_open *request) {
+    cuda->base.backend = yoke_cuda_backend();
+    cuda->base.index = request->index;
+    cuda->base.threads = 1; /* the worker that feeds the GPU */
+    snprintf(cuda->base.name, sizeof cuda->base.name, "%s", request->name);
+    cuda->ordinal = request->ordinal;
+    TRY(find_gpu(cuda, request));
+    cuda->reach = (uint64_t)1 << cuda->ordinal;
+    TRY(create_streams(cuda));
+    return create_handles(cuda);
+}
+
+static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *request) {
+    *device = NULL;
+    cuda_device *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL) return FAIL_MEMORY(sizeof *cuda, "a device");
+    int before = cuda_current();
+    yoke_status status = cuda_build(cuda, request);
+    cuda_return_to(before);
+    if (status != YOKE_OK)
+        cuda_close(&cuda->base);
+    else
+        *device = &cuda->base;
+    return status;
+}
+
+static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
+    return precision == YOKE_FLOAT32 || ((const cuda_device *)device)->capability >= 80;
+}
+
+/* The worker's scope. */
+
+static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
+    (void)bind;
+    scope->opaque[0] = (uint64_t)cuda_current();
+    return cuda_use(device);
+}
+
+static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
+    (void)device;
+    cuda_return_to((int)scope->opaque[0]);
+}
+
+/* Memory. */
+
+static yoke_status cuda_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes) {
+    cuda_device *cuda = cuda_of(device);
+    if (bytes == 0) return YOKE_OK;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cudaMemsetAsync(to, 0, bytes, cuda->streams[stream]));
+    return YOKE_OK;
+}
+
+static void cuda_release(yoke_device *device, void *pointer) {
+    if (pointer == NULL) return;
+    cudaSetDevice(cuda_of(device)->ordinal);
+    if (cudaFree(pointer) != cudaSuccess) cudaGetLastError();
+}
+
+/* Zero for every stream, so it waits. */
+static yoke_status clear_now(yoke_device *device, void *memory, size_t bytes) {
+    TRY(cuda_clear(device, YOKE_STREAM_COMPUTE, memory, bytes));
+    TRY_CUDA(cuda_of(device), cudaStreamSynchronize(cuda_of(device)->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memory) {
+    *memory = NULL;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cudaMalloc(memory, bytes > 0 ? bytes : 1));
+    yoke_status status = clear_now(device, *memory, bytes);
+    if (status == YOKE_OK) return YOKE_OK;
+    cuda_release(device, *memory);
+    *memory = NULL;
+    return status;
+}
+
+static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
+    *memory = NULL;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
+    memset(*memory, 0, bytes);
+    return YOKE_OK;
+}
+
+static void cuda_release_host(yoke_device *device, void *pointer) {
+    (void)device;
+    if (cudaFreeHost(pointer) != cudaSuccess) cudaGetLastError();
+}
+
+/* CUDA promises of ordinary memory less than the door does: the host waits. */
+static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, const void *host) {
+    struct cudaPointerAttributes attributes;
+    TRY_CUDA(cuda, cudaPointerGetAttributes(&attributes, host));
+    if (attributes.type == cudaMemoryTypeHost) return YOKE_OK;
+    TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[stream]));
+    return YOKE_OK;
+}
+
+static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
+                               size_t bytes) {
+    cuda_device *cuda = cuda_of(device);
+    if (bytes == 0) return YOKE_OK;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
+    return finish_unless_pinned(cuda, stream, from);
+}
+
+static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *to,
+                                 const void *from, size_t bytes) {
+    cuda_device *cuda = cuda_of(device);
+    if (bytes == 0) return YOKE_OK;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
+    return finish_unless_pinned(cuda, stream, to);
+}
+
+/* Not the whole GPU: it may have other replicas and other masters. */
+static yoke_status cuda_synchronize(yoke_device *device) {
+    cuda_device *cuda = cuda_of(device);
+    TRY(cuda_use(device));
+    for (int i = 0; i < YOKE_STREAMS; i++)
+        TRY_CUDA(cuda, cudaStreamSynchronize(cuda->streams[i]));
+    return YOKE_OK;
+}
+
+/* Plans. */
+
+static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
+                             const yoke_plan_request *request) {
+    cuda_device *cuda = cuda_of(device);
+    if (!cuda_supports(device, request->precision))
+        return FAIL(YOKE_ERROR_DEVICE, "%s: compute capability %d.%d has no %s; use float32",
+                    device->name, cuda->capability / 10, cuda->capability % 10,
+                    yoke_precision_name(request->precision));
+    TRY(cuda_use(device));
+    switch (request->operation->kind) {
+    case YOKE_OP_CONV2D:
+        return cuda_plan_convolution(plan, cuda, request);
+    case YOKE_OP_LINEAR:
+        return cuda_plan_linear(plan, cuda, request);
+    case YOKE_OP_BATCH_NORM:
+        return cuda_plan_batch_norm(plan, cuda, request);
+    case YOKE_OP_RELU:
+        return cuda_plan_relu(plan, cuda, request);
+    case YOKE_OP_ADD:
+        return cuda_plan_add(plan, cuda, request);
+    case YOKE_OP_MAX_POOL:
+    case YOKE_OP_AVERAGE_POOL:
+        return cuda_plan_pooling(plan, cuda, request);
+    case YOKE_OP_FLATTEN:
+    case YOKE_OP_OUTPUT:
+        return cuda_plan_reshape(plan, cuda, request);
+    case YOKE_OP_DROPOUT:
+        return cuda_plan_dropout(plan, cuda, request);
+    case YOKE_OP_CROSS_ENTROPY:
+    case YOKE_OP_MSE:
+        return cuda_plan_loss(plan, cuda, request);
+    }
+    return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
+}
+
+const yoke_backend *yoke_cuda_backend(void) {
+    static const yoke_backend table = {
+        .name = "cuda",
+        .open = cuda_open,
+        .close = cuda_close,
+        .describe = cuda_describe,
+        .supports = cuda_supports,
+        .enter = cuda_enter,
+        .leave = cuda_leave,
+        .use = cuda_use,
+        .connect = cuda_connect,
+        .allocate = cuda_allocate,
+        .release = cuda_release,
+        .allocate_host = cuda_allocate_host,
+        .release_host = cuda_release_host,
+        .upload = cuda_upload,
+        .download = cuda_download,
+        .copy = cuda_copy,
+        .clear = cuda_clear,
+        .path = cuda_path,
+        .synchronize = cuda_synchronize,
+        .event_create = cuda_event_create,
+        .event_elapsed = cuda_event_elapsed,
+        .event_destroy = cuda_event_destroy,
+        .event_record = cuda_event_record,
+        .event_wait = cuda_event_wait,
+        .event_synchronize = cuda_event_synchronize,
+        .begin_step = cuda_begin_step,
+        .record_begin = cuda_record_begin,
+        .record_end = cuda_record_end,
+        .record_run = cuda_record_run,
+        .record_destroy = cuda_record_destroy,
+        .sum = cuda_sum,
+        .square_sum = cuda_square_sum,
+        .gate = cuda_gate,
+        .sgd = cuda_sgd,
+        .adamw = cuda_adamw,
+        .shadow = cuda_shadow,
+        .accumulate = cuda_accumulate,
+        .layout_plain = cuda_layout_plain,
+        .layout_convert = cuda_layout_convert,
+        .plan = cuda_plan,
+        .group = cuda_nccl_group,
+    };
+    return &table;
+}

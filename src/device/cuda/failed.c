@@ -1,0 +1,146 @@
+/* What a failing call of CUDA and its libraries becomes: a status and one line that names device,
+ * call, cause and cure. An error that CUDA can't forget poisons the device, and it alone. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+#define LOST "this engine is lost; other GPUs work on, and so does this one in a new process"
+
+/* CUDA documents them so: every later call answers the same. */
+static bool is_sticky(cudaError_t error) {
+    static const cudaError_t sticky[] = {cudaErrorECCUncorrectable,    cudaErrorIllegalAddress,
+                                         cudaErrorLaunchTimeout,       cudaErrorAssert,
+                                         cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,
+                                         cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
+                                         cudaErrorInvalidPc,           cudaErrorLaunchFailure,
+                                         cudaErrorNvlinkUncorrectable, cudaErrorExternalDevice,
+                                         cudaErrorMpsClientTerminated};
+    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
+        if (sticky[i] == error) return true;
+    }
+    return false;
+}
+
+typedef struct cure {
+    yoke_status status;
+    const char *text;
+} cure;
+
+static cure cure_of(cudaError_t error) {
+    static const struct {
+        cudaError_t error;
+        cure cure;
+    } cures[] = {
+        {cudaErrorMemoryAllocation,
+         {YOKE_ERROR_MEMORY, "use fewer rows a device, or end what else runs on this GPU"}},
+        {cudaErrorDevicesUnavailable,
+         {YOKE_ERROR_DEVICE, "another process holds the GPU for itself (nvidia-smi shows it)"}},
+        {cudaErrorNoKernelImageForDevice,
+         {YOKE_ERROR_DEVICE, "build with this GPU in CMAKE_CUDA_ARCHITECTURES"}},
+        {cudaErrorUnsupportedPtxVersion,
+         {YOKE_ERROR_DEVICE, "the driver is older than the build's CUDA: renew the driver"}},
+    };
+    if (is_sticky(error)) return (cure){YOKE_ERROR_DEVICE, LOST};
+    for (size_t i = 0; i < sizeof cures / sizeof cures[0]; i++) {
+        if (cures[i].error == error) return cures[i].cure;
+    }
+    return (cure){YOKE_ERROR_SYSTEM, "the system's log (dmesg) may tell the driver's side"};
+}
+
+/* "cublasLtMatmul" of "cuda_lt()->cublasLtMatmul(handle, ...)". */
+static const char *name_of_call(const char *call, int *length) {
+    const char *arrow = strstr(call, "()->");
+    if (arrow != NULL && arrow == call + strcspn(call, "(")) call = arrow + 4;
+    *length = (int)strcspn(call, "(");
+    return call;
+}
+
+static const char *name_of(const cuda_device *device) {
+    return device != NULL ? device->base.name : "CUDA";
+}
+
+/* Several threads may find the same device lost: the first tells. */
+static void poison(cuda_device *device, cudaError_t error, const char *call) {
+    cudaError_t none = cudaSuccess;
+    if (atomic_compare_exchange_strong(&device->poison, &none, error))
+        atomic_store(&device->poison_call, call);
+}
+
+bool cuda_poisoned(const cuda_device *device) {
+    return atomic_load(&device->poison) != cudaSuccess;
+}
+
+static yoke_status tell_poison(cuda_device *device) {
+    int length = 0;
+    const char *call = atomic_load(&device->poison_call);
+    if (call == NULL) call = "a call";
+    call = name_of_call(call, &length);
+    return FAIL(YOKE_ERROR_DEVICE, "%s: poisoned by %s of %.*s; " LOST, name_of(device),
+                cudaGetErrorName(atomic_load(&device->poison)), length, call);
+}
+
+yoke_status cuda_use(yoke_device *device) {
+    cuda_device *cuda = cuda_of(device);
+    if (cuda_poisoned(cuda)) return tell_poison(cuda);
+    TRY_CUDA(cuda, cudaSetDevice(cuda->ordinal));
+    return YOKE_OK;
+}
+
+int cuda_current(void) {
+    int ordinal = 0;
+    if (cudaGetDevice(&ordinal) != cudaSuccess) cudaGetLastError();
+    return ordinal;
+}
+
+void cuda_return_to(int ordinal) {
+    if (cudaSetDevice(ordinal) != cudaSuccess) cudaGetLastError();
+}
+
+yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call) {
+    cudaGetLastError(); /* clears what can be cleared */
+    bool sticky = is_sticky(error) || cudaPeekAtLastError() != cudaSuccess;
+    if (device != NULL && cuda_poisoned(device)) return tell_poison(device);
+    if (device != NULL && sticky) poison(device, error, call);
+    int length = 0;
+    const char *name = name_of_call(call, &length);
+    cure known = sticky ? (cure){YOKE_ERROR_DEVICE, LOST} : cure_of(error);
+    return FAIL(known.status, "%s: %.*s: %s (%s); %s", name_of(device), length, name,
+                cudaGetErrorName(error), cudaGetErrorString(error), known.text);
+}
+
+/* A library's status is vague where CUDA knows more: what CUDA remembers goes first. */
+static yoke_status library_failed(cuda_device *device, yoke_status status, const char *call,
+                                  const char *text) {
+    cudaError_t error = cudaPeekAtLastError();
+    if (error != cudaSuccess) return cuda_failed(device, error, call);
+    if (device != NULL && cuda_poisoned(device)) return tell_poison(device);
+    int length = 0;
+    const char *name = name_of_call(call, &length);
+    return FAIL(status, "%s: %.*s: %s%s", name_of(device), length, name, text,
+                status == YOKE_ERROR_MEMORY ? "; use fewer rows a device" : "");
+}
+
+yoke_status cuda_lt_failed(cuda_device *device, cublasStatus_t status, const char *call) {
+    yoke_status own = YOKE_ERROR_SYSTEM;
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) own = YOKE_ERROR_MEMORY;
+    if (status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
+        status == CUBLAS_STATUS_NOT_SUPPORTED)
+        own = YOKE_ERROR_DEVICE;
+    return library_failed(device, own, call, cuda_lt()->cublasLtGetStatusString(status));
+}
+
+yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const char *call) {
+#ifdef YOKE_HAS_CUDNN
+    yoke_status own = YOKE_ERROR_SYSTEM;
+    if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
+        own = YOKE_ERROR_MEMORY;
+    if (status == CUDNN_STATUS_NOT_INITIALIZED ||
+        CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
+        own = YOKE_ERROR_DEVICE;
+    return library_failed(device, own, call, cuda_cudnn()->cudnnGetErrorString(status));
+#else
+    return FAIL(YOKE_ERROR_INTERNAL, "%s: %s: %d without cuDNN", name_of(device), call, status);
+#endif
+}

@@ -1,0 +1,144 @@
+/* What runs before what: events between streams, and recordings, which turn what a step queues into
+ * one launch. Events keep no time unless it is asked for. */
+#include <stdlib.h>
+
+#include "device/cuda/cuda.h"
+
+typedef struct cuda_event {
+    yoke_device_event base;
+    cudaEvent_t event;
+} cuda_event;
+
+typedef struct cuda_recording {
+    yoke_recording base;
+    cudaGraphExec_t graph;
+} cuda_recording;
+
+/* Events. */
+
+yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bool timed) {
+    unsigned flags = cudaEventBlockingSync | (timed ? 0u : cudaEventDisableTiming);
+    *event = NULL;
+    TRY(cuda_use(device));
+    cuda_event *created = calloc(1, sizeof *created);
+    if (created == NULL) return FAIL_MEMORY(sizeof *created, "an event");
+    created->base.device = device;
+    cudaError_t error = cudaEventCreateWithFlags(&created->event, flags);
+    if (error != cudaSuccess) {
+        free(created);
+        return cuda_failed(cuda_of(device), error, "cudaEventCreateWithFlags");
+    }
+    *event = &created->base;
+    return YOKE_OK;
+}
+
+void cuda_event_destroy(yoke_device_event *event) {
+    if (cudaEventDestroy(((cuda_event *)event)->event) != cudaSuccess) cudaGetLastError();
+    free(event);
+}
+
+yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream) {
+    cuda_device *cuda = cuda_of(event->device);
+    TRY(cuda_use(event->device));
+    TRY_CUDA(cuda, cudaEventRecord(((cuda_event *)event)->event, cuda->streams[stream]));
+    return YOKE_OK;
+}
+
+yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_stream stream) {
+    cuda_device *cuda = cuda_of(device);
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cudaStreamWaitEvent(cuda->streams[stream], ((cuda_event *)event)->event, 0));
+    return YOKE_OK;
+}
+
+#define SPIN_NS 50000 /* a wake-up costs about as much */
+
+/* Looks for a while, then sleeps: short steps are not kept waiting, long ones burn no core. */
+yoke_status cuda_event_synchronize(yoke_device_event *event) {
+    cuda_device *cuda = cuda_of(event->device);
+    cudaEvent_t own = ((cuda_event *)event)->event;
+    TRY(cuda_use(event->device));
+    uint64_t end = yoke_now_ns() + SPIN_NS;
+    cudaError_t error = cudaEventQuery(own);
+    while (error == cudaErrorNotReady && yoke_now_ns() < end)
+        error = cudaEventQuery(own);
+    if (error == cudaErrorNotReady) {
+        cudaGetLastError(); /* no error, but the next launch would take it for its own */
+        error = cudaEventSynchronize(own);
+    }
+    return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda, error, "cudaEventSynchronize");
+}
+
+yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
+                               double *milliseconds) {
+    float elapsed = 0;
+    TRY(cuda_use(from->device));
+    TRY_CUDA(cuda_of(from->device), cudaEventElapsedTime(&elapsed, ((cuda_event *)from)->event,
+                                                         ((cuda_event *)to)->event));
+    *milliseconds = (double)elapsed;
+    return YOKE_OK;
+}
+
+yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
+    cuda_device *cuda = cuda_of(device);
+    cuda_step values = {.seed = step->seed,
+                        .step = step->step,
+                        .first_row = step->first_row,
+                        .loss_scale = step->loss_scale};
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cuda_set_step(cuda->step, values, cuda->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+/* Recordings. */
+
+/* Thread-local: what other threads ask of their GPUs meanwhile is theirs. */
+yoke_status cuda_record_begin(yoke_device *device) {
+    cuda_device *cuda = cuda_of(device);
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda, cudaStreamBeginCapture(cuda->streams[YOKE_STREAM_COMPUTE],
+                                          cudaStreamCaptureModeThreadLocal));
+    return YOKE_OK;
+}
+
+/* Uploaded now, so that the first run is as fast as the others. */
+static yoke_status instantiate(cuda_recording *recording, cuda_device *cuda, cudaGraph_t graph) {
+    TRY_CUDA(cuda, cudaGraphInstantiate(&recording->graph, graph, 0));
+    TRY_CUDA(cuda, cudaGraphUpload(recording->graph, cuda->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+static yoke_status make_recording(cuda_recording **recording, cuda_device *cuda,
+                                  cudaGraph_t graph) {
+    *recording = calloc(1, sizeof **recording);
+    if (*recording == NULL) return FAIL_MEMORY(sizeof **recording, "a recording");
+    (*recording)->base.device = &cuda->base;
+    return instantiate(*recording, cuda, graph);
+}
+
+yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording) {
+    cuda_device *cuda = cuda_of(device);
+    cuda_recording *made = NULL;
+    cudaGraph_t graph = NULL;
+    *recording = NULL;
+    TRY_CUDA(cuda, cudaStreamEndCapture(cuda->streams[YOKE_STREAM_COMPUTE], &graph));
+    yoke_status status = make_recording(&made, cuda, graph);
+    cudaGraphDestroy(graph);
+    if (status != YOKE_OK && made != NULL) cuda_record_destroy(&made->base);
+    if (status == YOKE_OK) *recording = &made->base;
+    return status;
+}
+
+yoke_status cuda_record_run(yoke_recording *recording) {
+    cuda_device *cuda = cuda_of(recording->device);
+    TRY(cuda_use(recording->device));
+    TRY_CUDA(cuda, cudaGraphLaunch(((cuda_recording *)recording)->graph,
+                                   cuda->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+void cuda_record_destroy(yoke_recording *recording) {
+    cudaGraphExec_t graph = ((cuda_recording *)recording)->graph;
+    if (graph != NULL && cudaGraphExecDestroy(graph) != cudaSuccess) cudaGetLastError();
+    free(recording);
+}

@@ -1,0 +1,171 @@
+/* Passes what is asked of devices on to their backends. */
+#include <string.h>
+
+#include "device/backend.h"
+
+/* Order. */
+
+yoke_status yoke_device_synchronize(yoke_device *device) {
+    return device->backend->synchronize(device);
+}
+
+yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device) {
+    *event = NULL;
+    if (device->backend->shares_memory) return YOKE_OK;
+    return device->backend->event_create(event, device, false);
+}
+
+yoke_status yoke_device_event_create_timed(yoke_device_event **event, yoke_device *device) {
+    *event = NULL;
+    if (device->backend->shares_memory) return YOKE_OK;
+    return device->backend->event_create(event, device, true);
+}
+
+yoke_status yoke_device_event_elapsed(yoke_device_event *from, yoke_device_event *to,
+                                      double *milliseconds) {
+    *milliseconds = 0;
+    if (from == NULL || to == NULL) return YOKE_OK;
+    return from->device->backend->event_elapsed(from, to, milliseconds);
+}
+
+void yoke_device_event_destroy(yoke_device_event *event) {
+    if (event != NULL) event->device->backend->event_destroy(event);
+}
+
+yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream) {
+    return event == NULL ? YOKE_OK : event->device->backend->event_record(event, stream);
+}
+
+yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device,
+                                   yoke_stream stream) {
+    return event == NULL ? YOKE_OK : device->backend->event_wait(event, device, stream);
+}
+
+yoke_status yoke_device_event_synchronize(yoke_device_event *event) {
+    return event == NULL ? YOKE_OK : event->device->backend->event_synchronize(event);
+}
+
+bool yoke_device_records(const yoke_device *device) {
+    return device->backend->record_begin != NULL;
+}
+
+yoke_status yoke_recording_begin(yoke_device *device) {
+    return device->backend->record_begin(device);
+}
+
+yoke_status yoke_recording_end(yoke_device *device, yoke_status status,
+                               yoke_recording **recording) {
+    *recording = NULL;
+    yoke_error error = yoke_error_take(status);
+    yoke_status ended = device->backend->record_end(device, recording);
+    if (status == YOKE_OK) return ended;
+    yoke_recording_destroy(*recording);
+    *recording = NULL;
+    return yoke_error_restore(&error);
+}
+
+yoke_status yoke_recording_run(yoke_recording *recording) {
+    return recording->device->backend->record_run(recording);
+}
+
+void yoke_recording_destroy(yoke_recording *recording) {
+    if (recording != NULL) recording->device->backend->record_destroy(recording);
+}
+
+yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step) {
+    if (device->backend->begin_step == NULL) return YOKE_OK;
+    return device->backend->begin_step(device, step);
+}
+
+/* Flat arithmetic. */
+
+yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
+                            const float *const *from, int count, size_t elements) {
+    return device->backend->sum(device, stream, to, from, count, elements);
+}
+
+#define SQUARE_SUM_BLOCK 4096
+
+size_t yoke_square_sum_doubles(size_t elements) {
+    return 1 + (elements + SQUARE_SUM_BLOCK - 1) / SQUARE_SUM_BLOCK;
+}
+
+yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,
+                                   size_t elements, double *sum) {
+    return device->backend->square_sum(device, stream, values, elements, sum);
+}
+
+yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
+                             const yoke_gate_request *request) {
+    return device->backend->gate(device, stream, gate, request);
+}
+
+yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
+                            float *weights, const float *gradients, float *velocity,
+                            size_t elements) {
+    return device->backend->sgd(device, stream, step, weights, gradients, velocity, elements);
+}
+
+yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
+                              float *weights, const float *gradients, float *const moments[2],
+                              size_t elements) {
+    return device->backend->adamw(device, stream, step, weights, gradients, moments, elements);
+}
+
+yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                               size_t elements) {
+    if (device->backend->shadow == NULL) return YOKE_OK;
+    return device->backend->shadow(device, shadow, parameters, elements);
+}
+
+yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
+                                   const void *from) {
+    return device->backend->accumulate(device, layout, to, from);
+}
+
+/* Layouts and plans. */
+
+yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+                              yoke_layout *layout) {
+    return device->backend->layout_plain(device, shape, rank, layout);
+}
+
+bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                                const yoke_layout *from_layout, const void *from) {
+    return device->backend->layout_convert(device, to_layout, to, from_layout, from);
+}
+
+yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
+                             const yoke_plan_request *request) {
+    *plan = NULL;
+    yoke_status status = device->backend->plan(plan, device, request);
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_plan_destroy(*plan);
+    *plan = NULL;
+    yoke_error_prefix("%s", request->operation->name != NULL ? request->operation->name : "?");
+    return status;
+}
+
+void yoke_plan_destroy(yoke_plan *plan) {
+    if (plan != NULL) plan->destroy(plan);
+}
+
+const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan) {
+    return &plan->needs;
+}
+
+yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    return plan->bind(plan, binding);
+}
+
+yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    return plan->forward(plan, step);
+}
+
+yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    return plan->backward(plan, step);
+}
