@@ -61,14 +61,14 @@ static void run_epoch(yoke_data_parallel *engine, yoke_loader *loader, int epoch
            100 * correct / rows);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     yoke_dataset *datasets[2] = {NULL};
     yoke_loader *train = open_loader(&datasets[0], YOKE_SPLIT_TRAIN);
     yoke_loader *test = open_loader(&datasets[1], YOKE_SPLIT_TEST);
     yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
     yoke_devices *devices = NULL;
     yoke_data_parallel *engine = NULL;
-    yoke_devices_options list = {.struct_size = sizeof list, .list = "cpu"};
+    yoke_devices_options list = {.struct_size = sizeof list, .list = argc > 1 ? argv[1] : "cpu"};
     yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9};
     yoke_data_parallel_options options = {.struct_size = sizeof options, .batch = BATCH};
     must(yoke_devices_open(&devices, &list));

@@ -55,19 +55,19 @@ static double step(const runner *run, const yoke_batch *batch) {
     return result.loss;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     yoke_dataset *dataset = NULL;
     yoke_loader *loader = NULL;
     yoke_loader_options loading = {.struct_size = sizeof loading, .batch = BATCH, .shuffle = true};
     must(yoke_dataset_open(&dataset, "synthetic:3x24x24,classes=4,rows=2000", YOKE_SPLIT_TRAIN));
     must(yoke_loader_create(&loader, dataset, &loading));
     yoke_model *model = build_model((yoke_shape){.channels = 3, .height = 24, .width = 24});
-    runner one = open_runner(model, "cpu"), two = open_runner(model, "2xcpu");
+    runner one = open_runner(model, argc > 2 ? argv[1] : "cpu");
+    runner two = open_runner(model, argc > 2 ? argv[2] : "2xcpu");
 
-    double farthest = 0; /* apart in the first ten steps */
+    double alone = 0, together = 0, farthest = 0; /* apart in the first ten steps */
     for (int epoch = 0, steps = 0; epoch < EPOCHS; epoch++) {
         yoke_batch batch = {.struct_size = sizeof batch};
-        double alone = 0, together = 0;
         must(yoke_loader_begin(loader, (uint64_t)epoch));
         while (yoke_loader_next(loader, &batch, NULL) == YOKE_OK && batch.rows > 0) {
             alone = step(&one, &batch);

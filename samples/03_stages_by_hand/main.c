@@ -32,7 +32,7 @@ static void print_stages(yoke_data_parallel *parallel) {
         printf("%-10s %8.3f ms\n", yoke_stage_name(rows[i].stage), rows[i].median_ms);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     yoke_dataset *dataset = NULL;
     yoke_loader *loader = NULL;
     yoke_model *model = NULL;
@@ -40,7 +40,7 @@ int main(void) {
     yoke_data_parallel *parallel = NULL;
     yoke_shape input = {.channels = 3, .height = 16, .width = 16};
     yoke_loader_options loading = {.struct_size = sizeof loading, .batch = BATCH, .shuffle = true};
-    yoke_devices_options list = {.struct_size = sizeof list, .list = "2xcpu"};
+    yoke_devices_options list = {.struct_size = sizeof list, .list = argc > 1 ? argv[1] : "2xcpu"};
     yoke_data_parallel_options options = {
         .struct_size = sizeof options, .batch = BATCH, .schedule = YOKE_SCHEDULE_CLASSIC};
     must(yoke_dataset_open(&dataset, "synthetic:3x16x16,classes=4,rows=2000", YOKE_SPLIT_TRAIN));
