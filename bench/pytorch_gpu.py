@@ -1,0 +1,541 @@
+#!/usr/bin/env python3
+"""Races Yoke against PyTorch on one GPU: the same weights, inputs and updates, in interleaved rounds.
+
+usage: pytorch_gpu.py --yoke PROGRAM [--only ROW]... [--compile] [--seconds X] [--json FILE]
+
+Every ratio is formed within a round; printed are its median over the rounds, the bootstrap 95 %
+interval of that median and the noise, which is how far Yoke's ratio to itself gets from 1. A ratio
+is void when the losses of the first steps differ beyond rounding. bench/README.md explains the rows.
+"""
+import argparse
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import gpu_rows
+
+LOSS_STEPS = 20
+WARM_STEPS = 50          # the first of them are those of the losses
+ROUNDS = 9
+RUN_S, FEWEST_STEPS = 0.4, 12  # of a contender in a round: at least 108 steps in all
+CLASSES, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 10, 1e-3, 0.9, 5e-4  # as `yoke bench`
+LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
+WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
+
+
+# Models, with torchvision's names.
+
+
+def convolution(inputs, outputs, kernel, stride):
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, width, stride, bottleneck, project):
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        first = 1 if bottleneck else stride
+        self.conv1 = convolution(inputs, width, 1 if bottleneck else 3, first)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = convolution(width, width, 3, stride if bottleneck else 1)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = convolution(width, outputs, 1, 1) if bottleneck else None
+        self.bn3 = nn.BatchNorm2d(outputs) if bottleneck else None
+        self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride),
+                                        nn.BatchNorm2d(outputs)) if project else None
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        if self.conv3 is not None:
+            y = self.bn3(self.conv3(self.relu(y)))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks, width, bottleneck, large):
+        super().__init__()
+        self.conv1 = convolution(3, width, 7 if large else 3, 2 if large else 1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.pool = nn.MaxPool2d(3, 2, 1) if large else nn.Identity()
+        channels = width
+        for stage, count in enumerate(blocks):
+            layers = []
+            for i in range(count):
+                project = i == 0 and (stage > 0 or bottleneck)
+                stride = 2 if i == 0 and stage > 0 else 1
+                layers.append(Block(channels, width << stage, stride, bottleneck, project))
+                channels = (width << stage) * (4 if bottleneck else 1)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        self.stages = len(blocks)
+        self.fc = nn.Linear(channels, CLASSES)
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.bn1(self.conv1(x)), inplace=True))
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 1024), nn.Linear(1024, 1024), nn.Linear(1024, CLASSES)
+
+    def forward(self, x):
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))))
+
+
+MODELS = {"mlp": Mlp,
+          "resnet18-cifar": lambda: ResNet((2, 2, 2, 2), 64, False, False),
+          "resnet50": lambda: ResNet((3, 4, 6, 3), 64, True, True),
+          "resnet20": lambda: ResNet((3, 3, 3), 16, False, False)}
+
+
+# Yoke.
+
+
+class YokeError(Exception):
+    pass
+
+
+class Yoke:
+    """`yoke bench --drive`: a request a line, an answer a line."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program, "bench", "--drive"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise YokeError(f"{words[0]}: yoke ended with {self.process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise YokeError(f"{words[0]}: {answer['error']}")
+        return answer
+
+    def open(self, name, setup, devices, fake):
+        kind = f"{devices}xcpu" if fake else f"{devices}xcuda:0"
+        words = [f"model={setup.model}", f"devices={kind}", f"rows={setup.rows}",
+                 f"precision={setup.precision}"]
+        return self.ask("open", name, *words, *([f"side={setup.side}"] if setup.side else []))
+
+    def weights(self, name):
+        """{state_dict name: flat tensor}"""
+        with tempfile.NamedTemporaryFile() as file:
+            tensors = self.ask("weights", name, file.name)["tensors"]
+            values = torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
+        counts = [count for _, count in tensors]
+        return dict(zip((tensor for tensor, _ in tensors), torch.split(values, counts)))
+
+    def batch(self, name, setup):
+        with tempfile.NamedTemporaryFile() as file:
+            values = self.ask("batch", name, file.name)["values"]
+            data = bytearray(file.read())
+        inputs = torch.frombuffer(data, dtype=torch.float32, count=values)
+        labels = torch.frombuffer(data, dtype=torch.int32, offset=4 * values)
+        mlp = setup.model == "mlp"
+        side = setup.side or (28 if mlp else 32)
+        return inputs.view(-1, 1 if mlp else 3, side, side).clone(), labels.long()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+# PyTorch's contenders.
+
+
+class Eager:
+    """A training step as PyTorch's tutorials write it, at its best settings: the batch comes from
+    pinned memory without waiting, the optimizer is fused, nothing asks for the loss."""
+
+    def __init__(self, setup, work, channels_last=False):
+        self.setup, self.cuda = setup, torch.cuda.is_available() and not work.fake
+        self.device = "cuda" if self.cuda else "cpu"
+        self.format = torch.channels_last if channels_last else torch.contiguous_format
+        self.set_precision()
+        self.model = MODELS[setup.model]()
+        load(self.model, work.weights)
+        self.model = self.model.to(self.device, memory_format=self.format)
+        self.inputs = self.pinned(work.inputs.contiguous(memory_format=self.format))
+        self.labels = self.pinned(work.labels)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), LEARNING_RATE, MOMENTUM,
+                                         weight_decay=WEIGHT_DECAY, **({"fused": True} if self.cuda else {}))
+        self.call = self.model
+
+    def set_precision(self):
+        tf32 = self.setup.precision != "float32"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = True
+
+    def pinned(self, tensor):
+        return tensor.pin_memory() if self.cuda else tensor
+
+    def loss(self, inputs, labels):
+        half = self.setup.precision == "bfloat16"
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=half):
+            return F.cross_entropy(self.call(inputs), labels)
+
+    def step(self):
+        inputs = self.inputs.to(self.device, non_blocking=True)
+        labels = self.labels.to(self.device, non_blocking=True)
+        loss = self.loss(inputs, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def losses(self, count):
+        self.set_precision()
+        return [self.step().item() for _ in range(count)]
+
+    def steps(self, count):
+        """Milliseconds of one of `count` steps: by the GPU's clock, with a wait at the end alone."""
+        self.set_precision()
+        if not self.cuda:
+            begin = time.monotonic()
+            for _ in range(count):
+                self.step()
+            return (time.monotonic() - begin) * 1e3 / count
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        for _ in range(count):
+            self.step()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / count
+
+
+class DataParallel(Eager):
+    """nn.DataParallel with all replicas on one GPU."""
+
+    def __init__(self, setup, work):
+        super().__init__(setup, work)
+        self.call = nn.DataParallel(self.model, device_ids=[0] * setup.devices)
+
+
+class Compiled(Eager):
+    """torch.compile, max-autotune, of the model and its loss."""
+
+    def __init__(self, setup, work):
+        super().__init__(setup, work, channels_last=setup.model != "mlp")
+        self.compiled = torch.compile(super().loss, mode="max-autotune")
+
+    def loss(self, inputs, labels):
+        torch.compiler.cudagraph_mark_step_begin()
+        return self.compiled(inputs, labels)
+
+
+class Graph(Eager):
+    """The whole step in one CUDA graph; only the batch is copied in from outside."""
+
+    def __init__(self, setup, work):
+        super().__init__(setup, work, channels_last=setup.model != "mlp")
+        self.static_inputs = self.inputs.to(self.device)
+        self.static_labels = self.labels.to(self.device)
+        self.capture()
+        load(self.model, work.weights)
+        for state in self.optimizer.state.values():
+            state["momentum_buffer"].zero_()
+
+    def update(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(self.static_inputs, self.static_labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def capture(self):
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(11):
+                self.update()
+        torch.cuda.current_stream().wait_stream(aside)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.static_loss = self.update()
+
+    def step(self):
+        self.static_inputs.copy_(self.inputs, non_blocking=True)
+        self.static_labels.copy_(self.labels, non_blocking=True)
+        self.graph.replay()
+        return self.static_loss
+
+
+def load(model, weights):
+    """In place: what is captured or compiled goes on with the same memory."""
+    state = model.state_dict()
+    with torch.no_grad():
+        for name, tensor in state.items():
+            if name.endswith("num_batches_tracked"):
+                tensor.zero_()
+            else:
+                tensor.copy_(weights[name].view(tensor.shape))
+
+
+def contenders_of(wanted, setup, arguments):
+    """{name: what makes it} of PyTorch's contenders that the setup's rows ask for."""
+    images = setup.model != "mlp"
+    made = {}
+    if "eager" in wanted:
+        made["eager"] = Eager
+        if images:
+            made["eager channels_last"] = lambda *work: Eager(*work, channels_last=True)
+    if "best" in wanted and not arguments.fake:
+        made["graph"] = Graph
+        if arguments.compile:
+            made["compile"] = Compiled
+    if "data_parallel" in wanted and not arguments.fake:
+        made["data_parallel"] = DataParallel
+    return made
+
+
+# The race.
+
+
+def interval(values):
+    """(median, low, high): the bootstrap 95 % interval of the median."""
+    draw = random.Random(20260101)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
+    return statistics.median(values), medians[50], medians[-51]
+
+
+def largest_difference(got, wanted):
+    return max(abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) else math.inf
+               for a, b in zip(got, wanted))
+
+
+class Race:
+    """All contenders of one setup, in one run."""
+
+    def __init__(self, setup, rows, yoke, arguments):
+        self.setup, self.rows, self.yoke, self.fake = setup, rows, yoke, arguments.fake
+        self.wanted = {row.against for row in rows}
+        self.runners, self.failed, self.apart = {}, {}, {}
+        self.times, self.processor_us = {}, []
+        self.round_count = 3 if arguments.fake else ROUNDS
+        self.made = contenders_of(self.wanted, setup, arguments)
+
+    def open_yoke(self):
+        name = self.setup.name
+        self.yoke.open(name, self.setup, self.setup.devices, self.fake)
+        self.weights, (self.inputs, self.labels) = self.yoke.weights(name), self.yoke.batch(name, self.setup)
+        self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(LOSS_STEPS)]
+        self.runners["yoke"] = self.run_yoke
+        self.runners["yoke again"] = self.run_yoke
+        if "floor" in self.wanted:
+            self.runners["floor"] = lambda count: self.yoke.ask("floor", name, count)["ms"]
+        if "alone" in self.wanted:
+            self.yoke.open(name + "-alone", self.setup, 1, self.fake)
+            self.runners["alone"] = lambda count: self.yoke.ask("steps", name + "-alone", count)["ms"]
+
+    def run_yoke(self, count):
+        answer = self.yoke.ask("steps", self.setup.name, count)
+        self.processor_us.append(answer["processor_ms"] * 1e3 / self.setup.devices)
+        return answer["ms"]
+
+    def open_torch(self):
+        for name, make in self.made.items():
+            try:
+                contender = make(self.setup, self)
+                self.apart[name] = largest_difference(contender.losses(LOSS_STEPS), self.losses)
+                self.runners[name] = contender.steps
+            except Exception as error:  # one contender's failure leaves the others their race
+                self.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+    def choose_steps(self):
+        warm = 1 if self.fake else WARM_STEPS - LOSS_STEPS
+        slowest = 0
+        for name, run in self.runners.items():
+            run(min(warm, 5) if name == "floor" else warm)
+            slowest = max(slowest, run(2))
+        if self.fake:
+            return 2
+        return int(min(max(RUN_S * 1e3 / slowest, FEWEST_STEPS), 2000))
+
+    def run(self):
+        self.open_yoke()
+        self.open_torch()
+        self.steps = self.choose_steps()
+        self.processor_us.clear()
+        self.times = {name: [] for name in self.runners}
+        order = random.Random(7)
+        for _ in range(self.round_count):
+            for name in order.sample(list(self.runners), len(self.runners)):
+                self.times[name].append(self.runners[name](self.steps))
+
+    def close(self):
+        for name in (self.setup.name, self.setup.name + "-alone"):
+            try:
+                self.yoke.ask("close", name)
+            except YokeError:
+                pass  # it was never opened
+        self.runners.clear()
+        self.weights = self.inputs = self.labels = None
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    # Results.
+
+    def ratios(self, name, base="yoke", scale=1.0):
+        return [scale * a / b for a, b in zip(self.times[name], self.times[base])]
+
+    def noise(self):
+        _, low, high = interval(self.ratios("yoke again"))
+        return max(abs(low - 1), abs(high - 1))
+
+    def rival(self, names):
+        """The fastest of the contenders named that ran."""
+        ran = [name for name in names if self.times.get(name)]
+        return min(ran, key=lambda name: statistics.median(self.times[name])) if ran else None
+
+    def values(self, row):
+        """(values by round, rival or None)"""
+        if row.against == "processor":
+            return self.processor_us, None
+        if row.against == "floor":
+            return self.ratios("yoke", "floor"), "floor"
+        if row.against == "alone":
+            return self.ratios("yoke", "alone", 1 / self.setup.devices), "alone"
+        names = {"eager": ("eager", "eager channels_last"), "best": ("graph", "compile"),
+                 "data_parallel": ("data_parallel",)}[row.against]
+        rival = self.rival(names)
+        return (self.ratios(rival), rival) if rival else ([], None)
+
+    def result(self, row):
+        found = {"goal": row.goal, "name": f"{self.setup.name} {row.against}", "line": row.line,
+                 "must_be": "<=" if row.most else ">=", "rounds": self.round_count, "steps": self.steps}
+        values, rival = self.values(row)
+        if not values:
+            reasons = [f"{name}: {text}" for name, text in self.failed.items()]
+            return {**found, "verdict": "skipped", "text": "; ".join(reasons) or "no contender here"}
+        value, low, high = interval(values)
+        noise = self.noise()
+        found.update(value=value, low=low, high=high, noise=noise, rival=rival,
+                     yoke_ms=statistics.median(self.times["yoke"]),
+                     rival_ms=statistics.median(self.times[rival]) if rival else None,
+                     loss_difference=self.apart.get(rival))
+        found["verdict"] = self.judge(row, found)
+        found["text"] = self.text(row, found)
+        return found
+
+    def judge(self, row, found):
+        tolerance = WINOGRAD_TOLERANCE if self.fake else LOSS_TOLERANCE[self.setup.precision]
+        if (found["loss_difference"] or 0) > tolerance:
+            return "void"
+        if row.against == "best" and "compile" not in self.times:
+            return "skipped"
+        beyond = found["high"] - row.line if row.most else row.line - found["low"]
+        if beyond <= 0:
+            return "pass"
+        return "in noise" if beyond <= found["noise"] * row.line else "MISS"
+
+    def text(self, row, found):
+        text = (f"{found['value']:.3g} ({found['low']:.3g} .. {found['high']:.3g}), line "
+                f"{found['must_be']} {row.line:g}, noise {100 * found['noise']:.1f} %; "
+                f"yoke {found['yoke_ms']:.4g} ms")
+        if found["rival"]:
+            text += f", {found['rival']} {found['rival_ms']:.4g} ms"
+        if found["loss_difference"] is not None:
+            text += f"; losses within {found['loss_difference']:.1e}"
+        if row.against == "best" and "compile" not in self.times:
+            text += "; not judged: torch.compile " + self.failed.get("compile", "takes --compile")
+        return text
+
+    def record(self):
+        return {"setup": self.setup._asdict(), "ms": self.times, "processor_us": self.processor_us,
+                "first_losses": self.losses, "loss_difference": self.apart, "failed": self.failed}
+
+
+def setups_of(rows):
+    return list(dict.fromkeys(row.setup for row in rows))
+
+
+def select(rows, only):
+    """ROW is a goal, a setup, or a setup and what it is raced against."""
+    chosen = [row for row in rows
+              if not only or {row.goal, row.setup.name, f"{row.setup.name} {row.against}"} & set(only)]
+    if not chosen:
+        sys.exit(f"pytorch_gpu.py: there is no row {' or '.join(only)}; --list names them")
+    return chosen
+
+
+def skipped(row, text):
+    return {"goal": row.goal, "name": f"{row.setup.name} {row.against}", "line": row.line,
+            "verdict": "skipped", "text": text}
+
+
+def race_setup(setup, rows, yoke, arguments, report):
+    race = Race(setup, rows, yoke, arguments)
+    try:
+        race.run()
+        report["rows"] += [race.result(row) for row in rows]
+        report["setups"].append(race.record())
+    except YokeError as error:
+        report["rows"] += [{**skipped(row, str(error)), "verdict": "MISS"} for row in rows]
+    finally:
+        race.close()
+
+
+def measure(rows, arguments):
+    report = {"torch": torch.__version__, "rows": [], "setups": [],
+              "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
+    begin = time.monotonic()
+    yoke = Yoke(arguments.yoke)
+    for setup in setups_of(rows):
+        of_setup = [row for row in rows if row.setup == setup]
+        done = len(report["rows"])
+        if time.monotonic() - begin > arguments.seconds:
+            report["rows"] += [skipped(row, "no time was left") for row in of_setup]
+        else:
+            if yoke.process.poll() is not None:
+                yoke = Yoke(arguments.yoke)
+            race_setup(setup, of_setup, yoke, arguments, report)
+        for row in report["rows"][done:]:
+            print(f"{row['goal']:4} {row['name']:40} {row['verdict']:9} {row['text']}", flush=True)
+        if arguments.json:  # after every setup: a run that is ended early has told what it knows
+            with open(arguments.json, "w") as file:
+                json.dump(report, file, indent=1)
+    yoke.close()
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--yoke", default="build/cuda/yoke", metavar="PROGRAM", help="(build/cuda/yoke)")
+    parser.add_argument("--only", action="append", metavar="ROW", help="a goal (G2), a setup or a row")
+    parser.add_argument("--compile", action="store_true", help="race torch.compile too: minutes a setup")
+    parser.add_argument("--seconds", type=float, default=450, help="no setup begins later (450)")
+    parser.add_argument("--json", metavar="FILE", help="write all of it there")
+    parser.add_argument("--list", action="store_true", help="name the rows and leave")
+    parser.add_argument("--fake", action="store_true", help="tiny rows on the CPU, to test this program")
+    arguments = parser.parse_args()
+    rows = select(gpu_rows.FAKE_ROWS if arguments.fake else gpu_rows.ROWS, arguments.only)
+    if arguments.list:
+        for row in rows:
+            print(f"{row.goal:4} {row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line:g}")
+        return 0
+    if not torch.cuda.is_available() and not arguments.fake:
+        sys.exit("pytorch_gpu.py: PyTorch sees no GPU; --fake tests this program without one")
+    report = measure(rows, arguments)
+    return 1 if any(row["verdict"] in ("MISS", "void") for row in report["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
