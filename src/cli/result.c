@@ -6,6 +6,16 @@
 
 #include "emit.h"
 
+yoke_status device_view_read(device_view *view, const yoke_devices *devices) {
+    yoke_status status = YOKE_OK;
+    view->count = yoke_devices_count(devices);
+    for (int i = 0; i < view->count && i < CLI_DEVICES_MAX && status == YOKE_OK; i++) {
+        view->devices[i].struct_size = sizeof view->devices[i];
+        status = yoke_devices_describe(devices, i, &view->devices[i]);
+    }
+    return status;
+}
+
 yoke_status device_view_open(device_view *view, const char *list, int threads) {
     yoke_devices *devices = NULL;
     yoke_devices_options options = {
@@ -13,13 +23,8 @@ yoke_status device_view_open(device_view *view, const char *list, int threads) {
     view->count = 0;
     yoke_status status = yoke_devices_open(&devices, &options);
     if (status != YOKE_OK) return status;
-    int count = yoke_devices_count(devices);
-    for (int i = 0; i < count && i < CLI_DEVICES_MAX && status == YOKE_OK; i++) {
-        view->devices[i].struct_size = sizeof view->devices[i];
-        status = yoke_devices_describe(devices, i, &view->devices[i]);
-    }
+    status = device_view_read(view, devices);
     yoke_devices_close(devices);
-    view->count = count;
     return status;
 }
 
@@ -63,6 +68,19 @@ static void print_shards(FILE *out, int batch, int devices) {
     fprintf(out, "%s\n", devices > 8 ? " + ..." : "");
 }
 
+/* Why there is no GPU where one would have been taken; what is odd about those there are. */
+static void print_notes(FILE *out, const device_view *view) {
+    yoke_backend_info info = {.struct_size = sizeof info};
+    for (int i = 0; i < view->count && i < CLI_DEVICES_MAX; i++) {
+        if (view->devices[i].note[0] != '\0')
+            fprintf(out, "         %s: %s\n", view->devices[i].name, view->devices[i].note);
+    }
+    if (!view->automatic || view->devices[0].capability > 0) return;
+    for (int i = 0; yoke_backend_describe(i, &info); i++) {
+        if (!info.available) fprintf(out, "         %s: %s\n", info.name, info.detail);
+    }
+}
+
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     yoke_data_parallel *engine = yoke_trainer_engine(trainer);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
@@ -73,6 +91,7 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
             view->devices[0].description, view->devices[0].threads,
             view->devices[0].threads == 1 ? "" : "s",
             summary.devices == 1 ? "nothing to exchange" : summary.schedule);
+    print_notes(out, view);
     print_shards(out, summary.batch, summary.devices);
     print_memory(out, engine, view);
 }

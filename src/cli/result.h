@@ -6,12 +6,15 @@
 
 #include "yoke/yoke.h"
 
-/* How the devices of a list look; opened and closed at once. */
+/* How the devices of a list look. */
 #define CLI_DEVICES_MAX 64
 typedef struct device_view {
     int count;
     yoke_device_info devices[CLI_DEVICES_MAX]; /* the first ones */
+    bool automatic;                            /* nobody chose them */
 } device_view;
+yoke_status device_view_read(device_view *view, const yoke_devices *devices);
+/* Of devices opened and closed at once. */
 yoke_status device_view_open(device_view *view, const char *list, int threads);
 
 /* "1.5 GiB". Returns buffer. */

@@ -253,6 +253,7 @@ static int run(session *now) {
 /* The list asked for; otherwise two devices where the processor can pose as two. */
 static yoke_status choose_devices(train_flags *flags, device_view *view) {
     bool chosen = flags->devices != NULL;
+    view->automatic = !chosen || strcmp(flags->devices, "auto") == 0;
     if (!chosen) flags->devices = "auto";
     yoke_status status = device_view_open(view, flags->devices, flags->threads);
     if (status != YOKE_OK || chosen || flags->mode == YOKE_MODE_SINGLE) return status;
