@@ -68,11 +68,14 @@ static int best_of(const float *times, int count) {
     return best;
 }
 
-/* The first run of a kernel loads its code. */
+/* The first run of a kernel loads its code, and tells of a candidate that only promised to serve.
+ */
 static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times) {
     for (int i = 0; i < contest->count; i++) {
         if (contest->candidates[i].run == NULL) continue;
-        TRY(contest->candidates[i].run(contest->context, i));
+        yoke_status status = contest->candidates[i].run(contest->context, i);
+        if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device)) continue;
+        TRY(status);
         TRY(time_runs(watch, contest, i, SHORT_RUNS, &times[i]));
         if (times[i] <= 0) times[i] = 1e-6f; /* below what events resolve */
     }
