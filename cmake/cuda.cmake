@@ -56,6 +56,7 @@ elseif(YOKE_WITH_CUDA)
     yoke_choose_architectures()
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None) # yoke_cuda_runtime brings it
     find_library(CUDART_STATIC libcudart_static.a NO_CACHE NO_DEFAULT_PATH
       PATHS ${CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES} ${YOKE_CUDA_ROOT}/lib)
   endif()
@@ -105,5 +106,4 @@ else()
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${YOKE_WERROR}>>:SHELL:-Werror all-warnings -Xcompiler=-Werror>")
   # nvcc's launch stubs guard their statics as C++ does.
   target_link_libraries(yoke_cuda_runtime INTERFACE ${CUDART_STATIC} Threads::Threads ${CMAKE_DL_LIBS} rt stdc++)
-  target_link_options(yoke_cuda_runtime INTERFACE -Wl,--exclude-libs,libcudart_static.a) # not Yoke's to export
 endif()

@@ -1,0 +1,26 @@
+/* What tests in C need of the simulator. */
+#include "simcuda/control.h"
+
+#include <cstdio>
+
+#include "simcuda/sim.h"
+
+void simcuda_fail_call(uint64_t index) {
+    sim::fail_call(index);
+}
+
+uint64_t simcuda_calls_so_far(void) {
+    return sim::calls_so_far();
+}
+
+const char *simcuda_failed_call(void) {
+    return sim::failed_call();
+}
+
+size_t simcuda_outstanding(void) {
+    return sim::outstanding();
+}
+
+void simcuda_print_outstanding(void) {
+    std::fputs(sim::outstanding_list().c_str(), stderr);
+}

@@ -1,0 +1,22 @@
+/* The simulated CUDA as a test in C sees and steers it; the words are those of sim.h. */
+#ifndef SIMCUDA_CONTROL_H
+#define SIMCUDA_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void simcuda_fail_call(uint64_t index); /* from now on; 0: none. The count begins again */
+uint64_t simcuda_calls_so_far(void);
+const char *simcuda_failed_call(void); /* NULL: none did */
+size_t simcuda_outstanding(void);
+void simcuda_print_outstanding(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
