@@ -78,18 +78,23 @@ static __global__ void square_blocks(const float *values, size_t elements, doubl
     }
 }
 
-/* One thread adds, because the order is the contract; all of them fetch. */
-static __global__ void fold_blocks(const double *sums, size_t count, double *sum) {
+/* One thread adds, because the order is the contract; all of them fetch. The first gets the sum. */
+static __device__ double fold(const double *values, size_t count) {
     __shared__ double part[CUDA_THREADS];
-    double total = 0;
+    double sum = 0;
     for (size_t first = 0; first < count; first += CUDA_THREADS) {
         size_t left = count - first < CUDA_THREADS ? count - first : CUDA_THREADS;
-        if (threadIdx.x < left) part[threadIdx.x] = sums[first + threadIdx.x];
+        if (threadIdx.x < left) part[threadIdx.x] = values[first + threadIdx.x];
         __syncthreads();
         for (size_t i = 0; threadIdx.x == 0 && i < left; i++)
-            total += part[i];
+            sum += part[i];
         __syncthreads();
     }
+    return sum;
+}
+
+static __global__ void fold_blocks(const double *sums, size_t count, double *sum) {
+    double total = fold(sums, count);
     if (threadIdx.x == 0) *sum = total;
 }
 
@@ -97,8 +102,9 @@ extern "C" cudaError_t cuda_run_square_sum(const float *values, size_t elements,
                                            cudaStream_t stream) {
     size_t count = (elements + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
     if (count > 0)
-        LAUNCH_BLOCK(square_blocks, cuda_blocks(count * SQUARE_LANES), SQUARE_THREADS, stream,
-                     values, elements, sum + 1);
+        LAUNCH_BLOCK(square_blocks,
+                     cuda_blocks(count * SQUARE_LANES * CUDA_THREADS / SQUARE_THREADS),
+                     SQUARE_THREADS, stream, values, elements, sum + 1);
     LAUNCH_BLOCK(fold_blocks, 1, CUDA_THREADS, stream, sum + 1, count, sum);
     return cudaGetLastError();
 }
@@ -110,17 +116,15 @@ static __device__ bool is_finite(double value) {
 }
 
 static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
-    bool open = true;
-    for (int i = 0; i < request.loss_count; i++)
-        open = is_finite(request.losses[i]) && open;
     double norm = 0, scale = 1;
     if (request.clip_norm > 0) {
-        for (int i = 0; i < request.square_sum_count; i++)
-            norm += request.square_sums[i];
-        norm = sqrt(norm);
+        norm = sqrt(fold(request.square_sums, (size_t)request.square_sum_count));
         scale = request.clip_norm / (norm + 1e-6);
-        open = is_finite(norm) && open;
     }
+    if (threadIdx.x > 0) return;
+    bool open = is_finite(norm);
+    for (int i = 0; i < request.loss_count; i++)
+        open = is_finite(request.losses[i]) && open;
     gate->gradient_scale = scale > 1 ? 1.0f : (float)scale;
     gate->closed = !open;
     gate->norm = norm;
@@ -128,7 +132,7 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
 
 extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *request,
                                      cudaStream_t stream) {
-    LAUNCH(set_gate, 1, 1, stream, gate, *request);
+    LAUNCH_BLOCK(set_gate, 1, CUDA_THREADS, stream, gate, *request);
     return cudaGetLastError();
 }
 
