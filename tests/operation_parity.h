@@ -399,8 +399,7 @@ static inline void parity_compare_sides(const parity_side *side, const parity_si
 /* The two devices. */
 
 typedef struct parity_rig {
-    yoke_devices *cpu, *devices; /* devices NULL: there is none to test, reason says why */
-    char reason[256];
+    yoke_devices *cpu, *devices;
     yoke_choices *choices;
 } parity_rig;
 
@@ -412,20 +411,13 @@ static inline void parity_rig_open(parity_rig *rig, const char *list) {
     PARITY_OK(yoke_devices_open(&rig->cpu, &options));
     PARITY_OK(yoke_choices_create(&rig->choices));
     options.list = list;
-    if (yoke_devices_open(&rig->devices, &options) != YOKE_OK)
-        snprintf(rig->reason, sizeof rig->reason, "%s", yoke_last_error());
+    PARITY_OK(yoke_devices_open(&rig->devices, &options));
 }
 
 static inline void parity_rig_close(parity_rig *rig) {
     yoke_choices_destroy(rig->choices);
     yoke_devices_close(rig->devices);
     yoke_devices_close(rig->cpu);
-}
-
-static inline void parity_skip_without_device(const parity_rig *rig) {
-    if (rig->devices != NULL) return;
-    print_message("skipped: %s\n", rig->reason);
-    skip();
 }
 
 /* The same case in float32 over plain inputs on the CPU. */

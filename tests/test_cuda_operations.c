@@ -72,14 +72,12 @@ static parity_case window_case(yoke_operation_kind kind, const window *w) {
 
 static void convolution_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < COUNT(convolutions); i++)
         check_every_way(rig, window_case(YOKE_OP_CONV2D, &convolutions[i]));
 }
 
 static void measured_convolution_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < COUNT(convolutions); i++) {
         parity_case c = window_case(YOKE_OP_CONV2D, &convolutions[i]);
         c.algorithm = YOKE_ALGORITHM_MEASURED;
@@ -102,7 +100,6 @@ static parity_case linear_case(int rows, int in, int out, bool bias) {
 
 static void linear_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     static const struct {
         int rows, in, out;
     } shapes[] = {{4, 32, 16}, {7, 33, 10}, {1, 64, 10}, {3, 1, 5},
@@ -116,7 +113,6 @@ static void linear_equals_the_cpu(void **state) {
 /* With operands of 24 bits TF32 products would be off by 3e-4. */
 static void float32_rounds_no_operand(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (int i = 0; i < 8; i++) {
         static const int chosen[] = {0, 3, 4, 6, 7, 8, 12};
         parity_case c = i == 7 ? linear_case(16, 64, 40, true)
@@ -146,7 +142,6 @@ static parity_case value_case(yoke_operation_kind kind, size_t index) {
 
 static void batch_norm_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < 2 * COUNT(values); i++) {
         parity_case c = value_case(YOKE_OP_BATCH_NORM, i / 2);
         c.operation.relu = i % 2 != 0;
@@ -158,7 +153,6 @@ static void batch_norm_equals_the_cpu(void **state) {
 
 static void relu_and_add_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < COUNT(values); i++) {
         check_every_way(rig, value_case(YOKE_OP_RELU, i));
         parity_case c = value_case(YOKE_OP_ADD, i);
@@ -170,7 +164,6 @@ static void relu_and_add_equal_the_cpu(void **state) {
 
 static void flatten_and_output_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < 2 * COUNT(values); i++) {
         parity_case c = value_case(i % 2 ? YOKE_OP_OUTPUT : YOKE_OP_FLATTEN, i / 2);
         yoke_dims dims = c.operation.input;
@@ -189,7 +182,6 @@ static const window pools[] = {
 
 static void pooling_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     for (size_t i = 0; i < COUNT(pools); i++) {
         check_every_way(rig, window_case(YOKE_OP_MAX_POOL, &pools[i]));
         check_every_way(rig, window_case(YOKE_OP_AVERAGE_POOL, &pools[i]));
@@ -204,7 +196,6 @@ static void pooling_equals_the_cpu(void **state) {
 /* Which elements fall is the same to the bit, in float32 their values too. */
 static void dropout_drops_what_the_cpu_drops(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     static const double probabilities[] = {0, 0.1, 0.25, 0.5, 0.9};
     static const yoke_plan_step step = {.seed = 1ull << 40 | 7, .step = 9, .first_row = 1000};
     for (size_t i = 0; i < COUNT(values) * COUNT(probabilities); i++) {
@@ -224,7 +215,6 @@ static parity_case loss_case(yoke_operation_kind kind, int rows, int classes) {
 
 static void losses_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     static const int rows[] = {1, 3, 64, 300}, classes[] = {1, 2, 10, 33, 1000};
     for (size_t i = 0; i < COUNT(rows) * COUNT(classes); i++) {
         for (int kind = 0; kind < 3; kind++) {
@@ -242,7 +232,6 @@ static void losses_equal_the_cpu(void **state) {
 
 static void accumulate_equals_the_cpu_to_the_bit(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
@@ -272,7 +261,6 @@ static void accumulate_equals_the_cpu_to_the_bit(void **state) {
 /* ReLU that answers 0 for NaN would hide what went wrong before it. */
 static void relu_lets_nan_through(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     static const yoke_operation_kind kinds[] = {YOKE_OP_RELU, YOKE_OP_ADD, YOKE_OP_BATCH_NORM};
     static const yoke_plan_step step = {.loss_scale = 1};
     yoke_device *device = yoke_devices_at(rig->devices, 0);
@@ -304,7 +292,6 @@ static void relu_lets_nan_through(void **state) {
 /* Seed, step, first row and loss scale are read when the recording runs, not when it was made. */
 static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     if (!yoke_device_records(yoke_devices_at(rig->devices, 0))) {
         print_message("skipped: this device does not record\n");
         skip();
@@ -342,7 +329,6 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
 
 static void layouts_take_values_there_and_back_to_the_bit(void **state) {
     const parity_rig *rig = *state;
-    parity_skip_without_device(rig);
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
@@ -377,8 +363,19 @@ static int close_rig(void **state) {
     return 0;
 }
 
+static bool has_gpu(void) {
+    yoke_backend_info info = {.struct_size = sizeof info};
+    for (int i = 0; yoke_backend_describe(i, &info); i++) {
+        if (strcmp(info.name, "cuda") != 0) continue;
+        if (!info.available) print_message("skipped: %s\n", info.detail);
+        return info.available;
+    }
+    return false;
+}
+
 /* usage: test_cuda_operations [PATTERN]: only the promises whose name matches, as `relu*`. */
 int main(int argc, char **argv) {
+    if (!has_gpu()) return 77;
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
