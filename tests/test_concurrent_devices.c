@@ -23,7 +23,7 @@ static void *run_companion(void *context) {
 static void two_devices_at_once_give_the_bits_of_one(void **state) {
     (void)state;
     check_rig rig;
-    check_rig_open(&rig, "2xcpu");
+    check_rig_open(&rig, devices_of(2));
     check_case c = {.operation = {.kind = YOKE_OP_CONV2D,
                                   .name = "conv",
                                   .input = {32, 12, 12},
@@ -61,5 +61,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_at_once_give_the_bits_of_one),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "device/device.h"
+#include "devices.h"
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -144,9 +144,11 @@ static inline yoke_layout check_produced_layout(yoke_device *device, const check
 
 /* Device memory full of NaNs. */
 static inline void *check_memory(yoke_device *device, size_t bytes) {
-    void *memory = NULL;
-    EXPECT_OK(yoke_device_allocate(device, bytes, "a test", &memory));
-    memset(memory, 0xff, bytes);
+    void *nans = malloc(bytes + 1);
+    assert_non_null(nans);
+    memset(nans, 0xff, bytes);
+    void *memory = device_copy_of(device, nans, bytes);
+    free(nans);
     return memory;
 }
 
@@ -202,7 +204,7 @@ static inline void check_execute(yoke_device *device, const check_case *c, yoke_
     EXPECT_OK(yoke_layout_convert(device, &input, binding.inputs[0], &plain_x, run->x));
     EXPECT_OK(yoke_layout_convert(device, &needs->parameters[0], binding.parameters[0], &plain_w,
                                   run->w));
-    memcpy(binding.parameters[1], run->b, bias_bytes);
+    device_put(device, binding.parameters[1], run->b, bias_bytes);
     EXPECT_OK(
         yoke_layout_convert(device, &needs->output, binding.output_gradient, &plain_y, run->dy));
     yoke_plan_step step = {0};
@@ -214,10 +216,12 @@ static inline void check_execute(yoke_device *device, const check_case *c, yoke_
     if (!c->first_layer)
         EXPECT_OK(
             yoke_layout_convert(device, &plain_x, run->dx, &input, binding.input_gradients[0]));
-    if (c->operation.bias) memcpy(run->db, binding.parameter_gradients[1], bias_bytes);
+    if (c->operation.bias) device_take(device, run->db, binding.parameter_gradients[1], bias_bytes);
     /* Padding is zero: what is not in the plain values adds nothing. */
-    double padded =
-        check_sum(binding.parameter_gradients[0], needs->parameters[0].bytes / sizeof(float));
+    float *whole =
+        device_values(device, binding.parameter_gradients[0], needs->parameters[0].bytes);
+    double padded = check_sum(whole, needs->parameters[0].bytes / sizeof(float));
+    free(whole);
     double plain = check_sum(run->dw, run->sizes.weights);
     assert_true(fabs(padded - plain) <= 1e-9 * plain);
     void *all[] = {binding.inputs[0],
