@@ -34,7 +34,11 @@ static void cuda_close(yoke_device *device) {
 
 static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request) {
     int count = 0;
-    TRY(cuda_count(&count));
+    yoke_status status = cuda_count(&count);
+    if (status != YOKE_OK) {
+        yoke_error_prefix("%s", request->name);
+        return status;
+    }
     if (count > YOKE_DEVICES_LIMIT) count = YOKE_DEVICES_LIMIT;
     if (request->ordinal >= count)
         return FAIL(YOKE_ERROR_DEVICE,
