@@ -57,7 +57,8 @@ static inline const char *devices_of(int count) {
 static inline bool devices_named(const char *text, const char *before, int count, int index) {
     char words[64];
     bool shared = !devices_are_cpus() && count > devices_gpus();
-    snprintf(words, sizeof words, "%s%s:%d", before, devices_backend(), shared ? 0 : index);
+    snprintf(words, sizeof words, "%s%s:%s%d", before, devices_backend(), shared ? "0#" : "",
+             index);
     return strstr(text, words) != NULL;
 }
 
