@@ -1,0 +1,238 @@
+#include "device/cuda/kernel.h"
+#include "simcuda/rig.h"
+
+using rig::Array;
+
+extern "C" __attribute__((weak)) void *__tsan_create_fiber(unsigned flags);
+
+static const cudaStream_t STREAM = nullptr; /* the legacy one */
+
+static __global__ void count_visits(int *visits, size_t count) {
+    GRID_STRIDE(i, count) visits[i] += 1;
+}
+
+static void loop_visits_every_element_once(void **) {
+    for (size_t count : {1u, 255u, 256u, 257u, 100000u}) {
+        Array<int> visits(count);
+        LAUNCH(count_visits, cuda_blocks(count / 3 + 1), CUDA_THREADS, STREAM, visits.get(), count);
+        assert_int_equal(cudaGetLastError(), cudaSuccess);
+        for (int visit : visits.read())
+            assert_int_equal(visit, 1);
+    }
+}
+
+static __global__ void sum_blocks(const float *from, float *sums, size_t count) {
+    __shared__ float part[CUDA_WARP];
+    float sum = 0;
+    GRID_STRIDE(i, count) sum += from[i];
+    sum = cuda_block_sum(sum, part);
+    if (threadIdx.x == 5) sums[blockIdx.x] = sum;
+}
+
+static void sum_over_a_block_is_the_sum(void **) {
+    for (unsigned threads : {32u, 256u, 1024u}) {
+        size_t count = threads * 7;
+        std::vector<float> from = rig::values(count, threads);
+        Array<float> on_device(from), sums(7);
+        LAUNCH_BLOCK(sum_blocks, 7, threads, STREAM, on_device.get(), sums.get(), count);
+        std::vector<double> wanted(7);
+        for (size_t i = 0; i < count; i++)
+            wanted[i / threads] += (double)from[i];
+        rig::assert_close(sums.read(), wanted, 1e-5);
+    }
+}
+
+static __global__ void shuffle_lanes(int *to, double *doubles) {
+    int lane = (int)threadIdx.x % CUDA_WARP, i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    int crossed = __shfl_xor_sync(0xffffffffu, i, 5);
+    doubles[i] = __shfl_sync(0xffffffffu, i * 0.5, 3);
+    if (lane < 8) crossed += 1000 * __shfl_xor_sync(0xffu, lane, 1);
+    to[i] = crossed;
+}
+
+static void shuffles_exchange_lanes_of_one_warp(void **) {
+    Array<int> to((size_t)3 * 96);
+    Array<double> doubles((size_t)3 * 96);
+    LAUNCH_BLOCK(shuffle_lanes, 3, 96, STREAM, to.get(), doubles.get());
+    std::vector<int> crossed = to.read();
+    std::vector<double> given = doubles.read();
+    for (int i = 0; i < 3 * 96; i++) {
+        int lane = i % 32;
+        assert_int_equal(crossed[(size_t)i], (i ^ 5) + (lane < 8 ? 1000 * (lane ^ 1) : 0));
+        assert_true(given[(size_t)i] == (i - lane + 3) * 0.5);
+    }
+}
+
+static __global__ void count_threads(int *counter) {
+    atomicAdd(counter, 2);
+}
+
+static void atomic_additions_are_all_counted(void **) {
+    Array<int> counter((size_t)1);
+    LAUNCH(count_threads, 40, 100, STREAM, counter.get());
+    assert_int_equal(counter.read()[0], 2 * 40 * 100);
+}
+
+static __global__ void fill(float *to, float value) {
+    to[threadIdx.x] = value;
+}
+
+static void arguments_are_copied_at_the_launch(void **) {
+    Array<float> to((size_t)8);
+    float value = 3;
+    float *pointer = to.get();
+    LAUNCH(fill, 1, 8, STREAM, pointer, value);
+    value = 4;
+    pointer = nullptr;
+    for (float filled : to.read())
+        assert_true(filled == 3);
+    assert_true(value == 4 && pointer == nullptr);
+}
+
+static void a_bad_launch_fails_and_runs_nothing(void **) {
+    Array<float> to((size_t)8);
+    for (unsigned threads : {0u, 1025u}) {
+        LAUNCH(fill, 1, threads, STREAM, to.get(), 1.0f);
+        assert_int_equal(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    }
+    LAUNCH(fill, 0, 8, STREAM, to.get(), 1.0f);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
+    for (float untouched : to.read())
+        assert_true(untouched == 0);
+}
+
+static void a_launch_on_a_stream_of_another_device_fails(void **) {
+    cudaStream_t stream;
+    rig::check(cudaSetDevice(1));
+    rig::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    Array<float> to((size_t)8);
+    rig::check(cudaSetDevice(0));
+    LAUNCH(fill, 1, 8, stream, to.get(), 1.0f);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+    rig::check(cudaStreamDestroy(stream));
+}
+
+static void a_planted_fault_fails_the_launch(void **) {
+    Array<float> to((size_t)8);
+    sim::fail_call(1);
+    LAUNCH(fill, 1, 8, STREAM, to.get(), 1.0f);
+    assert_int_not_equal(cudaGetLastError(), cudaSuccess);
+    assert_string_equal(sim::failed_call(), "cudaLaunchKernel");
+    sim::fail_call(0);
+    for (float untouched : to.read())
+        assert_true(untouched == 0);
+}
+
+static __global__ void leave_early(float *to) {
+    if (threadIdx.x == 7) return;
+    __syncthreads();
+    to[threadIdx.x] = 1;
+}
+
+static __global__ void wait_in_a_branch(float *to) {
+    if (threadIdx.x < 32) __syncthreads();
+    to[threadIdx.x] = __shfl_sync(0xffffffffu, 1.0f, 0);
+}
+
+static __global__ void shuffle_outside_the_mask(float *to) {
+    to[threadIdx.x] = __shfl_xor_sync(0xffu, 1.0f, 8);
+}
+
+static void rules_of_barriers_are_enforced(void **) {
+    Array<float> to((size_t)64);
+    rig::assert_violation("launched with LAUNCH:", [&] {
+        LAUNCH(leave_early, 1, 64, STREAM, to.get());
+        cudaDeviceSynchronize();
+    });
+    rig::assert_violation("1 have left: every thread of a block must reach", [&] {
+        LAUNCH_BLOCK(leave_early, 1, 64, STREAM, to.get());
+        cudaDeviceSynchronize();
+    });
+    rig::assert_violation("32 of its 64 threads wait at __syncthreads", [&] {
+        LAUNCH_BLOCK(wait_in_a_branch, 1, 64, STREAM, to.get());
+        cudaDeviceSynchronize();
+    });
+    rig::assert_violation("under mask 0xff", [&] {
+        LAUNCH_BLOCK(shuffle_outside_the_mask, 1, 64, STREAM, to.get());
+        cudaDeviceSynchronize();
+    });
+}
+
+template <bool BARRIER> static __global__ void reverse(const int *from, int *to) {
+    __shared__ int part[CUDA_THREADS];
+    part[threadIdx.x] = from[threadIdx.x];
+    if (BARRIER) __syncthreads();
+    to[threadIdx.x] = part[blockDim.x - 1 - threadIdx.x];
+}
+
+/* Elements that are wrong after one launch. */
+static int wrong_elements(bool barrier, int run) {
+    std::vector<int> from(CUDA_THREADS);
+    for (int i = 0; i < CUDA_THREADS; i++)
+        from[(size_t)i] = 1000 * run + i;
+    Array<int> on_device(from), to(from);
+    auto kernel = barrier ? reverse<true> : reverse<false>;
+    LAUNCH_BLOCK(kernel, 1, CUDA_THREADS, STREAM, on_device.get(), to.get());
+    std::vector<int> is = to.read();
+    int wrong = 0;
+    for (int i = 0; i < CUDA_THREADS; i++)
+        wrong += is[(size_t)i] != from[(size_t)(CUDA_THREADS - 1 - i)];
+    return wrong;
+}
+
+static void a_missing_barrier_gives_a_wrong_result(void **) {
+    for (int run = 1; run <= 5; run++) {
+        assert_int_equal(wrong_elements(true, run), 0);
+        assert_int_not_equal(wrong_elements(false, run), 0);
+    }
+}
+
+/* This program again, to run one kernel under ThreadSanitizer with each GPU thread a thread. */
+static rig::Outcome race_check(const char *kernel) {
+    return rig::run_in_child([kernel] {
+        setenv("SIMCUDA_RACECHECK", "1", 1);
+        setenv("TSAN_OPTIONS", "exitcode=66 halt_on_error=1", 1);
+        execl("/proc/self/exe", "test_kernels", kernel, nullptr);
+        _exit(127);
+    });
+}
+
+static void a_missing_barrier_is_a_data_race_and_a_right_kernel_has_none(void **) {
+    if (__tsan_create_fiber == nullptr) skip();
+    rig::Outcome missing = race_check("missing"), right = race_check("right");
+    assert_true(WIFEXITED(missing.status) && WEXITSTATUS(missing.status) == 66);
+    assert_non_null(strstr(missing.text.c_str(), "data race"));
+    assert_non_null(strstr(missing.text.c_str(), "test_kernels.cu"));
+    if (right.status != 0) fail_msg("%s", right.text.c_str());
+}
+
+/* What race_check runs. */
+static int run_one_kernel(const char *name) {
+    if (strcmp(name, "missing") == 0) {
+        wrong_elements(false, 1);
+        return 0;
+    }
+    wrong_elements(true, 1);
+    loop_visits_every_element_once(nullptr);
+    sum_over_a_block_is_the_sum(nullptr);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    if (count > 1) return run_one_kernel(arguments[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loop_visits_every_element_once),
+        cmocka_unit_test(sum_over_a_block_is_the_sum),
+        cmocka_unit_test(shuffles_exchange_lanes_of_one_warp),
+        cmocka_unit_test(atomic_additions_are_all_counted),
+        cmocka_unit_test(arguments_are_copied_at_the_launch),
+        cmocka_unit_test(a_bad_launch_fails_and_runs_nothing),
+        cmocka_unit_test(a_launch_on_a_stream_of_another_device_fails),
+        cmocka_unit_test(a_planted_fault_fails_the_launch),
+        cmocka_unit_test(rules_of_barriers_are_enforced),
+        cmocka_unit_test(a_missing_barrier_gives_a_wrong_result),
+        cmocka_unit_test(a_missing_barrier_is_a_data_race_and_a_right_kernel_has_none),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
