@@ -1,8 +1,10 @@
-/* The simulated CUDA, for its own files and its tests. Implements the functions of the toolkit's own
- * headers (cuda_runtime_api.h, cublasLt.h, cudnn.h, nccl.h) on the host: N devices with separate
- * memory, asynchronous streams, and CUDA's and NCCL's rules enforced as errors with the call site.
+/* The simulated CUDA, for its own files and its tests. Implements the functions of the toolkit's
+ * own headers (cuda_runtime_api.h, cublasLt.h, cudnn.h, nccl.h) on the host: N devices with
+ * separate memory, asynchronous streams, and CUDA's and NCCL's rules enforced as errors with the
+ * call site.
  *
- *   runtime.cpp, streams.cpp, memory.cpp, ...   cudaX functions, schedulers, memory spaces, faults
+ *   devices.cpp, order.cpp, copies.cpp, capture.cpp   functions of the runtime, by subject
+ *   lock, schedule, wait, memory, fault_signal, handles, settings, errors .cpp   what they stand on
  *   kernels.cpp, kernel.h                       runs a kernel's threads on the host
  *   cublaslt.cpp, cudnn.cpp, nccl.cpp           the libraries, on `enqueue` and `enqueue_joint`
  *
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,33 +24,41 @@
 namespace sim {
 
 /* Settings, read once from the environment (this is a test tool) or set by a test before the first
- * call: SIMCUDA_DEVICES (default 8), SIMCUDA_MEMORY (bytes a device, default 1 GiB), SIMCUDA_SCHEDULER
- * = "seeded" (default: one thread, a seeded choice among the streams that can run, virtual clock,
- * device memory closed to the host by mprotect) or "threads" (one thread a stream, for TSan),
- * SIMCUDA_SEED, SIMCUDA_FAULT, SIMCUDA_PEERS ("all", "none"), SIMCUDA_RACECHECK (each GPU thread a
- * TSan fiber). */
+ * call: SIMCUDA_DEVICES (default 8), SIMCUDA_MEMORY (bytes a device, default 1 GiB),
+ * SIMCUDA_SCHEDULER = "seeded" (default: one thread, a seeded choice among the streams that can
+ * run, virtual clock, device memory closed to the host by mprotect) or "threads" (one thread a
+ * stream, for TSan), SIMCUDA_SEED, SIMCUDA_FAULT, SIMCUDA_PEERS ("all", "none", "corrupt": copies
+ * between peers get a byte wrong), SIMCUDA_RACECHECK (each GPU thread a TSan fiber),
+ * SIMCUDA_DEADLOCK_MS (default 20000: how long a host may wait while nothing at all happens),
+ * SIMCUDA_LEAKS ("ignore": no report at exit). Under TSan the default scheduler is "threads". */
 struct Settings {
     int devices;
     size_t memory_bytes;
     bool threads;
     uint64_t seed;
-    bool peers;
+    bool peers, corrupt_peers;
     bool racecheck;
+    int deadlock_ms;
 };
 const Settings &settings();
+void set_settings(const Settings &wanted); /* before the first call */
 
 /* Every simulated function begins with it: counts the call and answers the code it must fail with,
- * 0 to go on. SIMCUDA_FAULT="cudaMalloc@17=2;ncclReduce@5=6": the 17th cudaMalloc answers 2. "*@40=x":
- * the 40th call of all answers the failure code that is natural to its library. A trailing "!" makes
- * a runtime error sticky. `natural` is that code. */
+ * 0 to go on. SIMCUDA_FAULT="cudaMalloc@17=2;ncclReduce@5=6": the 17th cudaMalloc answers 2.
+ * "*@40=x": the 40th call of all answers the failure code that is natural to its library. An index
+ * "*" is every call. A trailing "!" makes a runtime error sticky: nothing that is queued runs any
+ * more, and every later call of the runtime answers it. `natural` is that code. Calls that give
+ * something back do so even when they fail. */
 int fault(const char *call, int natural);
 
 /* Counting and planting from a test's own code. */
-uint64_t calls_so_far();               /* fallible calls counted since the last reset */
-void fail_call(uint64_t index);        /* the index-th from now on fails; 0: none */
-const char *failed_call();             /* the name of the one that did, or NULL */
-size_t outstanding(void);              /* allocations, streams, events, graphs, handles not given back */
-std::string outstanding_list();        /* one line each with the call site */
+uint64_t calls_so_far();        /* fallible calls counted since the last reset */
+void fail_call(uint64_t index); /* the index-th from now on fails; 0: none */
+const char *failed_call();      /* the name of the one that did, or NULL */
+size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
+std::string outstanding_list(); /* one line each with the call site */
+void report_leaks(bool wanted); /* at exit: report them, and let the process fail */
+int sticky_error();             /* the planted one that every call answers, or 0 */
 
 /* Work in a stream. `what` is for reports. cost_ns is virtual time. Capturing streams record it.
  * The work may touch the memory of the stream's device and of peers it has access to, no other. */
@@ -56,17 +67,24 @@ cudaError_t enqueue(cudaStream_t stream, const char *what, uint64_t cost_ns, Wor
 /* Runs when all streams have reached it, once; all go on when it is done (a collective). */
 cudaError_t enqueue_joint(const std::vector<cudaStream_t> &streams, const char *what,
                           uint64_t cost_ns, Work work);
+/* The same, stream by stream: one that has joined goes no further until all `streams` have, so that
+ * a host which waits for it hears of the deadlock when one is missing, or when they joined two in
+ * different orders. After cancel all go on, and the work is not done. */
+using Joint = std::shared_ptr<struct JointState>;
+Joint open_joint(const char *what, size_t streams, uint64_t cost_ns, Work work);
+cudaError_t join(const Joint &joint, cudaStream_t stream);
+void cancel(const Joint &joint);
 
-void remember(cudaError_t code);       /* what cudaGetLastError of this host thread answers next */
-int current_device();                  /* of the calling host thread */
+void remember(cudaError_t code); /* what cudaGetLastError of this host thread answers next */
+int current_device();            /* of the calling host thread */
 int stream_device(cudaStream_t stream);
 int pointer_device(const void *pointer); /* -1: not device memory */
 /* Both ends of the range lie in one live allocation of `device` (or of a peer it may reach);
  * otherwise a violation naming `what`. */
 void check_range(int device, const void *pointer, size_t bytes, const char *what);
 
-/* A broken rule: prints "simcuda: ..." with a backtrace to stderr and aborts, so no test can pass over
- * it. */
+/* A broken rule: prints "simcuda: ..." with a backtrace to stderr and aborts, so no test can pass
+ * over it. */
 [[noreturn]] void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Handles of the libraries count as outstanding until destroyed. */

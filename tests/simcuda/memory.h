@@ -1,0 +1,49 @@
+/* Memory spaces: one range of addresses a device. Every allocation ends at a page that no file
+ * backs, and so do freed ones: a touch raises SIGBUS. Under the seeded scheduler a whole range is
+ * closed but while work runs that may reach it: a touch raises SIGSEGV. */
+#ifndef SIMCUDA_MEMORY_H
+#define SIMCUDA_MEMORY_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "simcuda/sim.h"
+
+namespace sim {
+
+constexpr int DEVICES_LIMIT = 64; /* bits of a set of devices */
+inline uint64_t device_bit(int device) {
+    return (uint64_t)1 << device;
+}
+
+/* In an Entry. */
+void *allocate_device(int device, size_t bytes); /* NULL: over the device's limit */
+void free_device(void *pointer);                 /* a violation unless it was allocated */
+void *allocate_pinned(size_t bytes);
+void free_pinned(void *pointer);
+size_t device_memory_used(int device);
+
+/* Whose memory an address is. Pageable: nobody's but the program's. */
+enum class Place { pageable, pinned, device };
+struct Address {
+    Place place;
+    int device; /* -1 for host memory */
+};
+Address find_address(const void *pointer);
+/* Of one live allocation or piece of pinned memory; a violation naming `what` otherwise. */
+void check_bounds(const void *pointer, size_t bytes, const char *what);
+std::string describe_address(const void *pointer); /* of device memory, for reports */
+
+/* Peer access, and what `device` may touch. */
+bool set_peer_access(int device, int peer, bool enabled); /* false: it was so before */
+bool has_peer_access(int device, int peer);
+uint64_t reach_of(int device);
+
+/* Opens these devices' memory and no other, closes all. Nothing under the threads scheduler. */
+void open_memory(uint64_t devices);
+void close_memory();
+
+} // namespace sim
+
+#endif
