@@ -1,0 +1,368 @@
+#include <cublasLt.h>
+
+#include "simcuda/rig.h"
+
+using rig::Array;
+
+static void check(cublasStatus_t status) {
+    if (status != CUBLAS_STATUS_SUCCESS) fail_msg("%s", cublasLtGetStatusName(status));
+}
+
+/* op(A)[m, k] op(B)[k, n] as asked for; matrices are stored by columns unless said otherwise. */
+struct Case {
+    size_t m, n, k;
+    bool transpose_a, transpose_b, rows_first, half, half_output, tf32;
+    float alpha, beta;
+    uint32_t epilogue;
+    size_t extra; /* between one line and the next */
+};
+
+struct Matrix {
+    size_t rows, cols, ld;
+    bool rows_first;
+    size_t at(size_t i, size_t j) const { return rows_first ? i * ld + j : i + j * ld; }
+    size_t size() const { return ld * (rows_first ? rows : cols); }
+};
+
+static Matrix matrix(const Case &c, size_t rows, size_t cols) {
+    return {rows, cols, (c.rows_first ? cols : rows) + c.extra, c.rows_first};
+}
+
+/* The library's objects of one product. */
+struct Objects {
+    cublasLtHandle_t handle = nullptr;
+    cublasLtMatmulDesc_t descriptor = nullptr;
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+    cublasLtMatmulPreference_t preference = nullptr;
+
+    explicit Objects(const Case &c) {
+        check(cublasLtCreate(&handle));
+        check(cublasLtMatmulDescCreate(
+            &descriptor, c.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        int32_t ta = c.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+        int32_t tb = c.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+        set(CUBLASLT_MATMUL_DESC_TRANSA, ta);
+        set(CUBLASLT_MATMUL_DESC_TRANSB, tb);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE, c.epilogue);
+        cudaDataType in = c.half ? CUDA_R_16BF : CUDA_R_32F;
+        a = layout(c.transpose_a ? matrix(c, c.k, c.m) : matrix(c, c.m, c.k), in);
+        b = layout(c.transpose_b ? matrix(c, c.n, c.k) : matrix(c, c.k, c.n), in);
+        d = layout(matrix(c, c.m, c.n), c.half_output ? CUDA_R_16BF : CUDA_R_32F);
+        check(cublasLtMatmulPreferenceCreate(&preference));
+        allow((uint64_t)1 << 20);
+    }
+    ~Objects() {
+        cublasLtMatmulPreferenceDestroy(preference);
+        for (cublasLtMatrixLayout_t each : {a, b, d})
+            cublasLtMatrixLayoutDestroy(each);
+        cublasLtMatmulDescDestroy(descriptor);
+        cublasLtDestroy(handle);
+    }
+    static cublasLtMatrixLayout_t layout(const Matrix &m, cudaDataType type) {
+        cublasLtMatrixLayout_t made = nullptr;
+        check(cublasLtMatrixLayoutCreate(&made, type, m.rows, m.cols, (int64_t)m.ld));
+        int32_t order = m.rows_first ? CUBLASLT_ORDER_ROW : CUBLASLT_ORDER_COL;
+        check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
+                                               sizeof order));
+        return made;
+    }
+    template <typename T> void set(cublasLtMatmulDescAttributes_t attribute, const T &value) {
+        check(cublasLtMatmulDescSetAttribute(descriptor, attribute, &value, sizeof value));
+    }
+    void allow(uint64_t bytes) {
+        check(cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    }
+    cublasStatus_t heuristic(std::vector<cublasLtMatmulHeuristicResult_t> &found) {
+        found.resize(8);
+        int count = 0;
+        cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, descriptor, a, b, d, d,
+                                                               preference, 8, found.data(), &count);
+        found.resize((size_t)count);
+        return status;
+    }
+};
+
+/* Device values of a case, given as float. */
+class Values {
+  public:
+    Values(const std::vector<float> &from, bool half)
+        : half_(half), floats_(half ? std::vector<float>(1) : from),
+          halves_(half ? rig::to_bfloat16(from) : std::vector<__nv_bfloat16>(1)) {}
+    void *get() const { return half_ ? (void *)halves_.get() : (void *)floats_.get(); }
+    std::vector<float> read() const {
+        return half_ ? rig::to_float(halves_.read()) : floats_.read();
+    }
+
+  private:
+    bool half_;
+    Array<float> floats_;
+    Array<__nv_bfloat16> halves_;
+};
+
+static float seen(const Case &c, float value) {
+    if (c.half) return rig::rounded_to_bfloat16(value);
+    if (!c.tf32) return value;
+    int exponent;
+    float fraction = std::frexp(value, &exponent);
+    return std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11);
+}
+
+struct Data {
+    Matrix a, b, d;
+    std::vector<float> a_values, b_values, d_values, bias;
+
+    explicit Data(const Case &c)
+        : a(c.transpose_a ? matrix(c, c.k, c.m) : matrix(c, c.m, c.k)),
+          b(c.transpose_b ? matrix(c, c.n, c.k) : matrix(c, c.k, c.n)), d(matrix(c, c.m, c.n)),
+          a_values(rig::values(a.size(), 1)), b_values(rig::values(b.size(), 2)),
+          d_values(rig::values(d.size(), 3)), bias(rig::values(std::max(c.m, c.n), 4)) {
+        for (float &value : a_values)
+            value = seen(c, value);
+        for (float &value : b_values)
+            value = seen(c, value);
+        for (std::vector<float> *each : {&d_values, &bias})
+            for (float &value : *each)
+                value = c.half_output ? rig::rounded_to_bfloat16(value) : value;
+    }
+    double left(const Case &c, size_t i, size_t p) const {
+        return (double)a_values[c.transpose_a ? a.at(p, i) : a.at(i, p)];
+    }
+    double right(const Case &c, size_t p, size_t j) const {
+        return (double)b_values[c.transpose_b ? b.at(j, p) : b.at(p, j)];
+    }
+    std::vector<double> result(const Case &c) const {
+        std::vector<double> wanted(d_values.begin(), d_values.end());
+        for (size_t i = 0; i < c.m; i++)
+            for (size_t j = 0; j < c.n; j++) {
+                double sum = 0;
+                for (size_t p = 0; p < c.k; p++)
+                    sum += left(c, i, p) * right(c, p, j);
+                double value = (double)c.alpha * sum + (double)c.beta * wanted[d.at(i, j)];
+                if (c.epilogue & CUBLASLT_EPILOGUE_BIAS) value += (double)bias[i];
+                if (c.epilogue & CUBLASLT_EPILOGUE_RELU) value = std::max(value, 0.0);
+                wanted[d.at(i, j)] = value;
+            }
+        return wanted;
+    }
+    std::vector<double> bias_gradient(const Case &c) const {
+        bool of_a = c.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+        std::vector<double> wanted(bias.begin(), bias.end());
+        for (size_t i = 0; i < (of_a ? c.m : c.n); i++) {
+            wanted[i] = 0;
+            for (size_t p = 0; p < c.k; p++)
+                wanted[i] += of_a ? left(c, i, p) : right(c, p, i);
+        }
+        return wanted;
+    }
+};
+
+/* With every algorithm on offer. */
+static void assert_product(const Case &c) {
+    Objects objects(c);
+    Data data(c);
+    Values bias(data.bias, c.half_output);
+    if (c.epilogue >= CUBLASLT_EPILOGUE_BIAS)
+        objects.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    check(objects.heuristic(found));
+    assert_in_range(found.size(), 1, 3);
+    Values a(data.a_values, c.half), b(data.b_values, c.half);
+    Array<char> workspace((size_t)1 << 20);
+    for (const cublasLtMatmulHeuristicResult_t &one : found) {
+        Values d(data.d_values, c.half_output);
+        check(cublasLtMatmul(objects.handle, objects.descriptor, &c.alpha, a.get(), objects.a,
+                             b.get(), objects.b, &c.beta, d.get(), objects.d, d.get(), objects.d,
+                             &one.algo, workspace.get(), one.workspaceSize, nullptr));
+        double tolerance = c.half_output ? 4e-3 : 1e-6 * (double)(c.k + 8);
+        rig::assert_close(d.read(), data.result(c), tolerance);
+        bool gradient = c.epilogue >= CUBLASLT_EPILOGUE_BGRADA;
+        if (gradient) rig::assert_close(bias.read(), data.bias_gradient(c), tolerance);
+    }
+}
+
+static const Case PLAIN = {7, 5, 11, false, false, false, false, false, false, 1, 0, 1, 0};
+
+static void products_equal_the_sums_for_every_layout(void **) {
+    for (int bits = 0; bits < 16; bits++)
+        for (size_t m : {1u, 4u, 33u}) {
+            Case c = PLAIN;
+            c.m = m;
+            c.transpose_a = bits & 1;
+            c.transpose_b = bits & 2;
+            c.rows_first = bits & 4;
+            c.extra = bits & 8 ? 3 : 0;
+            assert_product(c);
+        }
+}
+
+static void results_are_scaled_and_added(void **) {
+    Case c = PLAIN;
+    c.alpha = 0.5f;
+    c.beta = -2;
+    assert_product(c);
+    c.half = c.half_output = true;
+    assert_product(c);
+}
+
+static void bfloat16_is_summed_in_float(void **) {
+    Case c = PLAIN;
+    c.k = 300;
+    c.half = true;
+    assert_product(c);
+    c.half_output = true;
+    assert_product(c);
+}
+
+static void tf32_rounds_the_operands_to_ten_bits(void **) {
+    Case c = PLAIN;
+    c.tf32 = true;
+    assert_product(c); /* of operands that are rounded already */
+    Objects objects(c);
+    float exact = 1 + 1.0f / 4096, one = 1, zero = 0;
+    Array<float> a(std::vector<float>(77, exact)), b(std::vector<float>(55, 1)), d((size_t)35);
+    check(cublasLtMatmul(objects.handle, objects.descriptor, &one, a.get(), objects.a, b.get(),
+                         objects.b, &zero, d.get(), objects.d, d.get(), objects.d, nullptr, nullptr,
+                         0, nullptr));
+    assert_true(d.read()[0] == 11);
+}
+
+static void epilogues_add_bias_clip_and_sum_its_gradient(void **) {
+    Case c = PLAIN;
+    for (bool half : {false, true})
+        for (uint32_t epilogue :
+             {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS,
+              CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+            c.half = c.half_output = half;
+            c.epilogue = epilogue;
+            c.transpose_a = !c.transpose_a;
+            assert_product(c);
+        }
+}
+
+static void batches_step_by_their_strides(void **) {
+    Objects objects(PLAIN);
+    const int32_t batch = 3;
+    const int64_t strides[] = {80, 55, 40};
+    const cublasLtMatrixLayout_t layouts[] = {objects.a, objects.b, objects.d};
+    for (int i = 0; i < 3; i++) {
+        check(cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                               &batch, sizeof batch));
+        check(cublasLtMatrixLayoutSetAttribute(layouts[i],
+                                               CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                               &strides[i], sizeof strides[i]));
+    }
+    std::vector<float> a = rig::values(240, 1), b = rig::values(165, 2);
+    Array<float> on_a(a), on_b(b), on_d((size_t)120);
+    float one = 1, zero = 0;
+    check(cublasLtMatmul(objects.handle, objects.descriptor, &one, on_a.get(), objects.a,
+                         on_b.get(), objects.b, &zero, on_d.get(), objects.d, on_d.get(), objects.d,
+                         nullptr, nullptr, 0, nullptr));
+    std::vector<double> wanted(120);
+    for (size_t s = 0; s < 3; s++)
+        for (size_t i = 0; i < 7; i++)
+            for (size_t j = 0; j < 5; j++)
+                for (size_t p = 0; p < 11; p++)
+                    wanted[s * 40 + i + j * 7] +=
+                        (double)a[s * 80 + i + p * 7] * (double)b[s * 55 + p + j * 11];
+    rig::assert_close(on_d.read(), wanted, 1e-5);
+}
+
+static void more_workspace_offers_more_algorithms(void **) {
+    Objects objects(PLAIN);
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    objects.allow(0);
+    check(objects.heuristic(found));
+    assert_int_equal(found.size(), 1);
+    assert_int_equal(found[0].workspaceSize, 0);
+    objects.allow((uint64_t)1 << 20);
+    check(objects.heuristic(found));
+    assert_int_equal(found.size(), 3);
+}
+
+static void what_has_no_kernel_is_not_supported(void **) {
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    Case c = PLAIN;
+    c.rows_first = true; /* a bias runs along the rows of a matrix stored by columns only */
+    c.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    assert_int_equal(Objects(c).heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+    c = PLAIN;
+    c.half_output = true; /* of float32 operands */
+    assert_int_equal(Objects(c).heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+    c = PLAIN;
+    c.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    Objects objects(c);
+    objects.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)CUDA_R_16BF);
+    assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+static void contradictions_are_invalid(void **) {
+    Objects objects(PLAIN);
+    Array<float> values((size_t)200);
+    float one = 1, zero = 0, *v = values.get();
+    auto call = [&](const void *a, const float *beta, const void *c,
+                    const cublasLtMatmulAlgo_t *algo, size_t workspace) {
+        return cublasLtMatmul(objects.handle, objects.descriptor, &one, a, objects.a, v, objects.b,
+                              beta, c, objects.d, v, objects.d, algo, v, workspace, nullptr);
+    };
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    check(objects.heuristic(found));
+    assert_int_equal(call(nullptr, &zero, v, nullptr, 0), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(call(v, nullptr, v, nullptr, 0), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(call(v, &one, nullptr, nullptr, 0), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(call(v, &zero, v, &found[2].algo, found[2].workspaceSize - 1),
+                     CUBLAS_STATUS_INVALID_VALUE);
+    objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_RELU);
+    assert_int_equal(call(v, &zero, v, &found[0].algo, 0), CUBLAS_STATUS_INVALID_VALUE);
+    int64_t ld = 6;
+    check(cublasLtMatrixLayoutSetAttribute(objects.a, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld));
+    assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(cublasLtMatrixLayoutSetAttribute(objects.a, CUBLASLT_MATRIX_LAYOUT_LD, &ld, 4),
+                     CUBLAS_STATUS_INVALID_VALUE);
+}
+
+static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
+    Objects objects(PLAIN);
+    Array<float> small((size_t)20), large((size_t)200);
+    float one = 1, zero = 0;
+    auto call = [&](float *a, float *d) {
+        cublasLtMatmul(objects.handle, objects.descriptor, &one, a, objects.a, large.get(),
+                       objects.b, &zero, d, objects.d, d, objects.d, nullptr, nullptr, 0, nullptr);
+    };
+    rig::assert_violation("cublasLtMatmul A", [&] { call(small.get(), large.get()); });
+    rig::assert_violation("cublasLtMatmul D", [&] { call(large.get(), small.get()); });
+    rig::assert_violation("handle of device 0", [&] {
+        cudaSetDevice(1);
+        call(large.get(), large.get());
+    });
+}
+
+static void every_call_can_fail_and_leaks_nothing(void **) {
+    size_t before = sim::outstanding();
+    sim::fail_call(1);
+    cublasLtHandle_t handle = nullptr;
+    assert_int_equal(cublasLtCreate(&handle), CUBLAS_STATUS_ALLOC_FAILED);
+    assert_null(handle);
+    sim::fail_call(2);
+    check(cublasLtCreate(&handle));
+    assert_int_not_equal(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+    sim::fail_call(0);
+    assert_int_equal(sim::outstanding(), before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_equal_the_sums_for_every_layout),
+        cmocka_unit_test(results_are_scaled_and_added),
+        cmocka_unit_test(bfloat16_is_summed_in_float),
+        cmocka_unit_test(tf32_rounds_the_operands_to_ten_bits),
+        cmocka_unit_test(epilogues_add_bias_clip_and_sum_its_gradient),
+        cmocka_unit_test(batches_step_by_their_strides),
+        cmocka_unit_test(more_workspace_offers_more_algorithms),
+        cmocka_unit_test(what_has_no_kernel_is_not_supported),
+        cmocka_unit_test(contradictions_are_invalid),
+        cmocka_unit_test(operands_outside_their_allocation_and_foreign_handles_are_violations),
+        cmocka_unit_test(every_call_can_fail_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
