@@ -1,59 +1,38 @@
 /* Matrix products on a GPU are what plain loops make of them, for every shape, stride, type and
  * algorithm. Skipped without a GPU. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "device/cpu/bfloat16.h"
 #include "device/cuda/cuda.h"
+#include "devices.h"
 
 #define CHECK(call)                                                                                \
     do {                                                                                           \
         if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
     } while (0)
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define NAN_BYTES 0xff /* NaN in either type */
 
 typedef struct rig {
-    yoke_devices *devices; /* NULL: no GPU, reason says why */
+    yoke_devices *devices;
+    cuda_device *device;
     yoke_device_scope scope;
-    char reason[256];
 } rig;
 
 static int open_rig(void **state) {
-    rig *opened = calloc(1, sizeof *opened);
+    static rig opened;
     yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0"};
-    *state = opened;
-    if (yoke_devices_open(&opened->devices, &options) != YOKE_OK)
-        snprintf(opened->reason, sizeof opened->reason, "%s", yoke_last_error());
-    else
-        CHECK(yoke_device_enter(yoke_devices_at(opened->devices, 0), false, &opened->scope));
+    CHECK(yoke_devices_open(&opened.devices, &options));
+    opened.device = cuda_of(yoke_devices_at(opened.devices, 0));
+    CHECK(yoke_device_enter(&opened.device->base, false, &opened.scope));
+    *state = &opened;
     return 0;
 }
 
 static int close_rig(void **state) {
     rig *opened = *state;
-    if (opened->devices != NULL)
-        yoke_device_leave(yoke_devices_at(opened->devices, 0), &opened->scope);
+    yoke_device_leave(&opened->device->base, &opened->scope);
     yoke_devices_close(opened->devices);
-    free(opened);
     return 0;
-}
-
-static cuda_device *device_or_skip(void **state) {
-    rig *opened = *state;
-    if (opened->devices == NULL) {
-        print_message("skipped: %s\n", opened->reason);
-        skip();
-    }
-    return cuda_of(yoke_devices_at(opened->devices, 0));
 }
 
 /* One matrix, or a batch of them, on the host as floats and on the device in its type. */
@@ -231,7 +210,7 @@ static const int64_t sizes[][3] = {{1, 1, 1},    {5, 3, 7},    {1, 10, 64},  {64
                                    {33, 17, 65}, {64, 64, 64}, {128, 40, 9}, {3, 100, 33}};
 
 static void every_size_and_transpose(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int transposes = 0; transposes < 4; transposes++)
             check_types(device, (cuda_product_shape){.m = sizes[i][0],
@@ -242,7 +221,7 @@ static void every_size_and_transpose(void **state) {
 }
 
 static void bias_and_sums_onto_what_is_there(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int kind = 1; kind < 4; kind++)
             check_types(device, (cuda_product_shape){.m = sizes[i][0],
@@ -254,7 +233,7 @@ static void bias_and_sums_onto_what_is_there(void **state) {
 }
 
 static void rows_apart_and_nothing_between_them_is_written(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     for (int transposes = 0; transposes < 4; transposes++) {
         cuda_product_shape shape = {.m = 9,
                                     .n = 6,
@@ -270,7 +249,7 @@ static void rows_apart_and_nothing_between_them_is_written(void **state) {
 
 /* Groups of a convolution: what one product leaves between its rows belongs to the others. */
 static void batches_side_by_side(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     check_types(device, (cuda_product_shape){.m = 12,
                                              .n = 3,
                                              .k = 5,
@@ -285,17 +264,16 @@ static void batches_side_by_side(void **state) {
 }
 
 static void batches_that_share_an_operand(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     check_types(
         device,
         (cuda_product_shape){
             .m = 7, .n = 4, .k = 6, .batch = 3, .b_step = 24, .output_step = 28, .alignment = 2});
 }
 
-/* Its rounding is a thousand times that of float32: sums of ones and of this are exact only in
- * float32. */
+/* TF32 keeps ten bits behind the leading one. */
 static void strict_float32_keeps_what_tf32_would_round(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     cuda_product_shape shape = {.m = 1, .n = 1, .k = 1};
     const float value = 1 + 0x1p-20f;
     operand a = make_operand(device, CUDA_FLOAT32, 1, 1),
@@ -319,7 +297,7 @@ static void strict_float32_keeps_what_tf32_would_round(void **state) {
 /* What convolution and linear need beside products. */
 
 static void sums_of_columns_for_every_number_of_rows(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     static const size_t shapes[][2] = {{1, 1},    {3, 10},   {127, 33},
                                        {129, 32}, {1000, 5}, {9000, 40}};
     for (size_t i = 0; i < COUNT(shapes); i++)
@@ -360,7 +338,7 @@ static yoke_status count_run(void *context, int candidate) {
 }
 
 static void a_choice_is_measured_once_and_then_known(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {.precision = YOKE_TF32};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"none", NULL}, {"one", count_run}, {"two", count_run}};
@@ -379,7 +357,7 @@ static void a_choice_is_measured_once_and_then_known(void **state) {
 }
 
 static void a_fixed_choice_measures_nothing(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {.algorithm = YOKE_ALGORITHM_DIRECT};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
@@ -399,7 +377,7 @@ static yoke_status refuse(void *context, int candidate) {
 }
 
 static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", refuse}, {"two", count_run}};
@@ -416,7 +394,7 @@ static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
 }
 
 static void a_candidate_that_fails_ends_the_contest(void **state) {
-    cuda_device *device = device_or_skip(state);
+    cuda_device *device = ((rig *)*state)->device;
     yoke_plan_request request = {0};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", count_run}};
@@ -429,6 +407,7 @@ static void a_candidate_that_fails_ends_the_contest(void **state) {
 }
 
 int main(void) {
+    if (devices_gpus() == 0) return DEVICES_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_and_transpose),
         cmocka_unit_test(bias_and_sums_onto_what_is_there),
