@@ -61,5 +61,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing),
     };
-    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
