@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The tool as its users and their scripts drive it: exit codes, words, files, signals, a terminal.
+Runs are on devices of the backend that YOKE_TEST_BACKEND names, "cpu" when it is not set.
 
-usage: test_cli.py YOKE [unittest arguments]
+usage: test_cli.py YOKE [unittest arguments]. Exit code 77: there are no such devices here.
 """
 import fcntl
 import json
@@ -20,6 +21,7 @@ import time
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
+BACKEND = os.environ.get("YOKE_TEST_BACKEND", "cpu")
 SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20",
          "--threads", "1"]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
@@ -29,6 +31,18 @@ LIMIT_S = 100
 def yoke(*arguments, **options):
     return subprocess.run([YOKE, *arguments], capture_output=True, text=True, timeout=LIMIT_S,
                           check=False, **options)
+
+
+def present():
+    """How many devices of the backend this machine has."""
+    said = json.loads(yoke("devices", "--json").stdout)
+    return sum(device["name"].startswith(BACKEND + ":") for device in said["devices"])
+
+
+def devices(count):
+    """--devices of so many; several share one where there are too few."""
+    shared = BACKEND != "cpu" and count > present()
+    return ["--devices", f"{count}x{BACKEND}{':0' if shared else ''}"]
 
 
 class Case(unittest.TestCase):
@@ -302,6 +316,39 @@ class Devices(Case):
         self.assertEqual([d["name"] for d in said["devices"]], ["cpu:0", "cpu:1", "cpu:2"])
         self.assertEqual([d["threads"] for d in said["devices"]], [1, 1, 1])
         self.assertIn("cpu", [b["name"] for b in said["backends"] if b["available"]])
+
+    def test_gpus_are_described_with_the_paths_between_them(self):
+        said = json.loads(self.run_ok("devices", "--json").stdout)
+        names = [d["name"] for d in said["devices"]]
+        if not names[0].startswith("cuda"):
+            self.assertNotIn("peers", said)
+            self.skipTest("no usable GPU")
+        for device in said["devices"]:
+            self.assertRegex(device["uuid"], r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+            self.assertRegex(device["pci_id"], r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.0$")
+            self.assertGreaterEqual(float(device["capability"]), 7.5)
+            self.assertGreater(device["memory_bytes"], device["memory_free"])
+            self.assertTrue(device["code"])
+        detail = next(b["detail"] for b in said["backends"] if b["name"] == "cuda")
+        for library in ["CUDA", "driver", "cuBLASLt", "cuDNN", "NCCL"]:
+            self.assertIn(library, detail)
+        if len(names) == 1:
+            return
+        self.assertEqual([(p["from"], p["to"]) for p in said["peers"]],
+                         [(a, b) for a in names for b in names if a != b])
+        for peer in said["peers"]:
+            self.assertIn(peer["path"], ["direct", "host"])
+            self.assertGreater(peer["bytes_per_second"], 0)
+
+    def test_replicas_on_a_gpu_share_its_memory(self):
+        backends = json.loads(self.run_ok("devices", "--json").stdout)["backends"]
+        if not any(b["name"] == "cuda" and b["available"] for b in backends):
+            self.skipTest("no usable GPU")
+        said = json.loads(self.run_ok("devices", "--devices", "2xcuda:0", "--json").stdout)
+        self.assertEqual([d["name"] for d in said["devices"]], ["cuda:0#0", "cuda:0#1"])
+        self.assertEqual([p["path"] for p in said["peers"]], ["same", "same"])
+        table = self.run_ok("devices", "--devices", "2xcuda:0").stdout
+        self.assertRegex(table, r"cuda:0#0 +- +same +[0-9.]+\n")
 
 
 class Terminal(Case):

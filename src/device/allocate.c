@@ -113,9 +113,15 @@ size_t yoke_device_allocated(const yoke_device *device) {
 yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
                                       void **pointer) {
     const yoke_backend *backend = device->backend;
-    if (backend->allocate_host != NULL) return backend->allocate_host(device, bytes, pointer);
-    *pointer = calloc(1, bytes > 0 ? bytes : 1);
-    return *pointer != NULL ? YOKE_OK : FAIL_MEMORY(bytes, what);
+    yoke_status status = YOKE_OK;
+    if (backend->allocate_host != NULL)
+        status = backend->allocate_host(device, bytes, pointer);
+    else if ((*pointer = calloc(1, bytes > 0 ? bytes : 1)) == NULL)
+        status = YOKE_ERROR_MEMORY;
+    if (status != YOKE_ERROR_MEMORY) return status;
+    char wanted[32];
+    return FAIL(YOKE_ERROR_MEMORY, "%s: out of host memory: %s for %s", device->name,
+                yoke_text_bytes((double)bytes, wanted, sizeof wanted), what);
 }
 
 void yoke_device_free_host(yoke_device *device, void *pointer) {

@@ -117,7 +117,7 @@ static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
 /* The worker's scope. */
 
 static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    (void)bind;
+    (void)bind; /* a worker only queues: the system may run it where it likes */
     scope->opaque[0] = (uint64_t)cuda_current();
     return cuda_use(device);
 }
