@@ -1,6 +1,13 @@
 /* Batch normalisation, forward and in evaluation. */
 #include "device/cuda/batch_norm.h"
 
+#include <float.h>
+
+/* What overflowed must reach the loss as NaN; a reciprocal of 0 would hide it. */
+static __device__ float reciprocal_deviation(float variance, float epsilon) {
+    return variance <= FLT_MAX ? 1 / sqrtf(variance + epsilon) : NAN;
+}
+
 /* torch's running statistics: the variance unbiased, in double as Python computes. What is not
  * finite is not taken in. */
 static __device__ void keep_statistics(const cuda_batch_norm_job &job, int channel, float mean,
@@ -16,37 +23,34 @@ static __device__ void keep_statistics(const cuda_batch_norm_job &job, int chann
         (float)(keep * (double)job.running_variance[channel] + job.momentum * unbiased);
 }
 
-/* Mean and sum of squares about it over the `count` pixels of the block. Every thread measures from
- * its own first value: what cancels is of the order of the deviation, however large the mean. */
+/* Mean and sum of squares about it over the `count` pixels of the block, which begin at `begin`.
+ * Values are taken as their distance from the first that the thread reads, and these from the first
+ * of the block: what cancels is of the order of the deviation, however large the mean. */
 template <int N, int LANES, typename T>
-static __device__ void measure(const cuda_batch_norm_job &job, const part &part, float count,
-                               float (&mean)[N], float (&squares)[N]) {
+static __device__ void measure(const cuda_batch_norm_job &job, const part &part, size_t begin,
+                               float count, float (&mean)[N], float (&squares)[N]) {
     __shared__ float room[CUDA_COLUMN_ROOM(N, LANES)];
     auto load = [&](size_t pixel) { return load_at<N, T>(job, part, job.input, pixel); };
-    float origin[N] = {}, sum[N] = {}, own = 0;
+    cuda_pack<T, N> base = load(begin), first = part.pixel < part.end ? load(part.pixel) : base;
+    float own = 0, sum[N] = {};
     for (int i = 0; i < N; i++)
         squares[i] = 0;
-    if (part.pixel < part.end) {
-        cuda_pack<T, N> first = load(part.pixel);
-        for (int i = 0; i < N; i++)
-            origin[i] = cuda_widen(first.at[i]);
-    }
     visit(part, load, [&](size_t, const cuda_pack<T, N> &values) {
         own += 1;
         for (int i = 0; i < N; i++) {
-            float off = cuda_widen(values.at[i]) - origin[i];
+            float off = cuda_widen(values.at[i]) - cuda_widen(first.at[i]);
             sum[i] += off;
             squares[i] = fmaf(off, off, squares[i]);
         }
     });
     for (int i = 0; i < N; i++)
-        mean[i] = fmaf(own, origin[i], sum[i]);
+        mean[i] = fmaf(own, cuda_widen(first.at[i]) - cuda_widen(base.at[i]), sum[i]);
     cuda_sum_columns<N, LANES>(mean, room);
     for (int i = 0; i < N; i++) {
-        mean[i] /= count;
+        mean[i] = cuda_widen(base.at[i]) + mean[i] / count;
         if (own == 0) continue;
         float off = sum[i] / own, own_squares = squares[i] - sum[i] * off;
-        float apart = origin[i] - mean[i] + off;
+        float apart = cuda_widen(first.at[i]) - mean[i] + off;
         squares[i] = (own_squares < 0 ? 0 : own_squares) + own * apart * apart;
     }
     cuda_sum_columns<N, LANES>(squares, room);
@@ -77,7 +81,7 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     forward_whole(cuda_batch_norm_job job) {
     part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
     float mean[N], variance[N], reciprocal[N];
-    measure<N, WHOLE_LANES, T>(job, part, (float)job.pixels, mean, variance);
+    measure<N, WHOLE_LANES, T>(job, part, 0, (float)job.pixels, mean, variance);
     for (int i = 0; i < N; i++) {
         variance[i] /= (float)job.pixels;
         reciprocal[i] = reciprocal_deviation(variance[i], job.epsilon);
@@ -88,13 +92,20 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     normalise<T, N>(job, part, mean, reciprocal);
 }
 
+static __device__ float chunk_count(const cuda_batch_norm_job &job, const chunks &chunks,
+                                    size_t chunk) {
+    size_t left = job.pixels - chunk * chunks.pixels;
+    return (float)(left < chunks.pixels ? left : chunks.pixels);
+}
+
 template <typename T, int N>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     measure_chunk(cuda_batch_norm_job job, chunks chunks) {
     part part = chunk_part<N>(job, chunks);
-    unsigned chunk = blockIdx.x / chunks.groups;
+    size_t chunk = blockIdx.x / chunks.groups;
     float mean[N], squares[N];
-    measure<N, CHUNK_LANES, T>(job, part, chunk_count(job, chunks, chunk), mean, squares);
+    measure<N, CHUNK_LANES, T>(job, part, chunk * chunks.pixels, chunk_count(job, chunks, chunk),
+                               mean, squares);
     if (threadIdx.x >= CHUNK_LANES || !part.real) return;
     for (int i = 0; i < N; i++) {
         partial_row(job, chunk, 0)[part.channel + i] = mean[i];
@@ -109,20 +120,16 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     __shared__ float room[CUDA_COLUMN_ROOM(1, CHANNELS)], means[CHANNELS], variances[CHANNELS];
     int channel = (int)(blockIdx.x % chunks.groups * CHANNELS + threadIdx.x % CHANNELS);
     int reads = channel < job.channels ? channel : 0;
-    float mean = sum_chunks<CHANNELS>(chunks, room,
-                                      [&](unsigned chunk) {
-                                          return chunk_count(job, chunks, chunk) *
-                                                 partial_row(job, chunk, 0)[reads];
-                                      }) /
-                 (float)job.pixels;
-    float variance =
-        sum_chunks<CHANNELS>(chunks, room,
-                             [&](unsigned chunk) {
-                                 float apart = partial_row(job, chunk, 0)[reads] - mean;
-                                 return partial_row(job, chunk, 1)[reads] +
-                                        chunk_count(job, chunks, chunk) * apart * apart;
-                             }) /
-        (float)job.pixels;
+    float base = partial_row(job, 0, 0)[reads];
+    float mean = sum_chunks<CHANNELS>(chunks, room, [&](unsigned chunk) {
+        return chunk_count(job, chunks, chunk) * (partial_row(job, chunk, 0)[reads] - base);
+    });
+    mean = base + mean / (float)job.pixels;
+    float variance = sum_chunks<CHANNELS>(chunks, room, [&](unsigned chunk) {
+        float apart = partial_row(job, chunk, 0)[reads] - mean;
+        return partial_row(job, chunk, 1)[reads] + chunk_count(job, chunks, chunk) * apart * apart;
+    });
+    variance /= (float)job.pixels;
     if (threadIdx.x < CHANNELS) {
         means[threadIdx.x] = mean;
         variances[threadIdx.x] = variance;

@@ -5,7 +5,6 @@
 #ifndef DEVICE_CUDA_BATCH_NORM_H
 #define DEVICE_CUDA_BATCH_NORM_H
 
-#include <float.h>
 #include <math.h>
 
 #include "device/cuda/columns.h"
@@ -79,20 +78,9 @@ static __device__ float normal(float value, float mean, float scale, float bias)
     return fmaf(value - mean, scale, bias);
 }
 
-/* What overflowed must reach the loss as NaN; a reciprocal of 0 would hide it. */
-static __device__ float reciprocal_deviation(float variance, float epsilon) {
-    return variance <= FLT_MAX ? 1 / sqrtf(variance + epsilon) : NAN;
-}
-
 /* Two rows of [channels] a chunk. */
 static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t chunk, int row) {
     return job.partial + (chunk * 2 + (size_t)row) * (size_t)job.channels;
-}
-
-static __device__ float chunk_count(const cuda_batch_norm_job &job, const chunks &chunks,
-                                    size_t chunk) {
-    size_t left = job.pixels - chunk * chunks.pixels;
-    return (float)(left < chunks.pixels ? left : chunks.pixels);
 }
 
 /* Sum over all chunks of term(chunk) for the channel of this thread: neighbouring threads take

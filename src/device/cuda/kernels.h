@@ -129,6 +129,66 @@ cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t str
 cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);
 
+/* `to` may be `from` or `second`. */
+typedef struct cuda_elementwise_job {
+    void *to;
+    const void *from, *second; /* ReLU backward: gradient and output; add: the two inputs */
+    bool half, relu;           /* relu: behind an addition */
+    size_t elements;
+} cuda_elementwise_job;
+cudaError_t cuda_run_relu(const cuda_elementwise_job *job, cudaStream_t stream);
+cudaError_t cuda_run_relu_backward(const cuda_elementwise_job *job, cudaStream_t stream);
+cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream);
+
+typedef struct cuda_pooling_job {
+    int rows, channels, height, width, out_height, out_width;
+    int window_height, window_width, stride, padding;
+    bool half, maximum; /* otherwise the average, padding counted */
+    const void *input, *output_gradient;
+    void *output, *input_gradient;
+    void *winners; /* [output elements, cuda_pooling_winner_bytes]: the tap that is largest */
+} cuda_pooling_job;
+size_t cuda_pooling_winner_bytes(const cuda_pooling_job *job);
+/* Winners are not kept where they are NULL. */
+cudaError_t cuda_run_pooling(const cuda_pooling_job *job, cudaStream_t stream);
+cudaError_t cuda_run_pooling_backward(const cuda_pooling_job *job, cudaStream_t stream);
+
+/* Values [rows, pixels, channels]. Forward and backward are one: to = kept ? from * scale : 0. */
+typedef struct cuda_dropout_job {
+    size_t rows;
+    uint32_t channels, pixels; /* of one row; together less than 2^32 elements */
+    bool half;
+    uint32_t layer, threshold; /* a word below it drops its element */
+    float scale;
+    const cuda_step *step;
+    const void *from;
+    void *to;
+} cuda_dropout_job;
+cudaError_t cuda_run_dropout(const cuda_dropout_job *job, cudaStream_t stream);
+
+/* What backward needs of one row's softmax: p_j = exp(x_j - largest) / sum. */
+typedef struct cuda_loss_row {
+    float largest, reciprocal_sum;
+} cuda_loss_row;
+typedef struct cuda_loss_job {
+    size_t rows;
+    int outputs; /* of one row */
+    double smoothing;
+    const float *values;   /* [rows, outputs], as are targets and gradient */
+    const int32_t *labels; /* cross-entropy */
+    const float *targets;  /* MSE */
+    cuda_loss_row *saved;  /* [rows], cross-entropy; NULL: no backward */
+    double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], while forward runs */
+    int32_t *correct, *correct_parts;
+    const cuda_step *step; /* backward: its loss_scale */
+    float *gradient;
+} cuda_loss_job;
+size_t cuda_loss_parts(size_t rows, int outputs);
+cudaError_t cuda_run_cross_entropy(const cuda_loss_job *job, cudaStream_t stream);
+cudaError_t cuda_run_cross_entropy_backward(const cuda_loss_job *job, cudaStream_t stream);
+cudaError_t cuda_run_mean_square(const cuda_loss_job *job, cudaStream_t stream);
+cudaError_t cuda_run_mean_square_backward(const cuda_loss_job *job, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

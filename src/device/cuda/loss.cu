@@ -1,0 +1,190 @@
+/* Losses over plain float32 rows, a warp a row, sums in double: torch.nn.CrossEntropyLoss with
+ * label smoothing, and torch.nn.MSELoss. */
+#include <limits.h>
+#include <math.h>
+
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+
+constexpr unsigned MOST_THREADS = 1024;
+constexpr size_t ONE_BLOCK = (size_t)1
+                             << 15; /* elements one block reads faster than two launches */
+constexpr size_t MOST_BLOCKS = 256;
+
+static __device__ unsigned lane_of_warp() {
+    return threadIdx.x % CUDA_WARP;
+}
+
+static __device__ size_t first_row() {
+    return ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / CUDA_WARP;
+}
+
+static __device__ size_t row_stride() {
+    return (size_t)gridDim.x * blockDim.x / CUDA_WARP;
+}
+
+template <typename T> static __device__ T warp_sum(T value) {
+    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, lane);
+    return value;
+}
+
+struct place {
+    float value;
+    int index;
+};
+
+/* The first largest of a row, for every lane. */
+static __device__ place first_largest(const float *values, int count) {
+    place best = {-INFINITY, INT_MAX};
+    for (int j = (int)lane_of_warp(); j < count; j += CUDA_WARP)
+        if (values[j] > best.value || best.index == INT_MAX) best = {values[j], j};
+    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) {
+        place other = {__shfl_xor_sync(0xffffffffu, best.value, lane),
+                       __shfl_xor_sync(0xffffffffu, best.index, lane)};
+        bool first = other.value == best.value && other.index < best.index;
+        if (other.value > best.value || first) best = other;
+    }
+    return best;
+}
+
+/* Every lane answers the row's loss, and counts it as correct or not. */
+struct cross_entropy {
+    /* (1 - s) * -log p_label + s / classes * sum_j -log p_j, with -log p_j = log_sum - (x_j -
+     * largest). */
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
+        const float *logits = job.values + row * (size_t)job.outputs;
+        int label = job.labels[row];
+        place best = first_largest(logits, job.outputs);
+        double sum = 0, distance = 0;
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            float below = logits[j] - best.value;
+            sum += (double)expf(below);
+            distance -= (double)below;
+        }
+        sum = warp_sum(sum);
+        distance = warp_sum(distance);
+        if (job.saved != NULL && lane_of_warp() == 0)
+            job.saved[row] = {best.value, (float)(1 / sum)};
+        *correct += best.index == label;
+        double log_sum = log(sum), label_loss = log_sum - (double)(logits[label] - best.value);
+        if (job.smoothing == 0) return label_loss; /* a logit of -infinity is then no loss */
+        double mean_loss = log_sum + distance / job.outputs;
+        return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
+    }
+};
+
+struct mean_square {
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *) {
+        size_t begin = row * (size_t)job.outputs;
+        double sum = 0;
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            double error =
+                (double)job.values[begin + (size_t)j] - (double)job.targets[begin + (size_t)j];
+            sum += error * error;
+        }
+        return warp_sum(sum) / job.outputs;
+    }
+};
+
+/* Each block its rows; one block writes the result, several one part each. */
+template <typename Loss>
+static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job job) {
+    __shared__ double loss_part[CUDA_WARP];
+    __shared__ int correct_part[CUDA_WARP];
+    double loss = 0;
+    int correct = 0;
+    for (size_t row = first_row(); row < job.rows; row += row_stride())
+        loss += Loss::row(job, row, &correct);
+    bool counts = lane_of_warp() == 0;
+    loss = cuda_block_sum(counts ? loss : 0, loss_part);
+    correct = cuda_block_sum(counts ? correct : 0, correct_part);
+    if (threadIdx.x != 0) return;
+    (gridDim.x == 1 ? job.loss_sum : job.loss_parts)[blockIdx.x] = loss;
+    (gridDim.x == 1 ? job.correct : job.correct_parts)[blockIdx.x] = correct;
+}
+
+static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
+    __shared__ double loss_part[CUDA_WARP];
+    __shared__ int correct_part[CUDA_WARP];
+    bool counts = threadIdx.x < count;
+    double loss = cuda_block_sum(counts ? job.loss_parts[threadIdx.x] : 0, loss_part);
+    int correct = cuda_block_sum(counts ? job.correct_parts[threadIdx.x] : 0, correct_part);
+    if (threadIdx.x != 0) return;
+    *job.loss_sum = loss;
+    *job.correct = correct;
+}
+
+/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes. */
+static __global__ void cross_entropy_backward(cuda_loss_job job) {
+    float everywhere = (float)(job.smoothing / job.outputs);
+    float at_label = (float)(1 - job.smoothing), scale = job.step->loss_scale;
+    for (size_t row = first_row(); row < job.rows; row += row_stride()) {
+        cuda_loss_row saved = job.saved[row];
+        int label = job.labels[row];
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            size_t at = row * (size_t)job.outputs + (size_t)j;
+            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            float target = j == label ? at_label + everywhere : everywhere;
+            job.gradient[at] = (p - target) * scale;
+        }
+    }
+}
+
+static __global__ void mean_square_backward(cuda_loss_job job, size_t elements) {
+    float factor = 2 * job.step->loss_scale / (float)job.outputs;
+    GRID_STRIDE(i, elements) job.gradient[i] = (job.values[i] - job.targets[i]) * factor;
+}
+
+/* Blocks of `threads`, a warp a row. */
+static unsigned blocks_for(size_t rows, unsigned threads) {
+    size_t blocks = (rows * CUDA_WARP + threads - 1) / threads;
+    return (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+}
+
+static unsigned sum_threads(size_t rows) {
+    unsigned threads = CUDA_WARP;
+    while (threads < MOST_THREADS && threads < rows * CUDA_WARP)
+        threads *= 2;
+    return threads;
+}
+
+static bool fits_one_block(size_t rows, int outputs) {
+    return rows * (size_t)outputs <= ONE_BLOCK;
+}
+
+template <typename Loss> static cudaError_t forward(const cuda_loss_job *job, cudaStream_t stream) {
+    if (fits_one_block(job->rows, job->outputs)) {
+        LAUNCH_BLOCK(sum_rows<Loss>, 1, sum_threads(job->rows), stream, *job);
+        return cudaGetLastError();
+    }
+    unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
+    LAUNCH_BLOCK(sum_rows<Loss>, blocks, CUDA_THREADS, stream, *job);
+    if (blocks > 1) LAUNCH_BLOCK(sum_parts, 1, MOST_BLOCKS, stream, *job, blocks);
+    return cudaGetLastError();
+}
+
+extern "C" size_t cuda_loss_parts(size_t rows, int outputs) {
+    return fits_one_block(rows, outputs) ? 0 : blocks_for(rows, CUDA_THREADS);
+}
+
+extern "C" cudaError_t cuda_run_cross_entropy(const cuda_loss_job *job, cudaStream_t stream) {
+    return forward<cross_entropy>(job, stream);
+}
+
+extern "C" cudaError_t cuda_run_mean_square(const cuda_loss_job *job, cudaStream_t stream) {
+    return forward<mean_square>(job, stream);
+}
+
+extern "C" cudaError_t cuda_run_cross_entropy_backward(const cuda_loss_job *job,
+                                                       cudaStream_t stream) {
+    LAUNCH(cross_entropy_backward, blocks_for(job->rows, CUDA_THREADS), CUDA_THREADS, stream, *job);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_mean_square_backward(const cuda_loss_job *job,
+                                                     cudaStream_t stream) {
+    size_t elements = job->rows * (size_t)job->outputs;
+    LAUNCH(mean_square_backward, cuda_blocks(elements), CUDA_THREADS, stream, *job, elements);
+    return cudaGetLastError();
+}

@@ -1,0 +1,80 @@
+/* Max and average pooling. Max keeps the winners' places for backward; average counts padding. A
+ * kernel of 0 is the whole image. */
+#include "device/cuda/own.h"
+
+typedef struct pooling_plan {
+    yoke_plan base;
+    cuda_own_input input;
+    cuda_pooling_job job;
+} pooling_plan;
+
+static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const pooling_plan *pooling = (const pooling_plan *)plan;
+    cuda_device *device = cuda_of(plan->device);
+    TRY(cuda_own_input_read(&pooling->input, device));
+    TRY_CUDA(device, cuda_run_pooling(&pooling->job, cuda_compute(plan)));
+    return YOKE_OK;
+}
+
+static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const pooling_plan *pooling = (const pooling_plan *)plan;
+    cuda_device *device = cuda_of(plan->device);
+    if (pooling->job.input_gradient == NULL) return YOKE_OK;
+    TRY_CUDA(device, cuda_run_pooling_backward(&pooling->job, cuda_compute(plan)));
+    return cuda_own_input_return(&pooling->input, device);
+}
+
+static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    pooling_plan *pooling = (pooling_plan *)plan;
+    cuda_own_input_bind(&pooling->input, binding, 0, binding->scratch);
+    pooling->job.input = pooling->input.value;
+    pooling->job.output = binding->output;
+    pooling->job.winners = plan->needs.saved_bytes > 0 ? binding->saved : NULL;
+    pooling->job.output_gradient = binding->output_gradient;
+    pooling->job.input_gradient = pooling->input.gradient;
+    return YOKE_OK;
+}
+
+static cuda_pooling_job job_of(const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    bool whole = operation->kernel == 0;
+    return (cuda_pooling_job){
+        .rows = request->rows,
+        .channels = operation->input.channels,
+        .height = operation->input.height,
+        .width = operation->input.width,
+        .out_height = operation->output.height,
+        .out_width = operation->output.width,
+        .window_height = whole ? operation->input.height : operation->kernel,
+        .window_width = whole ? operation->input.width : operation->kernel,
+        .stride = operation->stride > 0 ? operation->stride : 1,
+        .padding = operation->padding,
+        .half = cuda_is_half(request),
+        .maximum = operation->kind == YOKE_OP_MAX_POOL,
+    };
+}
+
+static bool is_identity(const cuda_pooling_job *job) {
+    return job->window_height == 1 && job->window_width == 1 && job->stride == 1 &&
+           job->padding == 0;
+}
+
+yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
+                              const yoke_plan_request *request) {
+    static const cuda_own_calls calls = {bind, forward, backward};
+    cuda_pooling_job job = job_of(request);
+    if (is_identity(&job)) return cuda_plan_reshape(plan, device, request);
+    TRY(cuda_own_plan_create(plan, sizeof(pooling_plan), device, request, &calls));
+    pooling_plan *pooling = (pooling_plan *)*plan;
+    pooling->job = job;
+    pooling->input = cuda_own_input_of(request, 0);
+    yoke_plan_needs *needs = &pooling->base.needs;
+    cuda_own_output(&needs->output, request);
+    needs->scratch_bytes = 2 * pooling->input.bytes;
+    if (job.maximum && request->training && request->input_gradient)
+        needs->saved_bytes =
+            cuda_elements(cuda_layout_of(&needs->output)) * cuda_pooling_winner_bytes(&job);
+    return YOKE_OK;
+}
