@@ -8,8 +8,8 @@ import collections
 # rows: per device. devices: replicas, all on one GPU. side: of the images; 0: the model's usual.
 Setup = collections.namedtuple("Setup", "name model rows precision devices side")
 # against: "eager" (the faster of its layouts), "best" (of torch.compile and a CUDA graph of the whole
-# step), "data_parallel" (nn.DataParallel), "floor" (its own kernels, timed in order), "processor"
-# (microseconds of host processor a step and device), "alone" (as many steps of one device).
+# step), "data_parallel" (nn.DataParallel), "floor" (its own kernels, each timed alone), "processor"
+# (microseconds of host processor a step and device), "one device" (as many steps of it).
 # most: the value must stay below the line instead of above.
 Row = collections.namedtuple("Row", "goal setup against line most")
 
@@ -37,7 +37,7 @@ def one_device(goal, network, rows, precision, eager, best=None):
 def replicas(network, rows, devices, line):
     setup = make_setup(network, rows, "tf32", devices)
     found = [Row("G9", setup, "data_parallel", line, False)]
-    return found + [Row("G10", setup, "alone", 1.05, True)] * (devices == 8)
+    return found + [Row("G10", setup, "one device", 1.05, True)] * (devices == 8)
 
 
 # By weight: a run that is cut short has measured the first.
@@ -65,5 +65,5 @@ FAKE_ROWS = [
     Row("G7", FAKE_MLP, "floor", 1.02, True),
     Row("G8", FAKE_MLP, "processor", 50, True),
     Row("G3", make_setup(("resnet20", 0), 16, "float32"), "eager", 1, False),
-    Row("G10", make_setup(MLP, 8, "float32", 2), "alone", 1.05, True),
+    Row("G10", make_setup(MLP, 8, "float32", 2), "one device", 1.05, True),
 ]

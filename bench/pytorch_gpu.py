@@ -26,6 +26,7 @@ LOSS_STEPS = 20
 WARM_STEPS = 50          # the first of them are those of the losses
 ROUNDS = 9
 RUN_S, FEWEST_STEPS = 0.4, 12  # of a contender in a round: at least 108 steps in all
+FLOORS, FLOOR_RUNS = ("alone", "in-order"), 20  # of its own kernels
 LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
@@ -135,15 +136,19 @@ class Race:
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
         if "floor" in self.wanted:
-            self.runners["floor"] = lambda count: self.yoke.ask("floor", name, count)["ms"]
-        if "alone" in self.wanted:
-            self.yoke.open(name + "-alone", self.setup, 1, self.fake)
-            self.runners["alone"] = lambda count: self.yoke.ask("steps", name + "-alone", count)["ms"]
+            for how in FLOORS:
+                self.runners[how] = lambda count, how=how: self.run_floor(how, count)
+        if "one device" in self.wanted:
+            self.yoke.open(name + "-one", self.setup, 1, self.fake)
+            self.runners["one device"] = lambda count: self.yoke.ask("steps", name + "-one", count)["ms"]
 
     def run_yoke(self, count):
         answer = self.yoke.ask("steps", self.setup.name, count)
         self.processor_us.append(answer["processor_ms"] * 1e3 / self.setup.devices)
         return answer["ms"]
+
+    def run_floor(self, how, count):
+        return self.yoke.ask("floor", self.setup.name, how, min(count, FLOOR_RUNS))["ms"]
 
     def open_torch(self):
         for name, make in self.made.items():
@@ -158,7 +163,7 @@ class Race:
         warm = 1 if self.fake else WARM_STEPS - LOSS_STEPS
         slowest = 0
         for name, run in self.runners.items():
-            run(min(warm, 5) if name == "floor" else warm)
+            run(warm)
             slowest = max(slowest, run(2))
         if self.fake:
             return 2
@@ -176,7 +181,7 @@ class Race:
                 self.times[name].append(self.runners[name](self.steps))
 
     def close(self):
-        for name in (self.setup.name, self.setup.name + "-alone"):
+        for name in (self.setup.name, self.setup.name + "-one"):
             try:
                 self.yoke.ask("close", name)
             except YokeError:
@@ -205,9 +210,9 @@ class Race:
         if row.against == "processor":
             return self.processor_us, None
         if row.against == "floor":
-            return self.ratios("yoke", "floor"), "floor"
-        if row.against == "alone":
-            return self.ratios("yoke", "alone", 1 / self.setup.devices), "alone"
+            return self.ratios("yoke", "alone"), "alone"
+        if row.against == "one device":
+            return self.ratios("yoke", "one device", 1 / self.setup.devices), "one device"
         names = {"eager": ("eager", "eager channels_last"), "best": ("graph", "compile"),
                  "data_parallel": ("data_parallel",)}[row.against]
         rival = self.rival(names)
@@ -247,6 +252,8 @@ class Race:
                 f"yoke {found['yoke_ms']:.4g} ms")
         if found["rival"]:
             text += f", {found['rival']} {found['rival_ms']:.4g} ms"
+        if row.against == "floor":
+            text += f", in order {statistics.median(self.times['in-order']):.4g} ms"
         if found["loss_difference"] is not None:
             text += f"; losses within {found['loss_difference']:.1e}"
         if row.against == "best" and "compile" not in self.times:

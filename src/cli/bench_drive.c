@@ -162,10 +162,12 @@ static yoke_status run_steps(drive_request *request, emit *answer) {
 }
 
 static yoke_status run_floor(drive_request *request, emit *answer) {
-    int count = request->count > 2 ? atoi(request->words[2]) : 0;
-    if (count < 1) return refuse(request, "floor needs a number of passes");
+    int count = request->count > 3 ? atoi(request->words[3]) : 0;
+    if (count < 1) return refuse(request, "floor needs alone or in-order, and a number of times");
+    bool alone = strcmp(request->words[2], "alone") == 0;
+    race_run_function floor = alone ? bench_engine_floor_alone : bench_engine_floor_in_order;
     double milliseconds = 0;
-    yoke_status status = bench_engine_floor_in_order(request->slot->engine, count, &milliseconds);
+    yoke_status status = floor(request->slot->engine, count, &milliseconds);
     if (status == YOKE_OK) emit_real(answer, "ms", milliseconds);
     return status;
 }

@@ -8,7 +8,7 @@
  *   weights WORD FILE   float32 of every tensor but integers, in state_dict order
  *   batch WORD FILE     float32 inputs, then int32 labels
  *   steps WORD N        mean wall and processor milliseconds of N steps, loss of the last
- *   floor WORD N        milliseconds of a step's kernels in order, best of N
+ *   floor WORD HOW N    milliseconds of a step's kernels, HOW alone or in-order, N times
  *   close WORD
  * A request that fails is answered {"error": text}; the end of stdin ends the program. */
 int bench_drive(void);

@@ -1,5 +1,5 @@
-/* Looking closely at a replica: where values stop being finite, and how long each call takes alone.
- * Both run plans one by one and leave the running statistics as they were. */
+/* Looking closely at a replica: where values stop being finite. Runs plans one by one and leaves
+ * the running statistics as they were. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* Running statistics, put aside. */
 
-static yoke_status save_buffers(const yoke_replica *replica, float **saved) {
+yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof **saved;
     *saved = malloc(bytes + 1);
     if (*saved == NULL) return FAIL_MEMORY(bytes, "a copy of the running statistics");
@@ -17,7 +17,7 @@ static yoke_status save_buffers(const yoke_replica *replica, float **saved) {
                                 replica->memory.buffers, bytes);
 }
 
-static yoke_status restore_buffers(const yoke_replica *replica, const float *saved) {
+yoke_status yoke_replica_restore_buffers(const yoke_replica *replica, const float *saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof *saved;
     if (bytes == 0) return YOKE_OK;
     return yoke_device_upload(replica->options.device, YOKE_STREAM_COMPUTE, replica->memory.buffers,
@@ -95,172 +95,13 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     probe.host = malloc(bytes);
     yoke_status status =
         yoke_device_allocate(replica->options.device, bytes, "a look at a value", &probe.plain);
-    if (status == YOKE_OK) status = save_buffers(replica, &saved);
+    if (status == YOKE_OK) status = yoke_replica_save_buffers(replica, &saved);
     if (status == YOKE_OK && probe.host != NULL) {
         if (search(&probe, &name) != YOKE_OK) name = NULL;
-        restore_buffers(replica, saved);
+        yoke_replica_restore_buffers(replica, saved);
     }
     free(saved);
     yoke_device_free(replica->options.device, probe.plain);
     free(probe.host);
     return name;
-}
-
-/* Every call by itself. */
-
-/* One call of a step. What it changes in place is put back before every repetition, so that values
- * neither grow nor vanish. */
-typedef struct timed_call {
-    yoke_plan *plan; /* NULL: an action that is no plan's */
-    bool backward;
-    const yoke_action *action;
-    void *changed;
-    size_t changed_bytes;
-} timed_call;
-
-/* Either one pass over the calls, each run many times in a row, or many passes with one run each.
- */
-typedef struct stopwatch {
-    yoke_program *program;
-    yoke_plan_step step;
-    int passes, runs;
-    void *backup;
-    uint64_t *best_ns; /* per call, in the order of a step */
-    int call_count;    /* so far in this pass */
-} stopwatch;
-
-static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
-    if (call->plan == NULL) return yoke_program_action(watch->program, call->action, &watch->step);
-    return call->backward ? yoke_plan_backward(call->plan, &watch->step)
-                          : yoke_plan_forward(call->plan, &watch->step);
-}
-
-static yoke_status time_call(stopwatch *watch, const timed_call *call) {
-    yoke_device *device = watch->program->device;
-    uint64_t *best = &watch->best_ns[watch->call_count++];
-    bool put_back = call->changed_bytes > 0 && watch->runs > 1;
-    if (put_back)
-        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
-                             call->changed_bytes));
-    for (int i = 0; i < watch->runs; i++) {
-        if (put_back)
-            TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
-                                 call->changed_bytes));
-        TRY(yoke_device_synchronize(device));
-        uint64_t begin = yoke_now_ns();
-        TRY(run_call(watch, call));
-        TRY(yoke_device_synchronize(device));
-        uint64_t spent = yoke_now_ns() - begin;
-        if (*best == 0 || spent < *best) *best = spent;
-    }
-    return YOKE_OK;
-}
-
-static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *memory) {
-    const yoke_program *program = watch->program;
-    for (int i = 0; i < program->model->node_count; i++) {
-        const yoke_node *node = &program->model->nodes[i];
-        timed_call call = {.plan = program->plans[i]};
-        if (program->values[node->output] == program->values[node->inputs[0]]) {
-            call.changed = yoke_program_address(program, memory, program->values[node->output]);
-            call.changed_bytes = program->layouts[node->output].bytes;
-        }
-        TRY(time_call(watch, &call));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status time_loss(stopwatch *watch) {
-    yoke_plan *loss = watch->program->loss;
-    TRY(time_call(watch, &(timed_call){.plan = loss}));
-    return time_call(watch, &(timed_call){.plan = loss, .backward = true});
-}
-
-static timed_call action_call(const yoke_program *program, const yoke_replica_memory *memory,
-                              const yoke_action *action) {
-    timed_call call = {.action = action};
-    if (action->kind == YOKE_ACTION_ACCUMULATE || action->kind == YOKE_ACTION_SUM) {
-        bool sum = action->kind == YOKE_ACTION_SUM;
-        call.changed = action->to_address;
-        call.changed_bytes =
-            sum ? action->elements * sizeof(float) : program->layouts[action->value].bytes;
-    }
-    if (action->kind != YOKE_ACTION_BACKWARD) return call;
-    const yoke_node_places *places = &program->places[action->node];
-    call.plan = program->plans[action->node];
-    call.backward = true;
-    if (places->output_gradient >= 0 && places->output_gradient == places->input_gradients[0]) {
-        call.changed = yoke_program_address(program, memory, places->output_gradient);
-        call.changed_bytes = program->layouts[program->model->nodes[action->node].output].bytes;
-    }
-    return call;
-}
-
-static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *memory) {
-    for (int i = 0; i < watch->program->action_count; i++) {
-        timed_call call = action_call(watch->program, memory, &watch->program->actions[i]);
-        TRY(time_call(watch, &call));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status time_all(stopwatch *watch, const yoke_replica_memory *memory) {
-    for (int pass = 0; pass < watch->passes; pass++) {
-        watch->call_count = 0;
-        TRY(time_forward(watch, memory));
-        TRY(time_loss(watch));
-        TRY(time_backward(watch, memory));
-    }
-    return YOKE_OK;
-}
-
-static double sum_ms(const stopwatch *watch) {
-    double sum = 0;
-    for (int i = 0; i < watch->call_count; i++)
-        sum += (double)watch->best_ns[i] * 1e-6;
-    return sum;
-}
-
-/* The largest thing a call can change in place. */
-static size_t backup_bytes(const yoke_program *program) {
-    size_t largest = 0;
-    for (int i = 0; i < program->model->value_count; i++)
-        if (program->layouts[i].bytes > largest) largest = program->layouts[i].bytes;
-    for (int i = 0; i < program->model->tensor_count; i++)
-        if (program->parameters[i].bytes > largest) largest = program->parameters[i].bytes;
-    return largest;
-}
-
-static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
-    const yoke_program *program = watch->program;
-    size_t calls = (size_t)(program->model->node_count + 2 + program->action_count);
-    watch->best_ns = calloc(calls, sizeof *watch->best_ns);
-    if (watch->best_ns == NULL) return FAIL_MEMORY(calls * sizeof *watch->best_ns, "a stopwatch");
-    return yoke_device_allocate(replica->options.device, backup_bytes(program), "a value put aside",
-                                &watch->backup);
-}
-
-yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
-                                    double *milliseconds) {
-    if (rows < 1 || repeat < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
-                    repeat);
-    bool in_order = floor == YOKE_FLOOR_IN_ORDER;
-    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows},
-                       .passes = in_order ? repeat : 1,
-                       .runs = in_order ? 1 : repeat};
-    TRY(yoke_replica_prepare(replica, rows, true));
-    replica->current = watch.program = yoke_replica_program(replica, rows, true);
-    replica->last_step = watch.step;
-    float *saved = NULL;
-    yoke_status status = save_buffers(replica, &saved);
-    if (status == YOKE_OK) status = open_stopwatch(&watch, replica);
-    if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch.step);
-    if (status == YOKE_OK) status = time_all(&watch, &replica->memory);
-    if (status == YOKE_OK) status = restore_buffers(replica, saved);
-    *milliseconds = sum_ms(&watch);
-    yoke_device_free(replica->options.device, watch.backup);
-    free(watch.best_ns);
-    free(saved);
-    return status;
 }

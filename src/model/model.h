@@ -97,10 +97,14 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
  * message after a bad loss. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 
-/* Every plan call of a training step (forward, loss, backward) by itself, best of `repeat`, summed:
- * the floor `yoke bench` compares a step with. Overwrites gradients and outputs. */
+/* Every plan call of a training step (forward, loss, backward) as `floor` says, `repeat` times: the
+ * floor `yoke bench` compares a step with. Overwrites gradients and outputs. */
 yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
                                     double *milliseconds);
+/* Records what `queue` queues and replays it: the fastest replay by the device's clock. Only on
+ * devices that record. */
+yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                               int replays, double *best_ms);
 
 /* Values of parameters. */
 

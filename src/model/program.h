@@ -178,5 +178,8 @@ struct yoke_replica {
 
 /* The program for these rows, NULL when it was not prepared. */
 yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training);
+/* Puts the running statistics aside (*saved is the caller's to free, also on failure) and back. */
+yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved);
+yoke_status yoke_replica_restore_buffers(const yoke_replica *replica, const float *saved);
 
 #endif

@@ -1,0 +1,243 @@
+/* How long the calls of a step take, without the engine around them: by the host's clock where
+ * calls finish before they return, and by the device's own around recordings where it queues.
+ * Leaves the running statistics as they were. */
+#include <stdlib.h>
+
+#include "model/program.h"
+
+/* Recordings: no launch of the host is in the time, and the device waits for none. */
+
+static yoke_status replay_timed(yoke_recording *recording, yoke_device_event *const marks[2],
+                                int replays, double *best_ms) {
+    for (int i = 0; i < replays; i++) {
+        double milliseconds = 0;
+        TRY(yoke_device_event_record(marks[0], YOKE_STREAM_COMPUTE));
+        TRY(yoke_recording_run(recording));
+        TRY(yoke_device_event_record(marks[1], YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(marks[1]));
+        TRY(yoke_device_event_elapsed(marks[0], marks[1], &milliseconds));
+        if (i == 0 || milliseconds < *best_ms) *best_ms = milliseconds;
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                               int replays, double *best_ms) {
+    yoke_device_event *marks[2] = {NULL, NULL};
+    yoke_recording *recording = NULL;
+    yoke_status status = yoke_device_event_create_timed(&marks[0], device);
+    if (status == YOKE_OK) status = yoke_device_event_create_timed(&marks[1], device);
+    if (status == YOKE_OK) status = yoke_recording_begin(device);
+    if (status == YOKE_OK) status = yoke_recording_end(device, queue(context), &recording);
+    if (status == YOKE_OK) status = replay_timed(recording, marks, replays, best_ms);
+    yoke_recording_destroy(recording);
+    yoke_device_event_destroy(marks[1]);
+    yoke_device_event_destroy(marks[0]);
+    return status;
+}
+
+/* Every call by itself. */
+
+/* One call of a step. What it changes in place is put back before every repetition, so that values
+ * neither grow nor vanish. */
+typedef struct timed_call {
+    yoke_plan *plan; /* NULL: an action that is no plan's */
+    bool backward;
+    const yoke_action *action;
+    void *changed;
+    size_t changed_bytes;
+} timed_call;
+
+/* Either one pass over the calls, each run many times in a row, or many passes with one run each.
+ */
+typedef struct stopwatch {
+    yoke_program *program;
+    yoke_plan_step step;
+    int passes, runs;
+    void *backup;
+    double *best_ms; /* per call, in the order of a step */
+    int call_count;  /* so far in this pass */
+    bool queues;     /* the device records: calls are queued, whoever records them keeps the time */
+    const yoke_replica_memory *memory;
+} stopwatch;
+
+static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
+    if (call->plan == NULL) return yoke_program_action(watch->program, call->action, &watch->step);
+    return call->backward ? yoke_plan_backward(call->plan, &watch->step)
+                          : yoke_plan_forward(call->plan, &watch->step);
+}
+
+static yoke_status time_on_host(const stopwatch *watch, const timed_call *call, double *best) {
+    yoke_device *device = watch->program->device;
+    bool put_back = call->changed_bytes > 0 && watch->runs > 1;
+    if (put_back)
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
+                             call->changed_bytes));
+    for (int i = 0; i < watch->runs; i++) {
+        if (put_back)
+            TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
+                                 call->changed_bytes));
+        TRY(yoke_device_synchronize(device));
+        uint64_t begin = yoke_now_ns();
+        TRY(run_call(watch, call));
+        TRY(yoke_device_synchronize(device));
+        double spent = (double)(yoke_now_ns() - begin) * 1e-6;
+        if (*best == 0 || spent < *best) *best = spent;
+    }
+    return YOKE_OK;
+}
+
+typedef struct repeated_call {
+    const stopwatch *watch;
+    const timed_call *call;
+} repeated_call;
+
+static yoke_status queue_repeated(void *context) {
+    const repeated_call *repeated = context;
+    for (int i = 0; i < repeated->watch->runs; i++)
+        TRY(run_call(repeated->watch, repeated->call));
+    return YOKE_OK;
+}
+
+/* A GPU takes the same time whatever the values: those changed in place are put back at the end. */
+static yoke_status time_on_device(const stopwatch *watch, const timed_call *call, double *best) {
+    yoke_device *device = watch->program->device;
+    repeated_call repeated = {watch, call};
+    if (call->changed_bytes > 0)
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
+                             call->changed_bytes));
+    TRY(yoke_time_recorded(device, queue_repeated, &repeated, 2, best));
+    *best /= watch->runs;
+    if (call->changed_bytes == 0) return YOKE_OK;
+    return yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
+                            call->changed_bytes);
+}
+
+static yoke_status time_call(stopwatch *watch, const timed_call *call) {
+    double *best = &watch->best_ms[watch->call_count++];
+    if (watch->queues) return run_call(watch, call);
+    return yoke_device_records(watch->program->device) ? time_on_device(watch, call, best)
+                                                       : time_on_host(watch, call, best);
+}
+
+static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *memory) {
+    const yoke_program *program = watch->program;
+    for (int i = 0; i < program->model->node_count; i++) {
+        const yoke_node *node = &program->model->nodes[i];
+        timed_call call = {.plan = program->plans[i]};
+        if (program->values[node->output] == program->values[node->inputs[0]]) {
+            call.changed = yoke_program_address(program, memory, program->values[node->output]);
+            call.changed_bytes = program->layouts[node->output].bytes;
+        }
+        TRY(time_call(watch, &call));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status time_loss(stopwatch *watch) {
+    yoke_plan *loss = watch->program->loss;
+    TRY(time_call(watch, &(timed_call){.plan = loss}));
+    return time_call(watch, &(timed_call){.plan = loss, .backward = true});
+}
+
+static timed_call action_call(const yoke_program *program, const yoke_replica_memory *memory,
+                              const yoke_action *action) {
+    timed_call call = {.action = action};
+    if (action->kind == YOKE_ACTION_ACCUMULATE || action->kind == YOKE_ACTION_SUM) {
+        bool sum = action->kind == YOKE_ACTION_SUM;
+        call.changed = action->to_address;
+        call.changed_bytes =
+            sum ? action->elements * sizeof(float) : program->layouts[action->value].bytes;
+    }
+    if (action->kind != YOKE_ACTION_BACKWARD) return call;
+    const yoke_node_places *places = &program->places[action->node];
+    call.plan = program->plans[action->node];
+    call.backward = true;
+    if (places->output_gradient >= 0 && places->output_gradient == places->input_gradients[0]) {
+        call.changed = yoke_program_address(program, memory, places->output_gradient);
+        call.changed_bytes = program->layouts[program->model->nodes[action->node].output].bytes;
+    }
+    return call;
+}
+
+static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *memory) {
+    for (int i = 0; i < watch->program->action_count; i++) {
+        timed_call call = action_call(watch->program, memory, &watch->program->actions[i]);
+        TRY(time_call(watch, &call));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status run_pass(void *context) {
+    stopwatch *watch = context;
+    watch->call_count = 0;
+    TRY(time_forward(watch, watch->memory));
+    TRY(time_loss(watch));
+    return time_backward(watch, watch->memory);
+}
+
+/* In order on a device that records: the whole step is one recording. */
+static yoke_status time_all(stopwatch *watch, bool in_order) {
+    if (in_order && yoke_device_records(watch->program->device)) {
+        watch->queues = true;
+        TRY(yoke_time_recorded(watch->program->device, run_pass, watch, watch->passes,
+                               &watch->best_ms[0]));
+        watch->call_count = 1;
+        return YOKE_OK;
+    }
+    for (int pass = 0; pass < watch->passes; pass++)
+        TRY(run_pass(watch));
+    return YOKE_OK;
+}
+
+static double sum_ms(const stopwatch *watch) {
+    double sum = 0;
+    for (int i = 0; i < watch->call_count; i++)
+        sum += watch->best_ms[i];
+    return sum;
+}
+
+/* The largest thing a call can change in place. */
+static size_t backup_bytes(const yoke_program *program) {
+    size_t largest = 0;
+    for (int i = 0; i < program->model->value_count; i++)
+        if (program->layouts[i].bytes > largest) largest = program->layouts[i].bytes;
+    for (int i = 0; i < program->model->tensor_count; i++)
+        if (program->parameters[i].bytes > largest) largest = program->parameters[i].bytes;
+    return largest;
+}
+
+static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
+    const yoke_program *program = watch->program;
+    size_t calls = (size_t)(program->model->node_count + 2 + program->action_count);
+    watch->best_ms = calloc(calls, sizeof *watch->best_ms);
+    if (watch->best_ms == NULL) return FAIL_MEMORY(calls * sizeof *watch->best_ms, "a stopwatch");
+    return yoke_device_allocate(replica->options.device, backup_bytes(program), "a value put aside",
+                                &watch->backup);
+}
+
+yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
+                                    double *milliseconds) {
+    if (rows < 1 || repeat < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
+                    repeat);
+    bool in_order = floor == YOKE_FLOOR_IN_ORDER;
+    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows},
+                       .passes = in_order ? repeat : 1,
+                       .runs = in_order ? 1 : repeat,
+                       .memory = &replica->memory};
+    TRY(yoke_replica_prepare(replica, rows, true));
+    replica->current = watch.program = yoke_replica_program(replica, rows, true);
+    replica->last_step = watch.step;
+    float *saved = NULL;
+    yoke_status status = yoke_replica_save_buffers(replica, &saved);
+    if (status == YOKE_OK) status = open_stopwatch(&watch, replica);
+    if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch.step);
+    if (status == YOKE_OK) status = time_all(&watch, in_order);
+    if (status == YOKE_OK) status = yoke_replica_restore_buffers(replica, saved);
+    *milliseconds = sum_ms(&watch);
+    yoke_device_free(replica->options.device, watch.backup);
+    free(watch.best_ms);
+    free(saved);
+    return status;
+}
