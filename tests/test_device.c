@@ -200,6 +200,14 @@ static void backends_say_whether_they_are_here_and_why_not(void **state) {
     assert_false(yoke_backend_describe(-1, &info));
 }
 
+static void a_cpu_does_not_pretend_to_compute_in_tf32(void **state) {
+    (void)state;
+    yoke_devices *devices = open_list("cpu", 1);
+    assert_true(yoke_device_supports(yoke_devices_at(devices, 0), YOKE_FLOAT32));
+    assert_false(yoke_device_supports(yoke_devices_at(devices, 0), YOKE_TF32));
+    yoke_devices_close(devices);
+}
+
 /* Scopes. */
 
 /* The cores each thread of a team of `threads` may use, joined. */
@@ -300,6 +308,7 @@ int main(void) {
         cmocka_unit_test(an_impossible_number_of_threads_is_refused),
         cmocka_unit_test(the_cores_are_shared_and_reused_when_there_are_too_few),
         cmocka_unit_test(backends_say_whether_they_are_here_and_why_not),
+        cmocka_unit_test(a_cpu_does_not_pretend_to_compute_in_tf32),
         cmocka_unit_test(a_scope_binds_and_leaving_restores),
         cmocka_unit_test(a_scope_without_binding_leaves_cores_alone),
         cmocka_unit_test(choices_are_found_again_and_listed_in_order),

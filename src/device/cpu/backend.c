@@ -74,7 +74,8 @@ static bool isa_includes(dnnl_cpu_isa_t isa) {
 
 static bool cpu_supports(const yoke_device *device, yoke_precision precision) {
     (void)device;
-    return precision == YOKE_FLOAT32 || isa_includes(dnnl_cpu_isa_avx512_core_bf16);
+    return precision == YOKE_FLOAT32 ||
+           (precision == YOKE_BFLOAT16 && isa_includes(dnnl_cpu_isa_avx512_core_bf16));
 }
 
 #define DIGITS(number) DIGITS_OF(number)
@@ -272,8 +273,8 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
                             const yoke_plan_request *request) {
     cpu_device *cpu = cpu_of(device);
     if (!cpu_supports(device, request->precision))
-        return FAIL(YOKE_ERROR_DEVICE,
-                    "%s: the processor does not compute in bfloat16; use float32", device->name);
+        return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
+                    device->name, yoke_precision_name(request->precision));
     switch (request->operation->kind) {
     case YOKE_OP_CONV2D:
         return cpu_plan_convolution(plan, cpu, request);
