@@ -57,6 +57,7 @@ static void check_every_way(parity_rig *rig, parity_case c) {
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     for (size_t i = 0; i < COUNT(precisions); i++) {
         c.precision = precisions[i];
+        c.full = c.precision == YOKE_FLOAT32; /* whose way rounds an operand shows */
         if (!yoke_device_supports(device, c.precision)) continue;
         measure(rig, &c);
         for (int way = 0; way < WAYS; way++)
