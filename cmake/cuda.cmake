@@ -99,6 +99,7 @@ target_compile_definitions(yoke_cuda INTERFACE YOKE_HAS_CUDA $<$<BOOL:${YOKE_HAS
   $<$<BOOL:${YOKE_HAS_NCCL}>:YOKE_HAS_NCCL>)
 if(YOKE_SIMCUDA)
   target_compile_definitions(yoke_cuda INTERFACE YOKE_SIMCUDA)
+  target_compile_options(yoke_cuda INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas>) # unroll is nvcc's
   target_include_directories(yoke_cuda INTERFACE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(yoke_cuda_runtime INTERFACE simcuda)
 else()
