@@ -5,9 +5,10 @@
 #include <cstring>
 #include <utility>
 
+/* Under names of our own: g++ knows the sanitizer's as built in, and those have no address. */
 extern "C" {
-__attribute__((weak)) void __tsan_read_range(void *address, unsigned long bytes);
-__attribute__((weak)) void __tsan_write_range(void *address, unsigned long bytes);
+__attribute__((weak)) void tsan_read_range(void *, unsigned long) __asm__("__tsan_read_range");
+__attribute__((weak)) void tsan_write_range(void *, unsigned long) __asm__("__tsan_write_range");
 }
 
 namespace sim {
@@ -18,12 +19,12 @@ void check_operands(int device, const std::vector<Operand> &operands) {
 }
 
 void touch_operands(const std::vector<Operand> &operands) {
-    if (__tsan_read_range == nullptr) return;
+    if (tsan_read_range == nullptr) return;
     for (const Operand &operand : operands)
         if (operand.written)
-            __tsan_write_range((void *)operand.pointer, operand.bytes);
+            tsan_write_range((void *)operand.pointer, operand.bytes);
         else
-            __tsan_read_range((void *)operand.pointer, operand.bytes);
+            tsan_read_range((void *)operand.pointer, operand.bytes);
 }
 
 cudaError_t enqueue_on(cudaStream_t stream, const char *what, uint64_t cost_ns,
