@@ -22,6 +22,7 @@ import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 BACKEND = os.environ.get("YOKE_TEST_BACKEND", "cpu")
+os.environ.setdefault("SIMCUDA_DEVICES", "3")  # `yoke devices` measures every pair
 SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20",
          "--threads", "1", "--devices", BACKEND]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]

@@ -1,7 +1,7 @@
 /* How fast copies between two devices are, measured as they are made in training. */
 #include "device/backend.h"
 
-#define COPY_BYTES ((size_t)32 << 20)
+#define COPY_BYTES ((size_t)16 << 20)
 #define LEAST_NS 5000000 /* of copying: shorter is mostly the start of a copy */
 
 typedef struct copy_ends {
@@ -25,10 +25,23 @@ static yoke_status time_copies(const copy_ends *ends, double *bytes_per_second) 
     return YOKE_OK;
 }
 
-static yoke_status measure(copy_ends *ends, double *bytes_per_second) {
+static yoke_status allocate_and_time(copy_ends *ends, double *bytes_per_second) {
     TRY(yoke_device_allocate(ends->from_device, COPY_BYTES, "a test of copies", &ends->from));
     TRY(yoke_device_allocate(ends->to_device, COPY_BYTES, "a test of copies", &ends->to));
     return time_copies(ends, bytes_per_second);
+}
+
+/* After a failure copies may be under way: their memory is not given back before they are done. */
+static yoke_status measure(copy_ends *ends, double *bytes_per_second) {
+    yoke_status status = allocate_and_time(ends, bytes_per_second);
+    yoke_error error = yoke_error_take(status);
+    if (status != YOKE_OK) {
+        (void)yoke_device_synchronize(ends->from_device);
+        (void)yoke_device_synchronize(ends->to_device);
+    }
+    yoke_device_free(ends->to_device, ends->to);
+    yoke_device_free(ends->from_device, ends->from);
+    return status == YOKE_OK ? YOKE_OK : yoke_error_restore(&error);
 }
 
 yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to, yoke_peer_info *info) {
@@ -44,8 +57,6 @@ yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to, yok
     yoke_device_scope scope;
     TRY(yoke_device_enter(ends.to_device, false, &scope));
     yoke_status status = measure(&ends, &own.bytes_per_second);
-    yoke_device_free(ends.to_device, ends.to);
-    yoke_device_free(ends.from_device, ends.from);
     yoke_device_leave(ends.to_device, &scope);
     if (status != YOKE_OK) return status;
     return yoke_options_store(info, &own, sizeof own, "yoke_peer_info");

@@ -207,6 +207,9 @@ static yoke_status test_copies(yoke_device *const *devices, int count) {
     peer_test test = {.devices = devices, .count = count, .host = malloc(PROBE_BYTES)};
     if (test.host == NULL) return FAIL_MEMORY(PROBE_BYTES, "a test of copies");
     yoke_status status = run_test(&test);
+    for (int k = 0; k < count; k++) /* after a failure copies may be under way */
+        if (cudaStreamSynchronize(cuda_of(devices[k])->streams[YOKE_STREAM_COPY]) != cudaSuccess)
+            cudaGetLastError();
     for (int k = 0; k < count; k++)
         yoke_device_free(devices[k], test.memory[k]);
     free(test.host);
