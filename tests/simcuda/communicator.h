@@ -18,6 +18,7 @@ struct Clique {
     int polls = 0;         /* that still answer "in progress" before calls are queued */
     std::string why_stuck; /* non-blocking ranks that disagree wait until they are aborted */
     bool aborted = false;
+    std::vector<std::weak_ptr<JointState>> queued; /* what an abort takes back */
     bool ready() const { return joined == (int)members.size(); }
 };
 
@@ -60,7 +61,8 @@ ncclResult_t submit(const Call &call);
 void launch_ready(Clique &clique);
 /* Another answer to "has it ended?" of a non-blocking communicator. */
 ncclResult_t poll(ncclComm *comm);
-void ring_all(); /* something changed that a blocked rank may wait for */
+void abort(Clique &clique); /* streams that wait in its operations go on */
+void ring_all();            /* something changed that a blocked rank may wait for */
 
 } // namespace sim::nccl
 

@@ -261,7 +261,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     int code = sim::fault("ncclCommAbort", ncclInternalError);
     if (ncclResult_t result = check_comm(comm)) return result;
     begin_end(comm, "ncclCommAbort");
-    comm->clique->aborted = true;
+    abort(*comm->clique);
     release(comm);
     return (ncclResult_t)code;
 }

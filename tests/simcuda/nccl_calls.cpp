@@ -1,22 +1,16 @@
 /* Where NCCL's calls meet: an operation is queued when all ranks have called it. Before that a
  * blocking rank waits in its call, as NCCL may, and a non-blocking one is in progress. */
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "simcuda/communicator.h"
+#include "simcuda/schedule.h"
 
 namespace sim::nccl {
 namespace {
 
 Bell bell;
-
-/* How long, in real time, a blocked rank waits for the others before it is called a deadlock. */
-int patience_ms() {
-    const char *text = getenv("SIMCUDA_NCCL_WAIT_MS");
-    return text != nullptr ? atoi(text) : 10000;
-}
 
 uint64_t draw() {
     static uint64_t state = settings().seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
@@ -82,6 +76,24 @@ uint64_t cost_ns(const Call &call) {
     return 10000 + call.count * type_bytes(call.type) / 100; /* 100 GB/s */
 }
 
+/* Into the graph when the streams are captured; otherwise so that an abort can take it back. */
+cudaError_t queue(Clique &clique, const std::vector<cudaStream_t> &streams, const Call &call,
+                  const Work &work) {
+    for (cudaStream_t stream : streams)
+        if (stream->capture != nullptr)
+            return enqueue_joint(streams, call.name, cost_ns(call), work);
+    auto gone = [](const std::weak_ptr<JointState> &joint) { return joint.expired(); };
+    clique.queued.erase(std::remove_if(clique.queued.begin(), clique.queued.end(), gone),
+                        clique.queued.end());
+    Joint joint = open_joint(call.name, streams.size(), cost_ns(call), work);
+    clique.queued.push_back(joint);
+    cudaError_t error = cudaSuccess;
+    for (cudaStream_t stream : streams)
+        if (error == cudaSuccess) error = join(joint, stream);
+    if (error != cudaSuccess) cancel(joint);
+    return error;
+}
+
 void launch(const std::shared_ptr<Clique> &clique, const std::vector<Call> &calls) {
     std::vector<cudaStream_t> streams;
     std::vector<std::vector<Operand>> touched;
@@ -91,15 +103,14 @@ void launch(const std::shared_ptr<Clique> &clique, const std::vector<Call> &call
         devices.push_back(call.comm->device);
         touched.push_back(operands(call, call.comm->rank, (int)clique->members.size()));
     }
-    Work work = [clique, calls, devices, touched] {
-        if (clique->aborted) return;
+    Work work = [calls, devices, touched] {
         for (size_t i = 0; i < calls.size(); i++) {
             check_operands(devices[i], touched[i]);
             touch_operands(touched[i]);
         }
         run(calls);
     };
-    cudaError_t error = enqueue_joint(streams, calls[0].name, cost_ns(calls[0]), work);
+    cudaError_t error = queue(*clique, streams, calls[0], work);
     for (const Call &call : calls)
         if (error != cudaSuccess) call.comm->state = ncclUnhandledCudaError;
 }
@@ -163,7 +174,7 @@ ncclResult_t wait_for_ranks(ncclComm *comm) {
             comm->waiting.clear();
             return refuse(ncclRemoteError, "another rank was aborted");
         }
-        if (!bell.wait(patience_ms()) && !settled(*comm))
+        if (!bell.wait(settings().deadlock_ms) && !settled(*comm))
             violation("NCCL would hang: %s. One thread that owns several communicators must call "
                       "them between ncclGroupStart and ncclGroupEnd",
                       describe(*comm->clique).c_str());
@@ -244,6 +255,12 @@ void begin_use(ncclComm *comm, const char *call) {
 
 void end_use(ncclComm *comm) {
     comm->uses--;
+}
+
+void abort(Clique &clique) {
+    clique.aborted = true;
+    for (const std::weak_ptr<JointState> &queued : clique.queued)
+        if (Joint joint = queued.lock()) cancel(joint);
 }
 
 void ring_all() {

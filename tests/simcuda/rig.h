@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -98,13 +97,30 @@ inline void assert_close(const std::vector<float> &is, const std::vector<double>
             fail_msg("element %zu is %g, expected %g", i, (double)is[i], wanted[i]);
 }
 
+/* What runs in a process of its own: `SCENARIO(name) { ... }`. */
+struct Scenario {
+    const char *name;
+    void (*run)();
+    Scenario(const char *given_name, void (*given_run)()) : name(given_name), run(given_run) {
+        all().push_back(this);
+    }
+    static std::vector<const Scenario *> &all() {
+        static std::vector<const Scenario *> scenarios;
+        return scenarios;
+    }
+};
+#define SCENARIO(name)                                                                             \
+    static void name();                                                                            \
+    static const rig::Scenario scenario_##name(#name, name);                                       \
+    static void name()
+
 struct Outcome {
     int status; /* of waitpid */
     std::string text;
 };
 
-/* Runs it in a child process and keeps what it writes to stderr. */
-inline Outcome run_in_child(const std::function<void()> &body) {
+/* This program again, for one scenario: its end, and what it writes to stderr. */
+inline Outcome run(const char *scenario) {
     int ends[2];
     if (pipe(ends) != 0) fail_msg("pipe");
     fflush(nullptr);
@@ -113,9 +129,8 @@ inline Outcome run_in_child(const std::function<void()> &body) {
         dup2(ends[1], 2);
         close(ends[0]);
         close(ends[1]);
-        signal(SIGABRT, SIG_DFL);
-        body();
-        _exit(0);
+        execl("/proc/self/exe", scenario, scenario, nullptr);
+        _exit(127);
     }
     close(ends[1]);
     Outcome outcome{0, ""};
@@ -128,14 +143,27 @@ inline Outcome run_in_child(const std::function<void()> &body) {
 }
 
 /* The rule must fire, and say so. */
-inline void assert_violation(const char *says, const std::function<void()> &body) {
-    Outcome outcome = run_in_child(body);
+inline void assert_violation(const char *says, const char *scenario) {
+    Outcome outcome = run(scenario);
     if (!WIFSIGNALED(outcome.status) || WTERMSIG(outcome.status) != SIGABRT)
         fail_msg("no violation \"%s\": status %#x, \"%s\"", says, outcome.status,
                  outcome.text.c_str());
     if (outcome.text.find(says) == std::string::npos)
         fail_msg("\"%s\" does not say \"%s\"", outcome.text.c_str(), says);
 }
+
+inline int run_scenario(const char *name) {
+    for (const Scenario *scenario : Scenario::all())
+        if (strcmp(scenario->name, name) == 0) {
+            scenario->run();
+            return 0;
+        }
+    return 127;
+}
+
+/* The whole of main. */
+#define RUN_TESTS(count, arguments, tests)                                                         \
+    (count > 1 ? rig::run_scenario(arguments[1]) : cmocka_run_group_tests(tests, nullptr, nullptr))
 
 } // namespace rig
 

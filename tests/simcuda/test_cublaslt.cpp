@@ -321,20 +321,30 @@ static void contradictions_are_invalid(void **) {
                      CUBLAS_STATUS_INVALID_VALUE);
 }
 
-static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
+/* With arrays large enough, or not, on a device that is the handle's, or not. */
+static void multiply_amiss(size_t a_count, size_t d_count, int device) {
     Objects objects(PLAIN);
-    Array<float> small((size_t)20), large((size_t)200);
+    rig::check(cudaSetDevice(device));
+    Array<float> a(a_count), b((size_t)200), d(d_count);
     float one = 1, zero = 0;
-    auto call = [&](float *a, float *d) {
-        cublasLtMatmul(objects.handle, objects.descriptor, &one, a, objects.a, large.get(),
-                       objects.b, &zero, d, objects.d, d, objects.d, nullptr, nullptr, 0, nullptr);
-    };
-    rig::assert_violation("cublasLtMatmul A", [&] { call(small.get(), large.get()); });
-    rig::assert_violation("cublasLtMatmul D", [&] { call(large.get(), small.get()); });
-    rig::assert_violation("handle of device 0", [&] {
-        cudaSetDevice(1);
-        call(large.get(), large.get());
-    });
+    cublasLtMatmul(objects.handle, objects.descriptor, &one, a.get(), objects.a, b.get(), objects.b,
+                   &zero, d.get(), objects.d, d.get(), objects.d, nullptr, nullptr, 0, nullptr);
+}
+
+SCENARIO(small_a) {
+    multiply_amiss(20, 200, 0);
+}
+SCENARIO(small_d) {
+    multiply_amiss(200, 20, 0);
+}
+SCENARIO(foreign_handle) {
+    multiply_amiss(200, 200, 1);
+}
+
+static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
+    rig::assert_violation("cublasLtMatmul A", "small_a");
+    rig::assert_violation("cublasLtMatmul D", "small_d");
+    rig::assert_violation("handle of device 0", "foreign_handle");
 }
 
 static void every_call_can_fail_and_leaks_nothing(void **) {
@@ -350,7 +360,7 @@ static void every_call_can_fail_and_leaks_nothing(void **) {
     assert_int_equal(sim::outstanding(), before);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_equal_the_sums_for_every_layout),
         cmocka_unit_test(results_are_scaled_and_added),
@@ -364,5 +374,5 @@ int main(void) {
         cmocka_unit_test(operands_outside_their_allocation_and_foreign_handles_are_violations),
         cmocka_unit_test(every_call_can_fail_and_leaks_nothing),
     };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    return RUN_TESTS(count, arguments, tests);
 }

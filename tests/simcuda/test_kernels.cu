@@ -139,24 +139,30 @@ static __global__ void shuffle_outside_the_mask(float *to) {
     to[threadIdx.x] = __shfl_xor_sync(0xffu, 1.0f, 8);
 }
 
+/* An array of the caller's frame; the program ends in a violation. */
+#define LAUNCH_AND_WAIT(launch, kernel)                                                            \
+    Array<float> to((size_t)64);                                                                   \
+    launch(kernel, 1, 64, STREAM, to.get());                                                       \
+    cudaDeviceSynchronize()
+
+SCENARIO(barrier_without_barriers) {
+    LAUNCH_AND_WAIT(LAUNCH, leave_early);
+}
+SCENARIO(one_thread_leaves) {
+    LAUNCH_AND_WAIT(LAUNCH_BLOCK, leave_early);
+}
+SCENARIO(half_a_block_waits) {
+    LAUNCH_AND_WAIT(LAUNCH_BLOCK, wait_in_a_branch);
+}
+SCENARIO(lane_outside_the_mask) {
+    LAUNCH_AND_WAIT(LAUNCH_BLOCK, shuffle_outside_the_mask);
+}
+
 static void rules_of_barriers_are_enforced(void **) {
-    Array<float> to((size_t)64);
-    rig::assert_violation("launched with LAUNCH:", [&] {
-        LAUNCH(leave_early, 1, 64, STREAM, to.get());
-        cudaDeviceSynchronize();
-    });
-    rig::assert_violation("1 have left: every thread of a block must reach", [&] {
-        LAUNCH_BLOCK(leave_early, 1, 64, STREAM, to.get());
-        cudaDeviceSynchronize();
-    });
-    rig::assert_violation("32 of its 64 threads wait at __syncthreads", [&] {
-        LAUNCH_BLOCK(wait_in_a_branch, 1, 64, STREAM, to.get());
-        cudaDeviceSynchronize();
-    });
-    rig::assert_violation("under mask 0xff", [&] {
-        LAUNCH_BLOCK(shuffle_outside_the_mask, 1, 64, STREAM, to.get());
-        cudaDeviceSynchronize();
-    });
+    rig::assert_violation("launched with LAUNCH:", "barrier_without_barriers");
+    rig::assert_violation("1 have left: every thread of a block must reach", "one_thread_leaves");
+    rig::assert_violation("32 of its 64 threads wait at __syncthreads", "half_a_block_waits");
+    rig::assert_violation("under mask 0xff", "lane_outside_the_mask");
 }
 
 template <bool BARRIER> static __global__ void reverse(const int *from, int *to) {
@@ -188,39 +194,35 @@ static void a_missing_barrier_gives_a_wrong_result(void **) {
     }
 }
 
-/* This program again, to run one kernel under ThreadSanitizer with each GPU thread a thread. */
-static rig::Outcome race_check(const char *kernel) {
-    return rig::run_in_child([kernel] {
-        setenv("SIMCUDA_RACECHECK", "1", 1);
-        setenv("TSAN_OPTIONS", "exitcode=66 halt_on_error=1", 1);
-        execl("/proc/self/exe", "test_kernels", kernel, nullptr);
-        _exit(127);
-    });
+/* Under ThreadSanitizer, each GPU thread a thread to it. */
+static rig::Outcome race_check(const char *scenario) {
+    setenv("SIMCUDA_RACECHECK", "1", 1);
+    setenv("TSAN_OPTIONS", "exitcode=66 halt_on_error=1", 1);
+    rig::Outcome outcome = rig::run(scenario);
+    unsetenv("SIMCUDA_RACECHECK");
+    unsetenv("TSAN_OPTIONS");
+    return outcome;
 }
 
-static void a_missing_barrier_is_a_data_race_and_a_right_kernel_has_none(void **) {
+SCENARIO(missing_barrier) {
+    wrong_elements(false, 1);
+}
+SCENARIO(right_kernels) {
+    wrong_elements(true, 1);
+    loop_visits_every_element_once(nullptr);
+    sum_over_a_block_is_the_sum(nullptr);
+}
+
+static void a_missing_barrier_is_a_data_race_and_right_kernels_have_none(void **) {
     if (__tsan_create_fiber == nullptr) skip();
-    rig::Outcome missing = race_check("missing"), right = race_check("right");
+    rig::Outcome missing = race_check("missing_barrier"), right = race_check("right_kernels");
     assert_true(WIFEXITED(missing.status) && WEXITSTATUS(missing.status) == 66);
     assert_non_null(strstr(missing.text.c_str(), "data race"));
     assert_non_null(strstr(missing.text.c_str(), "test_kernels.cu"));
     if (right.status != 0) fail_msg("%s", right.text.c_str());
 }
 
-/* What race_check runs. */
-static int run_one_kernel(const char *name) {
-    if (strcmp(name, "missing") == 0) {
-        wrong_elements(false, 1);
-        return 0;
-    }
-    wrong_elements(true, 1);
-    loop_visits_every_element_once(nullptr);
-    sum_over_a_block_is_the_sum(nullptr);
-    return 0;
-}
-
 int main(int count, char **arguments) {
-    if (count > 1) return run_one_kernel(arguments[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_visits_every_element_once),
         cmocka_unit_test(sum_over_a_block_is_the_sum),
@@ -232,7 +234,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(a_planted_fault_fails_the_launch),
         cmocka_unit_test(rules_of_barriers_are_enforced),
         cmocka_unit_test(a_missing_barrier_gives_a_wrong_result),
-        cmocka_unit_test(a_missing_barrier_is_a_data_race_and_a_right_kernel_has_none),
+        cmocka_unit_test(a_missing_barrier_is_a_data_race_and_right_kernels_have_none),
     };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    return RUN_TESTS(count, arguments, tests);
 }
