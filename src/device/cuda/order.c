@@ -58,14 +58,14 @@ yoke_status cuda_event_synchronize(yoke_device_event *event) {
     cuda_device *cuda = cuda_of(event->device);
     cudaEvent_t own = ((cuda_event *)event)->event;
     TRY(cuda_use(event->device));
-    uint64_t end = yoke_now_ns() + SPIN_NS;
     cudaError_t error = cudaEventQuery(own);
-    while (error == cudaErrorNotReady && yoke_now_ns() < end)
-        error = cudaEventQuery(own);
     if (error == cudaErrorNotReady) {
-        cudaGetLastError(); /* no error, but the next launch would take it for its own */
-        error = cudaEventSynchronize(own);
+        uint64_t end = yoke_now_ns() + SPIN_NS;
+        while (error == cudaErrorNotReady && yoke_now_ns() < end)
+            error = cudaEventQuery(own);
+        cudaGetLastError(); /* not ready is no error, but the next launch would take it for one */
     }
+    if (error == cudaErrorNotReady) error = cudaEventSynchronize(own);
     return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda, error, "cudaEventSynchronize");
 }
 
