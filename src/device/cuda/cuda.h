@@ -9,7 +9,12 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/library.h"
 
-#define CUDA_WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLASLt may use, one a device */
+/* What cuBLASLt may use, one a device. Simulated products need none, and tests open many devices. */
+#ifdef YOKE_SIMCUDA
+#define CUDA_WORKSPACE_BYTES ((size_t)64 << 10)
+#else
+#define CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
+#endif
 
 typedef struct cuda_device {
     yoke_device base;
