@@ -41,24 +41,24 @@ template <typename T> T part(ncclRedOp_t op, T value, int ranks) {
         return multiply(value, (T)((T)1 / (T)ranks));
 }
 
+template <typename T, typename Step>
+void each(const T *from, T *to, size_t count, const Step &step) {
+    for (size_t i = 0; i < count; i++)
+        to[i] = step(to[i], from[i]);
+}
+
 template <typename T> void combine(ncclRedOp_t op, int ranks, const T *from, T *to, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        T value = part(op, from[i], ranks);
-        switch (op) {
-        case ncclSum:
-        case ncclAvg:
-            to[i] = add(to[i], value);
-            break;
-        case ncclProd:
-            to[i] = multiply(to[i], value);
-            break;
-        case ncclMax:
-            to[i] = less(to[i], value) ? value : to[i];
-            break;
-        default:
-            to[i] = less(value, to[i]) ? value : to[i];
-            break;
-        }
+    switch (op) {
+    case ncclSum:
+        return each(from, to, count, [](T a, T b) { return add(a, b); });
+    case ncclProd:
+        return each(from, to, count, [](T a, T b) { return multiply(a, b); });
+    case ncclMax:
+        return each(from, to, count, [](T a, T b) { return less(a, b) ? b : a; });
+    case ncclMin:
+        return each(from, to, count, [](T a, T b) { return less(b, a) ? b : a; });
+    default:
+        return each(from, to, count, [op, ranks](T a, T b) { return add(a, part(op, b, ranks)); });
     }
 }
 

@@ -19,46 +19,63 @@ Reach reach(const Shape &s, int axis, int tap) {
     return {first, std::max(0, last - first + 1)};
 }
 
-/* Channels last: [N, H, W, C]. */
-std::vector<float> read(const Tensor &t, const void *from, bool tf32) {
-    std::vector<float> values(t.dims[N] * t.dims[C] * t.dims[H] * t.dims[W]);
-    size_t i = 0;
+/* Calls use(place of the tensor, index channels last) for every pixel. */
+template <typename Use> void each_pixel(const Tensor &t, Use use) {
+    size_t index = 0;
     for (size_t n = 0; n < t.dims[N]; n++)
         for (size_t h = 0; h < t.dims[H]; h++)
-            for (size_t w = 0; w < t.dims[W]; w++) {
-                size_t base = n * t.strides[N] + h * t.strides[H] + w * t.strides[W];
-                for (size_t c = 0; c < t.dims[C]; c++)
-                    values[i++] = load(t.type, from, base + c * t.strides[C]);
-            }
-    if (tf32)
-        for (float &value : values)
-            value = round_to_tf32(value);
+            for (size_t w = 0; w < t.dims[W]; w++, index += t.dims[C])
+                use(n * t.strides[N] + h * t.strides[H] + w * t.strides[W], index);
+}
+
+bool plain_floats(const Tensor &t) {
+    return t.type == Type::float32 && t.strides[C] == 1;
+}
+
+/* As floats, channels last: [N, H, W, C]. */
+std::vector<float> read(const Tensor &t, const void *from, bool tf32) {
+    size_t channels = t.dims[C], step = t.strides[C];
+    std::vector<float> values(t.dims[N] * channels * t.dims[H] * t.dims[W]);
+    each_pixel(t, [&](size_t place, size_t index) {
+        float *to = &values[index];
+        if (plain_floats(t))
+            std::copy_n((const float *)from + place, channels, to);
+        else
+            for (size_t c = 0; c < channels; c++)
+                to[c] = load(t.type, from, place + c * step);
+        for (size_t c = 0; tf32 && c < channels; c++)
+            to[c] = round_to_tf32(to[c]);
+    });
     return values;
 }
 
 void write(const Tensor &t, const std::vector<float> &values, Scale scale, void *to) {
-    size_t i = 0;
-    for (size_t n = 0; n < t.dims[N]; n++)
-        for (size_t h = 0; h < t.dims[H]; h++)
-            for (size_t w = 0; w < t.dims[W]; w++)
-                for (size_t c = 0; c < t.dims[C]; c++) {
-                    size_t at =
-                        n * t.strides[N] + h * t.strides[H] + w * t.strides[W] + c * t.strides[C];
-                    float value = scale.alpha * values[i++];
-                    if (scale.beta != 0) value += scale.beta * load(t.type, to, at);
-                    store(t.type, to, at, value);
-                }
+    size_t channels = t.dims[C], step = t.strides[C];
+    each_pixel(t, [&](size_t place, size_t index) {
+        const float *from = &values[index];
+        if (plain_floats(t) && scale.alpha == 1 && scale.beta == 0) {
+            std::copy_n(from, channels, (float *)to + place);
+            return;
+        }
+        for (size_t c = 0; c < channels; c++) {
+            size_t at = place + c * step;
+            float value = scale.alpha * from[c];
+            if (scale.beta != 0) value += scale.beta * load(t.type, to, at);
+            store(t.type, to, at, value);
+        }
+    });
 }
 
-/* [K, R, S, C] to [R, S, C, K] or back. */
-std::vector<float> turn(const Shape &s, const std::vector<float> &from, bool back) {
-    size_t k_count = s.w.dims[N], rest = from.size() / k_count;
+/* [rows, columns] to [columns, rows], by squares that stay in the cache. */
+std::vector<float> transpose(const std::vector<float> &from, size_t rows) {
+    constexpr size_t SIDE = 16;
+    size_t columns = from.size() / rows;
     std::vector<float> to(from.size());
-    for (size_t k = 0; k < k_count; k++)
-        for (size_t i = 0; i < rest; i++) {
-            size_t krsc = k * rest + i, rsck = i * k_count + k;
-            to[back ? krsc : rsck] = from[back ? rsck : krsc];
-        }
+    for (size_t top = 0; top < rows; top += SIDE)
+        for (size_t left = 0; left < columns; left += SIDE)
+            for (size_t i = top; i < std::min(rows, top + SIDE); i++)
+                for (size_t j = left; j < std::min(columns, left + SIDE); j++)
+                    to[j * rows + i] = from[i * columns + j];
     return to;
 }
 
@@ -134,7 +151,7 @@ bool output_dims(const Shape &s, size_t dims[4]) {
 
 void forward(const Shape &s, Scale scale, const void *x_from, const void *w_from, void *y_to) {
     std::vector<float> x = read(s.x, x_from, s.tf32), krsc = read(s.w, w_from, s.tf32);
-    std::vector<float> w = turn(s, krsc, false), y;
+    std::vector<float> w = transpose(krsc, s.w.dims[N]), y; /* w: [R, S, C, K] */
     size_t k_all = s.y.dims[C], c = s.w.dims[C], k = k_all / s.groups;
     y.resize(s.y.dims[N] * s.y.dims[H] * s.y.dims[W] * k_all);
     for (size_t r = 0; r < s.w.dims[H]; r++)
@@ -185,7 +202,7 @@ void backward_filter(const Shape &s, Scale scale, const void *x_from, const void
                               dy.data() + line.y + g * k, k_all, taps + g * k, k_all});
             }
         }
-    write(s.w, turn(s, dw, true), scale, dw_to);
+    write(s.w, transpose(dw, dw.size() / k_all), scale, dw_to);
 }
 
 } // namespace sim::conv

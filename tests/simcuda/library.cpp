@@ -53,44 +53,60 @@ float round_to_tf32(float value) {
     return value;
 }
 
-/* Four rows at a time share what is read of b. Every element of the output is summed by the same
- * operations in the same order, whatever its place. */
-static inline __attribute__((always_inline)) void multiply_rows(const Product &p, size_t i,
-                                                                size_t rows) {
-    float *to[4];
-    const float *from[4];
-    for (size_t r = 0; r < 4; r++) {
-        size_t row = i + (r < rows ? r : 0);
-        to[r] = p.output + row * p.output_row;
-        from[r] = p.a + row * p.a_row;
-    }
+/* Eight floats at any address; two registers where a machine's hold four. */
+typedef float Floats __attribute__((vector_size(32), aligned(4)));
+constexpr size_t WIDTH = 8;
+
+/* ROWS rows and VECTORS * WIDTH columns of the output: a tile is kept in registers while k runs,
+ * and every element is summed by the same operations in the same order, whatever its place. */
+template <size_t ROWS, size_t VECTORS>
+static inline __attribute__((always_inline)) void multiply_tile(const Product &p, size_t i,
+                                                                size_t j) {
+    const float *a = p.a + i * p.a_row;
+    float *to = p.output + i * p.output_row + j;
+    Floats sums[ROWS][VECTORS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < VECTORS; v++)
+            sums[r][v] = *(const Floats *)(to + r * p.output_row + v * WIDTH);
     for (size_t k = 0; k < p.k; k++) {
-        const float *b = p.b + k * p.b_row;
-        float factor[4];
-        for (size_t r = 0; r < 4; r++)
-            factor[r] = from[r][k * p.a_column];
-        if (rows == 4) {
-            float *__restrict t0 = to[0], *__restrict t1 = to[1], *__restrict t2 = to[2],
-                              *__restrict t3 = to[3];
-            for (size_t j = 0; j < p.n; j++) {
-                t0[j] += factor[0] * b[j];
-                t1[j] += factor[1] * b[j];
-                t2[j] += factor[2] * b[j];
-                t3[j] += factor[3] * b[j];
-            }
-        } else {
-            for (size_t r = 0; r < rows; r++) {
-                float *__restrict t = to[r];
-                for (size_t j = 0; j < p.n; j++)
-                    t[j] += factor[r] * b[j];
-            }
-        }
+        const Floats *b = (const Floats *)(p.b + k * p.b_row + j);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+            for (size_t v = 0; v < VECTORS; v++)
+                sums[r][v] += a[r * p.a_row + k * p.a_column] * b[v];
     }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < VECTORS; v++)
+            *(Floats *)(to + r * p.output_row + v * WIDTH) = sums[r][v];
+}
+
+template <size_t ROWS>
+static inline __attribute__((always_inline)) void multiply_rows(const Product &p, size_t i) {
+    size_t j = 0;
+    for (; j + 2 * WIDTH <= p.n; j += 2 * WIDTH)
+        multiply_tile<ROWS, 2>(p, i, j);
+    for (; j + WIDTH <= p.n; j += WIDTH)
+        multiply_tile<ROWS, 1>(p, i, j);
+    for (; j < p.n; j++)
+        for (size_t r = i; r < i + ROWS; r++) {
+            float sum = p.output[r * p.output_row + j];
+            for (size_t k = 0; k < p.k; k++)
+                sum += p.a[r * p.a_row + k * p.a_column] * p.b[k * p.b_row + j];
+            p.output[r * p.output_row + j] = sum;
+        }
 }
 
 static inline __attribute__((always_inline)) void multiply_all(const Product &p) {
-    for (size_t i = 0; i < p.m; i += 4)
-        multiply_rows(p, i, p.m - i < 4 ? p.m - i : 4);
+    size_t i = 0;
+    for (; i + 4 <= p.m; i += 4)
+        multiply_rows<4>(p, i);
+    for (; i < p.m; i++)
+        multiply_rows<1>(p, i);
 }
 
 #ifdef __x86_64__
