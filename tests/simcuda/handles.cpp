@@ -97,8 +97,11 @@ void report_at_exit() {
 Site::Site() : count_(backtrace(frames_, sizeof frames_ / sizeof *frames_)) {}
 
 void Site::print(FILE *to) const {
-    for (int i = 1; i < count_; i++)
-        fprintf(to, "    #%d %s\n", i - 1, describe_frame(frames_[i]).c_str());
+    for (int i = 1; i < count_; i++) {
+        std::string frame = describe_frame(frames_[i]);
+        if (frame.find("sim::Site") != 0 && frame.find("sim::violation") != 0)
+            fprintf(to, "    %s\n", frame.c_str());
+    }
 }
 
 std::string Site::caller() const {

@@ -11,9 +11,10 @@ struct Schedule {
     std::vector<std::unique_ptr<CUstream_st>> streams;
     CUstream_st *defaults[DEVICES_LIMIT] = {};
     int numbers[DEVICES_LIMIT] = {};
-    Bell progress;              /* rung when anything is queued or done */
-    int hosts = 0, waiting = 0; /* host threads that ever called, and that wait now */
-    int threads = 0;            /* of streams */
+    char ended[DEVICES_LIMIT] = {}; /* marks: works of streams that are no more */
+    Bell progress;                  /* rung when anything is queued or done */
+    int hosts = 0, waiting = 0;     /* host threads that ever called, and that wait now */
+    int threads = 0;                /* of streams */
     /* The seeded scheduler: its random numbers, how often of 16 times a call lets time pass, and
      * how often the stream that ran last goes on. */
     uint64_t random, eager, loyal;

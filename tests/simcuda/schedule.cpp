@@ -1,6 +1,5 @@
 /* Who runs what is queued, and when. */
 #include <algorithm>
-#include <optional>
 #include <pthread.h>
 #include <thread>
 
@@ -15,8 +14,6 @@ uint64_t mix(uint64_t value) {
     value = (value ^ value >> 27) * 0x94d049bb133111ebu;
     return value ^ value >> 31;
 }
-
-std::optional<Entry> fork_entry; /* from before a fork to after it */
 
 /* What this thread runs. */
 thread_local const Node *running;
@@ -118,6 +115,8 @@ void serve(CUstream_st *stream) {
         else
             stream->bell.wait(-1);
     }
+    observe(&stream->order);
+    publish(&schedule().ended[stream->device]);
     stream->has_thread = false;
     schedule().threads--;
     forget_drained();
@@ -180,33 +179,14 @@ void forget_drained() {
     streams.erase(std::remove_if(streams.begin(), streams.end(), gone), streams.end());
 }
 
-/* A child process has this thread only: streams get new ones. */
-static void before_fork() {
-    fork_entry.emplace();
-    while (anything_runs())
-        schedule().progress.wait(-1);
-}
-
-static void after_fork() {
-    fork_entry.reset();
-}
-
-static void after_fork_in_child() {
-    schedule().hosts = 1;
-    schedule().threads = schedule().waiting = 0;
-    for (const auto &stream : schedule().streams)
-        stream->has_thread = false;
-    after_fork();
-}
-
 void start_thread(CUstream_st &stream) {
     if (stream.has_thread || !settings().threads) return;
-    static const int prepared = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-    if (prepared != 0) violation("pthread_atfork: %d", prepared);
     stream.has_thread = true;
     schedule().threads++;
     std::thread thread(serve, &stream);
-    pthread_setname_np(thread.native_handle(), name_of(stream).substr(0, 15).c_str());
+    std::string name =
+        "GPU" + std::to_string(stream.device) + " stream" + std::to_string(stream.number);
+    pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
     thread.detach();
 }
 

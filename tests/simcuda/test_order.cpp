@@ -2,40 +2,44 @@
  * does not. */
 #include <thread>
 
+#include "simcuda/environment.h"
 #include "simcuda/rig.h"
 
 using rig::Array;
 using rig::check;
 
-namespace {
-
-cudaStream_t make_stream() {
+static cudaStream_t make_stream() {
     cudaStream_t stream;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
 }
 
-cudaEvent_t make_event(unsigned flags = cudaEventDefault) {
+static cudaEvent_t make_event(unsigned flags = cudaEventDefault) {
     cudaEvent_t event;
     check(cudaEventCreateWithFlags(&event, flags));
     return event;
 }
 
-void add_one(float *values, size_t count, cudaStream_t stream) {
+static void add_one(float *values, size_t count, cudaStream_t stream) {
     check(sim::enqueue(stream, "add_one", 1000, [=] {
         for (size_t i = 0; i < count; i++)
             values[i] += 1;
     }));
 }
 
-void set_seed(uint64_t seed) {
-    sim::Settings settings = sim::settings();
-    settings.seed = seed;
-    sim::set_settings(settings);
+static rig::Outcome run_with_seed(const char *scenario, uint64_t seed) {
+    rig::Environment setting("SIMCUDA_SEED", std::to_string(seed));
+    return rig::run(scenario);
+}
+
+extern "C" __attribute__((weak)) void __tsan_acquire(void *);
+
+static bool has_race(const char *scenario) {
+    return rig::run(scenario).text.find("data race") != std::string::npos;
 }
 
 /* A producer and a consumer on two streams of one device; what the consumer copied. */
-float pass_on(bool wait) {
+static float pass_on(bool wait) {
     const size_t count = 1000;
     float *values, *copy, result;
     check(cudaMalloc((void **)&values, count * sizeof(float)));
@@ -59,44 +63,41 @@ float pass_on(bool wait) {
     return result;
 }
 
-const uint64_t SEEDS = 24;
+SCENARIO(without_wait) {
+    exit(pass_on(false) == 1 ? 0 : 1);
+}
+SCENARIO(with_wait) {
+    exit(pass_on(true) == 1 ? 0 : 1);
+}
 
-/* Exit codes of children: bit 0, the result was wrong. */
-int count_wrong(bool wait) {
+static const uint64_t SEEDS = 24;
+
+static int count_wrong(const char *scenario) {
     int wrong = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        rig::Outcome outcome = rig::run_in_child([=] {
-            set_seed(seed);
-            _exit(pass_on(wait) != 1);
-        });
+        rig::Outcome outcome = run_with_seed(scenario, seed);
         assert_true(WIFEXITED(outcome.status));
+        assert_string_equal(outcome.text.c_str(), "");
         wrong += WEXITSTATUS(outcome.status);
     }
     return wrong;
 }
 
-void a_missing_wait_is_a_wrong_result_under_some_seed(void **) {
+static void a_missing_wait_is_a_wrong_result_under_some_seed(void **) {
     if (sim::settings().threads) skip();
-    assert_int_equal(count_wrong(true), 0);
-    int wrong = count_wrong(false);
-    assert_true(wrong > 0);
-    assert_true(wrong < (int)SEEDS); /* a race, not a certainty */
+    assert_int_equal(count_wrong("with_wait"), 0);
+    int wrong = count_wrong("without_wait");
+    assert_in_range(wrong, 1, SEEDS - 1); /* a race, not a certainty */
 }
 
-extern "C" __attribute__((weak)) void __tsan_acquire(void *);
-
-bool reports_race(const std::function<void()> &body) {
-    return rig::run_in_child(body).text.find("data race") != std::string::npos;
-}
-
-void a_missing_wait_is_a_data_race_and_a_right_program_has_none(void **) {
+static void a_missing_wait_is_a_data_race_and_a_right_program_has_none(void **) {
     if (__tsan_acquire == nullptr) skip();
-    assert_true(reports_race([] { pass_on(false); }));
-    assert_false(reports_race([] { pass_on(true); }));
+    assert_true(has_race("without_wait"));
+    assert_false(has_race("with_wait"));
 }
 
 /* Reuses a pinned buffer while a copy may still read it. */
-void reuse_buffer(bool wait) {
+static void reuse_buffer(bool wait) {
     float *buffer, *values;
     check(cudaMallocHost((void **)&buffer, 4096));
     check(cudaMalloc((void **)&values, 4096));
@@ -112,14 +113,21 @@ void reuse_buffer(bool wait) {
     check(cudaFreeHost(buffer));
 }
 
-void a_missing_host_wait_is_a_data_race_and_a_right_program_has_none(void **) {
+SCENARIO(without_host_wait) {
+    reuse_buffer(false);
+}
+SCENARIO(with_host_wait) {
+    reuse_buffer(true);
+}
+
+static void a_missing_host_wait_is_a_data_race_and_a_right_program_has_none(void **) {
     if (__tsan_acquire == nullptr) skip();
-    assert_true(reports_race([] { reuse_buffer(false); }));
-    assert_false(reports_race([] { reuse_buffer(true); }));
+    assert_true(has_race("without_host_wait"));
+    assert_false(has_race("with_host_wait"));
 }
 
 /* Many streams of many devices that share nothing but the runtime; then all meet. */
-void meet_at_a_joint(bool joint) {
+static void meet_at_a_joint(bool joint) {
     const int devices = 4;
     const size_t count = 256;
     std::vector<cudaStream_t> streams;
@@ -155,48 +163,48 @@ void meet_at_a_joint(bool joint) {
     if (joint && result != (float)devices) fprintf(stderr, "the sum is %g", (double)result);
 }
 
-void a_joint_orders_its_streams_and_nothing_else_does(void **) {
+SCENARIO(joint) {
+    meet_at_a_joint(true);
+}
+SCENARIO(no_joint) {
+    meet_at_a_joint(false);
+}
+
+static void a_joint_orders_its_streams_and_nothing_else_does(void **) {
     for (uint64_t seed = 0; seed < 6; seed++) {
-        rig::Outcome outcome = rig::run_in_child([=] {
-            set_seed(seed);
-            meet_at_a_joint(true);
-        });
+        rig::Outcome outcome = run_with_seed("joint", seed);
         assert_string_equal(outcome.text.c_str(), "");
         assert_int_equal(outcome.status, 0);
     }
-    if (__tsan_acquire != nullptr) assert_true(reports_race([] { meet_at_a_joint(false); }));
+    if (__tsan_acquire != nullptr) assert_true(has_race("no_joint"));
 }
 
 /* The order in which works of four streams run. */
-std::string order_under(uint64_t seed) {
-    return rig::run_in_child([=] {
-               set_seed(seed);
-               cudaStream_t streams[4];
-               for (cudaStream_t &stream : streams)
-                   stream = make_stream();
-               for (int i = 0; i < 32; i++)
-                   check(sim::enqueue(streams[i % 4], "note", 1000,
-                                      [i] { fprintf(stderr, "%d ", i); }));
-               check(cudaDeviceSynchronize());
-               for (cudaStream_t stream : streams)
-                   check(cudaStreamDestroy(stream));
-           })
-        .text;
+SCENARIO(four_streams) {
+    cudaStream_t streams[4];
+    for (cudaStream_t &stream : streams)
+        stream = make_stream();
+    for (int i = 0; i < 32; i++)
+        check(sim::enqueue(streams[i % 4], "note", 1000, [i] { fprintf(stderr, "%d ", i); }));
+    check(cudaDeviceSynchronize());
+    for (cudaStream_t stream : streams)
+        check(cudaStreamDestroy(stream));
 }
 
-void a_seed_is_an_order_and_another_seed_is_another(void **) {
+static void a_seed_is_an_order_and_another_seed_is_another(void **) {
     if (sim::settings().threads) skip();
     std::vector<std::string> orders;
     for (uint64_t seed = 0; seed < 8; seed++) {
-        orders.push_back(order_under(seed));
-        assert_string_equal(orders.back().c_str(), order_under(seed).c_str());
+        orders.push_back(run_with_seed("four_streams", seed).text);
+        assert_string_equal(orders.back().c_str(),
+                            run_with_seed("four_streams", seed).text.c_str());
     }
     std::sort(orders.begin(), orders.end());
     orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
     assert_true(orders.size() >= 6);
 }
 
-void works_of_one_stream_run_in_order(void **) {
+static void works_of_one_stream_run_in_order(void **) {
     cudaStream_t stream = make_stream();
     std::vector<int> order;
     for (int i = 0; i < 100; i++)
@@ -208,7 +216,7 @@ void works_of_one_stream_run_in_order(void **) {
     check(cudaStreamDestroy(stream));
 }
 
-void a_launch_needs_its_device_and_an_event_its_own(void **) {
+static void a_launch_needs_its_device_and_an_event_its_own(void **) {
     check(cudaSetDevice(1));
     cudaStream_t stream = make_stream();
     cudaEvent_t event = make_event();
@@ -229,20 +237,23 @@ void a_launch_needs_its_device_and_an_event_its_own(void **) {
     check(cudaEventDestroy(foreign));
 }
 
-void what_was_destroyed_may_not_be_used(void **) {
-    rig::assert_violation("not a live stream", [] {
-        cudaStream_t stream = make_stream();
-        check(cudaStreamDestroy(stream));
-        cudaStreamSynchronize(stream);
-    });
-    rig::assert_violation("not a live event", [] {
-        cudaEvent_t event = make_event();
-        check(cudaEventDestroy(event));
-        cudaEventDestroy(event);
-    });
+SCENARIO(destroyed_stream) {
+    cudaStream_t stream = make_stream();
+    check(cudaStreamDestroy(stream));
+    cudaStreamSynchronize(stream);
+}
+SCENARIO(event_destroyed_twice) {
+    cudaEvent_t event = make_event();
+    check(cudaEventDestroy(event));
+    cudaEventDestroy(event);
 }
 
-void a_destroyed_stream_finishes_its_work(void **) {
+static void what_was_destroyed_may_not_be_used(void **) {
+    rig::assert_violation("not a live stream", "destroyed_stream");
+    rig::assert_violation("not a live event", "event_destroyed_twice");
+}
+
+static void a_destroyed_stream_finishes_its_work(void **) {
     bool done = false;
     cudaStream_t stream = make_stream();
     check(sim::enqueue(stream, "late", 1000, [&done] { done = true; }));
@@ -251,26 +262,31 @@ void a_destroyed_stream_finishes_its_work(void **) {
     assert_true(done);
 }
 
-void a_wait_for_what_cannot_come_is_a_deadlock(void **) {
-    rig::assert_violation("waits for 1 more of 2 streams to join", [] {
-        cudaStream_t stream = make_stream();
-        sim::Joint joint = sim::open_joint("meet", 2, 1000, nullptr);
-        check(sim::join(joint, stream));
-        cudaStreamSynchronize(stream);
-    });
-    rig::assert_violation("to get there", [] {
-        cudaStream_t one = make_stream(), two = make_stream();
-        sim::Joint first = sim::open_joint("first", 2, 1000, nullptr);
-        sim::Joint second = sim::open_joint("second", 2, 1000, nullptr);
-        check(sim::join(first, one));
-        check(sim::join(second, two));
-        check(sim::join(second, one));
-        check(sim::join(first, two));
-        cudaDeviceSynchronize();
-    });
+SCENARIO(one_is_missing) {
+    cudaStream_t stream = make_stream();
+    sim::Joint joint = sim::open_joint("meet", 2, 1000, nullptr);
+    check(sim::join(joint, stream));
+    cudaStreamSynchronize(stream);
+}
+SCENARIO(crossed) {
+    cudaStream_t one = make_stream(), two = make_stream();
+    sim::Joint first = sim::open_joint("first", 2, 1000, nullptr);
+    sim::Joint second = sim::open_joint("second", 2, 1000, nullptr);
+    check(sim::join(first, one));
+    check(sim::join(second, two));
+    check(sim::join(second, one));
+    check(sim::join(first, two));
+    cudaDeviceSynchronize();
 }
 
-void a_cancelled_meeting_lets_everybody_go(void **) {
+static void a_wait_for_what_cannot_come_is_told_at_once_as_a_deadlock(void **) {
+    time_t start = time(nullptr);
+    rig::assert_violation("waits for 1 more of 2 streams to join", "one_is_missing");
+    rig::assert_violation("device 0 stream 1: first waits for device 0 stream 2", "crossed");
+    assert_in_range(time(nullptr) - start, 0, 10);
+}
+
+static void a_cancelled_meeting_lets_everybody_go(void **) {
     cudaStream_t stream = make_stream();
     bool done = false;
     sim::Joint joint = sim::open_joint("meet", 2, 1000, [&done] { done = true; });
@@ -282,7 +298,7 @@ void a_cancelled_meeting_lets_everybody_go(void **) {
 }
 
 /* Another host thread brings what the first waits for. */
-void a_host_may_wait_for_what_another_thread_queues(void **) {
+static void a_host_may_wait_for_what_another_thread_queues(void **) {
     cudaStream_t one = make_stream(), two = make_stream();
     int done = 0;
     sim::Joint joint = sim::open_joint("meet", 2, 1000, [&done] { done++; });
@@ -298,7 +314,7 @@ void a_host_may_wait_for_what_another_thread_queues(void **) {
     check(cudaStreamDestroy(two));
 }
 
-void virtual_time_adds_up(void **) {
+static void virtual_time_adds_up(void **) {
     cudaStream_t one = make_stream(), two = make_stream();
     cudaEvent_t start = make_event(), middle = make_event(), end = make_event();
     check(cudaEventRecord(start, one));
@@ -319,7 +335,7 @@ void virtual_time_adds_up(void **) {
     check(cudaStreamDestroy(two));
 }
 
-void events_without_a_past_are_done_and_have_no_time(void **) {
+static void events_without_a_past_are_done_and_have_no_time(void **) {
     cudaEvent_t event = make_event(), untimed = make_event(cudaEventDisableTiming);
     float time;
     check(cudaEventQuery(event));
@@ -333,7 +349,7 @@ void events_without_a_past_are_done_and_have_no_time(void **) {
     check(cudaEventDestroy(untimed));
 }
 
-void a_query_sees_the_end_at_last(void **) {
+static void a_query_sees_the_end_at_last(void **) {
     cudaStream_t stream = make_stream();
     cudaEvent_t event = make_event();
     bool done = false;
@@ -349,34 +365,33 @@ void a_query_sees_the_end_at_last(void **) {
     check(cudaStreamDestroy(stream));
 }
 
-void blocking_streams_wait_for_the_default_stream(void **) {
-    for (uint64_t seed = 0; seed < 9; seed++) {
-        rig::Outcome outcome = rig::run_in_child([=] {
-            set_seed(seed);
-            cudaStream_t blocking;
-            check(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
-            for (int i = 0; i < 6; i++)
-                check(sim::enqueue(i % 2 ? blocking : nullptr, "note", 1,
-                                   [i] { fprintf(stderr, "%d", i); }));
-            check(cudaDeviceSynchronize());
-            check(cudaStreamDestroy(blocking));
-        });
-        assert_string_equal(outcome.text.c_str(), "012345");
-    }
+SCENARIO(default_stream) {
+    cudaStream_t blocking;
+    check(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
+    for (int i = 0; i < 6; i++)
+        check(
+            sim::enqueue(i % 2 ? blocking : nullptr, "note", 1, [i] { fprintf(stderr, "%d", i); }));
+    check(cudaDeviceSynchronize());
+    check(cudaStreamDestroy(blocking));
 }
 
-void work_may_not_call_cuda(void **) {
-    rig::assert_violation("no function of CUDA may be", [] {
-        cudaStream_t stream = make_stream();
-        check(cudaLaunchHostFunc(
-            stream, [](void *data) { cudaStreamSynchronize((cudaStream_t)data); }, stream));
-        cudaStreamSynchronize(stream);
-    });
+static void blocking_streams_wait_for_the_default_stream(void **) {
+    for (uint64_t seed = 0; seed < 9; seed++)
+        assert_string_equal(run_with_seed("default_stream", seed).text.c_str(), "012345");
 }
 
-} // namespace
+SCENARIO(call_in_work) {
+    cudaStream_t stream = make_stream();
+    check(cudaLaunchHostFunc(
+        stream, [](void *data) { cudaStreamSynchronize((cudaStream_t)data); }, stream));
+    cudaStreamSynchronize(stream);
+}
 
-int main() {
+static void work_may_not_call_cuda(void **) {
+    rig::assert_violation("no function of CUDA may be", "call_in_work");
+}
+
+int main(int count, char **arguments) {
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_wait_is_a_wrong_result_under_some_seed),
         cmocka_unit_test(a_missing_wait_is_a_data_race_and_a_right_program_has_none),
@@ -385,7 +400,7 @@ int main() {
         cmocka_unit_test(a_seed_is_an_order_and_another_seed_is_another),
         cmocka_unit_test(blocking_streams_wait_for_the_default_stream),
         cmocka_unit_test(what_was_destroyed_may_not_be_used),
-        cmocka_unit_test(a_wait_for_what_cannot_come_is_a_deadlock),
+        cmocka_unit_test(a_wait_for_what_cannot_come_is_told_at_once_as_a_deadlock),
         cmocka_unit_test(work_may_not_call_cuda),
         cmocka_unit_test(works_of_one_stream_run_in_order),
         cmocka_unit_test(a_launch_needs_its_device_and_an_event_its_own),
@@ -396,5 +411,5 @@ int main() {
         cmocka_unit_test(events_without_a_past_are_done_and_have_no_time),
         cmocka_unit_test(a_query_sees_the_end_at_last),
     };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
+    return RUN_TESTS(count, arguments, tests);
 }

@@ -50,10 +50,11 @@ int count_threads() {
     return count;
 }
 
-/* There is no host thread but those that wait: nobody is left to queue what is missing. */
+/* There is no host thread but those that wait: nobody is left to queue what is missing.
+ * ThreadSanitizer has a thread of its own. */
 bool is_alone() {
     return schedule().waiting == schedule().hosts &&
-           count_threads() == schedule().hosts + schedule().threads;
+           count_threads() <= schedule().hosts + schedule().threads + under_tsan();
 }
 
 /* Stands still until something was queued or done. */
@@ -93,6 +94,7 @@ void wait_for_device(int device, const char *call) {
         records.push_back(stream->last);
     for (const RecordRef &record : records)
         wait_for(record, call);
+    observe(&schedule().ended[device]);
 }
 
 bool is_done(const RecordRef &record) {

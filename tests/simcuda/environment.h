@@ -1,0 +1,35 @@
+/* A setting for the scenarios that run while it lives. */
+#ifndef SIMCUDA_ENVIRONMENT_H
+#define SIMCUDA_ENVIRONMENT_H
+
+#include <cstdlib>
+#include <string>
+
+namespace rig {
+
+class Environment {
+  public:
+    Environment(const char *name, const std::string &value) : name_(name) {
+        const char *before = getenv(name);
+        had_ = before != nullptr;
+        if (had_) before_ = before;
+        setenv(name, value.c_str(), 1);
+    }
+    ~Environment() {
+        if (had_)
+            setenv(name_, before_.c_str(), 1);
+        else
+            unsetenv(name_);
+    }
+    Environment(const Environment &) = delete;
+    void operator=(const Environment &) = delete;
+
+  private:
+    const char *name_;
+    std::string before_;
+    bool had_;
+};
+
+} // namespace rig
+
+#endif
