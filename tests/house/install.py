@@ -94,6 +94,9 @@ def build_with_pkg_config(cc, folder, prefix):
     library = next(prefix.rglob("libyoke.so")).parent
     environment["LD_LIBRARY_PATH"] = str(library)
     check_output("pkg-config", run(folder / "program", env=environment))
+    words = static.replace("-lyoke", str(library / "libyoke.a")).split()
+    run(cc, folder / "program.c", "-o", folder / "static", f"-I{prefix / 'include'}", *words)
+    check_output("pkg-config --static", run(folder / "static"))
 
 
 def main():
