@@ -296,114 +296,34 @@ static void strict_float32_keeps_what_tf32_would_round(void **state) {
 
 /* What convolution and linear need beside products. */
 
+static void check_column_sums(cuda_device *device, cuda_type type, size_t rows, size_t columns) {
+    operand values = make_operand(device, type, rows * columns, 1);
+    operand sums = make_operand(device, CUDA_FLOAT32, columns, 2);
+    operand partial = make_operand(device, CUDA_FLOAT32, CUDA_COLUMN_PARTS * columns, 3);
+    cuda_column_sums job = {.values = values.device,
+                            .half = type == CUDA_BFLOAT16,
+                            .shape = {rows, columns, columns},
+                            .sums = sums.device,
+                            .partial = partial.device};
+    assert_int_equal(cuda_run_column_sums(&job, device->streams[YOKE_STREAM_COMPUTE]), cudaSuccess);
+    download(device, &sums);
+    for (size_t column = 0; column < columns; column++) {
+        double sum = 0;
+        for (size_t row = 0; row < rows; row++)
+            sum += (double)values.host[row * columns + column];
+        assert_true(fabs((double)sums.host[column] - sum) <= 1e-6 * (double)rows);
+    }
+    operand *all[] = {&values, &sums, &partial};
+    for (size_t i = 0; i < COUNT(all); i++)
+        free_operand(device, all[i]);
+}
+
 static void sums_of_columns_for_every_number_of_rows(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
     static const size_t shapes[][2] = {{1, 1},    {3, 10},   {127, 33},
                                        {129, 32}, {1000, 5}, {9000, 40}};
     for (size_t i = 0; i < COUNT(shapes); i++)
-        for (int half = 0; half < 2; half++) {
-            size_t rows = shapes[i][0], columns = shapes[i][1];
-            operand values =
-                make_operand(device, half ? CUDA_BFLOAT16 : CUDA_FLOAT32, rows * columns, 1);
-            operand sums = make_operand(device, CUDA_FLOAT32, columns, 2);
-            operand partial = make_operand(device, CUDA_FLOAT32, CUDA_COLUMN_PARTS * columns, 3);
-            cuda_column_sums job = {
-                values.device, half == 1, {rows, columns, columns}, sums.device, partial.device};
-            assert_int_equal(cuda_run_column_sums(&job, device->streams[YOKE_STREAM_COMPUTE]),
-                             cudaSuccess);
-            download(device, &sums);
-            for (size_t column = 0; column < columns; column++) {
-                double sum = 0;
-                for (size_t row = 0; row < rows; row++)
-                    sum += (double)values.host[row * columns + column];
-                assert_true(fabs((double)sums.host[column] - sum) <= 1e-6 * (double)rows);
-            }
-            free_operand(device, &values);
-            free_operand(device, &sums);
-            free_operand(device, &partial);
-        }
-}
-
-/* Choices. */
-
-typedef struct runs {
-    int counts[3];
-    yoke_status status;
-} runs;
-
-static yoke_status count_run(void *context, int candidate) {
-    runs *counted = context;
-    counted->counts[candidate]++;
-    return counted->status;
-}
-
-static void a_choice_is_measured_once_and_then_known(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
-    yoke_plan_request request = {.precision = YOKE_TF32};
-    CHECK(yoke_choices_create(&request.choices));
-    const cuda_candidate candidates[] = {{"none", NULL}, {"one", count_run}, {"two", count_run}};
-    runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1, again = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_true(winner == 1 || winner == 2);
-    assert_true(counted.counts[0] == 0 && counted.counts[1] > 0 && counted.counts[2] > 0);
-    assert_int_equal(yoke_choices_find(request.choices, "a shape tf32"), winner);
-    int runs_before = counted.counts[1] + counted.counts[2];
-    CHECK(cuda_choose(&contest, &again));
-    assert_int_equal(again, winner);
-    assert_int_equal(counted.counts[1] + counted.counts[2], runs_before);
-    yoke_choices_destroy(request.choices);
-}
-
-static void a_fixed_choice_measures_nothing(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
-    yoke_plan_request request = {.algorithm = YOKE_ALGORITHM_DIRECT};
-    CHECK(yoke_choices_create(&request.choices));
-    const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
-    runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 0);
-    assert_int_equal(counted.counts[0] + counted.counts[1], 0);
-    assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
-    yoke_choices_destroy(request.choices);
-}
-
-static yoke_status refuse(void *context, int candidate) {
-    (void)context, (void)candidate;
-    return YOKE_ERROR_DEVICE;
-}
-
-static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
-    yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
-    const cuda_candidate candidates[] = {{"one", refuse}, {"two", count_run}};
-    runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 1);
-    contest.key = "another shape";
-    contest.count = 1;
-    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_DEVICE);
-    assert_non_null(strstr(yoke_last_error(), "another shape"));
-    yoke_choices_destroy(request.choices);
-}
-
-static void a_candidate_that_fails_ends_the_contest(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
-    yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
-    const cuda_candidate candidates[] = {{"one", count_run}};
-    runs counted = {.status = YOKE_ERROR_SYSTEM};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_SYSTEM);
-    assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
-    yoke_choices_destroy(request.choices);
+        for (int type = CUDA_FLOAT32; type <= CUDA_BFLOAT16; type++)
+            check_column_sums(((rig *)*state)->device, (cuda_type)type, shapes[i][0], shapes[i][1]);
 }
 
 int main(void) {
@@ -416,10 +336,6 @@ int main(void) {
         cmocka_unit_test(batches_that_share_an_operand),
         cmocka_unit_test(strict_float32_keeps_what_tf32_would_round),
         cmocka_unit_test(sums_of_columns_for_every_number_of_rows),
-        cmocka_unit_test(a_choice_is_measured_once_and_then_known),
-        cmocka_unit_test(a_fixed_choice_measures_nothing),
-        cmocka_unit_test(a_candidate_that_does_not_serve_is_passed_over),
-        cmocka_unit_test(a_candidate_that_fails_ends_the_contest),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -1,11 +1,10 @@
 /* Convolution and linear on a GPU are what they are on the CPU whichever way computes them: each
  * way that a contest knows is imposed by a record of choices. Skipped without a GPU. */
+#include "device/cuda/weighted.h"
 #include "devices.h"
 #include "operation_parity.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-#define WAYS 24 /* at least as many as any contest has; numbers past the last mean the first */
-
 static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
 
 static int open_rig(void **state) {
@@ -53,16 +52,21 @@ static void impose(const parity_rig *rig, const parity_case *c, int way) {
     yoke_choices_destroy(with.choices);
 }
 
+/* One of the precisions after the other, case by case. */
 static void check_every_way(parity_rig *rig, parity_case c) {
+    static size_t cases;
     yoke_device *device = yoke_devices_at(rig->devices, 0);
-    for (size_t i = 0; i < COUNT(precisions); i++) {
-        c.precision = precisions[i];
-        c.full = c.precision == YOKE_FLOAT32; /* whose way rounds an operand shows */
-        if (!yoke_device_supports(device, c.precision)) continue;
-        measure(rig, &c);
-        for (int way = 0; way < WAYS; way++)
-            impose(rig, &c, way);
-    }
+    c.precision = precisions[cases++ % COUNT(precisions)];
+    c.full = c.precision == YOKE_FLOAT32; /* whose way rounds an operand shows */
+    if (!yoke_device_supports(device, c.precision)) return;
+    measure(rig, &c);
+    for (int way = 0; way < CUDA_WAYS_LIMIT; way++)
+        impose(rig, &c, way);
+}
+
+static void check_every_precision(parity_rig *rig, const parity_case *c) {
+    for (size_t i = 0; i < COUNT(precisions); i++)
+        check_every_way(rig, *c);
 }
 
 static int outputs(int pixels, const yoke_operation *operation) {
@@ -100,67 +104,71 @@ static void every_kernel_stride_and_padding(void **state) {
             }
 }
 
-/* Down to one pixel, where only part of the taps meets the image. */
-static void every_image_down_to_one_pixel(void **state) {
+static bool is_one_pixel(const parity_case *c) {
+    return c->operation.output.height == 1 && c->operation.output.width == 1;
+}
+
+/* Only part of the taps meets the image. */
+static void every_image_that_becomes_one_pixel(void **state) {
     parity_rig *rig = *state;
     for (int kernel = 1; kernel <= 5; kernel++)
         for (int pixels = 1; pixels <= 4; pixels++)
             for (int padding = 0; padding < kernel; padding++) {
                 yoke_dims input = {4, pixels, pixels == 3 ? 2 : pixels};
                 parity_case c = convolution(input, 6, kernel, 2, padding);
-                if (has_output(&c)) check_every_way(rig, c);
+                if (is_one_pixel(&c)) check_every_way(rig, c);
             }
 }
 
+static void images_of_one_pixel_in_every_precision(void **state) {
+    parity_case c = convolution((yoke_dims){8, 1, 1}, 8, 3, 1, 1);
+    check_every_precision(*state, &c);
+    c = convolution((yoke_dims){8, 2, 2}, 8, 3, 2, 1);
+    check_every_precision(*state, &c);
+}
+
 static void groups(void **state) {
-    parity_rig *rig = *state;
-    static const int counts[] = {2, 4, 8};
-    for (size_t i = 0; i < COUNT(counts); i++)
-        for (int kernel = 1; kernel <= 3; kernel += 2) {
+    for (int kernel = 1; kernel <= 3; kernel += 2)
+        for (int count = 2; count <= 8; count *= 4) {
             parity_case c = convolution((yoke_dims){8, 5, 4}, 16, kernel, 1, kernel / 2);
-            c.operation.groups = counts[i];
-            check_every_way(rig, c);
+            c.operation.groups = count;
+            check_every_precision(*state, &c);
         }
 }
 
 static void biases(void **state) {
-    parity_rig *rig = *state;
     static const int shapes[][4] = {
         {1, 1, 0, 1}, {3, 1, 1, 1}, {3, 2, 1, 1}, {1, 1, 0, 2}, {3, 1, 1, 2}};
     for (size_t i = 0; i < COUNT(shapes); i++)
-        for (int pixels = 1; pixels <= 5; pixels += 2) {
+        for (int pixels = 1; pixels <= 5; pixels += 4) {
             const int *s = shapes[i];
             parity_case c = convolution((yoke_dims){4, pixels, pixels}, 6, s[0], s[1], s[2]);
             c.operation.groups = s[3];
             c.operation.bias = true;
-            check_every_way(rig, c);
+            check_every_way(*state, c);
         }
 }
 
 static void first_layers_that_read_plain_float32(void **state) {
-    parity_rig *rig = *state;
-    parity_case c = convolution((yoke_dims){3, 7, 6}, 8, 3, 1, 1);
-    c.plain = c.first_layer = true;
-    check_every_way(rig, c);
-    c = convolution((yoke_dims){1, 7, 6}, 8, 3, 1, 1);
-    c.plain = c.first_layer = true;
-    check_every_way(rig, c);
+    for (int channels = 1; channels <= 3; channels += 2) {
+        parity_case c = convolution((yoke_dims){channels, 7, 6}, 8, 3, 1, 1);
+        c.plain = c.first_layer = true;
+        check_every_precision(*state, &c);
+    }
 }
 
 static void linear(void **state) {
-    parity_rig *rig = *state;
     static const int shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {32, 64, 10}, {200, 33, 17}};
     for (size_t i = 0; i < COUNT(shapes); i++)
-        for (int bias = 0; bias < 2; bias++) {
+        for (int first = 0; first < 2; first++) {
             parity_case c = {.rows = shapes[i][0],
                              .operation = {.kind = YOKE_OP_LINEAR,
                                            .name = "layer",
                                            .input = {shapes[i][1], 1, 1},
                                            .output = {shapes[i][2], 1, 1},
-                                           .bias = bias == 1}};
-            check_every_way(rig, c);
-            c.plain = c.first_layer = true;
-            check_every_way(rig, c);
+                                           .bias = i % 2 == 0}};
+            c.plain = c.first_layer = first == 1;
+            check_every_way(*state, c);
         }
 }
 
@@ -186,9 +194,10 @@ static void images_in_pieces(void **state) {
     c.rows = 20;
     const size_t image_bytes = (size_t)24 * 24 * 7 * 7 * 32 * sizeof(float);
     int way = 0;
-    while (way < WAYS && scratch_of(rig, &c, way) != PIECE_BYTES / image_bytes * image_bytes)
+    while (way < CUDA_WAYS_LIMIT &&
+           scratch_of(rig, &c, way) != PIECE_BYTES / image_bytes * image_bytes)
         way++;
-    assert_true(way < WAYS);
+    assert_true(way < CUDA_WAYS_LIMIT);
     impose(rig, &c, way);
 }
 
@@ -220,7 +229,8 @@ int main(void) {
     if (devices_gpus() == 0) return DEVICES_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_stride_and_padding),
-        cmocka_unit_test(every_image_down_to_one_pixel),
+        cmocka_unit_test(every_image_that_becomes_one_pixel),
+        cmocka_unit_test(images_of_one_pixel_in_every_precision),
         cmocka_unit_test(groups),
         cmocka_unit_test(biases),
         cmocka_unit_test(first_layers_that_read_plain_float32),

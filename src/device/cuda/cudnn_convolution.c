@@ -59,23 +59,21 @@ static cudnnDataType_t data_type(const cuda_problem *problem) {
 
 static yoke_status describe_value(const cuda_problem *problem, yoke_dims dims,
                                   cudnnTensorDescriptor_t *value) {
-    const cuda_cudnn_calls *cudnn = cuda_cudnn();
-    TRY_CUDNN(problem->device, cudnn->cudnnCreateTensorDescriptor(value));
-    TRY_CUDNN(problem->device, cudnn->cudnnSetTensor4dDescriptor(
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateTensorDescriptor(value));
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetTensor4dDescriptor(
                                    *value, CUDNN_TENSOR_NHWC, data_type(problem), problem->rows,
                                    dims.channels, dims.height, dims.width));
     return YOKE_OK;
 }
 
 static yoke_status describe_weights(const cuda_problem *problem, cudnnFilterDescriptor_t *weights) {
-    const cuda_cudnn_calls *cudnn = cuda_cudnn();
     const yoke_operation *operation = problem->operation;
-    TRY_CUDNN(problem->device, cudnn->cudnnCreateFilterDescriptor(weights));
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateFilterDescriptor(weights));
     TRY_CUDNN(problem->device,
-              cudnn->cudnnSetFilter4dDescriptor(*weights, data_type(problem), CUDNN_TENSOR_NHWC,
-                                                operation->output.channels,
-                                                operation->input.channels / operation->groups,
-                                                operation->kernel, operation->kernel));
+              cuda_cudnn()->cudnnSetFilter4dDescriptor(
+                  *weights, data_type(problem), CUDNN_TENSOR_NHWC, operation->output.channels,
+                  operation->input.channels / operation->groups, operation->kernel,
+                  operation->kernel));
     return YOKE_OK;
 }
 
@@ -87,16 +85,16 @@ static cudnnMathType_t math_of(const cuda_problem *problem) {
 
 static yoke_status describe_convolution(const cuda_problem *problem,
                                         cudnnConvolutionDescriptor_t *convolution) {
-    const cuda_cudnn_calls *cudnn = cuda_cudnn();
     const yoke_operation *operation = problem->operation;
     int padding = operation->padding, stride = operation->stride;
-    TRY_CUDNN(problem->device, cudnn->cudnnCreateConvolutionDescriptor(convolution));
-    TRY_CUDNN(problem->device, cudnn->cudnnSetConvolution2dDescriptor(
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(convolution));
+    TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetConvolution2dDescriptor(
                                    *convolution, padding, padding, stride, stride, 1, 1,
                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     TRY_CUDNN(problem->device,
-              cudnn->cudnnSetConvolutionGroupCount(*convolution, operation->groups));
-    TRY_CUDNN(problem->device, cudnn->cudnnSetConvolutionMathType(*convolution, math_of(problem)));
+              cuda_cudnn()->cudnnSetConvolutionGroupCount(*convolution, operation->groups));
+    TRY_CUDNN(problem->device,
+              cuda_cudnn()->cudnnSetConvolutionMathType(*convolution, math_of(problem)));
     return YOKE_OK;
 }
 

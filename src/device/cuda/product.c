@@ -40,18 +40,17 @@ typedef struct matrix_extent {
 
 static yoke_status describe_matrix(const cuda_product *product, cublasLtMatrixLayout_t *layout,
                                    const cuda_matrix *matrix, matrix_extent extent) {
-    const cuda_lt_calls *lt = cuda_lt();
     int64_t rows = matrix->transposed ? extent.columns : extent.rows;
     int64_t columns = matrix->transposed ? extent.rows : extent.columns;
     int64_t stride = matrix->stride > 0 ? matrix->stride : columns;
     TRY_LT(product->device,
-           lt->cublasLtMatrixLayoutCreate(layout, data_type(matrix->type), (uint64_t)columns,
-                                          (uint64_t)rows, stride));
+           cuda_lt()->cublasLtMatrixLayoutCreate(layout, data_type(matrix->type), (uint64_t)columns,
+                                                 (uint64_t)rows, stride));
     int32_t batch = product->shape.batch;
     if (batch <= 1) return YOKE_OK;
-    TRY_LT(product->device, lt->cublasLtMatrixLayoutSetAttribute(
+    TRY_LT(product->device, cuda_lt()->cublasLtMatrixLayoutSetAttribute(
                                 *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
-    TRY_LT(product->device, lt->cublasLtMatrixLayoutSetAttribute(
+    TRY_LT(product->device, cuda_lt()->cublasLtMatrixLayoutSetAttribute(
                                 *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &extent.step,
                                 sizeof extent.step));
     return YOKE_OK;

@@ -48,7 +48,7 @@ typedef struct cuda_way {
                           int variant);
     int variant;
 } cuda_way;
-#define CUDA_WAYS_LIMIT 24
+#define CUDA_WAYS_LIMIT 17
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;

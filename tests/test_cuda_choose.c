@@ -1,0 +1,124 @@
+/* A contest on a GPU is fought once, recorded, and passes over who cannot serve. Skipped without a
+ * GPU. */
+#include "device/cuda/cuda.h"
+#include "devices.h"
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
+    } while (0)
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+typedef struct rig {
+    yoke_devices *devices;
+    cuda_device *device;
+    yoke_device_scope scope;
+} rig;
+
+static int open_rig(void **state) {
+    static rig opened;
+    yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0"};
+    CHECK(yoke_devices_open(&opened.devices, &options));
+    opened.device = cuda_of(yoke_devices_at(opened.devices, 0));
+    CHECK(yoke_device_enter(&opened.device->base, false, &opened.scope));
+    *state = &opened;
+    return 0;
+}
+
+static int close_rig(void **state) {
+    rig *opened = *state;
+    yoke_device_leave(&opened->device->base, &opened->scope);
+    yoke_devices_close(opened->devices);
+    return 0;
+}
+
+typedef struct runs {
+    int counts[3];
+    yoke_status status;
+} runs;
+
+static yoke_status count_run(void *context, int candidate) {
+    runs *counted = context;
+    counted->counts[candidate]++;
+    return counted->status;
+}
+
+static void a_choice_is_measured_once_and_then_known(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {.precision = YOKE_TF32};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"none", NULL}, {"one", count_run}, {"two", count_run}};
+    runs counted = {.status = YOKE_OK};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int winner = -1, again = -1;
+    CHECK(cuda_choose(&contest, &winner));
+    assert_true(winner == 1 || winner == 2);
+    assert_true(counted.counts[0] == 0 && counted.counts[1] > 0 && counted.counts[2] > 0);
+    assert_int_equal(yoke_choices_find(request.choices, "a shape tf32"), winner);
+    int runs_before = counted.counts[1] + counted.counts[2];
+    CHECK(cuda_choose(&contest, &again));
+    assert_int_equal(again, winner);
+    assert_int_equal(counted.counts[1] + counted.counts[2], runs_before);
+    yoke_choices_destroy(request.choices);
+}
+
+static void a_fixed_choice_measures_nothing(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {.algorithm = YOKE_ALGORITHM_DIRECT};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
+    runs counted = {.status = YOKE_OK};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int winner = -1;
+    CHECK(cuda_choose(&contest, &winner));
+    assert_int_equal(winner, 0);
+    assert_int_equal(counted.counts[0] + counted.counts[1], 0);
+    assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
+    yoke_choices_destroy(request.choices);
+}
+
+static yoke_status refuse(void *context, int candidate) {
+    (void)context, (void)candidate;
+    return YOKE_ERROR_DEVICE;
+}
+
+static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {0};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"one", refuse}, {"two", count_run}};
+    runs counted = {.status = YOKE_OK};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int winner = -1;
+    CHECK(cuda_choose(&contest, &winner));
+    assert_int_equal(winner, 1);
+    contest.key = "another shape";
+    contest.count = 1;
+    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_DEVICE);
+    assert_non_null(strstr(yoke_last_error(), "another shape"));
+    yoke_choices_destroy(request.choices);
+}
+
+static void a_candidate_that_fails_ends_the_contest(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {0};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"one", count_run}};
+    runs counted = {.status = YOKE_ERROR_SYSTEM};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int winner = -1;
+    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_SYSTEM);
+    assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
+    yoke_choices_destroy(request.choices);
+}
+
+int main(void) {
+    if (devices_gpus() == 0) return DEVICES_SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_choice_is_measured_once_and_then_known),
+        cmocka_unit_test(a_fixed_choice_measures_nothing),
+        cmocka_unit_test(a_candidate_that_does_not_serve_is_passed_over),
+        cmocka_unit_test(a_candidate_that_fails_ends_the_contest),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}
