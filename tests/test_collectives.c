@@ -201,26 +201,33 @@ static void check_sizes(group_rig *rig, const collective_case *collective) {
         size_t offset = i % 2 == 0 || collective->in_parts ? EDGE : 3;
         check(rig, collective, (group_job){offset, sizes[i], rig->count});
     }
-    for (int contributors = 1; contributors < rig->count; contributors++)
+    for (int contributors = 1; collective->sum != NULL && contributors < rig->count;
+         contributors += 2)
         check(rig, collective, (group_job){EDGE, 1000, contributors});
 }
 
-/* On GPUs of their own as far as there are enough, on one, and on some shared ones. */
-static void check_copy(const collective_case *collective) {
+static void check_list(const collective_case *collective, const char *list, yoke_collectives kind) {
     group_rig rig;
-    for (int count = 1; count <= MOST; count++) {
-        for (int own = 0; own <= (count <= devices_gpus()); own++) {
-            char list[24];
-            snprintf(list, sizeof list, "%dxcuda%s", count, own ? "" : ":0");
-            open_rig(&rig, list, YOKE_COLLECTIVES_COPY);
-            check_sizes(&rig, collective);
-            close_rig(&rig);
-        }
-    }
-    if (devices_gpus() < 2) return;
-    open_rig(&rig, "cuda:0,cuda:1,2xcuda:0,cuda:1", YOKE_COLLECTIVES_COPY);
+    open_rig(&rig, list, kind);
     check_sizes(&rig, collective);
     close_rig(&rig);
+}
+
+static void check_own_gpus(const collective_case *collective, yoke_collectives kind) {
+    for (int count = 1; count <= MOST && count <= devices_gpus(); count++) {
+        char list[24];
+        snprintf(list, sizeof list, "%dxcuda", count);
+        check_list(collective, list, kind);
+    }
+}
+
+static void check_copy(const collective_case *collective) {
+    static const char *const shared[] = {"2xcuda:0", "5xcuda:0", "8xcuda:0"};
+    check_own_gpus(collective, YOKE_COLLECTIVES_COPY);
+    for (size_t i = 0; i < COUNT(shared); i++)
+        check_list(collective, shared[i], YOKE_COLLECTIVES_COPY);
+    if (devices_gpus() > 1)
+        check_list(collective, "cuda:0,cuda:1,2xcuda:0,cuda:1", YOKE_COLLECTIVES_COPY);
 }
 
 static void require_nccl(void) {
@@ -235,14 +242,7 @@ static void require_nccl(void) {
 
 static void check_nccl(const collective_case *collective) {
     require_nccl();
-    for (int count = 1; count <= MOST && count <= devices_gpus(); count++) {
-        group_rig rig;
-        char list[24];
-        snprintf(list, sizeof list, "%dxcuda", count);
-        open_rig(&rig, list, YOKE_COLLECTIVES_NCCL);
-        check_sizes(&rig, collective);
-        close_rig(&rig);
-    }
+    check_own_gpus(collective, YOKE_COLLECTIVES_NCCL);
 }
 
 /* Promises. */
