@@ -9,8 +9,6 @@
 
 /* What a lost GPU answers here no longer matters. */
 static void release_all(cuda_device *cuda) {
-    for (int i = 0; i < YOKE_STREAMS; i++)
-        if (cuda->streams[i] != NULL) cudaStreamSynchronize(cuda->streams[i]);
     cuda_close_detours(cuda);
     if (cuda->step != NULL) cudaFree(cuda->step);
     if (cuda->workspace != NULL) cudaFree(cuda->workspace);
@@ -85,24 +83,32 @@ static yoke_status create_handles(cuda_device *cuda) {
 }
 
 static yoke_status cuda_build(cuda_device *cuda, const yoke_backend_open *request) {
-    cuda->base.backend = yoke_cuda_backend();
-    cuda->base.index = request->index;
-    cuda->base.threads = 1; /* the worker that feeds the GPU */
-    snprintf(cuda->base.name, sizeof cuda->base.name, "%s", request->name);
-    cuda->ordinal = request->ordinal;
     TRY(find_gpu(cuda, request));
     cuda->reach = (uint64_t)1 << cuda->ordinal;
     TRY(create_streams(cuda));
     return create_handles(cuda);
 }
 
+/* The caller's GPU is current again afterwards. */
+static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *request) {
+    int before = 0;
+    TRY_CUDA(cuda, cudaGetDevice(&before));
+    yoke_status status = cuda_build(cuda, request);
+    cudaError_t error = cudaSetDevice(before);
+    return status == YOKE_OK && error != cudaSuccess ? cuda_failed(cuda, error, "cudaSetDevice")
+                                                     : status;
+}
+
 static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *request) {
     *device = NULL;
     cuda_device *cuda = calloc(1, sizeof *cuda);
     if (cuda == NULL) return FAIL_MEMORY(sizeof *cuda, "a device");
-    int before = cuda_current();
-    yoke_status status = cuda_build(cuda, request);
-    cuda_return_to(before);
+    cuda->base.backend = yoke_cuda_backend();
+    cuda->base.index = request->index;
+    cuda->base.threads = 1; /* the worker that feeds the GPU */
+    snprintf(cuda->base.name, sizeof cuda->base.name, "%s", request->name);
+    cuda->ordinal = request->ordinal;
+    yoke_status status = build_away(cuda, request);
     if (status != YOKE_OK)
         cuda_close(&cuda->base);
     else
@@ -118,7 +124,9 @@ static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
 
 static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
     (void)bind; /* a worker only queues: the system may run it where it likes */
-    scope->opaque[0] = (uint64_t)cuda_current();
+    int before = 0;
+    TRY_CUDA(cuda_of(device), cudaGetDevice(&before));
+    scope->opaque[0] = (uint64_t)before;
     return cuda_use(device);
 }
 

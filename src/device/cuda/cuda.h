@@ -46,7 +46,8 @@ static inline cudaStream_t cuda_compute(yoke_plan *plan) {
  * with it; plans run on their device's own worker, which entered it. */
 yoke_status cuda_use(yoke_device *device);
 bool cuda_poisoned(const cuda_device *device);
-/* Calls that visit GPUs on a caller's thread leave it as they found it. */
+/* Calls that visit GPUs on a caller's thread leave it as they found it; these two for those that
+ * can tell nobody of a failure. */
 int cuda_current(void);
 void cuda_return_to(int ordinal);
 

@@ -47,6 +47,7 @@ void cuda_close_detours(cuda_device *device) {
         cuda_detour *detour = device->detours;
         device->detours = detour->next;
         for (int i = 0; i < YOKE_STREAMS; i++) {
+            cudaStreamSynchronize(device->streams[i]);
             if (detour->host[i] != NULL) cudaFreeHost(detour->host[i]);
             if (detour->empty[i] != NULL) cudaEventDestroy(detour->empty[i]);
             if (detour->full[i] != NULL) cudaEventDestroy(detour->full[i]);
@@ -207,9 +208,8 @@ static yoke_status test_copies(yoke_device *const *devices, int count) {
     peer_test test = {.devices = devices, .count = count, .host = malloc(PROBE_BYTES)};
     if (test.host == NULL) return FAIL_MEMORY(PROBE_BYTES, "a test of copies");
     yoke_status status = run_test(&test);
-    for (int k = 0; k < count; k++) /* after a failure copies may be under way */
-        if (cudaStreamSynchronize(cuda_of(devices[k])->streams[YOKE_STREAM_COPY]) != cudaSuccess)
-            cudaGetLastError();
+    for (int k = 0; status != YOKE_OK && k < count; k++) /* copies may be under way */
+        cudaStreamSynchronize(cuda_of(devices[k])->streams[YOKE_STREAM_COPY]);
     for (int k = 0; k < count; k++)
         yoke_device_free(devices[k], test.memory[k]);
     free(test.host);
@@ -229,8 +229,11 @@ static yoke_status connect_pairs(yoke_device *const *devices, int count) {
 }
 
 yoke_status cuda_connect(yoke_device *const *devices, int count) {
-    int before = cuda_current();
+    cuda_device *root = cuda_of(devices[0]);
+    int before = 0;
+    TRY_CUDA(root, cudaGetDevice(&before));
     yoke_status status = connect_pairs(devices, count);
-    cuda_return_to(before);
-    return status;
+    cudaError_t error = cudaSetDevice(before);
+    return status == YOKE_OK && error != cudaSuccess ? cuda_failed(root, error, "cudaSetDevice")
+                                                     : status;
 }
