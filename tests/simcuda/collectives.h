@@ -2,6 +2,8 @@
 #ifndef SIMCUDA_COLLECTIVES_H
 #define SIMCUDA_COLLECTIVES_H
 
+#include <memory>
+
 #include <nccl.h>
 
 #include "simcuda/library.h"
@@ -22,6 +24,7 @@ struct Call {
     int root; /* or the peer of a send or receive */
     ncclComm_t comm;
     cudaStream_t stream;
+    std::shared_ptr<char> order = nullptr; /* mark: what its host did before is seen by the work */
 };
 
 size_t type_bytes(ncclDataType_t type); /* 0: the simulation does not have it */

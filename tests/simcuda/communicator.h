@@ -55,7 +55,7 @@ void fail_group(ncclResult_t result);
 /* The join of a communicator is part of the group, or waits for the other ranks here. */
 ncclResult_t submit_join(ncclComm *comm);
 /* What the collectives come to. */
-ncclResult_t submit(const Call &call);
+ncclResult_t submit(Call call);
 
 /* Queues what all ranks have called, in the order of each rank. */
 void launch_ready(Clique &clique);

@@ -104,6 +104,8 @@ void launch(const std::shared_ptr<Clique> &clique, const std::vector<Call> &call
         touched.push_back(operands(call, call.comm->rank, (int)clique->members.size()));
     }
     Work work = [calls, devices, touched] {
+        for (const Call &call : calls)
+            observe(call.order.get());
         for (size_t i = 0; i < calls.size(); i++) {
             check_operands(devices[i], touched[i]);
             touch_operands(touched[i]);
@@ -341,8 +343,10 @@ ncclResult_t submit_join(ncclComm *comm) {
     return settle({comm});
 }
 
-ncclResult_t submit(const Call &call) {
+ncclResult_t submit(Call call) {
     begin_use(call.comm, call.name);
+    call.order = std::make_shared<char>();
+    publish(call.order.get());
     if (in_group()) {
         group.calls.push_back(call);
         return ncclSuccess;
