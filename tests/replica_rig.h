@@ -142,19 +142,21 @@ static inline void assert_near(const float *a, const double *b, size_t count,
 }
 
 /* Some gradients are zero but for rounding (of a scale before a batch norm): every tensor is
- * measured with a thousandth of the largest one behind it. */
-static inline double gradient_background(const struct reference *reference) {
+ * measured with a small part of the largest one behind it. */
+static inline double gradient_background(const struct reference *reference,
+                                         yoke_precision precision) {
     double largest = 0;
     for (int i = 0; i < reference->model->tensor_count; i++) {
         size_t count = reference->model->tensors[i].count;
         largest = fmax(largest, norm_of(reference->tensor_gradients[i], count));
     }
-    return 1e-3 * largest;
+    return (precision == YOKE_BFLOAT16 ? 1.0 / 256 : 1e-3) * largest;
 }
 
 static inline void assert_tensors_near(struct rig *rig, const struct reference *reference,
                                        bool gradient, double tolerance) {
-    struct nearness nearness = {tolerance, gradient ? gradient_background(reference) : 0};
+    struct nearness nearness = {tolerance,
+                                gradient ? gradient_background(reference, rig->precision) : 0};
     for (int i = 0; i < rig->model->tensor_count; i++) {
         const yoke_tensor *tensor = &rig->model->tensors[i];
         if (tensor->integer || (gradient && !tensor->trainable)) continue;
