@@ -1,6 +1,7 @@
 /* Settings from the environment, the count of calls, and the failures planted among them. */
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 #include <unordered_map>
 
 #include "simcuda/lock.h"
@@ -29,7 +30,9 @@ struct Faults {
 
 [[noreturn]] void bad_setting(const char *name, const char *value, const char *expected) {
     fprintf(stderr, "simcuda: %s=%s: expected %s\n", name, value, expected);
-    exit(2);
+    fflush(nullptr);
+    Outside outside(false); /* for ThreadSanitizer, which looks at how a program ends */
+    _exit(2);
 }
 
 uint64_t read_number(const char *name, uint64_t otherwise, uint64_t least, uint64_t most) {
