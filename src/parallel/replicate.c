@@ -78,7 +78,11 @@ static yoke_status queue_broadcasts(yoke_data_parallel *parallel, bool weights, 
     if (weights) TRY(broadcast(parallel, of_weights, parallel->flat->elements));
     if (buffers) TRY(broadcast(parallel, of_buffers, parallel->flat->buffer_elements));
     TRY(yoke_queues_to_compute(parallel));
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_REPLICATE, parallel->steps, begin, 0);
+    size_t moved =
+        (size_t)(parallel->count - 1) * ((weights ? parallel->flat->elements : 0) +
+                                         (buffers ? parallel->flat->buffer_elements : 0));
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_REPLICATE, parallel->steps, begin,
+                    2 * moved * sizeof(float));
     return YOKE_OK;
 }
 
