@@ -85,6 +85,21 @@ inline std::vector<float> to_float(const std::vector<__nv_bfloat16> &from) {
     return to;
 }
 
+/* An array of float or bfloat16, seen as float. */
+class Values {
+  public:
+    Values(const std::vector<float> &from, bool bf16)
+        : bf16_(bf16), floats_(bf16 ? std::vector<float>(1) : from),
+          narrow_(bf16 ? to_bfloat16(from) : std::vector<__nv_bfloat16>(1)) {}
+    void *get() const { return bf16_ ? (void *)narrow_.get() : (void *)floats_.get(); }
+    std::vector<float> read() const { return bf16_ ? to_float(narrow_.read()) : floats_.read(); }
+
+  private:
+    bool bf16_;
+    Array<float> floats_;
+    Array<__nv_bfloat16> narrow_;
+};
+
 /* Every element within `relative` of the scale of the whole. */
 inline void assert_close(const std::vector<float> &is, const std::vector<double> &wanted,
                          double relative) {

@@ -3,6 +3,7 @@
 #include "simcuda/rig.h"
 
 using rig::Array;
+using rig::Values;
 
 static void check(cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS) fail_msg("%s", cublasLtGetStatusName(status));
@@ -11,7 +12,7 @@ static void check(cublasStatus_t status) {
 /* op(A)[m, k] op(B)[k, n] as asked for; matrices are stored by columns unless said otherwise. */
 struct Case {
     size_t m, n, k;
-    bool transpose_a, transpose_b, rows_first, half, half_output, tf32;
+    bool transpose_a, transpose_b, rows_first, bf16, bf16_output, tf32;
     float alpha, beta;
     uint32_t epilogue;
     size_t extra; /* between one line and the next */
@@ -44,10 +45,10 @@ struct Objects {
         set(CUBLASLT_MATMUL_DESC_TRANSA, ta);
         set(CUBLASLT_MATMUL_DESC_TRANSB, tb);
         set(CUBLASLT_MATMUL_DESC_EPILOGUE, c.epilogue);
-        cudaDataType in = c.half ? CUDA_R_16BF : CUDA_R_32F;
+        cudaDataType in = c.bf16 ? CUDA_R_16BF : CUDA_R_32F;
         a = layout(c.transpose_a ? matrix(c, c.k, c.m) : matrix(c, c.m, c.k), in);
         b = layout(c.transpose_b ? matrix(c, c.n, c.k) : matrix(c, c.k, c.n), in);
-        d = layout(matrix(c, c.m, c.n), c.half_output ? CUDA_R_16BF : CUDA_R_32F);
+        d = layout(matrix(c, c.m, c.n), c.bf16_output ? CUDA_R_16BF : CUDA_R_32F);
         check(cublasLtMatmulPreferenceCreate(&preference));
         allow((uint64_t)1 << 20);
     }
@@ -83,25 +84,8 @@ struct Objects {
     }
 };
 
-/* Device values of a case, given as float. */
-class Values {
-  public:
-    Values(const std::vector<float> &from, bool half)
-        : half_(half), floats_(half ? std::vector<float>(1) : from),
-          halves_(half ? rig::to_bfloat16(from) : std::vector<__nv_bfloat16>(1)) {}
-    void *get() const { return half_ ? (void *)halves_.get() : (void *)floats_.get(); }
-    std::vector<float> read() const {
-        return half_ ? rig::to_float(halves_.read()) : floats_.read();
-    }
-
-  private:
-    bool half_;
-    Array<float> floats_;
-    Array<__nv_bfloat16> halves_;
-};
-
 static float seen(const Case &c, float value) {
-    if (c.half) return rig::rounded_to_bfloat16(value);
+    if (c.bf16) return rig::rounded_to_bfloat16(value);
     if (!c.tf32) return value;
     int exponent;
     float fraction = std::frexp(value, &exponent);
@@ -123,7 +107,7 @@ struct Data {
             value = seen(c, value);
         for (std::vector<float> *each : {&d_values, &bias})
             for (float &value : *each)
-                value = c.half_output ? rig::rounded_to_bfloat16(value) : value;
+                value = c.bf16_output ? rig::rounded_to_bfloat16(value) : value;
     }
     double left(const Case &c, size_t i, size_t p) const {
         return (double)a_values[c.transpose_a ? a.at(p, i) : a.at(i, p)];
@@ -161,20 +145,20 @@ struct Data {
 static void assert_product(const Case &c) {
     Objects objects(c);
     Data data(c);
-    Values bias(data.bias, c.half_output);
+    Values bias(data.bias, c.bf16_output);
     if (c.epilogue >= CUBLASLT_EPILOGUE_BIAS)
         objects.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
     std::vector<cublasLtMatmulHeuristicResult_t> found;
     check(objects.heuristic(found));
     assert_in_range(found.size(), 1, 3);
-    Values a(data.a_values, c.half), b(data.b_values, c.half);
+    Values a(data.a_values, c.bf16), b(data.b_values, c.bf16);
     Array<char> workspace((size_t)1 << 20);
     for (const cublasLtMatmulHeuristicResult_t &one : found) {
-        Values d(data.d_values, c.half_output);
+        Values d(data.d_values, c.bf16_output);
         check(cublasLtMatmul(objects.handle, objects.descriptor, &c.alpha, a.get(), objects.a,
                              b.get(), objects.b, &c.beta, d.get(), objects.d, d.get(), objects.d,
                              &one.algo, workspace.get(), one.workspaceSize, nullptr));
-        double tolerance = c.half_output ? 4e-3 : 1e-6 * (double)(c.k + 8);
+        double tolerance = c.bf16_output ? 4e-3 : 1e-6 * (double)(c.k + 8);
         rig::assert_close(d.read(), data.result(c), tolerance);
         bool gradient = c.epilogue >= CUBLASLT_EPILOGUE_BGRADA;
         if (gradient) rig::assert_close(bias.read(), data.bias_gradient(c), tolerance);
@@ -201,16 +185,16 @@ static void results_are_scaled_and_added(void **) {
     c.alpha = 0.5f;
     c.beta = -2;
     assert_product(c);
-    c.half = c.half_output = true;
+    c.bf16 = c.bf16_output = true;
     assert_product(c);
 }
 
 static void bfloat16_is_summed_in_float(void **) {
     Case c = PLAIN;
     c.k = 300;
-    c.half = true;
+    c.bf16 = true;
     assert_product(c);
-    c.half_output = true;
+    c.bf16_output = true;
     assert_product(c);
 }
 
@@ -229,11 +213,11 @@ static void tf32_rounds_the_operands_to_ten_bits(void **) {
 
 static void epilogues_add_bias_clip_and_sum_its_gradient(void **) {
     Case c = PLAIN;
-    for (bool half : {false, true})
+    for (bool bf16 : {false, true})
         for (uint32_t epilogue :
              {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS,
               CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
-            c.half = c.half_output = half;
+            c.bf16 = c.bf16_output = bf16;
             c.epilogue = epilogue;
             c.transpose_a = !c.transpose_a;
             assert_product(c);
@@ -287,7 +271,7 @@ static void what_has_no_kernel_is_not_supported(void **) {
     c.epilogue = CUBLASLT_EPILOGUE_BIAS;
     assert_int_equal(Objects(c).heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
     c = PLAIN;
-    c.half_output = true; /* of float32 operands */
+    c.bf16_output = true; /* of float32 operands */
     assert_int_equal(Objects(c).heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
     c = PLAIN;
     c.epilogue = CUBLASLT_EPILOGUE_BIAS;

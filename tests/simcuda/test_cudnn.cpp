@@ -5,6 +5,7 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* the whole legacy API is */
 
 using rig::Array;
+using rig::Values;
 
 static void check(cudnnStatus_t status) {
     char why[256];
@@ -14,7 +15,7 @@ static void check(cudnnStatus_t status) {
 
 struct Case {
     int n, c, h, w, k, r, s, pad, stride, dilation, groups;
-    bool last, half, strict; /* channels last; bfloat16; no TF32 */
+    bool last, bf16, strict; /* channels last; bfloat16; no TF32 */
     float alpha, beta;
 };
 
@@ -51,7 +52,7 @@ struct Objects {
     cudnnConvolutionDescriptor_t convolution = nullptr;
 
     explicit Objects(const Case &c) {
-        cudnnDataType_t type = c.half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+        cudnnDataType_t type = c.bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
         cudnnTensorFormat_t format = c.last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
         check(cudnnCreate(&handle));
         check(cudnnCreateTensorDescriptor(&x));
@@ -79,23 +80,6 @@ struct Objects {
         cudnnDestroyTensorDescriptor(x);
         cudnnDestroy(handle);
     }
-};
-
-/* Values of the case's type on the device, given as float. */
-class Values {
-  public:
-    Values(const std::vector<float> &from, bool half)
-        : half_(half), floats_(half ? std::vector<float>(1) : from),
-          halves_(half ? rig::to_bfloat16(from) : std::vector<__nv_bfloat16>(1)) {}
-    void *get() const { return half_ ? (void *)halves_.get() : (void *)floats_.get(); }
-    std::vector<float> read() const {
-        return half_ ? rig::to_float(halves_.read()) : floats_.read();
-    }
-
-  private:
-    bool half_;
-    Array<float> floats_;
-    Array<__nv_bfloat16> halves_;
 };
 
 static std::vector<float> random_values(const Case &c, int which) {
@@ -145,8 +129,8 @@ struct Buffers {
     Values x, w, y;
     Array<char> workspace;
     explicit Buffers(const Case &c)
-        : x(random_values(c, X), c.half), w(random_values(c, WEIGHTS), c.half),
-          y(random_values(c, Y), c.half), workspace(WORKSPACE) {}
+        : x(random_values(c, X), c.bf16), w(random_values(c, WEIGHTS), c.bf16),
+          y(random_values(c, Y), c.bf16), workspace(WORKSPACE) {}
     const Values &of(int which) const { return which == X ? x : which == WEIGHTS ? w : y; }
 };
 
@@ -209,7 +193,7 @@ static void assert_convolution(const Case &c) {
         for (const Found &found : algorithms(objects, which)) {
             Buffers buffers(c);
             check(run(c, objects, buffers, which, found.algorithm));
-            rig::assert_close(buffers.of(which).read(), expected(c, which), c.half ? 4e-3 : 1e-5);
+            rig::assert_close(buffers.of(which).read(), expected(c, which), c.bf16 ? 4e-3 : 1e-5);
         }
 }
 
@@ -268,7 +252,7 @@ static void results_are_scaled_and_added(void **) {
 
 static void bfloat16_is_summed_in_float(void **) {
     Case c = PLAIN;
-    c.half = true;
+    c.bf16 = true;
     c.c = 40;
     assert_convolution(c);
 }
