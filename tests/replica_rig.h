@@ -47,7 +47,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .rows = rig->rows,
         .choices = rig->choices,
         .first_bucket_bytes = 2048,
-        .bucket_bytes = 8192,
+        .bucket_bytes = 4096,
     };
 }
 

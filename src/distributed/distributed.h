@@ -1,0 +1,93 @@
+/* The door of distributed: store, rendezvous and the process group with its transports. It knows
+ * devices only where NCCL needs one, and neither models nor training. */
+#ifndef DISTRIBUTED_DISTRIBUTED_H
+#define DISTRIBUTED_DISTRIBUTED_H
+
+#include "base/base.h"
+#include "yoke/distributed.h"
+
+/* The store: small values by key, set once, kept by one process (TCP) or a folder (file). */
+
+typedef struct yoke_store yoke_store;
+
+typedef struct yoke_store_options {
+    const char *address; /* "tcp://host:port", "file:///path" */
+    bool serve;          /* TCP: this process keeps it; port 0 takes a free one */
+    const char *run_id;  /* a stranger's or another run's connection is dropped */
+    const char *token;   /* shared secret, proven both ways by a nonce challenge; never sent */
+    int timeout_ms;
+} yoke_store_options;
+
+#define YOKE_STORE_KEY_LIMIT 256
+#define YOKE_STORE_VALUE_LIMIT ((size_t)65536)
+
+/* Serving binds first: yoke_store_port tells the port that others are then given. */
+yoke_status yoke_store_create(yoke_store **store, const yoke_store_options *options);
+void yoke_store_destroy(yoke_store *store);
+int yoke_store_port(const yoke_store *store);
+/* ARGUMENT when the key has another value already. */
+yoke_status yoke_store_set(yoke_store *store, const char *key, const void *value, size_t bytes);
+/* Waits for the key until the deadline: CANCELLED, naming it. */
+yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, size_t capacity,
+                            size_t *bytes);
+/* Adds and answers the new sum. */
+yoke_status yoke_store_add(yoke_store *store, const char *key, int64_t value, int64_t *sum);
+
+/* Rendezvous: every rank says who it is (host, pid, local rank) and learns who the others are. */
+
+typedef struct yoke_peer {
+    char host[64];
+    int pid, local_rank;
+} yoke_peer;
+
+/* peers[world]. A rank that comes twice is refused with both host:pid; a world that never fills
+ * names the ranks missing. */
+yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_peer *peers,
+                            int timeout_ms);
+
+/* Transports: what a process group is made of. */
+
+typedef struct yoke_transport_request {
+    const yoke_process_group_options *options; /* loaded, with defaults */
+    yoke_store *store;
+    const yoke_peer *peers;
+} yoke_transport_request;
+
+typedef struct yoke_reduce_call {
+    size_t count;
+    yoke_element element;
+    yoke_reduction reduction;
+    int root; /* -1: all */
+} yoke_reduce_call;
+
+struct yoke_process_group {
+    char transport[32];
+    int rank, world, timeout_ms;
+    bool broken; /* by a failure: every later call says so */
+    char cause[256];
+    yoke_store *store;
+    yoke_peer *peers; /* [world] */
+
+    yoke_status (*barrier)(yoke_process_group *group);
+    yoke_status (*broadcast)(yoke_process_group *group, void *buffer, const yoke_reduce_call *call);
+    yoke_status (*reduce)(yoke_process_group *group, void *buffer, const yoke_reduce_call *call);
+    yoke_status (*all_gather)(yoke_process_group *group, void *to, const void *from,
+                              const yoke_reduce_call *call); /* root >= 0: gather */
+    yoke_status (*reduce_scatter)(yoke_process_group *group, void *to, const void *from,
+                                  const yoke_reduce_call *call);
+    yoke_status (*scatter)(yoke_process_group *group, void *to, const void *from,
+                           const yoke_reduce_call *call);
+    yoke_status (*allocate)(yoke_process_group *group, size_t bytes, void **memory);
+    yoke_status (*start)(yoke_process_group *group, float *buffer, size_t count);
+    yoke_status (*progress)(yoke_process_group *group, bool wait);
+    void (*destroy)(yoke_process_group *group); /* takes half-built groups */
+};
+
+yoke_status yoke_shared_memory_group(yoke_process_group **group,
+                                     const yoke_transport_request *request);
+#ifdef YOKE_HAS_MPI
+yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request);
+#endif
+yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request);
+
+#endif
