@@ -7,9 +7,11 @@
 
 #include "simcuda/sim.h"
 
-#if !defined(__x86_64__) || defined(SIMCUDA_UCONTEXT)
-#include <ucontext.h>
+#if !defined(__x86_64__) && !defined(SIMCUDA_UCONTEXT)
 #define SIMCUDA_UCONTEXT
+#endif
+#ifdef SIMCUDA_UCONTEXT
+#include <ucontext.h>
 #endif
 
 /* Present when the program is linked with the sanitizer. */
