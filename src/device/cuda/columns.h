@@ -13,7 +13,8 @@
 /* Each of the COUNT values is summed over its column, in a fixed order, and given to every thread
  * of it. Lanes of a warp that share a column halve what they hold at every exchange, which takes
  * about COUNT shuffles where summing value by value takes COUNT * log2(32 / LANES). All threads
- * call it; COUNT and LANES are powers of 2, blockDim.x a multiple of CUDA_WARP. */
+ * call it; COUNT and LANES are powers of 2, blockDim.x a multiple of CUDA_WARP. Sums of one COUNT
+ * and LANES may follow each other in one room; others need their own. */
 template <int COUNT, int LANES>
 static __device__ void cuda_sum_columns(float (&values)[COUNT], float *room) {
     unsigned column = threadIdx.x % LANES, warp = threadIdx.x / CUDA_WARP, copies = 0;
