@@ -9,7 +9,8 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/library.h"
 
-/* What cuBLASLt may use, one a device. Simulated products need none, and tests open many devices. */
+/* What cuBLASLt may use, one a device. Simulated products need none, and tests open many devices.
+ */
 #ifdef YOKE_SIMCUDA
 #define CUDA_WORKSPACE_BYTES ((size_t)64 << 10)
 #else

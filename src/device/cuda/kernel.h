@@ -1,5 +1,5 @@
-/* How kernels of this room are written: once, for nvcc and for the simulated CUDA of the tests, which
- * compiles the same .cu files for the host. For .cu files only.
+/* How kernels of this room are written: once, for nvcc and for the simulated CUDA of the tests,
+ * which compiles the same .cu files for the host. For .cu files only.
  *
  *   static __global__ void scale(float *values, float by, size_t count) {
  *       GRID_STRIDE(i, count) values[i] *= by;
@@ -9,9 +9,10 @@
  *       return cudaGetLastError();
  *   }
  *
- * LAUNCH: no barrier in the kernel. LAUNCH_BLOCK: the kernel calls __syncthreads or a shuffle; every
- * thread of a block must reach every barrier. Shared memory is static (`__shared__ float part[32]`).
- * Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one dimension),
+ * LAUNCH: no barrier in the kernel. LAUNCH_BLOCK: the kernel calls __syncthreads or a shuffle;
+ * every thread of a block must reach every barrier. Shared memory is static (`__shared__ float
+ * part[32]`). Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one
+ * dimension),
  * __shared__, __syncthreads, __shfl_xor_sync, __shfl_sync, atomicAdd on int, and of cuda_bf16.h the
  * conversions alone. No float atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN. */
 #ifndef DEVICE_CUDA_KERNEL_H

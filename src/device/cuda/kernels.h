@@ -174,10 +174,10 @@ typedef struct cuda_loss_job {
     size_t rows;
     int outputs; /* of one row */
     double smoothing;
-    const float *values;   /* [rows, outputs], as are targets and gradient */
-    const int32_t *labels; /* cross-entropy */
-    const float *targets;  /* MSE */
-    cuda_loss_row *saved;  /* [rows], cross-entropy; NULL: no backward */
+    const float *values;           /* [rows, outputs], as are targets and gradient */
+    const int32_t *labels;         /* cross-entropy */
+    const float *targets;          /* MSE */
+    cuda_loss_row *saved;          /* [rows], cross-entropy; NULL: no backward */
     double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], while forward runs */
     int32_t *correct, *correct_parts;
     const cuda_step *step; /* backward: its loss_scale */
