@@ -75,6 +75,12 @@ static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const 
                 list_holders(device, holders, sizeof holders));
 }
 
+size_t yoke_device_free_bytes(const yoke_device *device) {
+    yoke_device_info info = {.struct_size = sizeof info};
+    device->backend->describe(device, &info);
+    return info.memory_free;
+}
+
 yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
                                  void **pointer) {
     *pointer = NULL;

@@ -86,7 +86,8 @@ void yoke_recording_destroy(yoke_recording *recording);
 yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
                                  void **pointer);
 void yoke_device_free(yoke_device *device, void *pointer);
-size_t yoke_device_allocated(const yoke_device *device); /* bytes held now */
+size_t yoke_device_allocated(const yoke_device *device);  /* bytes held now */
+size_t yoke_device_free_bytes(const yoke_device *device); /* 0: not known */
 
 /* Host memory that copies to and from the device may use while the host goes on (pinned), zeroed.
  */

@@ -73,14 +73,31 @@ static yoke_status decide_flat(yoke_replica *replica, const yoke_program *progra
     return YOKE_OK;
 }
 
+static yoke_status find_regions(yoke_replica *replica, yoke_program *program) {
+    yoke_device *device = replica->options.device;
+    TRY(find_region(device, &replica->arena, program->arena.bytes, "activations",
+                    &program->own_arena));
+    return find_region(device, &replica->scratch, program->scratch_bytes, "scratch",
+                       &program->own_scratch);
+}
+
+/* What lives while a batch is computed grows with its rows; a tenth is left for what does not. */
+static yoke_status suggest_rows(const yoke_program *program, size_t free_bytes,
+                                yoke_status status) {
+    if (status != YOKE_ERROR_MEMORY || free_bytes == 0) return status;
+    double needed = (double)(program->arena.bytes + program->scratch_bytes);
+    int rows = (int)(0.9 * (double)free_bytes / needed * program->rows);
+    yoke_error cause = yoke_error_take(status);
+    if (rows < 1) return FAIL(status, "%s; not even one row would fit", cause.text);
+    return FAIL(status, "%s; about %d would fit", cause.text, rows);
+}
+
 static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     yoke_device *device = replica->options.device;
     yoke_replica_memory *memory = &replica->memory;
     TRY(yoke_program_schedule(program, replica->flat));
-    TRY(find_region(device, &replica->arena, program->arena.bytes, "activations",
-                    &program->own_arena));
-    TRY(find_region(device, &replica->scratch, program->scratch_bytes, "scratch",
-                    &program->own_scratch));
+    size_t free_bytes = yoke_device_free_bytes(device);
+    TRY(suggest_rows(program, free_bytes, find_regions(replica, program)));
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
     yoke_region *scratch =
         program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
