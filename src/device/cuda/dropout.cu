@@ -3,7 +3,7 @@
  * than keeping it. */
 #include <Random123/philox.h>
 
-#include "base/random.h"
+#include "base/base.h"
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
