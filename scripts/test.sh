@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every test, as the first command after a clone: the release build, then AddressSanitizer and
-# UndefinedBehaviorSanitizer, then ThreadSanitizer where threads meet. --quick: the release build only.
+# Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
+# AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, and the tests of the
+# engine over simulated GPUs under both. --quick: the release build only.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,13 +52,28 @@ run_preset() {
 scripts/install-deps.sh || exit 1
 mkdir -p build
 
+# With a CUDA compiler the release build has GPUs in it, warnings are errors, and the libraries are linked for real.
 prefix=()
-run_preset release
+if [[ -n ${CUDACXX-} ]] || command -v nvcc >/dev/null 2>&1; then run_preset cuda; else
+    run_preset release
+    summary+=("cuda: skipped, there is no nvcc")
+fi
 if [[ $quick == no ]]; then
     run_preset check
     # gcc's ThreadSanitizer can't map its shadow when addresses are randomised too widely.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
-    run_preset tsan -L threads
+    run_preset tsan
+    if cmake --preset simcuda >build/simcuda.log 2>&1; then
+        run_preset simcuda-tsan
+        prefix=()
+        run_preset simcuda
+    elif grep -q "needs the headers of the CUDA toolkit" build/simcuda.log; then
+        summary+=("simcuda: skipped, the headers of the CUDA toolkit are not here")
+    else
+        tail -n 20 build/simcuda.log
+        summary+=("simcuda: does not configure, see build/simcuda.log")
+        failed=yes
+    fi
 fi
 
 echo
