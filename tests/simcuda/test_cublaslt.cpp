@@ -1,3 +1,5 @@
+/* Matrix products equal a plain reference in every layout, type and epilogue; bad ones are refused.
+ */
 #include <cublasLt.h>
 
 #include "simcuda/rig.h"

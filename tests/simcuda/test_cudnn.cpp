@@ -1,3 +1,5 @@
+/* Convolutions equal a plain reference in every shape and by every algorithm; bad ones are refused.
+ */
 #include <cudnn.h>
 
 #include "simcuda/rig.h"

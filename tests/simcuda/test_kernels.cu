@@ -1,3 +1,5 @@
+/* How kernels run: threads, barriers and shuffles as on a GPU, their rules enforced, and a missing
+ * barrier seen. */
 #include "device/cuda/kernel.h"
 #include "simcuda/rig.h"
 
