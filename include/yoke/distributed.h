@@ -17,7 +17,8 @@ extern "C" {
 /* Which process of which run this is, as a launcher told it. */
 typedef struct yoke_rank_info {
     size_t struct_size;
-    char source[32]; /* "yoke launch", "torchrun", "Open MPI", "PMIx", "Hydra", "SLURM"; "" alone */
+    char source[32]; /* "yoke launch", "torchrun", "Open MPI", "PMIx", "Hydra", "SLURM", "Flux",
+                        "PALS", "LSF"; "" alone */
     int rank, world;
     int local_rank, local_world; /* on this machine */
     int node_rank, nodes;
@@ -27,9 +28,10 @@ typedef struct yoke_rank_info {
 } yoke_rank_info;
 
 /* Reads a launcher's variables through `lookup` (the library reads no environment itself), in the
- * order YOKE_*, torchrun, Open MPI, PMIx, Hydra, SLURM step; a single process otherwise. ARGUMENT
- * names a variable that is missing beside those given, or is no number, and what srun was forgotten
- * for. */
+ * order YOKE_*, torchrun, Open MPI, PMIx, Hydra, SLURM step, Flux, PALS, LSF; a single process
+ * otherwise. What a launcher leaves out is computed as if ranks were laid node by node. ARGUMENT
+ * names a variable that is missing beside those given, is no number or contradicts another, and
+ * tells when srun was forgotten in a batch script. */
 typedef const char *(*yoke_lookup)(const char *name, void *payload);
 YOKE_API yoke_status yoke_rank_detect(yoke_rank_info *info, yoke_lookup lookup, void *payload);
 
