@@ -50,7 +50,9 @@ std::string ask_addr2line(const Dl_info &module, const void *pc) {
     if (answer == nullptr) return "";
     bool got = fgets(line, sizeof line, answer) != nullptr;
     pclose(answer);
-    return got && strstr(line, "??") == nullptr ? first_line(line) : "";
+    if (!got || strstr(line, "??") != nullptr) return "";
+    std::string text = first_line(line);
+    return text.substr(0, text.find(" (discriminator"));
 }
 
 std::string describe_frame(void *return_address) {

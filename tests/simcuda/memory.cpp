@@ -1,5 +1,6 @@
 #include "simcuda/memory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -36,7 +37,7 @@ using Allocations = std::map<uintptr_t, Allocation>; /* by start */
 struct Arena {
     char *base = nullptr; /* NULL: nothing allocated so far */
     size_t bytes = 0, used = 0;
-    uintptr_t next = 0, top = 0; /* where to look first; above everything ever allocated */
+    uintptr_t next = 0; /* where to look first */
     Allocations live, freed;
     uint64_t peers = 0; /* whose memory this device may touch */
 };
@@ -44,8 +45,8 @@ struct Arena {
 struct Memory {
     Arena arenas[DEVICES_LIMIT];
     std::map<uintptr_t, size_t> pinned;
-    uint64_t open = 0;
-    int nothing = -1, unset = -1; /* files: an empty one, and one full of UNSET */
+    std::vector<std::pair<int, uintptr_t>> open; /* device, start; under the seeded scheduler */
+    int unset = -1;                              /* a file full of UNSET */
 };
 
 Memory &memory() {
@@ -61,44 +62,40 @@ size_t round_up(size_t value, size_t to) {
     violation("the host has no %zu bytes for %s: %s", bytes, what, strerror(errno));
 }
 
-void *map(void *at, size_t bytes, int protection, int flags, int file, size_t offset) {
-    void *got = mmap(at, bytes, protection, flags | MAP_NORESERVE, file, (off_t)offset);
+void *map(void *at, size_t bytes, int protection, int flags, int file) {
+    void *got = mmap(at, bytes, protection, flags | MAP_NORESERVE, file, 0);
     if (got == MAP_FAILED) out_of_host("a device's memory", bytes);
     return got;
 }
 
-void open_files(Memory &all) {
-    all.nothing = memfd_create("simcuda-nothing", MFD_CLOEXEC);
-    all.unset = memfd_create("simcuda-unset", MFD_CLOEXEC);
-    if (all.nothing < 0 || all.unset < 0 || ftruncate(all.unset, PIECE) != 0)
-        out_of_host("files in memory", PIECE);
-    uint16_t *values =
-        (uint16_t *)map(nullptr, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED, all.unset, 0);
+int open_unset() {
+    int file = memfd_create("simcuda-unset", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, PIECE) != 0) out_of_host("a file in memory", PIECE);
+    uint16_t *values = (uint16_t *)map(nullptr, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED, file);
     for (size_t i = 0; i < PIECE / sizeof *values; i++)
         values[i] = UNSET;
     munmap(values, PIECE);
+    return file;
 }
 
-/* Nothing is there: a touch raises SIGBUS, or SIGSEGV while the device is closed. */
-void map_nothing(const Arena &arena, uintptr_t from, size_t bytes, int protection) {
-    map((void *)from, bytes, protection, MAP_SHARED | MAP_FIXED, memory().nothing,
-        from - (uintptr_t)arena.base);
+void *map_nothing(void *at, size_t bytes) {
+    int fixed = at != nullptr ? MAP_FIXED : 0;
+    return map(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1);
 }
 
-int protection_of(int device) {
-    bool open = settings().threads || (memory().open & device_bit(device));
-    return open ? PROT_READ | PROT_WRITE : PROT_NONE;
+void protect(const Allocation &allocation, int protection) {
+    size_t bytes = round_up(allocation.padded, PAGE);
+    if (mprotect((void *)allocation.pages, bytes, protection) != 0)
+        violation("mprotect of device memory: %s", strerror(errno));
 }
 
 /* Four times what the device may hold, so that freed addresses are not soon given out again. */
-void reserve(Arena &arena, int device) {
+void reserve(Arena &arena) {
     if (arena.base != nullptr) return;
-    if (memory().nothing < 0) open_files(memory());
-    watch_for_faults();
+    if (memory().unset < 0) memory().unset = open_unset();
     arena.bytes = round_up(4 * settings().memory_bytes, PIECE) + PIECE;
-    arena.base =
-        (char *)map(nullptr, arena.bytes, protection_of(device), MAP_SHARED, memory().nothing, 0);
-    arena.next = arena.top = (uintptr_t)arena.base;
+    arena.base = (char *)map_nothing(nullptr, arena.bytes);
+    arena.next = (uintptr_t)arena.base;
 }
 
 /* First gap of so many bytes from `at` on; 0: none. */
@@ -122,23 +119,23 @@ void forget_freed(Arena &arena, uintptr_t from, uintptr_t to) {
 
 /* Private pages of the file of UNSET: nothing is written, nor takes memory, before the device does.
  */
-void map_unset(uintptr_t from, size_t bytes, int protection) {
+void map_unset(uintptr_t from, size_t bytes) {
+    int protection = settings().threads ? PROT_READ | PROT_WRITE : PROT_NONE;
     for (size_t done = 0; done < bytes; done += PIECE) {
         size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
-        map((void *)(from + done), piece, protection, MAP_PRIVATE | MAP_FIXED, memory().unset, 0);
+        map((void *)(from + done), piece, protection, MAP_PRIVATE | MAP_FIXED, memory().unset);
     }
 }
 
-uintptr_t place(Arena &arena, int device, Allocation &allocation) {
+uintptr_t place(Arena &arena, Allocation &allocation) {
     size_t pages = round_up(allocation.padded, PAGE);
     uintptr_t at = find_gap(arena, arena.next, pages + PAGE);
     if (at == 0) at = find_gap(arena, (uintptr_t)arena.base, pages + PAGE);
     if (at == 0) return 0;
     allocation.pages = at;
     forget_freed(arena, at, at + pages + PAGE);
-    map_unset(at, pages, protection_of(device));
+    map_unset(at, pages);
     arena.next = at + pages + PAGE;
-    arena.top = std::max(arena.top, arena.next);
     return at + pages - allocation.padded;
 }
 
@@ -167,11 +164,12 @@ void check_padding(uintptr_t start, const Allocation &allocation) {
 
 void *allocate_device(int device, size_t bytes) {
     Arena &arena = memory().arenas[device];
-    reserve(arena, device);
+    reserve(arena);
+    watch_for_faults();
     size_t padded = round_up(bytes, ALIGNMENT), limit = settings().memory_bytes;
     if (bytes > limit || arena.used + padded > limit) return nullptr;
     Allocation allocation = {0, bytes, padded};
-    uintptr_t start = place(arena, device, allocation);
+    uintptr_t start = place(arena, allocation);
     if (start == 0) return nullptr;
     arena.live[start] = allocation;
     arena.used += padded;
@@ -197,13 +195,12 @@ void free_device(void *pointer) {
                   pointer, address.device);
     }
     Allocation allocation = found->second;
-    uint64_t before = memory().open;
-    open_memory(before | device_bit(address.device));
+    close_memory();
+    protect(allocation, PROT_READ | PROT_WRITE);
     check_padding(found->first, allocation);
     if (__asan_unpoison_memory_region != nullptr)
         __asan_unpoison_memory_region(pointer, allocation.padded);
-    map_nothing(arena, allocation.pages, round_up(allocation.padded, PAGE),
-                protection_of(address.device));
+    map_nothing((void *)allocation.pages, round_up(allocation.padded, PAGE));
     arena.used -= allocation.padded;
     arena.freed[found->first] = allocation;
     arena.live.erase(found);
@@ -313,21 +310,28 @@ uint64_t reach_of(int device) {
     return device_bit(device) | memory().arenas[device].peers;
 }
 
-void open_memory(uint64_t devices) {
-    Memory &all = memory();
-    if (settings().threads || devices == all.open) return;
-    uint64_t changing = devices ^ all.open;
-    all.open = devices;
-    for (int device = 0; device < settings().devices; device++) {
-        const Arena &arena = all.arenas[device];
-        if (arena.base == nullptr || !(changing & device_bit(device))) continue;
-        if (mprotect(arena.base, arena.top - (uintptr_t)arena.base, protection_of(device)) != 0)
-            violation("mprotect of device memory: %s", strerror(errno));
-    }
+bool open_memory(void *pointer) {
+    Address address = find_address(pointer);
+    if (address.place != Place::device) return false;
+    const auto *live = containing(memory().arenas[address.device].live, (uintptr_t)pointer);
+    if (live == nullptr || (uintptr_t)pointer >= live->first + live->second.padded) return false;
+    protect(live->second, PROT_READ | PROT_WRITE);
+    memory().open.emplace_back(address.device, live->first);
+    return true;
+}
+
+void close_memory_but(uint64_t devices) {
+    auto &open = memory().open;
+    auto closed = [devices](const std::pair<int, uintptr_t> &one) {
+        if (devices & device_bit(one.first)) return false;
+        protect(memory().arenas[one.first].live.at(one.second), PROT_NONE);
+        return true;
+    };
+    open.erase(std::remove_if(open.begin(), open.end(), closed), open.end());
 }
 
 void close_memory() {
-    if (memory().open != 0) open_memory(0);
+    if (!memory().open.empty()) close_memory_but(0);
 }
 
 } // namespace sim

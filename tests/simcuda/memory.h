@@ -40,8 +40,10 @@ bool set_peer_access(int device, int peer, bool enabled); /* false: it was so be
 bool has_peer_access(int device, int peer);
 uint64_t reach_of(int device);
 
-/* Opens these devices' memory and no other, closes all. Nothing under the threads scheduler. */
-void open_memory(uint64_t devices);
+/* The allocation around `pointer`; false: there is none. */
+bool open_memory(void *pointer);
+/* What lies on none of these devices, everything. */
+void close_memory_but(uint64_t devices);
 void close_memory();
 
 } // namespace sim

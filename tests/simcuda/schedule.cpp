@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <thread>
 
+#include "simcuda/fault_signal.h"
 #include "simcuda/queues.h"
 
 namespace sim {
@@ -15,8 +16,9 @@ uint64_t mix(uint64_t value) {
     return value ^ value >> 31;
 }
 
-/* What this thread runs. */
+/* What this thread runs, and whose memory it may touch. */
 thread_local const Node *running;
+thread_local uint64_t reach;
 
 uint64_t draw() {
     return mix(schedule().random++);
@@ -52,10 +54,10 @@ Claim claim(CUstream_st &stream) {
 }
 
 uint64_t reach_of(const Claim &taken) {
-    uint64_t reach = 0;
+    uint64_t devices = 0;
     for (const Node &node : taken.nodes)
-        reach |= node.host ? 0 : node.reach | sim::reach_of(node.device);
-    return reach;
+        devices |= node.host ? 0 : node.reach | sim::reach_of(node.device);
+    return devices;
 }
 
 void observe_all(const Claim &taken) {
@@ -89,7 +91,9 @@ void execute(Claim taken) {
     observe_all(taken);
     if (work) {
         bool threads = settings().threads;
-        open_memory(reach_of(taken));
+        reach = reach_of(taken);
+        close_memory_but(reach);
+        watch_for_faults();
         running = &taken.nodes[0];
         {
             Outside outside(threads);
@@ -222,6 +226,10 @@ void refuse_in_work(const char *call) {
 
 int running_device() {
     return running == nullptr || running->host ? -1 : running->device;
+}
+
+uint64_t running_reach() {
+    return reach;
 }
 
 std::string running_work() {

@@ -93,6 +93,7 @@ struct Host {
 Host &this_host();
 
 int running_device();       /* of the work this thread runs, -1: none, or a host function */
+uint64_t running_reach();   /* the devices whose memory it may touch */
 std::string running_work(); /* for reports */
 
 } // namespace sim
