@@ -1,0 +1,173 @@
+/* Left folds over the ranks' buffers, a block at a time that stays in the first-level cache. Every
+ * loop is elementwise, so that neither the instruction set nor the cut shows in the bits. */
+#include <string.h>
+
+#include "distributed/shared_memory.h"
+
+/* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
+ * ready, which therefore gets the plain loop. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CLONES
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+enum { BLOCK = 2048 }; /* elements */
+
+#define SUM_FLOAT(left, right) ((left) + (right))
+#define SUM_INTEGER(left, right) ((int64_t)((uint64_t)(left) + (uint64_t)(right))) /* may wrap */
+#define NO_NAN(value) ((value) == (value))
+#define MIN_FLOAT(left, right) ((right) < (left) || !NO_NAN(right) ? (right) : (left))
+#define MAX_FLOAT(left, right) ((right) > (left) || !NO_NAN(right) ? (right) : (left))
+#define MIN_INTEGER(left, right) ((right) < (left) ? (right) : (left))
+#define MAX_INTEGER(left, right) ((right) > (left) ? (right) : (left))
+
+typedef union float_bits {
+    float value;
+    uint32_t bits;
+} float_bits;
+
+static inline float widen(uint16_t stored) {
+    return (float_bits){.bits = (uint32_t)stored << 16}.value;
+}
+
+/* To the nearest, ties to even. A NaN stays one: rounding up could carry it into infinity. */
+static inline uint16_t narrow(float value) {
+    uint32_t bits = (float_bits){.value = value}.bits;
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* `to` may be either operand: the lanes of an iteration do not see each other. */
+#define COMBINE(name, type, stored, load, operation)                                               \
+    CLONES static void name(type *to, const type *left, const stored *right, size_t count) {       \
+        _Pragma("omp simd") for (size_t i = 0; i < count; i++) {                                   \
+            to[i] = operation(left[i], load(right[i]));                                            \
+        }                                                                                          \
+    }
+
+COMBINE(sum_float, float, float, , SUM_FLOAT)
+COMBINE(min_float, float, float, , MIN_FLOAT)
+COMBINE(max_float, float, float, , MAX_FLOAT)
+COMBINE(sum_integer, int64_t, int64_t, , SUM_INTEGER)
+COMBINE(min_integer, int64_t, int64_t, , MIN_INTEGER)
+COMBINE(max_integer, int64_t, int64_t, , MAX_INTEGER)
+COMBINE(sum_bfloat16, float, uint16_t, widen, SUM_FLOAT)
+COMBINE(min_bfloat16, float, uint16_t, widen, MIN_FLOAT)
+COMBINE(max_bfloat16, float, uint16_t, widen, MAX_FLOAT)
+
+CLONES static void divide_float(float *values, size_t count, float divisor) {
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        values[i] /= divisor;
+    }
+}
+
+static void divide_integer(int64_t *values, size_t count, int64_t divisor) {
+    for (size_t i = 0; i < count; i++) {
+        values[i] /= divisor;
+    }
+}
+
+CLONES static void widen_block(float *to, const uint16_t *from, size_t count) {
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        to[i] = widen(from[i]);
+    }
+}
+
+CLONES static void narrow_block(uint16_t *to, const float *from, size_t count) {
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        to[i] = narrow(from[i]);
+    }
+}
+
+static void combine_float(yoke_reduction reduction, float *to, const float *left,
+                          const float *right, size_t count) {
+    if (reduction == YOKE_MIN) {
+        min_float(to, left, right, count);
+    } else if (reduction == YOKE_MAX) {
+        max_float(to, left, right, count);
+    } else {
+        sum_float(to, left, right, count);
+    }
+}
+
+static void combine_integer(yoke_reduction reduction, int64_t *to, const int64_t *left,
+                            const int64_t *right, size_t count) {
+    if (reduction == YOKE_MIN) {
+        min_integer(to, left, right, count);
+    } else if (reduction == YOKE_MAX) {
+        max_integer(to, left, right, count);
+    } else {
+        sum_integer(to, left, right, count);
+    }
+}
+
+static void combine_bfloat16(yoke_reduction reduction, float *to, const uint16_t *right,
+                             size_t count) {
+    if (reduction == YOKE_MIN) {
+        min_bfloat16(to, to, right, count);
+    } else if (reduction == YOKE_MAX) {
+        max_bfloat16(to, to, right, count);
+    } else {
+        sum_bfloat16(to, to, right, count);
+    }
+}
+
+/* Between the first and the last rank the sum lives in `held`: `to` may be a buffer that is still
+ * to be read. */
+static void fold_float(float *to, const shm_fold *fold, size_t at, size_t count) {
+    float held[BLOCK];
+    const float *left = (const float *)fold->from[0] + at;
+    for (int rank = 1; rank < fold->ranks; rank++) {
+        float *sum = rank + 1 < fold->ranks ? held : to;
+        combine_float(fold->reduction, sum, left, (const float *)fold->from[rank] + at, count);
+        left = held;
+    }
+    if (fold->ranks == 1 && to != left) memcpy(to, left, count * sizeof *to);
+    if (fold->reduction == YOKE_MEAN) divide_float(to, count, (float)fold->ranks);
+}
+
+static void fold_integer(int64_t *to, const shm_fold *fold, size_t at, size_t count) {
+    int64_t held[BLOCK];
+    const int64_t *left = (const int64_t *)fold->from[0] + at;
+    for (int rank = 1; rank < fold->ranks; rank++) {
+        int64_t *sum = rank + 1 < fold->ranks ? held : to;
+        combine_integer(fold->reduction, sum, left, (const int64_t *)fold->from[rank] + at, count);
+        left = held;
+    }
+    if (fold->ranks == 1 && to != left) memcpy(to, left, count * sizeof *to);
+    if (fold->reduction == YOKE_MEAN) divide_integer(to, count, fold->ranks);
+}
+
+static void fold_bfloat16(uint16_t *to, const shm_fold *fold, size_t at, size_t count) {
+    float held[BLOCK];
+    widen_block(held, (const uint16_t *)fold->from[0] + at, count);
+    for (int rank = 1; rank < fold->ranks; rank++) {
+        combine_bfloat16(fold->reduction, held, (const uint16_t *)fold->from[rank] + at, count);
+    }
+    if (fold->reduction == YOKE_MEAN) divide_float(held, count, (float)fold->ranks);
+    narrow_block(to, held, count);
+}
+
+void yoke_fold(void *to, const shm_fold *fold, size_t begin, size_t count) {
+    for (size_t done = 0; done < count; done += BLOCK) {
+        size_t at = begin + done, block = count - done < BLOCK ? count - done : BLOCK;
+        switch (fold->element) {
+        case YOKE_ELEMENT_FLOAT32:
+            fold_float((float *)to + done, fold, at, block);
+            break;
+        case YOKE_ELEMENT_BFLOAT16:
+            fold_bfloat16((uint16_t *)to + done, fold, at, block);
+            break;
+        case YOKE_ELEMENT_INT64:
+            fold_integer((int64_t *)to + done, fold, at, block);
+            break;
+        }
+    }
+}

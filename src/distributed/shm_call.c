@@ -1,0 +1,154 @@
+/* Operations of the shared-memory transport: each rank announces what it was called for, and goes
+ * on when everybody has announced the same. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "distributed/shared_memory.h"
+
+const char *shm_kind_name(shm_kind kind) {
+    static const char *const names[] = {
+        [SHM_JOIN] = "joining",          [SHM_BARRIER] = "barrier",
+        [SHM_BROADCAST] = "broadcast",   [SHM_REDUCE] = "reduce",
+        [SHM_ALL_REDUCE] = "all_reduce", [SHM_GATHER] = "gather",
+        [SHM_ALL_GATHER] = "all_gather", [SHM_REDUCE_SCATTER] = "reduce_scatter",
+        [SHM_SCATTER] = "scatter",       [SHM_ALLOCATE] = "allocate",
+        [SHM_START] = "start",
+    };
+    return names[kind];
+}
+
+size_t shm_element_bytes(yoke_element element) {
+    static const size_t bytes[] = {
+        [YOKE_ELEMENT_FLOAT32] = 4, [YOKE_ELEMENT_BFLOAT16] = 2, [YOKE_ELEMENT_INT64] = 8};
+    return bytes[element];
+}
+
+static bool has_reduction(shm_kind kind) {
+    return kind == SHM_REDUCE || kind == SHM_ALL_REDUCE || kind == SHM_REDUCE_SCATTER ||
+           kind == SHM_START;
+}
+
+static bool has_element(shm_kind kind) {
+    return kind != SHM_JOIN && kind != SHM_BARRIER && kind != SHM_ALLOCATE;
+}
+
+/* "reduce of 100 float32, sum, to or from rank 2" */
+static void describe(const shm_call *call, char *text, size_t size) {
+    static const char *const elements[] = {"float32", "bfloat16", "int64"};
+    static const char *const reductions[] = {"sum", "mean", "min", "max"};
+    char detail[96] = "", root[32] = "";
+    if (call->root >= 0) snprintf(root, sizeof root, ", root %d", call->root);
+    if (has_element(call->kind))
+        snprintf(detail, sizeof detail, " of %llu %s%s%s%s", (unsigned long long)call->count,
+                 elements[call->element], has_reduction(call->kind) ? ", " : "",
+                 has_reduction(call->kind) ? reductions[call->reduction] : "", root);
+    else if (call->kind != SHM_BARRIER)
+        snprintf(detail, sizeof detail, " of %llu bytes", (unsigned long long)call->count);
+    snprintf(text, size, "%s%s", shm_kind_name(call->kind), detail);
+}
+
+static bool same(const shm_call *left, const shm_call *right) {
+    return left->kind == right->kind && left->count == right->count && left->root == right->root &&
+           left->element == right->element && left->reduction == right->reduction;
+}
+
+void shm_locate(shm_group *shm, shm_call *call, const void *data, size_t bytes) {
+    for (size_t i = 0; i < shm->segment_count; i++) {
+        const shm_segment *segment = &shm->segments[i];
+        uintptr_t begin = (uintptr_t)shm_part(segment, shm->group.rank), at = (uintptr_t)data;
+        if (at < begin || at - begin > segment->part_bytes) continue;
+        if (bytes > segment->part_bytes - (at - begin)) continue;
+        call->segment = 1 + (uint32_t)i;
+        call->offset = at - begin;
+        return;
+    }
+}
+
+char *shm_data_of(shm_group *shm, const shm_call *call, int rank) {
+    return shm_part(&shm->segments[call->segment - 1], rank) + call->offset;
+}
+
+uint32_t shm_announce(shm_group *shm, const shm_call *call) {
+    uint32_t operation = ++shm->announced;
+    shm_announcement *line = &shm_self(shm)->announcements[operation % SHM_OPERATIONS];
+    shm->current = call->kind;
+    line->call = *call;
+    shm_raise(&line->counter, operation);
+    return operation;
+}
+
+const shm_call *shm_call_of(shm_group *shm, int rank, uint32_t operation) {
+    return &shm->control->ranks[rank].announcements[operation % SHM_OPERATIONS].call;
+}
+
+/* Every rank compares all to rank 0's, so that every rank says the same. */
+yoke_status shm_agree(shm_group *shm, uint32_t operation) {
+    TRY(shm_await(shm, shm_announcement_of(shm, 0, operation), operation));
+    const shm_call *first = shm_call_of(shm, 0, operation);
+    for (int rank = 1; rank < shm->group.world; rank++) {
+        const shm_call *other = shm_call_of(shm, rank, operation);
+        if (same(first, other)) continue;
+        char left[160], right[160];
+        describe(first, left, sizeof left);
+        describe(other, right, sizeof right);
+        FAIL(YOKE_ERROR_ARGUMENT, "rank 0 called %s; rank %d called %s", left, rank, right);
+        return shm_break(shm, YOKE_ERROR_ARGUMENT);
+    }
+    return YOKE_OK;
+}
+
+yoke_status shm_step(shm_group *shm) {
+    shm_raise(&shm_self(shm)->finished, ++shm->finished);
+    return shm_await(shm, &shm->control->ranks[0].finished, shm->finished);
+}
+
+yoke_status shm_barrier(yoke_process_group *group) {
+    shm_group *shm = shm_of(group);
+    TRY(shm_progress(group, true));
+    TRY(shm_intact(shm));
+    return shm_agree(shm, shm_announce(shm, &(shm_call){.kind = SHM_BARRIER, .root = -1}));
+}
+
+static size_t rounded(size_t bytes) {
+    size_t page = 4096;
+    return bytes == 0 ? page : (bytes + page - 1) / page * page;
+}
+
+/* Rank 0 makes the segment before the others hear of it, and everybody has it, or nobody, after. */
+static yoke_status share(shm_group *shm, shm_segment *segment, const shm_call *call) {
+    int world = shm->group.world, rank = shm->group.rank;
+    if (rank == 0) TRY(shm_segment_create(segment, world, &shm->control->offer));
+    TRY(shm_agree(shm, shm_announce(shm, call)));
+    if (rank != 0) TRY(shm_segment_open(segment, world, &shm->control->offer));
+    TRY(shm_segment_reserve(segment, rank));
+    return YOKE_OK;
+}
+
+yoke_status shm_allocate(yoke_process_group *group, size_t bytes, void **memory) {
+    shm_group *shm = shm_of(group);
+    *memory = NULL;
+    TRY(shm_progress(group, true));
+    TRY(shm_intact(shm));
+    shm_segment segment = {.descriptor = -1, .part_bytes = rounded(bytes)};
+    size_t list_bytes = (shm->segment_count + 1) * sizeof segment;
+    shm_segment *segments = realloc(shm->segments, list_bytes);
+    if (segments != NULL) shm->segments = segments;
+    yoke_status status =
+        segments == NULL
+            ? FAIL_MEMORY(list_bytes, "the list of shared memory")
+            : share(shm, &segment, &(shm_call){.kind = SHM_ALLOCATE, .count = bytes, .root = -1});
+    if (status != YOKE_OK) {
+        shm_segment_close(&segment);
+        return shm_break(shm, status);
+    }
+    shm->segments[shm->segment_count] = segment;
+    status = shm_step(shm);
+    if (status != YOKE_OK) {
+        shm_segment_close(&segment);
+        return status;
+    }
+    shm_segment_settle(&shm->segments[shm->segment_count++]);
+    *memory = shm_part(&shm->segments[shm->segment_count - 1], group->rank);
+    return YOKE_OK;
+}
