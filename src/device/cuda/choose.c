@@ -46,17 +46,35 @@ static void close_stopwatch(stopwatch *watch) {
     if (watch->start != NULL) cudaEventDestroy(watch->start);
 }
 
-static yoke_status time_runs(const stopwatch *watch, const cuda_contest *contest, int candidate,
-                             int runs, float *milliseconds) {
-    cudaStream_t stream = watch->device->streams[YOKE_STREAM_COMPUTE];
-    TRY_CUDA(watch->device, cudaEventRecord(watch->start, stream));
+static yoke_status queue_runs(const cuda_contest *contest, int candidate, int runs) {
     for (int i = 0; i < runs; i++)
         TRY(contest->candidates[candidate].run(contest->context, candidate));
+    return YOKE_OK;
+}
+
+static yoke_status time_replay(const stopwatch *watch, yoke_recording *recording,
+                               float *milliseconds) {
+    cudaStream_t stream = watch->device->streams[YOKE_STREAM_COMPUTE];
+    TRY_CUDA(watch->device, cudaEventRecord(watch->start, stream));
+    TRY(yoke_recording_run(recording));
     TRY_CUDA(watch->device, cudaEventRecord(watch->stop, stream));
     TRY_CUDA(watch->device, cudaEventSynchronize(watch->stop));
     TRY_CUDA(watch->device, cudaEventElapsedTime(milliseconds, watch->start, watch->stop));
-    *milliseconds /= (float)runs;
     return YOKE_OK;
+}
+
+/* Recorded, as training runs it: what a library does on the host at every call, often longer than
+ * its kernel, is not in the time, and who cannot be recorded does not win. */
+static yoke_status time_runs(const stopwatch *watch, const cuda_contest *contest, int candidate,
+                             int runs, float *milliseconds) {
+    yoke_device *device = &watch->device->base;
+    yoke_recording *recording = NULL;
+    TRY(yoke_recording_begin(device));
+    TRY(yoke_recording_end(device, queue_runs(contest, candidate, runs), &recording));
+    yoke_status status = time_replay(watch, recording, milliseconds);
+    yoke_recording_destroy(recording);
+    *milliseconds /= (float)runs;
+    return status;
 }
 
 /* The contest. times: 0 for a candidate that is not there, or no longer. */
@@ -70,14 +88,24 @@ static int best_of(const float *times, int count) {
 
 /* The first run of a kernel loads its code, and tells of a candidate that only promised to serve.
  */
-static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times) {
+static yoke_status run_heat(const stopwatch *watch, const cuda_contest *contest, int candidate,
+                            float *time) {
+    TRY(contest->candidates[candidate].run(contest->context, candidate));
+    TRY(time_runs(watch, contest, candidate, SHORT_RUNS, time));
+    if (*time <= 0) *time = 1e-6f; /* below what events resolve */
+    return YOKE_OK;
+}
+
+/* Whatever a library says of one algorithm, the others may serve: `last` is the last failure. */
+static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times,
+                             yoke_error *last) {
     for (int i = 0; i < contest->count; i++) {
         if (contest->candidates[i].run == NULL) continue;
-        yoke_status status = contest->candidates[i].run(contest->context, i);
-        if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device)) continue;
-        TRY(status);
-        TRY(time_runs(watch, contest, i, SHORT_RUNS, &times[i]));
-        if (times[i] <= 0) times[i] = 1e-6f; /* below what events resolve */
+        yoke_status status = run_heat(watch, contest, i, &times[i]);
+        if (status == YOKE_OK) continue;
+        if (cuda_poisoned(watch->device)) return status;
+        *last = yoke_error_take(status);
+        times[i] = 0;
     }
     return YOKE_OK;
 }
@@ -95,17 +123,23 @@ static yoke_status run_final(const stopwatch *watch, const cuda_contest *contest
     return YOKE_OK;
 }
 
+static yoke_status nobody_serves(const cuda_contest *contest, const yoke_error *last) {
+    if (last->status != YOKE_OK && last->status != YOKE_ERROR_DEVICE)
+        return yoke_error_restore(last);
+    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", contest->device->base.name,
+                contest->key);
+}
+
 static yoke_status measure(const cuda_contest *contest, float *times, int *winner) {
     stopwatch watch = {.device = contest->device};
+    yoke_error last = {.status = YOKE_OK};
     yoke_status status = open_stopwatch(&watch);
-    if (status == YOKE_OK) status = run_heats(&watch, contest, times);
+    if (status == YOKE_OK) status = run_heats(&watch, contest, times, &last);
     if (status == YOKE_OK) status = run_final(&watch, contest, times);
     close_stopwatch(&watch);
     TRY(status);
     *winner = best_of(times, contest->count);
-    if (*winner >= 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", contest->device->base.name,
-                contest->key);
+    return *winner >= 0 ? YOKE_OK : nobody_serves(contest, &last);
 }
 
 yoke_status cuda_choose(const cuda_contest *contest, int *winner) {
