@@ -151,6 +151,25 @@ static void a_recording_does_again_what_was_queued(void **state) {
     yoke_devices_close(devices);
 }
 
+/* As libraries do when they are first called. */
+static void memory_may_be_had_while_a_recording_is_made(void **state) {
+    (void)state;
+    yoke_devices *devices = open_list("cuda");
+    yoke_device *device = yoke_devices_at(devices, 0);
+    void *memory = NULL, *target = allocate(device, BYTES);
+    yoke_recording *recording = NULL;
+    EXPECT_OK(yoke_recording_begin(device));
+    assert_int_equal(cudaMalloc(&memory, BYTES), cudaSuccess);
+    EXPECT_OK(yoke_recording_end(
+        device, yoke_device_clear(device, YOKE_STREAM_COMPUTE, target, BYTES), &recording));
+    EXPECT_OK(yoke_recording_run(recording));
+    EXPECT_OK(yoke_device_synchronize(device));
+    yoke_recording_destroy(recording);
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+    yoke_device_free(device, target);
+    yoke_devices_close(devices);
+}
+
 static void a_recording_that_fails_is_thrown_away_and_its_error_passed_on(void **state) {
     (void)state;
     yoke_devices *devices = open_list("cuda");
@@ -178,6 +197,7 @@ int main(void) {
         cmocka_unit_test(timed_events_tell_how_long_it_took),
         cmocka_unit_test(a_step_reaches_the_device_in_the_order_of_the_compute_stream),
         cmocka_unit_test(a_recording_does_again_what_was_queued),
+        cmocka_unit_test(memory_may_be_had_while_a_recording_is_made),
         cmocka_unit_test(a_recording_that_fails_is_thrown_away_and_its_error_passed_on),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -92,12 +92,13 @@ yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
 
 /* Recordings. */
 
-/* Thread-local: what other threads ask of their GPUs meanwhile is theirs. */
+/* Relaxed: what other threads ask of their GPUs meanwhile is theirs, and a library's first call on
+ * a GPU or for a shape, which may load code or allocate, may be one that is recorded. */
 yoke_status cuda_record_begin(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_use(device));
     TRY_CUDA(cuda, cudaStreamBeginCapture(cuda->streams[YOKE_STREAM_COMPUTE],
-                                          cudaStreamCaptureModeThreadLocal));
+                                          cudaStreamCaptureModeRelaxed));
     return YOKE_OK;
 }
 
