@@ -19,12 +19,15 @@ typedef struct yoke_store_options {
 } yoke_store_options;
 
 #define YOKE_STORE_KEY_LIMIT 256
-#define YOKE_STORE_VALUE_LIMIT ((size_t)65536)
+#define YOKE_STORE_VALUE_LIMIT ((size_t)65536 - YOKE_STORE_KEY_LIMIT) /* a frame holds both */
 
-/* Serving binds first: yoke_store_port tells the port that others are then given. */
+/* Serving binds first: yoke_store_port tells the port that others are then given. The store ends
+ * with the process that serves it. One thread at a time. */
 yoke_status yoke_store_create(yoke_store **store, const yoke_store_options *options);
 void yoke_store_destroy(yoke_store *store);
 int yoke_store_port(const yoke_store *store);
+/* The deadline of later calls; 0: yoke_store_wait only looks. Returns the one before. */
+int yoke_store_timeout(yoke_store *store, int timeout_ms);
 /* ARGUMENT when the key has another value already. */
 yoke_status yoke_store_set(yoke_store *store, const char *key, const void *value, size_t bytes);
 /* Waits for the key until the deadline: CANCELLED, naming it. */
