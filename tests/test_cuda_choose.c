@@ -99,40 +99,49 @@ static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
     yoke_choices_destroy(request.choices);
 }
 
-static yoke_status fail_run(void *context, int candidate) {
-    (void)context, (void)candidate;
-    return FAIL(YOKE_ERROR_SYSTEM, "a library's internal error");
-}
-
-/* Works, but spoils a recording. */
-static yoke_status wait_run(void *context, int candidate) {
-    (void)candidate;
-    cudaStream_t stream = ((cuda_device *)context)->streams[YOKE_STREAM_COMPUTE];
-    return cudaStreamSynchronize(stream) == cudaSuccess ? YOKE_OK : YOKE_ERROR_SYSTEM;
-}
-
-static void a_candidate_that_fails_is_passed_over(void **state) {
-    cuda_device *device = ((rig *)*state)->device;
-    yoke_plan_request request = {0};
-    CHECK(yoke_choices_create(&request.choices));
-    const cuda_candidate candidates[] = {{"one", fail_run}, {"two", count_run}};
-    runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 1);
-    contest.key = "another shape";
-    contest.count = 1;
-    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_SYSTEM);
-    assert_non_null(strstr(yoke_last_error(), "internal error"));
-    assert_int_equal(yoke_choices_find(request.choices, "another shape float32"), -1);
-    yoke_choices_destroy(request.choices);
-}
-
 static yoke_status clear_run(void *context, int candidate) {
     cuda_device *device = context;
     (void)candidate;
     return yoke_device_clear(&device->base, YOKE_STREAM_COMPUTE, device->workspace, 16);
+}
+
+/* Works, but spoils a recording. */
+static yoke_status wait_run(void *context, int candidate) {
+    cuda_device *device = context;
+    (void)candidate;
+    TRY_CUDA(device, cudaStreamSynchronize(device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+/* As a library that failed for reasons of its own. */
+static yoke_status fail_run(void *context, int candidate) {
+    (void)candidate;
+    return cuda_lt_failed(context, CUBLAS_STATUS_INTERNAL_ERROR, "cublasLtMatmul()");
+}
+
+static void what_a_library_fails_at_is_passed_over(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {0};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"fails", fail_run}, {"clears", clear_run}};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), device};
+    int winner = -1;
+    CHECK(cuda_choose(&contest, &winner));
+    assert_int_equal(winner, 1);
+    yoke_choices_destroy(request.choices);
+}
+
+static void a_candidate_that_fails_otherwise_ends_the_contest(void **state) {
+    cuda_device *device = ((rig *)*state)->device;
+    yoke_plan_request request = {0};
+    CHECK(yoke_choices_create(&request.choices));
+    const cuda_candidate candidates[] = {{"one", count_run}};
+    runs counted = {.status = YOKE_ERROR_SYSTEM};
+    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int winner = -1;
+    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_SYSTEM);
+    assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
+    yoke_choices_destroy(request.choices);
 }
 
 static void a_candidate_that_cannot_be_recorded_does_not_win(void **state) {
@@ -153,7 +162,8 @@ int main(void) {
         cmocka_unit_test(a_choice_is_measured_once_and_then_known),
         cmocka_unit_test(a_fixed_choice_measures_nothing),
         cmocka_unit_test(a_candidate_that_does_not_serve_is_passed_over),
-        cmocka_unit_test(a_candidate_that_fails_is_passed_over),
+        cmocka_unit_test(what_a_library_fails_at_is_passed_over),
+        cmocka_unit_test(a_candidate_that_fails_otherwise_ends_the_contest),
         cmocka_unit_test(a_candidate_that_cannot_be_recorded_does_not_win),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);

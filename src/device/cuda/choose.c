@@ -96,16 +96,14 @@ static yoke_status run_heat(const stopwatch *watch, const cuda_contest *contest,
     return YOKE_OK;
 }
 
-/* Whatever a library says of one algorithm, the others may serve: `last` is the last failure. */
-static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times,
-                             yoke_error *last) {
+static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times) {
     for (int i = 0; i < contest->count; i++) {
         if (contest->candidates[i].run == NULL) continue;
         yoke_status status = run_heat(watch, contest, i, &times[i]);
-        if (status == YOKE_OK) continue;
-        if (cuda_poisoned(watch->device)) return status;
-        *last = yoke_error_take(status);
-        times[i] = 0;
+        if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
+            times[i] = 0;
+        else
+            TRY(status);
     }
     return YOKE_OK;
 }
@@ -123,23 +121,17 @@ static yoke_status run_final(const stopwatch *watch, const cuda_contest *contest
     return YOKE_OK;
 }
 
-static yoke_status nobody_serves(const cuda_contest *contest, const yoke_error *last) {
-    if (last->status != YOKE_OK && last->status != YOKE_ERROR_DEVICE)
-        return yoke_error_restore(last);
-    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", contest->device->base.name,
-                contest->key);
-}
-
 static yoke_status measure(const cuda_contest *contest, float *times, int *winner) {
     stopwatch watch = {.device = contest->device};
-    yoke_error last = {.status = YOKE_OK};
     yoke_status status = open_stopwatch(&watch);
-    if (status == YOKE_OK) status = run_heats(&watch, contest, times, &last);
+    if (status == YOKE_OK) status = run_heats(&watch, contest, times);
     if (status == YOKE_OK) status = run_final(&watch, contest, times);
     close_stopwatch(&watch);
     TRY(status);
     *winner = best_of(times, contest->count);
-    return *winner >= 0 ? YOKE_OK : nobody_serves(contest, &last);
+    if (*winner >= 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", contest->device->base.name,
+                contest->key);
 }
 
 yoke_status cuda_choose(const cuda_contest *contest, int *winner) {

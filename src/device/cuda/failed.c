@@ -6,6 +6,7 @@
 #include "device/cuda/cuda.h"
 
 #define LOST "this engine is lost; other GPUs work on, and so does this one in a new process"
+#define UNRECORDED "steps are recorded, and this can't be"
 
 /* CUDA documents them so: every later call answers the same. */
 static bool is_sticky(cudaError_t error) {
@@ -38,6 +39,10 @@ static cure cure_of(cudaError_t error) {
          {YOKE_ERROR_DEVICE, "another process holds the GPU for itself (nvidia-smi shows it)"}},
         {cudaErrorNoKernelImageForDevice,
          {YOKE_ERROR_DEVICE, "build with this GPU in CMAKE_CUDA_ARCHITECTURES"}},
+        {cudaErrorStreamCaptureUnsupported, {YOKE_ERROR_DEVICE, UNRECORDED}},
+        {cudaErrorStreamCaptureInvalidated, {YOKE_ERROR_DEVICE, UNRECORDED}},
+        {cudaErrorStreamCaptureUnjoined, {YOKE_ERROR_DEVICE, UNRECORDED}},
+        {cudaErrorStreamCaptureImplicit, {YOKE_ERROR_DEVICE, UNRECORDED}},
         {cudaErrorUnsupportedPtxVersion,
          {YOKE_ERROR_DEVICE, "the driver is older than the build's CUDA: renew the driver"}},
     };
@@ -109,11 +114,15 @@ yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call
                 cudaGetErrorName(error), cudaGetErrorString(error), known.text);
 }
 
-/* A library's status is vague where CUDA knows more: what CUDA remembers goes first. */
+/* A library's status is vague where CUDA knows more: what CUDA remembers goes first. Unless memory
+ * is short it is the library that does not serve this device, and another may. */
 static yoke_status library_failed(cuda_device *device, yoke_status status, const char *call,
                                   const char *text) {
     cudaError_t error = cudaPeekAtLastError();
-    if (error != cudaSuccess) return cuda_failed(device, error, call);
+    if (error != cudaSuccess) {
+        yoke_status known = cuda_failed(device, error, call);
+        return known == YOKE_ERROR_MEMORY ? known : YOKE_ERROR_DEVICE;
+    }
     if (device != NULL && cuda_poisoned(device)) return tell_poison(device);
     int length = 0;
     const char *name = name_of_call(call, &length);
@@ -122,24 +131,17 @@ static yoke_status library_failed(cuda_device *device, yoke_status status, const
 }
 
 yoke_status cuda_lt_failed(cuda_device *device, cublasStatus_t status, const char *call) {
-    yoke_status own = YOKE_ERROR_SYSTEM;
-    if (status == CUBLAS_STATUS_ALLOC_FAILED) own = YOKE_ERROR_MEMORY;
-    if (status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
-        status == CUBLAS_STATUS_NOT_SUPPORTED)
-        own = YOKE_ERROR_DEVICE;
-    return library_failed(device, own, call, cuda_lt()->cublasLtGetStatusString(status));
+    bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+    return library_failed(device, memory ? YOKE_ERROR_MEMORY : YOKE_ERROR_DEVICE, call,
+                          cuda_lt()->cublasLtGetStatusString(status));
 }
 
 yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const char *call) {
 #ifdef YOKE_HAS_CUDNN
-    yoke_status own = YOKE_ERROR_SYSTEM;
-    if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
-        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED)
-        own = YOKE_ERROR_MEMORY;
-    if (status == CUDNN_STATUS_NOT_INITIALIZED ||
-        CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        own = YOKE_ERROR_DEVICE;
-    return library_failed(device, own, call, cuda_cudnn()->cudnnGetErrorString(status));
+    bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                  status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    return library_failed(device, memory ? YOKE_ERROR_MEMORY : YOKE_ERROR_DEVICE, call,
+                          cuda_cudnn()->cudnnGetErrorString(status));
 #else
     return FAIL(YOKE_ERROR_INTERNAL, "%s: %s: %d without cuDNN", name_of(device), call, status);
 #endif
