@@ -138,8 +138,8 @@ static yoke_status ask(cuda_product *product, int *count) {
     cublasStatus_t status = cuda_lt()->cublasLtMatmulAlgoGetHeuristic(
         product->device->lt, product->description, product->b, product->a, product->output,
         product->output, product->preference, CUDA_PRODUCT_ALGORITHMS, results, count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-        *count = 0;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+        *count = 0; /* either is said of types that it has no epilogue for */
     else if (status != CUBLAS_STATUS_SUCCESS)
         return cuda_lt_failed(product->device, status, "cublasLtMatmulAlgoGetHeuristic");
     int known = 0;

@@ -55,12 +55,15 @@ static yoke_status run_candidate(void *context, int candidate) {
     return run_pass(trial->self, trial->passes[candidate], &trial->operands);
 }
 
+/* What one library refuses another way may serve. */
 static yoke_status create_way(const weighted_planner *planner, cuda_direction direction, int number,
                               cuda_pass **pass) {
     *pass = NULL;
     if (number >= planner->request->way_count) return YOKE_OK;
     const cuda_way *way = &planner->request->ways[number];
-    return way->create(pass, &planner->problem, direction, way->variant);
+    yoke_status status = way->create(pass, &planner->problem, direction, way->variant);
+    bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
+    return refused ? YOKE_OK : status;
 }
 
 static yoke_status create_candidates(const weighted_planner *planner, cuda_direction direction,
