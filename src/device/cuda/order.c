@@ -7,6 +7,7 @@
 typedef struct cuda_event {
     yoke_device_event base;
     cudaEvent_t event;
+    bool slow; /* the host waited long for it last time */
 } cuda_event;
 
 typedef struct cuda_recording {
@@ -53,19 +54,21 @@ yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_
 
 #define SPIN_NS 50000 /* a wake-up costs about as much */
 
-/* Looks for a while, then sleeps: short steps are not kept waiting, long ones burn no core. */
+/* Looks for a while, then sleeps: short steps are not kept waiting. Whoever waited long the last
+ * time sleeps at once: long ones burn no core. */
 yoke_status cuda_event_synchronize(yoke_device_event *event) {
     cuda_device *cuda = cuda_of(event->device);
-    cudaEvent_t own = ((cuda_event *)event)->event;
+    cuda_event *own = (cuda_event *)event;
     TRY(cuda_use(event->device));
-    cudaError_t error = cudaEventQuery(own);
+    uint64_t begin = yoke_now_ns(), spin_ns = own->slow ? 0 : SPIN_NS;
+    cudaError_t error = cudaEventQuery(own->event);
     if (error == cudaErrorNotReady) {
-        uint64_t end = yoke_now_ns() + SPIN_NS;
-        while (error == cudaErrorNotReady && yoke_now_ns() < end)
-            error = cudaEventQuery(own);
+        while (error == cudaErrorNotReady && yoke_now_ns() < begin + spin_ns)
+            error = cudaEventQuery(own->event);
         cudaGetLastError(); /* not ready is no error, but the next launch would take it for one */
     }
-    if (error == cudaErrorNotReady) error = cudaEventSynchronize(own);
+    if (error == cudaErrorNotReady) error = cudaEventSynchronize(own->event);
+    own->slow = yoke_now_ns() > begin + 2 * SPIN_NS;
     return error == cudaSuccess ? YOKE_OK : cuda_failed(cuda, error, "cudaEventSynchronize");
 }
 
