@@ -100,12 +100,14 @@ static yoke_status pull_losses(yoke_data_parallel *parallel, int *count) {
     return YOKE_OK;
 }
 
-/* The root decides for all: its gate is made of what it pulled, the other homes take it over. */
+/* The root decides for all: its gate is made of what it pulled, the other homes take it over. The
+ * host wants to know of the norm alone. */
 static yoke_status make_gates(yoke_data_parallel *parallel, const yoke_gate_request *request) {
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
     TRY(yoke_device_gate(root, YOKE_STREAM_COMMUNICATION, parallel->homes[0].gate, request));
-    TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, parallel->host_gate,
-                             parallel->homes[0].gate, sizeof *parallel->host_gate));
+    if (request->clip_norm > 0)
+        TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, parallel->host_gate,
+                                 parallel->homes[0].gate, sizeof *parallel->host_gate));
     TRY(yoke_device_event_record(parallel->gated, YOKE_STREAM_COMMUNICATION));
     for (int home = 1; home < home_count(parallel); home++) {
         TRY(yoke_device_event_wait(parallel->gated, yoke_devices_at(parallel->devices, home),
