@@ -55,7 +55,7 @@ static void bfloat16_stays_close_to_the_reference(void **state) {
     bool supported = yoke_device_supports(rig.device, YOKE_BFLOAT16);
     if (supported) {
         rig_replica(&rig, 1);
-        assert_step_near(&rig, 0.15);
+        assert_step_near(&rig, 0.3);
     }
     rig_destroy(&rig);
     if (!supported) skip();
