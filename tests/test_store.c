@@ -206,10 +206,11 @@ static void check_parties(void) {
     party parties[4] = {0};
     pthread_t threads[4];
     int64_t sum;
+    const char *address = address_of(keeper);
     for (int i = 0; i < 4; i++) {
         parties[i].index = i;
-        parties[i].options = (yoke_store_options){
-            .address = address_of(keeper), .run_id = "run", .timeout_ms = PATIENT_MS};
+        parties[i].options =
+            (yoke_store_options){.address = address, .run_id = "run", .timeout_ms = PATIENT_MS};
         assert_int_equal(pthread_create(&threads[i], NULL, run_party, &parties[i]), 0);
     }
     for (int i = 0; i < 4; i++)

@@ -1,0 +1,289 @@
+/* How ranks become a group: a store, a meeting, a transport. The transport does the work; here its
+ * calls are checked, and a group that failed once says why ever after. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "distributed/distributed.h"
+#include "distributed/meeting_place.h"
+
+#define TIMEOUT_MS 60000
+
+static yoke_status load_options(yoke_process_group_options *own,
+                                const yoke_process_group_options *given) {
+    TRY(yoke_options_load(own, sizeof *own, given, "yoke_process_group_options"));
+    yoke_rank_info *rank = &own->rank;
+    if (own->timeout_ms == 0) own->timeout_ms = TIMEOUT_MS;
+    if (own->timeout_ms < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "timeout_ms is %d: 0 (60000) or more is expected",
+                    own->timeout_ms);
+    if (rank->world == 0 && rank->rank == 0) rank->world = 1;
+    if (rank->world < 1 || rank->rank < 0 || rank->rank >= rank->world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank %d of a world of %d: 0 to world - 1 is expected",
+                    rank->rank, rank->world);
+    if (rank->local_world == 0) { /* nobody said where ranks are: here */
+        rank->local_world = rank->world;
+        rank->local_rank = rank->rank;
+    }
+    if (rank->port < 0 || rank->port > 65535)
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank.port is %d: 0 to 65535 is expected", rank->port);
+    rank->address[sizeof rank->address - 1] = '\0';
+    rank->run_id[sizeof rank->run_id - 1] = '\0';
+    return YOKE_OK;
+}
+
+static yoke_status open_store(yoke_store **store, const yoke_process_group_options *options) {
+    yoke_meeting_place place;
+    TRY(yoke_meeting_place_choose(&place, options));
+    const yoke_store_options asked = {.address = place.address,
+                                      .serve = options->rank.rank == 0,
+                                      .run_id = place.run_id,
+                                      .token = options->token,
+                                      .timeout_ms = options->timeout_ms};
+    return yoke_store_create(store, &asked);
+}
+
+/* The first rank that is on another machine than rank 0; 0: all are on one. */
+static int find_elsewhere(const yoke_peer *peers, int world) {
+    for (int rank = 1; rank < world; rank++) {
+        if (strcmp(peers[rank].host, peers[0].host) != 0) return rank;
+    }
+    return 0;
+}
+
+/* Before anybody is met: what this build cannot do need not be agreed upon. */
+static yoke_status check_transport(const yoke_process_group_options *options) {
+    switch (options->transport) {
+    case YOKE_TRANSPORT_AUTO:
+        if (options->devices == NULL) return YOKE_OK;
+        break;
+    case YOKE_TRANSPORT_SHARED_MEMORY:
+        return YOKE_OK;
+    case YOKE_TRANSPORT_MPI:
+        return FAIL(YOKE_ERROR_DEVICE, "this build of Yoke has no MPI: use shared memory");
+    case YOKE_TRANSPORT_NCCL:
+        break;
+    default:
+        return FAIL(YOKE_ERROR_ARGUMENT, "transport is %d: no such transport",
+                    (int)options->transport);
+    }
+    return FAIL(YOKE_ERROR_DEVICE,
+                "this build of Yoke has no groups over NCCL: use shared memory and host buffers");
+}
+
+static yoke_status open_transport(yoke_process_group **group,
+                                  const yoke_transport_request *request) {
+    const yoke_process_group_options *options = request->options;
+    int elsewhere = find_elsewhere(request->peers, options->rank.world);
+    if (elsewhere == 0) return yoke_shared_memory_group(group, request);
+    yoke_status status =
+        options->transport == YOKE_TRANSPORT_AUTO ? YOKE_ERROR_DEVICE : YOKE_ERROR_ARGUMENT;
+    return FAIL(status,
+                "rank 0 is on %s and rank %d on %s: several machines need MPI, which this build of "
+                "Yoke does not have",
+                request->peers[0].host, elsewhere, request->peers[elsewhere].host);
+}
+
+static yoke_status meet(yoke_process_group **group, const yoke_process_group_options *options,
+                        yoke_store *store, yoke_peer *peers) {
+    const yoke_transport_request request = {.options = options, .store = store, .peers = peers};
+    TRY(yoke_rendezvous(store, &options->rank, peers, options->timeout_ms));
+    TRY(open_transport(group, &request));
+    (*group)->rank = options->rank.rank;
+    (*group)->world = options->rank.world;
+    (*group)->timeout_ms = options->timeout_ms;
+    (*group)->store = store;
+    (*group)->peers = peers;
+    return YOKE_OK;
+}
+
+/* The first error is what the caller reads, whatever ending says. */
+static yoke_status give_up(yoke_status status, yoke_store *store, yoke_peer *peers) {
+    yoke_error error = yoke_error_take(status);
+    yoke_store_destroy(store);
+    free(peers);
+    return yoke_error_restore(&error);
+}
+
+yoke_status yoke_process_group_create(yoke_process_group **group,
+                                      const yoke_process_group_options *options) {
+    TRY(yoke_pointer_check(group, "group"));
+    *group = NULL;
+    yoke_process_group_options own;
+    yoke_store *store;
+    TRY(load_options(&own, options));
+    TRY(check_transport(&own));
+    yoke_peer *peers = calloc((size_t)own.rank.world, sizeof *peers);
+    if (peers == NULL)
+        return FAIL_MEMORY((size_t)own.rank.world * sizeof *peers, "the table of ranks");
+    yoke_status status = open_store(&store, &own);
+    if (status != YOKE_OK) return give_up(status, NULL, peers);
+    status = meet(group, &own, store, peers);
+    return status == YOKE_OK ? YOKE_OK : give_up(status, store, peers);
+}
+
+void yoke_process_group_destroy(yoke_process_group *group) {
+    if (group == NULL) return;
+    yoke_store *store = group->store;
+    yoke_peer *peers = group->peers;
+    group->destroy(group);
+    yoke_store_destroy(store);
+    free(peers);
+}
+
+int yoke_process_group_rank(const yoke_process_group *group) {
+    return group->rank;
+}
+
+int yoke_process_group_world(const yoke_process_group *group) {
+    return group->world;
+}
+
+const char *yoke_process_group_transport(const yoke_process_group *group) {
+    return group->transport;
+}
+
+/* Refused here, a call has reached nobody: the group is as good as before. */
+static yoke_status check_group(const yoke_process_group *group) {
+    TRY(yoke_pointer_check(group, "group"));
+    return group->broken
+               ? FAIL(YOKE_ERROR_CANCELLED, "the process group is broken: %s", group->cause)
+               : YOKE_OK;
+}
+
+static yoke_status check_call(const yoke_process_group *group, const yoke_reduce_call *call) {
+    TRY(check_group(group));
+    if (call->element < YOKE_ELEMENT_FLOAT32 || call->element > YOKE_ELEMENT_INT64)
+        return FAIL(YOKE_ERROR_ARGUMENT, "element is %d: no such element", (int)call->element);
+    if (call->reduction < YOKE_SUM || call->reduction > YOKE_MAX)
+        return FAIL(YOKE_ERROR_ARGUMENT, "reduction is %d: no such reduction",
+                    (int)call->reduction);
+    if (call->root < -1 || call->root >= group->world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "root is %d: 0 to %d is expected", call->root,
+                    group->world - 1);
+    size_t limit = SIZE_MAX / sizeof(int64_t) / (size_t)group->world;
+    if (call->count > limit)
+        return FAIL(YOKE_ERROR_ARGUMENT, "count is %zu, at most %zu are possible", call->count,
+                    limit);
+    return YOKE_OK;
+}
+
+/* A root that is asked for is no "all". */
+static yoke_status check_rooted(const yoke_process_group *group, const yoke_reduce_call *call) {
+    TRY(check_call(group, call));
+    return call->root >= 0 ? YOKE_OK
+                           : FAIL(YOKE_ERROR_ARGUMENT, "root is %d: 0 to %d is expected",
+                                  call->root, group->world - 1);
+}
+
+static yoke_status check_buffer(const void *buffer, const yoke_reduce_call *call,
+                                const char *name) {
+    return call->count == 0 ? YOKE_OK : yoke_pointer_check(buffer, name);
+}
+
+/* What reached the others and failed leaves ranks at different places: no later call can be right.
+ */
+static yoke_status settle(yoke_process_group *group, yoke_status status) {
+    if (status == YOKE_OK || group->broken) return status;
+    group->broken = true;
+    strncpy(group->cause, yoke_last_error(), sizeof group->cause - 1);
+    return status;
+}
+
+yoke_status yoke_process_group_barrier(yoke_process_group *group) {
+    TRY(check_group(group));
+    return settle(group, group->barrier(group));
+}
+
+yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer, size_t count,
+                                         yoke_element element, int root) {
+    const yoke_reduce_call call = {.count = count, .element = element, .root = root};
+    TRY(check_rooted(group, &call));
+    TRY(check_buffer(buffer, &call, "buffer"));
+    return settle(group, group->broadcast(group, buffer, &call));
+}
+
+static yoke_status reduce(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
+    TRY(check_buffer(buffer, call, "buffer"));
+    return settle(group, group->reduce(group, buffer, call));
+}
+
+yoke_status yoke_process_group_all_reduce(yoke_process_group *group, void *buffer, size_t count,
+                                          yoke_element element, yoke_reduction reduction) {
+    const yoke_reduce_call call = {
+        .count = count, .element = element, .reduction = reduction, .root = -1};
+    TRY(check_call(group, &call));
+    return reduce(group, buffer, &call);
+}
+
+yoke_status yoke_process_group_reduce(yoke_process_group *group, void *buffer, size_t count,
+                                      yoke_element element, yoke_reduction reduction, int root) {
+    const yoke_reduce_call call = {
+        .count = count, .element = element, .reduction = reduction, .root = root};
+    TRY(check_rooted(group, &call));
+    return reduce(group, buffer, &call);
+}
+
+static yoke_status gather(yoke_process_group *group, void *to, const void *from,
+                          const yoke_reduce_call *call) {
+    if (call->root < 0 || call->root == group->rank) TRY(check_buffer(to, call, "to"));
+    TRY(check_buffer(from, call, "from"));
+    return settle(group, group->all_gather(group, to, from, call));
+}
+
+yoke_status yoke_process_group_all_gather(yoke_process_group *group, void *to, const void *from,
+                                          size_t count, yoke_element element) {
+    const yoke_reduce_call call = {.count = count, .element = element, .root = -1};
+    TRY(check_call(group, &call));
+    return gather(group, to, from, &call);
+}
+
+yoke_status yoke_process_group_gather(yoke_process_group *group, void *to, const void *from,
+                                      size_t count, yoke_element element, int root) {
+    const yoke_reduce_call call = {.count = count, .element = element, .root = root};
+    TRY(check_rooted(group, &call));
+    return gather(group, to, from, &call);
+}
+
+yoke_status yoke_process_group_reduce_scatter(yoke_process_group *group, void *to, const void *from,
+                                              size_t count, yoke_element element,
+                                              yoke_reduction reduction) {
+    const yoke_reduce_call call = {
+        .count = count, .element = element, .reduction = reduction, .root = -1};
+    TRY(check_call(group, &call));
+    TRY(check_buffer(to, &call, "to"));
+    TRY(check_buffer(from, &call, "from"));
+    return settle(group, group->reduce_scatter(group, to, from, &call));
+}
+
+yoke_status yoke_process_group_scatter(yoke_process_group *group, void *to, const void *from,
+                                       size_t count, yoke_element element, int root) {
+    const yoke_reduce_call call = {.count = count, .element = element, .root = root};
+    TRY(check_rooted(group, &call));
+    TRY(check_buffer(to, &call, "to"));
+    if (root == group->rank) TRY(check_buffer(from, &call, "from"));
+    return settle(group, group->scatter(group, to, from, &call));
+}
+
+yoke_status yoke_process_group_allocate(yoke_process_group *group, size_t bytes, void **memory) {
+    TRY(yoke_pointer_check(memory, "memory"));
+    *memory = NULL;
+    TRY(check_group(group));
+    return settle(group, group->allocate(group, bytes, memory));
+}
+
+yoke_status yoke_process_group_start(yoke_process_group *group, float *buffer, size_t count) {
+    const yoke_reduce_call call = {.count = count, .root = -1};
+    TRY(check_call(group, &call));
+    TRY(check_buffer(buffer, &call, "buffer"));
+    return settle(group, group->start(group, buffer, count));
+}
+
+yoke_status yoke_process_group_progress(yoke_process_group *group) {
+    TRY(check_group(group));
+    return settle(group, group->progress(group, false));
+}
+
+yoke_status yoke_process_group_finish(yoke_process_group *group) {
+    TRY(check_group(group));
+    return settle(group, group->progress(group, true));
+}
