@@ -6,8 +6,8 @@
 
 #include "distributed/shared_memory.h"
 
-/* A chunk of two ranks stays in the second-level caches while it is packed, reduced and written. */
-#define SLOT_BYTES ((size_t)131072)
+/* Its chunk stays in a core's second-level cache from packing to taking. */
+#define SLOT_BYTES ((size_t)262144)
 #define STORE_KEY "shared_memory"
 
 static yoke_status check_machine(const shm_group *shm) {

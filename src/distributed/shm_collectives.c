@@ -10,7 +10,7 @@
 #include "distributed/shared_memory.h"
 
 enum {
-    SMALL_BYTES = 8192,      /* of a buffer: reading it where it is would cost a second meeting */
+    SMALL_BYTES = 2048,      /* of a buffer: reading it where it is would cost a second meeting */
     REDUNDANT_BYTES = 32768, /* of all ranks' chunks: each rank reduces the whole chunk itself */
     FOLD_BYTES = 8192,       /* of a slice: stays in the first-level cache while it is copied */
 };

@@ -1,0 +1,123 @@
+/* Ranks of a process group over shared memory, as threads or as processes, that play one script. */
+#ifndef TESTS_PROCESS_RANKS_H
+#define TESTS_PROCESS_RANKS_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "shared_store.h"
+
+enum { RANKS = 13, TIMEOUT_MS = 20000 };
+
+/* Ranks and what each of them does. Threads and processes answer by value. */
+typedef struct script script;
+typedef yoke_status (*scene)(yoke_process_group *group, const script *play);
+
+struct script {
+    int world, timeout_ms;
+    scene scene;
+    const void *detail;
+};
+
+typedef struct outcome {
+    atomic_int pid;
+    yoke_error error;
+} outcome;
+
+typedef struct actor {
+    const struct script *script;
+    int rank;
+    yoke_store *store;
+    outcome *outcome;
+    pthread_t thread;
+} actor;
+
+static inline yoke_status join_and_play(const actor *self) {
+    yoke_peer peers[RANKS] = {0};
+    for (int rank = 0; rank < self->script->world; rank++)
+        snprintf(peers[rank].host, sizeof peers[rank].host, "here");
+    peers[self->rank].pid = getpid();
+    yoke_process_group_options options = {
+        .struct_size = sizeof options,
+        .rank = {.rank = self->rank, .world = self->script->world},
+        .timeout_ms = self->script->timeout_ms};
+    yoke_transport_request request = {.options = &options, .store = self->store, .peers = peers};
+    yoke_process_group *group = NULL;
+    TRY(yoke_shared_memory_group(&group, &request));
+    yoke_status status = self->script->scene(group, self->script);
+    yoke_error error = yoke_error_take(status);
+    group->destroy(group);
+    return status == YOKE_OK ? YOKE_OK : yoke_error_restore(&error);
+}
+
+static inline void *act(void *context) {
+    actor *self = context;
+    self->outcome->error = yoke_error_take(join_and_play(self));
+    return NULL;
+}
+
+static inline outcome *play_threads(const script *play) {
+    actor actors[RANKS];
+    outcome *outcomes = calloc(RANKS, sizeof *outcomes);
+    yoke_store *store = shared_store_new();
+    for (int rank = 0; rank < play->world; rank++) {
+        actors[rank] = (struct actor){
+            .script = play, .rank = rank, .store = store, .outcome = &outcomes[rank]};
+        assert_int_equal(pthread_create(&actors[rank].thread, NULL, act, &actors[rank]), 0);
+    }
+    for (int rank = 0; rank < play->world; rank++)
+        pthread_join(actors[rank].thread, NULL);
+    shared_store_delete(store);
+    return outcomes;
+}
+
+static inline outcome *start_processes(const script *play, yoke_store **store) {
+    void *shared = mmap(NULL, RANKS * sizeof(outcome), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    outcome *outcomes = shared;
+    *store = shared_store_new();
+    for (int rank = 0; rank < play->world; rank++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            actor self = {
+                .script = play, .rank = rank, .store = *store, .outcome = &outcomes[rank]};
+            act(&self);
+            _exit(0);
+        }
+        assert_true(pid > 0);
+        atomic_store(&outcomes[rank].pid, pid);
+    }
+    return outcomes;
+}
+
+/* Answers how many were killed. */
+static inline int join_processes(int world) {
+    int killed = 0;
+    for (int rank = 0; rank < world; rank++) {
+        int status;
+        assert_true(wait(&status) > 0);
+        killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    return killed;
+}
+
+static inline void expect_all_well(const outcome *outcomes, int world) {
+    for (int rank = 0; rank < world; rank++) {
+        if (outcomes[rank].error.status != YOKE_OK)
+            fail_msg("rank %d of %d: %s", rank, world, outcomes[rank].error.text);
+    }
+}
+
+#endif
