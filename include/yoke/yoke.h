@@ -8,6 +8,7 @@
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/device.h"
+#include "yoke/distributed.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"

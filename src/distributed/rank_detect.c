@@ -259,7 +259,7 @@ static yoke_status check_places(const detection *found) {
 /* WORLD_SIZE is often exported by a batch script for programs that take their rank elsewhere. */
 static yoke_status check_world_size(const detection *found) {
     const char *name = "WORLD_SIZE", *text = variable(found, name);
-    int size;
+    int size = 0;
     if (text == NULL || found->from == &launchers[0] || found->from == &launchers[1])
         return YOKE_OK;
     TRY(parse(name, text, RANKS_LIMIT, &size));
@@ -309,7 +309,7 @@ static yoke_status check_alone(const detection *found) {
     TRY(check_batch_script(found));
     for (size_t i = 0; i < LAUNCHERS; i++) {
         const char *size = launchers[i].names[WORLD], *text = variable(found, size);
-        int world;
+        int world = 0;
         if (text == NULL) continue;
         TRY(parse(size, text, RANKS_LIMIT, &world));
         if (world > 1)
