@@ -108,6 +108,8 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, ""); /* may the progress bar use block characters? */
+    /* Replicas that share a GPU have more streams than CUDA's usual 8 ways to it. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int code = dispatch(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("yoke: cannot write the result to standard output");

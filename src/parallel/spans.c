@@ -88,6 +88,8 @@ static yoke_status resolve(yoke_data_parallel *parallel, int replica, timed_slot
 static yoke_status move_base(yoke_data_parallel *parallel, struct yoke_replica_clock *clock) {
     if (clock->rebasing) {
         double milliseconds;
+        /* Long past, but for a replica without rows, which nobody waited for. */
+        TRY(yoke_device_event_synchronize(clock->bases[1 - clock->base]));
         TRY(yoke_device_event_elapsed(clock->bases[clock->base], clock->bases[1 - clock->base],
                                       &milliseconds));
         clock->base_ns += milliseconds * 1e6;
