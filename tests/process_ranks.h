@@ -6,16 +6,20 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "shared_store.h"
+#include "distributed/distributed.h"
 
 enum { RANKS = 13, TIMEOUT_MS = 20000 };
 
@@ -24,9 +28,10 @@ typedef struct script script;
 typedef yoke_status (*scene)(yoke_process_group *group, const script *play);
 
 struct script {
-    int world, timeout_ms;
+    int world, timeout_ms; /* once joined */
     scene scene;
     const void *detail;
+    void *shared; /* share_bytes */
 };
 
 typedef struct outcome {
@@ -37,26 +42,30 @@ typedef struct outcome {
 typedef struct actor {
     const struct script *script;
     int rank;
-    yoke_store *store;
+    const char *store;
     outcome *outcome;
     pthread_t thread;
 } actor;
 
+/* A store of its own for every play. */
+static inline void name_store(char *address, size_t size) {
+    static int plays;
+    snprintf(address, size, "file:///tmp/yoke-test-%d-%d", (int)getpid(), plays++);
+}
+
 static inline yoke_status join_and_play(const actor *self) {
-    yoke_peer peers[RANKS] = {0};
-    for (int rank = 0; rank < self->script->world; rank++)
-        snprintf(peers[rank].host, sizeof peers[rank].host, "here");
-    peers[self->rank].pid = getpid();
     yoke_process_group_options options = {
         .struct_size = sizeof options,
         .rank = {.rank = self->rank, .world = self->script->world},
-        .timeout_ms = self->script->timeout_ms};
-    yoke_transport_request request = {.options = &options, .store = self->store, .peers = peers};
+        .transport = YOKE_TRANSPORT_SHARED_MEMORY,
+        .store = self->store,
+        .timeout_ms = TIMEOUT_MS};
     yoke_process_group *group = NULL;
-    TRY(yoke_shared_memory_group(&group, &request));
+    TRY(yoke_process_group_create(&group, &options));
+    group->timeout_ms = self->script->timeout_ms;
     yoke_status status = self->script->scene(group, self->script);
     yoke_error error = yoke_error_take(status);
-    group->destroy(group);
+    yoke_process_group_destroy(group);
     return status == YOKE_OK ? YOKE_OK : yoke_error_restore(&error);
 }
 
@@ -69,7 +78,8 @@ static inline void *act(void *context) {
 static inline outcome *play_threads(const script *play) {
     actor actors[RANKS];
     outcome *outcomes = calloc(RANKS, sizeof *outcomes);
-    yoke_store *store = shared_store_new();
+    char store[64];
+    name_store(store, sizeof store);
     for (int rank = 0; rank < play->world; rank++) {
         actors[rank] = (struct actor){
             .script = play, .rank = rank, .store = store, .outcome = &outcomes[rank]};
@@ -77,22 +87,25 @@ static inline outcome *play_threads(const script *play) {
     }
     for (int rank = 0; rank < play->world; rank++)
         pthread_join(actors[rank].thread, NULL);
-    shared_store_delete(store);
     return outcomes;
 }
 
-static inline outcome *start_processes(const script *play, yoke_store **store) {
-    void *shared = mmap(NULL, RANKS * sizeof(outcome), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+/* Memory that threads and processes share. */
+static inline void *share_bytes(size_t bytes) {
+    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
-    outcome *outcomes = shared;
-    *store = shared_store_new();
+    return shared;
+}
+
+static inline outcome *start_processes(const script *play) {
+    outcome *outcomes = share_bytes(RANKS * sizeof *outcomes);
+    char store[64];
+    name_store(store, sizeof store);
     for (int rank = 0; rank < play->world; rank++) {
         pid_t pid = fork();
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            actor self = {
-                .script = play, .rank = rank, .store = *store, .outcome = &outcomes[rank]};
+            actor self = {.script = play, .rank = rank, .store = store, .outcome = &outcomes[rank]};
             act(&self);
             _exit(0);
         }

@@ -214,13 +214,11 @@ static void processes_do_what_threads_do(void **state) {
     (void)state;
     static const int worlds[] = {2, 5};
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
-        yoke_store *store;
         script play = {.world = worlds[i], .timeout_ms = TIMEOUT_MS, .scene = check_grid};
-        outcome *outcomes = start_processes(&play, &store);
+        outcome *outcomes = start_processes(&play);
         join_processes(worlds[i]);
         expect_all_well(outcomes, worlds[i]);
         munmap(outcomes, RANKS * sizeof *outcomes);
-        shared_store_delete(store);
     }
 }
 

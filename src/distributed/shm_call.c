@@ -106,7 +106,6 @@ yoke_status shm_step(shm_group *shm) {
 yoke_status shm_barrier(yoke_process_group *group) {
     shm_group *shm = shm_of(group);
     TRY(shm_progress(group, true));
-    TRY(shm_intact(shm));
     return shm_agree(shm, shm_announce(shm, &(shm_call){.kind = SHM_BARRIER, .root = -1}));
 }
 
@@ -129,7 +128,6 @@ yoke_status shm_allocate(yoke_process_group *group, size_t bytes, void **memory)
     shm_group *shm = shm_of(group);
     *memory = NULL;
     TRY(shm_progress(group, true));
-    TRY(shm_intact(shm));
     shm_segment segment = {.descriptor = -1, .part_bytes = rounded(bytes)};
     size_t list_bytes = (shm->segment_count + 1) * sizeof segment;
     shm_segment *segments = realloc(shm->segments, list_bytes);

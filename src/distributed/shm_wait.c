@@ -84,7 +84,7 @@ yoke_status shm_break(shm_group *shm, yoke_status status) {
 static const char *whereabouts(shm_group *shm, int rank, int pid, bool *lost) {
     const shm_rank *peer = &shm->control->ranks[rank];
     bool joined = atomic_load(&peer->pid) != 0;
-    shm_life life = shm_life_of(pid, joined ? peer->born : 0);
+    shm_life life = pid > 0 ? shm_life_of(pid, joined ? peer->born : 0) : SHM_RUNNING;
     bool left = atomic_load(&peer->left);
     *lost = left || life == SHM_GONE;
     if (left) return "has left the group";
