@@ -52,10 +52,12 @@ static yoke_status find_bad_layer(int replica, void *context) {
     return YOKE_OK;
 }
 
-/* Part of the root's weights may be new: the other replicas follow it again. */
+/* Part of the root's weights may be new: the other replicas follow it again. What was queued before
+ * the failure has run when the step ends, for no later one waits for it. */
 static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
     yoke_error cause = yoke_error_take(status);
     parallel->weights_version++;
+    (void)yoke_spans_read(parallel);
     (void)yoke_guard_restore(parallel);
     return yoke_error_restore(&cause);
 }
