@@ -77,7 +77,7 @@ static yoke_status join(shm_group *shm) {
     shm_call call = {.kind = SHM_JOIN, .count = shm->first.bytes, .root = -1};
     TRY(shm_agree(shm, shm_announce(shm, &call)));
     shm->crowded = is_crowded(shm);
-    shm_segment_settle(&shm->first);
+    shm_segment_settle(&shm->first, shm->group.rank);
     return YOKE_OK;
 }
 
@@ -114,7 +114,7 @@ static yoke_status build(shm_group *shm, const yoke_transport_request *request) 
     TRY(check_machine(shm));
     size_t control_bytes = sizeof(shm_control) + (size_t)world * sizeof(shm_rank);
     shm->slot_bytes = SLOT_BYTES;
-    shm->first.head_bytes = (control_bytes + 4095) / 4096 * 4096;
+    shm->first.head_bytes = shm_whole_pages(control_bytes);
     shm->first.part_bytes = 2 * shm->slot_bytes;
     TRY(shm->group.rank == 0 ? publish(shm, request->store) : follow(shm, request->store));
     return join(shm);

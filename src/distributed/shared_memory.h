@@ -123,9 +123,17 @@ yoke_status shm_segment_create(shm_segment *segment, int world, shm_offer *offer
 yoke_status shm_segment_open(shm_segment *segment, int world, const shm_offer *offer);
 /* Takes the memory of this rank's part now, so that a machine that has none left says so here. */
 yoke_status shm_segment_reserve(shm_segment *segment, int rank);
-/* All ranks have mapped it: maps every page and gives up the descriptor. */
-void shm_segment_settle(shm_segment *segment);
+/* All ranks have mapped it: maps this rank's pages and gives up the descriptor. */
+void shm_segment_settle(shm_segment *segment, int rank);
 void shm_segment_close(shm_segment *segment);
+
+/* More is asked for by mistake; the sum over the ranks must not overflow. */
+#define SHM_PART_LIMIT (SIZE_MAX / 4 / SHM_RANKS)
+
+static inline size_t shm_whole_pages(size_t bytes) {
+    size_t page = 4096, pages = (bytes + page - 1) / page;
+    return pages == 0 ? page : pages * page;
+}
 
 static inline char *shm_part(const shm_segment *segment, int rank) {
     return segment->base + segment->head_bytes + (size_t)rank * segment->part_bytes;

@@ -109,44 +109,41 @@ yoke_status shm_barrier(yoke_process_group *group) {
     return shm_agree(shm, shm_announce(shm, &(shm_call){.kind = SHM_BARRIER, .root = -1}));
 }
 
-static size_t rounded(size_t bytes) {
-    size_t page = 4096;
-    return bytes == 0 ? page : (bytes + page - 1) / page * page;
+/* Room for one more. */
+static yoke_status extend_list(shm_group *shm) {
+    size_t bytes = (shm->segment_count + 1) * sizeof *shm->segments;
+    shm_segment *segments = realloc(shm->segments, bytes);
+    if (segments == NULL) return FAIL_MEMORY(bytes, "the list of shared memory");
+    shm->segments = segments;
+    return YOKE_OK;
 }
 
-/* Rank 0 makes the segment before the others hear of it, and everybody has it, or nobody, after. */
-static yoke_status share(shm_group *shm, shm_segment *segment, const shm_call *call) {
+/* Rank 0 makes the segment before the others hear of it; all have it, or none, after. */
+static yoke_status share(shm_group *shm, shm_segment *segment, size_t bytes) {
     int world = shm->group.world, rank = shm->group.rank;
+    shm_call call = {.kind = SHM_ALLOCATE, .count = bytes, .root = -1};
+    if (bytes > SHM_PART_LIMIT) return FAIL_MEMORY(bytes, "shared memory");
+    segment->part_bytes = shm_whole_pages(bytes);
+    TRY(extend_list(shm));
     if (rank == 0) TRY(shm_segment_create(segment, world, &shm->control->offer));
-    TRY(shm_agree(shm, shm_announce(shm, call)));
+    TRY(shm_agree(shm, shm_announce(shm, &call)));
     if (rank != 0) TRY(shm_segment_open(segment, world, &shm->control->offer));
     TRY(shm_segment_reserve(segment, rank));
-    return YOKE_OK;
+    return shm_step(shm);
 }
 
 yoke_status shm_allocate(yoke_process_group *group, size_t bytes, void **memory) {
     shm_group *shm = shm_of(group);
+    shm_segment segment = {.descriptor = -1};
     *memory = NULL;
     TRY(shm_progress(group, true));
-    shm_segment segment = {.descriptor = -1, .part_bytes = rounded(bytes)};
-    size_t list_bytes = (shm->segment_count + 1) * sizeof segment;
-    shm_segment *segments = realloc(shm->segments, list_bytes);
-    if (segments != NULL) shm->segments = segments;
-    yoke_status status =
-        segments == NULL
-            ? FAIL_MEMORY(list_bytes, "the list of shared memory")
-            : share(shm, &segment, &(shm_call){.kind = SHM_ALLOCATE, .count = bytes, .root = -1});
+    yoke_status status = share(shm, &segment, bytes);
     if (status != YOKE_OK) {
         shm_segment_close(&segment);
         return shm_break(shm, status);
     }
-    shm->segments[shm->segment_count] = segment;
-    status = shm_step(shm);
-    if (status != YOKE_OK) {
-        shm_segment_close(&segment);
-        return status;
-    }
-    shm_segment_settle(&shm->segments[shm->segment_count++]);
-    *memory = shm_part(&shm->segments[shm->segment_count - 1], group->rank);
+    shm_segment_settle(&segment, group->rank);
+    *memory = shm_part(&segment, group->rank);
+    shm->segments[shm->segment_count++] = segment;
     return YOKE_OK;
 }

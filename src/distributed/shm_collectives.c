@@ -62,35 +62,30 @@ static void pack(const shm_transfer *transfer, const shm_view *view) {
 }
 
 /* Elements from `at` on that fit into a slot, in whole cache lines, and where they will be. */
-static shm_view view_slots(const shm_transfer *transfer, size_t at) {
+static void view_slots(const shm_transfer *transfer, size_t at, shm_view *view) {
     shm_group *shm = transfer->shm;
     size_t lines = shm->slot_bytes / (size_t)transfer->pieces / SHM_LINE;
     size_t fit = lines * SHM_LINE / transfer->element_bytes, left = transfer->call.count - at;
-    shm_view view = {.at = at, .count = left < fit ? left : fit};
-    size_t bytes = view.count * transfer->element_bytes;
-    view.piece_bytes = (bytes + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
-    view.fold = (shm_fold){.element = transfer->call.element,
-                           .reduction = transfer->call.reduction,
-                           .ranks = shm->group.world};
+    view->at = at;
+    view->count = left < fit ? left : fit;
+    view->piece_bytes =
+        (view->count * transfer->element_bytes + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
     for (int rank = 0; rank < shm->group.world; rank++)
-        view.fold.from[rank] = slot_of(shm, rank);
-    view.own_slot = slot_of(shm, shm->group.rank);
-    return view;
+        view->fold.from[rank] = slot_of(shm, rank);
+    view->own_slot = slot_of(shm, shm->group.rank);
 }
 
 /* Everything at once, where it is. */
-static shm_view view_buffers(const shm_transfer *transfer, uint32_t operation) {
+static void view_buffers(const shm_transfer *transfer, uint32_t operation, shm_view *view) {
     shm_group *shm = transfer->shm;
-    shm_view view = {.count = transfer->call.count,
-                     .piece_bytes = transfer->call.count * transfer->element_bytes,
-                     .fold = {.element = transfer->call.element,
-                              .reduction = transfer->call.reduction,
-                              .ranks = shm->group.world}};
+    view->at = 0;
+    view->count = transfer->call.count;
+    view->piece_bytes = view->count * transfer->element_bytes;
     for (int rank = 0; rank < shm->group.world; rank++) {
         if (is_source(transfer, rank))
-            view.fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, operation), rank);
+            view->fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, operation), rank);
     }
-    return view;
+    view->own_slot = NULL;
 }
 
 static int count_located(const shm_transfer *transfer, uint32_t operation, int *sources) {
@@ -104,38 +99,48 @@ static int count_located(const shm_transfer *transfer, uint32_t operation, int *
     return located;
 }
 
-static yoke_status take_direct(const shm_transfer *transfer, uint32_t operation) {
-    shm_view view = view_buffers(transfer, operation);
-    TRY(transfer->take(transfer, &view));
-    return shm_step(transfer->shm); /* nobody changes what another still reads */
+/* All sources are where everybody can read them; nobody changes what another still reads. */
+static yoke_status take_direct(const shm_transfer *transfer, uint32_t operation, shm_view *view) {
+    view_buffers(transfer, operation, view);
+    TRY(transfer->take(transfer, view));
+    return shm_step(transfer->shm);
 }
 
-/* The first chunk meets over the announcement. */
+/* The first chunk is packed already, and met over. */
+static yoke_status take_chunks(const shm_transfer *transfer, shm_view *view) {
+    for (;;) {
+        transfer->shm->staged++;
+        TRY(transfer->take(transfer, view));
+        if (view->at + view->count == transfer->call.count) return YOKE_OK;
+        view_slots(transfer, view->at + view->count, view);
+        pack(transfer, view);
+        TRY(shm_step(transfer->shm));
+    }
+}
+
 static yoke_status exchange(shm_transfer *transfer) {
     shm_group *shm = transfer->shm;
     size_t bytes = transfer->call.count * transfer->element_bytes * (size_t)transfer->pieces;
+    shm_view view;
+    view.fold.element = transfer->call.element;
+    view.fold.reduction = transfer->call.reduction;
+    view.fold.ranks = shm->group.world;
     TRY(shm_progress(&shm->group, true));
     if (bytes > SMALL_BYTES && is_source(transfer, shm->group.rank))
         shm_locate(shm, &transfer->call, transfer->from, bytes);
-    shm_view view = view_slots(transfer, 0);
-    if (transfer->call.segment == 0) pack(transfer, &view);
+    bool located = transfer->call.segment != 0;
+    view_slots(transfer, 0, &view);
+    if (!located) pack(transfer, &view);
     uint32_t operation = shm_announce(shm, &transfer->call);
     TRY(shm_agree(shm, operation));
     if (transfer->call.count == 0) return YOKE_OK;
-    int sources, located = count_located(transfer, operation, &sources);
-    if (located == sources) return take_direct(transfer, operation);
-    if (located != 0) { /* some only: all through slots */
-        if (transfer->call.segment != 0) pack(transfer, &view);
+    int sources, readable = count_located(transfer, operation, &sources);
+    if (readable == sources) return take_direct(transfer, operation, &view);
+    if (readable != 0) { /* some only: all through slots */
+        if (located) pack(transfer, &view);
         TRY(shm_step(shm));
     }
-    for (;;) {
-        shm->staged++;
-        TRY(transfer->take(transfer, &view));
-        if (view.at + view.count == transfer->call.count) return YOKE_OK;
-        view = view_slots(transfer, view.at + view.count);
-        pack(transfer, &view);
-        TRY(shm_step(shm));
-    }
+    return take_chunks(transfer, &view);
 }
 
 static void copy(void *to, const void *from, size_t bytes) {

@@ -94,9 +94,9 @@ yoke_status shm_segment_reserve(shm_segment *segment, int rank) {
                 strerror(cause));
 }
 
-void shm_segment_settle(shm_segment *segment) {
-    /* Otherwise every page of every rank faults once, in the first step. */
-    madvise(segment->base, segment->bytes, MADV_POPULATE_WRITE);
+void shm_segment_settle(shm_segment *segment, int rank) {
+    /* Otherwise its pages fault one by one in the first step. Of the others' it may need little. */
+    madvise(shm_part(segment, rank), segment->part_bytes, MADV_POPULATE_WRITE);
     close(segment->descriptor);
     segment->descriptor = -1;
 }
