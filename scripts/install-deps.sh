@@ -44,9 +44,21 @@ find_missing() {
     done
 }
 
+# Never installed from here: GPUs are optional, and their packages come from NVIDIA, conda or pip.
+say_cuda() {
+    local nvcc
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+    if [[ -n $nvcc ]]; then
+        echo "optional: CUDA $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') by $nvcc"
+    else
+        echo "optional: no CUDA toolkit; Yoke builds without GPUs"
+    fi
+}
+
 find_missing
 if ((${#missing[@]} == 0)); then
     echo "dependencies: all present"
+    say_cuda
     exit 0
 fi
 echo "dependencies: missing ${missing[*]}"
@@ -87,3 +99,4 @@ if ((${#missing[@]} > 0)); then
     exit 1
 fi
 echo "dependencies: installed $installed"
+say_cuda

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""NCCL and cuDNN are found in toolkit, conda and wheel layouts, in the order that is promised, and an
+option that can't be met is an error that says what to do.
+
+usage: configure.py ROOT CMAKE
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(finder LANGUAGES NONE)
+set(CMAKE_MODULE_PATH {root}/cmake)
+find_package(NCCL 2.18 QUIET)
+find_package(CUDNN 9 QUIET)
+message(STATUS "NCCL=${{NCCL_FOUND}} ${{NCCL_VERSION}} ${{NCCL_LIBRARY}} ${{NCCL_PLACE}}=")
+message(STATUS "CUDNN=${{CUDNN_FOUND}} ${{CUDNN_VERSION}} ${{CUDNN_LIBRARY}} ${{CUDNN_PLACE}}=")
+"""
+NCCL = "#define NCCL_MAJOR 2\n#define NCCL_MINOR {}\n#define NCCL_PATCH 3\n#define NCCL_SUFFIX \"\"\n"
+CUDNN = "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 7\n#define CUDNN_PATCHLEVEL 1\n"
+
+
+def plant_nccl(prefix, minor, library="lib/libnccl.so.2", include="include"):
+    for path, text in ((prefix / include / "nccl.h", NCCL.format(minor)), (prefix / library, "")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def configure(cmake, source, build, *options, **environment):
+    """What CMake says, with nothing of this machine's CUDA named by the environment."""
+    own = {name: value for name, value in os.environ.items()
+           if name not in ("CUDA_HOME", "CUDA_PATH", "NVHPC_ROOT", "CONDA_PREFIX", "PYTHONPATH")
+           and not name.endswith("_ROOT")}
+    result = subprocess.run([cmake, "-S", source, "-B", build, *options], capture_output=True,
+                            text=True, check=False, env={**own, **environment})
+    return result.returncode, result.stdout + result.stderr
+
+
+def found(cmake, folder, library, *options, **environment):
+    build = tempfile.mkdtemp(dir=folder)
+    code, text = configure(cmake, folder / "project", build, *options, **environment)
+    lines = [line for line in text.splitlines() if f"-- {library}=" in line]
+    return lines[0] if code == 0 and lines else text
+
+
+def check_places(cmake, folder, root):
+    """(what must be said, what was) for each place, each before those planted earlier."""
+    project = folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(PROJECT.format(root=root))
+    wheels = folder / "site-packages"
+    conda, home, named = folder / "conda", folder / "home", folder / "named"
+    said = []
+
+    environment = {"PYTHONPATH": str(wheels)}
+    plant_nccl(wheels / "nvidia/nccl", 21)
+    said.append(("TRUE 2.21.3", "(Python wheel)", found(cmake, folder, "NCCL", **environment)))
+    cudnn = wheels / "nvidia/cudnn"
+    (cudnn / "include").mkdir(parents=True)
+    (cudnn / "lib").mkdir()
+    (cudnn / "include/cudnn.h").write_text("#include \"cudnn_version.h\"\n")
+    (cudnn / "include/cudnn_version.h").write_text(CUDNN)
+    (cudnn / "lib/libcudnn.so.9").write_text("")
+    said.append(("TRUE 9.7.1", str(cudnn / "lib/libcudnn.so.9"),
+                 found(cmake, folder, "CUDNN", **environment)))
+
+    environment["CONDA_PREFIX"] = str(conda)
+    target = f"targets/{os.uname().machine}-linux"
+    plant_nccl(conda, 22, f"{target}/lib/libnccl.so.2", f"{target}/include")
+    said.append(("TRUE 2.22.3", "(conda environment)", found(cmake, folder, "NCCL", **environment)))
+
+    environment["CUDA_HOME"] = str(home)
+    plant_nccl(home, 23, "lib64/libnccl.so.3")  # of another major version than its header
+    said.append(("TRUE 2.22.3", "(conda environment)", found(cmake, folder, "NCCL", **environment)))
+    plant_nccl(home, 23, "lib64/libnccl.so.2")
+    said.append(("TRUE 2.23.3", "CUDA_HOME of", found(cmake, folder, "NCCL", **environment)))
+
+    plant_nccl(named, 24)
+    said.append(("TRUE 2.24.3", "(-DNCCL_ROOT)",
+                 found(cmake, folder, "NCCL", f"-DNCCL_ROOT={named}", **environment)))
+    plant_nccl(named, 17)
+    said.append(("FALSE", "", found(cmake, folder, "NCCL", f"-DNCCL_ROOT={named}", **environment)))
+    return said
+
+
+def check_options(cmake, folder, root):
+    said = []
+    for options, words in [
+            (["-DYOKE_WITH_CUDA=OFF", "-DYOKE_WITH_NCCL=ON"], "YOKE_WITH_NCCL=ON can't be met"),
+            (["-DYOKE_WITH_CUDA=OFF"], "CUDA    no           YOKE_WITH_CUDA=OFF")]:
+        code, text = configure(cmake, root, tempfile.mkdtemp(dir=folder), *options)
+        refused = "can't be met" in words
+        said.append((words, "", text if (code != 0) == refused else f"exit {code}: {text}"))
+    return said
+
+
+def main():
+    root, cmake = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    with tempfile.TemporaryDirectory(prefix="yoke-configure-") as name:
+        folder = pathlib.Path(name)
+        said = check_places(cmake, folder, root) + check_options(cmake, folder, root)
+    wrong = [f"expected {words} {place}, got {text}" for words, place, text in said
+             if words not in text or place not in text]
+    print("\n".join(wrong) or f"{len(said)} configurations say what they found")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
