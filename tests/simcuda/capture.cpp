@@ -1,3 +1,4 @@
+/* Recording of captured streams, graphs and their replay. */
 #include "simcuda/capture.h"
 
 #include <algorithm>

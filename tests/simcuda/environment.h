@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "simcuda/rig.h"
+
 namespace rig {
 
 class Environment {
@@ -29,6 +31,11 @@ class Environment {
     std::string before_;
     bool had_;
 };
+
+inline Outcome run_with(const char *name, const std::string &value, const char *scenario) {
+    Environment setting(name, value);
+    return run(scenario);
+}
 
 } // namespace rig
 

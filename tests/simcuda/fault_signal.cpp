@@ -1,3 +1,4 @@
+/* The handler of SIGSEGV. */
 #include "simcuda/fault_signal.h"
 
 #include <csignal>

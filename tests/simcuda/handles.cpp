@@ -1,3 +1,4 @@
+/* The table of what the program holds, places in its code, violations. */
 #include "simcuda/handles.h"
 
 #include <algorithm>

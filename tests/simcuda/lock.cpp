@@ -1,3 +1,4 @@
+/* The lock, Entry and Outside, bells, and what ThreadSanitizer is told. */
 #include "simcuda/lock.h"
 
 #include <climits>

@@ -1,3 +1,4 @@
+/* Arenas: where device memory lies, what is live, freed and open. */
 #include "simcuda/memory.h"
 
 #include <algorithm>

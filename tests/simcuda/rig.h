@@ -32,6 +32,18 @@ inline void check(cudaError_t error) {
     if (error != cudaSuccess) fail_msg("%s", cudaGetErrorString(error));
 }
 
+inline cudaStream_t make_stream() {
+    cudaStream_t stream;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+inline cudaEvent_t make_event(unsigned flags = cudaEventDisableTiming) {
+    cudaEvent_t event;
+    check(cudaEventCreateWithFlags(&event, flags));
+    return event;
+}
+
 /* An array in the memory of the device that is current. */
 template <typename T> class Array {
   public:

@@ -3,8 +3,8 @@
  * separate memory, asynchronous streams, and CUDA's and NCCL's rules enforced as errors with the
  * call site.
  *
- *   devices.cpp, order.cpp, copies.cpp, capture.cpp   functions of the runtime, by subject
- *   lock, schedule, wait, memory, fault_signal, handles, settings, errors .cpp   what they stand on
+ *   devices.cpp, order.cpp, copies.cpp, capture.cpp: the runtime's functions, by subject, on
+ *   lock, schedule, streams, wait, memory, fault_signal, handles, settings and errors
  *   kernels.cpp, kernel.h                       runs a kernel's threads on the host
  *   cublaslt.cpp, cudnn.cpp, nccl.cpp           the libraries, on `enqueue` and `enqueue_joint`
  *

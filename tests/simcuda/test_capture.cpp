@@ -5,18 +5,8 @@
 #include "simcuda/rig.h"
 
 using rig::check;
-
-static cudaStream_t make_stream() {
-    cudaStream_t stream;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    return stream;
-}
-
-static cudaEvent_t make_event() {
-    cudaEvent_t event;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    return event;
-}
+using rig::make_event;
+using rig::make_stream;
 
 static void begin(cudaStream_t stream) {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));

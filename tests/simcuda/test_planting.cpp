@@ -3,6 +3,7 @@
 #include "simcuda/rig.h"
 
 using rig::check;
+using rig::run_with;
 
 /* Every kind of thing, made and given back, whatever fails: the first failure. */
 static cudaError_t make_all_things() {
@@ -105,11 +106,6 @@ SCENARIO(fortieth) {
     }
     assert_int_equal(calls, 40);
     assert_int_equal(code, cudaErrorInitializationError);
-}
-
-static rig::Outcome run_with(const char *name, const char *value, const char *scenario) {
-    rig::Environment setting(name, value);
-    return rig::run(scenario);
 }
 
 static void assert_passes(const char *fault, const char *scenario) {
