@@ -30,7 +30,6 @@ struct Holding {
 struct Holdings {
     std::unordered_map<const void *, Holding> live;
     uint64_t adopted = 0;
-    bool reported = true; /* at exit */
 };
 
 Holdings &holdings() {
@@ -85,7 +84,6 @@ void report_at_exit() {
     std::string list;
     {
         Entry entry;
-        if (!holdings().reported) return;
         count = holdings().live.size();
         if (count > 0) list = outstanding_list();
     }
@@ -119,11 +117,9 @@ std::string Site::caller() const {
 void adopt(const void *handle, const char *kind) {
     Entry entry;
     Holdings &all = holdings();
-    if (all.adopted++ == 0) {
-        const char *leaks = getenv("SIMCUDA_LEAKS");
-        if (leaks != nullptr && strcmp(leaks, "ignore") == 0) all.reported = false;
-        atexit(report_at_exit);
-    }
+    const char *leaks = getenv("SIMCUDA_LEAKS");
+    bool ignored = leaks != nullptr && strcmp(leaks, "ignore") == 0;
+    if (all.adopted++ == 0 && !ignored) atexit(report_at_exit);
     all.live[handle] = Holding{kind, Site(), all.adopted};
 }
 
@@ -155,11 +151,6 @@ std::string outstanding_list() {
     for (const Holding *held : sorted)
         list += "    " + held->kind + ", from " + held->site.caller() + "\n";
     return list;
-}
-
-void report_leaks(bool wanted) {
-    Entry entry;
-    holdings().reported = wanted;
 }
 
 void violation(const char *format, ...) {

@@ -76,11 +76,6 @@ Settings read_settings() {
     return read;
 }
 
-Settings &own_settings() {
-    static Settings *const all = new Settings(read_settings());
-    return *all;
-}
-
 Fault parse_fault(const std::string &text) {
     static const char *const expected = "call@index=code, as in cudaMalloc@17=2;*@40=x";
     size_t at = text.find('@'), equals = text.find('=', at);
@@ -119,11 +114,8 @@ bool is_runtime(const char *call) {
 } // namespace
 
 const Settings &settings() {
-    return own_settings();
-}
-
-void set_settings(const Settings &wanted) {
-    own_settings() = wanted;
+    static const Settings *const all = new Settings(read_settings());
+    return *all;
 }
 
 int fault(const char *call, int natural) {

@@ -41,7 +41,6 @@ struct Settings {
     int deadlock_ms;
 };
 const Settings &settings();
-void set_settings(const Settings &wanted); /* before the first call */
 
 /* Every simulated function begins with it: counts the call and answers the code it must fail with,
  * 0 to go on. SIMCUDA_FAULT="cudaMalloc@17=2;ncclReduce@5=6": the 17th cudaMalloc answers 2.
@@ -57,7 +56,6 @@ void fail_call(uint64_t index); /* the index-th from now on fails; 0: none */
 const char *failed_call();      /* the name of the one that did, or NULL */
 size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
 std::string outstanding_list(); /* one line each with the call site */
-void report_leaks(bool wanted); /* at exit: report them, and let the process fail */
 int sticky_error();             /* the planted one that every call answers, or 0 */
 
 /* Work in a stream. `what` is for reports. cost_ns is virtual time. Capturing streams record it.
