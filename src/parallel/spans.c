@@ -77,8 +77,8 @@ static yoke_status resolve(yoke_data_parallel *parallel, int replica, timed_slot
     double begin_ms, spent_ms;
     if (!slot->pending) return YOKE_OK;
     slot->pending = false;
-    /* Long past, but for a replica without rows, which nobody waited for. */
-    if (parallel->shards[replica].rows == 0) TRY(yoke_device_event_synchronize(slot->end));
+    /* Long past, but for a replica that had no rows meanwhile: nobody waited for it. */
+    TRY(yoke_device_event_synchronize(slot->end));
     TRY(yoke_device_event_elapsed(clock->bases[clock->base], slot->begin, &begin_ms));
     TRY(yoke_device_event_elapsed(slot->begin, slot->end, &spent_ms));
     slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
