@@ -107,7 +107,7 @@ static void load(found_library *library, const wanted_library *wanted, void *cal
     const void *address = find_calls(library, wanted, handle, calls);
     library->here = address != NULL;
     if (!library->here) {
-        dlclose(handle);
+        if (handle != NULL) dlclose(handle);
         return;
     }
     Dl_info info;
