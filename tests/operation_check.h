@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <omp.h>
 
-#include "device/cpu/bfloat16.h"
+#include "base/base.h"
 #include "device/cpu/cpu.h"
 
 /* Any failing call of the library ends the test with its text. */
@@ -99,7 +99,7 @@ static inline void check_store(const yoke_layout *layout, void *memory, const do
     for (size_t i = 0; i < check_count(layout); i++) {
         size_t at = check_offset(desc, i);
         if (desc->data_type == dnnl_bf16)
-            ((uint16_t *)memory)[at] = cpu_bfloat16_round((float)values[i]);
+            ((uint16_t *)memory)[at] = yoke_bfloat16_round((float)values[i]);
         else
             ((float *)memory)[at] = (float)values[i];
     }
@@ -115,7 +115,7 @@ static inline double *check_load(const yoke_layout *layout, const void *memory) 
     for (size_t i = 0; i < check_count(layout); i++) {
         size_t at = check_offset(desc, i);
         values[i] = desc->data_type == dnnl_bf16
-                        ? (double)cpu_bfloat16_widen(((const uint16_t *)memory)[at])
+                        ? (double)yoke_bfloat16_widen(((const uint16_t *)memory)[at])
                         : (double)((const float *)memory)[at];
         memset(padding + at * bytes, 0, bytes);
     }
@@ -134,7 +134,7 @@ static inline double *check_random(size_t count, double low, double high, uint64
         state = state * 6364136223846793005u + 1442695040888963407u;
         double unit = (double)(state >> 11) * 0x1p-53;
         float value = (float)(low + (high - low) * unit);
-        values[i] = (double)cpu_bfloat16_widen(cpu_bfloat16_round(value));
+        values[i] = (double)yoke_bfloat16_widen(yoke_bfloat16_round(value));
     }
     return values;
 }

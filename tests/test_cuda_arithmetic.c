@@ -3,7 +3,7 @@
 
 #include "devices.h"
 
-#include "device/cpu/bfloat16.h"
+#include "base/base.h"
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -344,9 +344,9 @@ static void check_shadow(const both_devices *both, const float *values, size_t e
     uint16_t *taken = device_values(both->gpu, shadow, (elements + 1) * sizeof *taken);
     for (size_t i = 0; i < elements; i++) {
         if (isnan(values[i]))
-            assert_true(isnan(cpu_bfloat16_widen(taken[i])));
+            assert_true(isnan(yoke_bfloat16_widen(taken[i])));
         else
-            assert_int_equal(taken[i], cpu_bfloat16_round(values[i]));
+            assert_int_equal(taken[i], yoke_bfloat16_round(values[i]));
     }
     assert_int_equal(taken[elements], 0);
     free(taken);

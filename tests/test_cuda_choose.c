@@ -1,36 +1,6 @@
 /* A contest on a GPU is fought once, recorded, and passes over who cannot serve. Skipped without a
  * GPU. */
-#include "device/cuda/cuda.h"
-#include "devices.h"
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
-    } while (0)
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-typedef struct rig {
-    yoke_devices *devices;
-    cuda_device *device;
-    yoke_device_scope scope;
-} rig;
-
-static int open_rig(void **state) {
-    static rig opened;
-    yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0"};
-    CHECK(yoke_devices_open(&opened.devices, &options));
-    opened.device = cuda_of(yoke_devices_at(opened.devices, 0));
-    CHECK(yoke_device_enter(&opened.device->base, false, &opened.scope));
-    *state = &opened;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    rig *opened = *state;
-    yoke_device_leave(&opened->device->base, &opened->scope);
-    yoke_devices_close(opened->devices);
-    return 0;
-}
+#include "gpu_rig.h"
 
 typedef struct runs {
     int counts[3];

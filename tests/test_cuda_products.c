@@ -2,38 +2,8 @@
  * algorithm. Skipped without a GPU. */
 #include <math.h>
 
-#include "device/cpu/bfloat16.h"
-#include "device/cuda/cuda.h"
-#include "devices.h"
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
-    } while (0)
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-typedef struct rig {
-    yoke_devices *devices;
-    cuda_device *device;
-    yoke_device_scope scope;
-} rig;
-
-static int open_rig(void **state) {
-    static rig opened;
-    yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0"};
-    CHECK(yoke_devices_open(&opened.devices, &options));
-    opened.device = cuda_of(yoke_devices_at(opened.devices, 0));
-    CHECK(yoke_device_enter(&opened.device->base, false, &opened.scope));
-    *state = &opened;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    rig *opened = *state;
-    yoke_device_leave(&opened->device->base, &opened->scope);
-    yoke_devices_close(opened->devices);
-    return 0;
-}
+#include "base/base.h"
+#include "gpu_rig.h"
 
 /* One matrix, or a batch of them, on the host as floats and on the device in its type. */
 
@@ -49,7 +19,7 @@ static void *to_type(const operand *from) {
     assert_non_null(values);
     for (size_t i = 0; i < from->count; i++) {
         if (from->type == CUDA_BFLOAT16)
-            ((uint16_t *)values)[i] = cpu_bfloat16_round(from->host[i]);
+            ((uint16_t *)values)[i] = yoke_bfloat16_round(from->host[i]);
         else
             ((float *)values)[i] = from->host[i];
     }
@@ -58,7 +28,7 @@ static void *to_type(const operand *from) {
 
 static void from_type(operand *to, const void *values) {
     for (size_t i = 0; i < to->count; i++)
-        to->host[i] = to->type == CUDA_BFLOAT16 ? cpu_bfloat16_widen(((const uint16_t *)values)[i])
+        to->host[i] = to->type == CUDA_BFLOAT16 ? yoke_bfloat16_widen(((const uint16_t *)values)[i])
                                                 : ((const float *)values)[i];
 }
 

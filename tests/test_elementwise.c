@@ -154,7 +154,7 @@ static void accumulates(yoke_device *device, yoke_precision precision, dnnl_form
     CHECK(yoke_device_accumulate(device, &layout, to, from));
     for (size_t i = 0; i < count; i++) {
         float sum = (float)left[i] + (float)right[i];
-        left[i] = precision == YOKE_BFLOAT16 ? (double)cpu_bfloat16_widen(cpu_bfloat16_round(sum))
+        left[i] = precision == YOKE_BFLOAT16 ? (double)yoke_bfloat16_widen(yoke_bfloat16_round(sum))
                                              : (double)sum;
     }
     check_memory("sum", &layout, to, left, 0);
@@ -177,15 +177,15 @@ static void accumulate_adds_in_any_layout_and_precision_to_the_bit(void **state)
 /* Ties go to even, halves up or down by the rest, infinity and NaN stay what they are. */
 static void bfloat16_rounds_to_nearest_even(void **state) {
     (void)state;
-    assert_int_equal(cpu_bfloat16_round(1.0f), 0x3f80);
-    assert_int_equal(cpu_bfloat16_round(1.0f + 0x1p-8f), 0x3f80);
-    assert_int_equal(cpu_bfloat16_round(1.0f + 0x1p-7f + 0x1p-8f), 0x3f82);
-    assert_int_equal(cpu_bfloat16_round(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
-    assert_int_equal(cpu_bfloat16_round(-2.5f), 0xc020);
-    assert_int_equal(cpu_bfloat16_round(INFINITY), 0x7f80);
-    assert_true(isnan(cpu_bfloat16_widen(cpu_bfloat16_round(NAN))));
-    cpu_float_bits nan = {.bits = 0x7fffffffu};
-    assert_true(isnan(cpu_bfloat16_widen(cpu_bfloat16_round(nan.value))));
+    assert_int_equal(yoke_bfloat16_round(1.0f), 0x3f80);
+    assert_int_equal(yoke_bfloat16_round(1.0f + 0x1p-8f), 0x3f80);
+    assert_int_equal(yoke_bfloat16_round(1.0f + 0x1p-7f + 0x1p-8f), 0x3f82);
+    assert_int_equal(yoke_bfloat16_round(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
+    assert_int_equal(yoke_bfloat16_round(-2.5f), 0xc020);
+    assert_int_equal(yoke_bfloat16_round(INFINITY), 0x7f80);
+    assert_true(isnan(yoke_bfloat16_widen(yoke_bfloat16_round(NAN))));
+    yoke_float_bits nan = {.bits = 0x7fffffffu};
+    assert_true(isnan(yoke_bfloat16_widen(yoke_bfloat16_round(nan.value))));
 }
 
 static void elementwise_operations_compute_in_bfloat16(void **state) {

@@ -2,6 +2,7 @@
 #ifndef BASE_BASE_H
 #define BASE_BASE_H
 
+#include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -24,23 +24,6 @@ enum { BLOCK = 2048 }; /* elements */
 #define MIN_INTEGER(left, right) ((right) < (left) ? (right) : (left))
 #define MAX_INTEGER(left, right) ((right) > (left) ? (right) : (left))
 
-typedef union float_bits {
-    float value;
-    uint32_t bits;
-} float_bits;
-
-static inline float widen(uint16_t stored) {
-    return (float_bits){.bits = (uint32_t)stored << 16}.value;
-}
-
-/* To the nearest, ties to even. A NaN stays one: rounding up could carry it into infinity. */
-static inline uint16_t narrow(float value) {
-    uint32_t bits = (float_bits){.value = value}.bits;
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-}
-
 /* `to` may be either operand: the lanes of an iteration do not see each other. */
 #define COMBINE(name, type, stored, load, operation)                                               \
     CLONES static void name(type *to, const type *left, const stored *right, size_t count) {       \
@@ -55,9 +38,9 @@ COMBINE(max_float, float, float, , MAX_FLOAT)
 COMBINE(sum_integer, int64_t, int64_t, , SUM_INTEGER)
 COMBINE(min_integer, int64_t, int64_t, , MIN_INTEGER)
 COMBINE(max_integer, int64_t, int64_t, , MAX_INTEGER)
-COMBINE(sum_bfloat16, float, uint16_t, widen, SUM_FLOAT)
-COMBINE(min_bfloat16, float, uint16_t, widen, MIN_FLOAT)
-COMBINE(max_bfloat16, float, uint16_t, widen, MAX_FLOAT)
+COMBINE(sum_bfloat16, float, uint16_t, yoke_bfloat16_widen, SUM_FLOAT)
+COMBINE(min_bfloat16, float, uint16_t, yoke_bfloat16_widen, MIN_FLOAT)
+COMBINE(max_bfloat16, float, uint16_t, yoke_bfloat16_widen, MAX_FLOAT)
 
 CLONES static void divide_float(float *values, size_t count, float divisor) {
 #pragma omp simd
@@ -75,14 +58,14 @@ static void divide_integer(int64_t *values, size_t count, int64_t divisor) {
 CLONES static void widen_block(float *to, const uint16_t *from, size_t count) {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
-        to[i] = widen(from[i]);
+        to[i] = yoke_bfloat16_widen(from[i]);
     }
 }
 
 CLONES static void narrow_block(uint16_t *to, const float *from, size_t count) {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
-        to[i] = narrow(from[i]);
+        to[i] = yoke_bfloat16_round(from[i]);
     }
 }
 

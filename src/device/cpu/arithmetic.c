@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/bfloat16.h"
 #include "device/cpu/cpu.h"
 
 /* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
@@ -277,7 +276,7 @@ CPU_CLONES static void accumulate_bfloat16(const void *job, size_t begin, size_t
     const uint16_t *from = ((const accumulate_job *)job)->from;
 #pragma omp simd
     for (size_t i = begin; i < end; i++) {
-        to[i] = cpu_bfloat16_round(cpu_bfloat16_widen(to[i]) + cpu_bfloat16_widen(from[i]));
+        to[i] = yoke_bfloat16_round(yoke_bfloat16_widen(to[i]) + yoke_bfloat16_widen(from[i]));
     }
 }
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/bfloat16.h"
 #include "device/cpu/cpu.h"
 
 enum { PARALLEL_ELEMENTS = 1 << 14 };
@@ -64,8 +63,8 @@ static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_
     for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
         bool kept = !padding && is_kept(mask, element);
         if (dropout->half) {
-            float value = cpu_bfloat16_widen(((const uint16_t *)from)[at]);
-            ((uint16_t *)to)[at] = cpu_bfloat16_round(kept ? value * dropout->scale : 0);
+            float value = yoke_bfloat16_widen(((const uint16_t *)from)[at]);
+            ((uint16_t *)to)[at] = yoke_bfloat16_round(kept ? value * dropout->scale : 0);
         } else {
             ((float *)to)[at] = kept ? ((const float *)from)[at] * dropout->scale : 0;
         }
