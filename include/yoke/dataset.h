@@ -84,6 +84,9 @@ typedef struct yoke_batch {
     const float *inputs;   /* [rows, channels, height, width] */
     const int32_t *labels; /* [rows]; NULL for regression */
     const float *targets;  /* [rows, target_count]; NULL for classification */
+    /* Of a rank's part: where it begins in the batch of all ranks, and the rows of that. 0, 0: the
+     * batch is whole, or nobody has counted. */
+    int first_row, whole_rows;
 } yoke_batch;
 
 /* Augmentation by name as the tool takes it; for images with labels only. Order and arithmetic are
@@ -107,6 +110,10 @@ typedef struct yoke_loader_options {
     /* Where the batches will go: they then lie in memory that GPUs copy from while the host goes
      * on. Must outlive the loader. NULL: ordinary memory. */
     yoke_devices *devices;
+    /* Each batch is cut for `ranks` by torch.chunk's rule, and this rank gets its part: the batches
+     * of an epoch are as many on every rank, and one with few rows may have none for the last
+     * ranks. 0: the whole batch. */
+    int rank, ranks;
 } yoke_loader_options;
 
 /* Batches prepared in the background while the caller computes on another. */
@@ -116,7 +123,8 @@ YOKE_API yoke_status yoke_loader_create(yoke_loader **loader, const yoke_dataset
 YOKE_API void yoke_loader_destroy(yoke_loader *loader);
 /* Begins an epoch: its order depends on (seed, epoch) alone. Ends a running one. */
 YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
-/* The next batch, borrowed until the following call; rows = 0 ends the epoch. A row that failed
+/* The next batch, borrowed until the following call; rows = 0 ends the epoch, unless whole_rows says
+ * that other ranks have some. A row that failed
  * makes the call that reaches its batch fail, and every later one until the next epoch. waited_ns,
  * if not NULL, gets the time the caller had to wait: 0 means the loader was ahead. */
 YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);

@@ -1,6 +1,7 @@
 /* The background loader: threads fill slots ahead of the caller. What a batch holds depends on
  * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
  * creation. */
+#include "base/chunk.h"
 #include "data/data.h"
 #include "device/device.h"
 
@@ -23,7 +24,8 @@ typedef struct loader_slot {
     float *inputs;
     int32_t *labels; /* NULL for regression */
     float *targets;  /* NULL for classification */
-    int rows;
+    yoke_chunk part; /* of the batch's rows: this rank's */
+    int whole_rows;
     bool ready;
     yoke_error error;
 } loader_slot;
@@ -101,10 +103,11 @@ static void fill_batch(loader_thread *self, size_t batch) {
     loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
-    slot->rows = (int)(rest < size ? rest : size);
+    slot->whole_rows = (int)(rest < size ? rest : size);
+    slot->part = yoke_chunk_of(slot->whole_rows, loader->options.ranks, loader->options.rank);
     slot->error.status = YOKE_OK;
-    for (int i = 0; i < slot->rows && !atomic_load(&loader->leave); i++) {
-        size_t row = (size_t)loader->order[first + (size_t)i];
+    for (int i = 0; i < slot->part.rows && !atomic_load(&loader->leave); i++) {
+        size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
         yoke_status status = fill_row(loader, row, self->made, slot, i);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);
@@ -151,6 +154,9 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     if (options->threads < 0 || options->threads > LOADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d loader threads: expected 0 (default) to %d",
                     options->threads, LOADER_LIMIT);
+    if (options->ranks < 0 || options->rank < 0 || options->rank >= options->ranks + !options->ranks)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: 0 to ranks - 1 is expected",
+                    options->rank, options->ranks);
     if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
         return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is none of the known ones",
                     (int)options->augment);
@@ -177,8 +183,9 @@ static yoke_device *home_of(const yoke_loader *loader) {
 }
 
 static yoke_status reserve_rows(const yoke_loader *loader, size_t row_bytes, void **memory) {
-    size_t batch = (size_t)loader->options.batch, rows = loader->dataset->rows, bytes = 0;
-    if (batch < rows) rows = batch;
+    size_t rows = loader->dataset->rows, bytes = 0;
+    if (rows > (size_t)loader->options.batch) rows = (size_t)loader->options.batch;
+    rows = (size_t)yoke_chunk_of((int)rows, loader->options.ranks, 0).rows;
     if (home_of(loader) && !__builtin_mul_overflow(rows, row_bytes, &bytes))
         return yoke_device_allocate_host(home_of(loader), bytes, "a loader slot", memory);
     *memory = reserve(rows, row_bytes);
@@ -241,6 +248,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     if (!dataset) return FAIL(YOKE_ERROR_ARGUMENT, "a loader needs a dataset, which is NULL");
     TRY(yoke_options_load(&loader->options, sizeof loader->options, given, "yoke_loader_options"));
     TRY(check_options(dataset, &loader->options));
+    if (loader->options.ranks == 0) loader->options.ranks = 1;
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;
@@ -375,7 +383,11 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
     TRY(status);
     yoke_batch own = {.struct_size = sizeof own};
     if (slot) {
-        own.rows = slot->rows;
+        own.rows = slot->part.rows;
+        if (loader->options.ranks > 1) {
+            own.first_row = slot->part.first;
+            own.whole_rows = slot->whole_rows;
+        }
         own.inputs = slot->inputs;
         own.labels = slot->labels;
         own.targets = slot->targets;

@@ -1,17 +1,9 @@
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
+#include "base/chunk.h"
 #include "parallel/engine.h"
 
 int yoke_shard_rows(int rows, int devices, int index) {
-    if (rows <= 0 || devices <= 0 || index < 0) return 0;
-    int whole = rows / devices + (rows % devices != 0);
-    int64_t first = (int64_t)whole * index;
-    if (first >= rows) return 0;
-    return rows - first < whole ? (int)(rows - first) : whole;
-}
-
-static int shard_first(int rows, int devices, int index) {
-    int whole = rows / devices + (rows % devices != 0);
-    return whole * index < rows ? whole * index : rows;
+    return yoke_chunk_of(rows, devices, index).rows;
 }
 
 void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training) {

@@ -1,0 +1,20 @@
+/* torch.chunk: rows cut in parts of ceil(rows / parts), of which the last ones may be short or
+ * empty. */
+#ifndef BASE_CHUNK_H
+#define BASE_CHUNK_H
+
+#include <stdint.h>
+
+typedef struct yoke_chunk {
+    int first, rows;
+} yoke_chunk;
+
+static inline yoke_chunk yoke_chunk_of(int rows, int parts, int index) {
+    if (rows <= 0 || parts <= 0 || index < 0) return (yoke_chunk){0, 0};
+    int whole = rows / parts + (rows % parts != 0);
+    int64_t first = (int64_t)whole * index;
+    if (first >= rows) return (yoke_chunk){rows, 0};
+    return (yoke_chunk){(int)first, rows - first < whole ? (int)(rows - first) : whole};
+}
+
+#endif
