@@ -74,7 +74,7 @@ static yoke_status join(shm_group *shm) {
     introduce(shm);
     yoke_status status = shm_segment_reserve(&shm->first, shm->group.rank);
     if (status != YOKE_OK) return shm_break(shm, status);
-    shm_call call = {.kind = SHM_JOIN, .count = shm->first.bytes, .root = -1};
+    shm_call call = {.what = {.kind = CALL_JOIN, .count = shm->first.bytes, .root = -1}};
     TRY(shm_agree(shm, shm_announce(shm, &call)));
     shm->crowded = is_crowded(shm);
     shm_segment_settle(&shm->first, shm->group.rank);

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "distributed/distributed.h"
+#include "distributed/call.h"
 
 enum {
     SHM_RANKS = 64,
@@ -23,27 +23,8 @@ typedef struct shm_counter {
     _Atomic uint32_t value, sleepers;
 } shm_counter;
 
-typedef enum shm_kind {
-    SHM_JOIN,
-    SHM_BARRIER,
-    SHM_BROADCAST,
-    SHM_REDUCE,
-    SHM_ALL_REDUCE,
-    SHM_GATHER,
-    SHM_ALL_GATHER,
-    SHM_REDUCE_SCATTER,
-    SHM_SCATTER,
-    SHM_ALLOCATE,
-    SHM_START
-} shm_kind;
-
-/* What a rank calls, as the others see it. */
 typedef struct shm_call {
-    shm_kind kind;
-    yoke_element element;
-    yoke_reduction reduction;
-    int root; /* -1: none */
-    uint64_t count;
+    yoke_call what;
     /* Where the rank's data are, if the others can read them there. It may differ between ranks. */
     uint64_t offset;  /* in the rank's part of the segment */
     uint32_t segment; /* 1 + its index; 0: in private memory */
@@ -101,7 +82,7 @@ typedef struct shm_group {
     size_t slot_bytes;
     bool crowded;                         /* fewer cores than ranks */
     uint32_t announced, finished, staged; /* by this rank */
-    shm_kind current;
+    yoke_call_kind current;
     shm_segment *segments; /* [segment_count], of allocate */
     size_t segment_count;
     shm_pending pending[SHM_OPERATIONS]; /* started and not known to be over, oldest first */
@@ -174,8 +155,6 @@ yoke_status shm_break(shm_group *shm, yoke_status status);
 
 /* shm_call.c: operations are announced, compared and met. */
 
-const char *shm_kind_name(shm_kind kind);
-size_t shm_element_bytes(yoke_element element);
 /* Says where the data are, if in this rank's part of shared memory. */
 void shm_locate(shm_group *shm, shm_call *call, const void *data, size_t bytes);
 /* The address of a rank's data here. */

@@ -1,57 +1,9 @@
 /* Operations of the shared-memory transport: each rank announces what it was called for, and goes
  * on when everybody has announced the same. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "distributed/shared_memory.h"
-
-const char *shm_kind_name(shm_kind kind) {
-    static const char *const names[] = {
-        [SHM_JOIN] = "joining",          [SHM_BARRIER] = "barrier",
-        [SHM_BROADCAST] = "broadcast",   [SHM_REDUCE] = "reduce",
-        [SHM_ALL_REDUCE] = "all_reduce", [SHM_GATHER] = "gather",
-        [SHM_ALL_GATHER] = "all_gather", [SHM_REDUCE_SCATTER] = "reduce_scatter",
-        [SHM_SCATTER] = "scatter",       [SHM_ALLOCATE] = "allocate",
-        [SHM_START] = "start",
-    };
-    return names[kind];
-}
-
-size_t shm_element_bytes(yoke_element element) {
-    static const size_t bytes[] = {
-        [YOKE_ELEMENT_FLOAT32] = 4, [YOKE_ELEMENT_BFLOAT16] = 2, [YOKE_ELEMENT_INT64] = 8};
-    return bytes[element];
-}
-
-static bool has_reduction(shm_kind kind) {
-    return kind == SHM_REDUCE || kind == SHM_ALL_REDUCE || kind == SHM_REDUCE_SCATTER ||
-           kind == SHM_START;
-}
-
-static bool has_element(shm_kind kind) {
-    return kind != SHM_JOIN && kind != SHM_BARRIER && kind != SHM_ALLOCATE;
-}
-
-/* "reduce of 100 float32, sum, to or from rank 2" */
-static void describe(const shm_call *call, char *text, size_t size) {
-    static const char *const elements[] = {"float32", "bfloat16", "int64"};
-    static const char *const reductions[] = {"sum", "mean", "min", "max"};
-    char detail[96] = "", root[32] = "";
-    if (call->root >= 0) snprintf(root, sizeof root, ", root %d", call->root);
-    if (has_element(call->kind))
-        snprintf(detail, sizeof detail, " of %llu %s%s%s%s", (unsigned long long)call->count,
-                 elements[call->element], has_reduction(call->kind) ? ", " : "",
-                 has_reduction(call->kind) ? reductions[call->reduction] : "", root);
-    else if (call->kind != SHM_BARRIER)
-        snprintf(detail, sizeof detail, " of %llu bytes", (unsigned long long)call->count);
-    snprintf(text, size, "%s%s", shm_kind_name(call->kind), detail);
-}
-
-static bool same(const shm_call *left, const shm_call *right) {
-    return left->kind == right->kind && left->count == right->count && left->root == right->root &&
-           left->element == right->element && left->reduction == right->reduction;
-}
 
 void shm_locate(shm_group *shm, shm_call *call, const void *data, size_t bytes) {
     for (size_t i = 0; i < shm->segment_count; i++) {
@@ -72,7 +24,7 @@ char *shm_data_of(shm_group *shm, const shm_call *call, int rank) {
 uint32_t shm_announce(shm_group *shm, const shm_call *call) {
     uint32_t operation = ++shm->announced;
     shm_announcement *line = &shm_self(shm)->announcements[operation % SHM_OPERATIONS];
-    shm->current = call->kind;
+    shm->current = call->what.kind;
     line->call = *call;
     shm_raise(&line->counter, operation);
     return operation;
@@ -88,12 +40,8 @@ yoke_status shm_agree(shm_group *shm, uint32_t operation) {
     const shm_call *first = shm_call_of(shm, 0, operation);
     for (int rank = 1; rank < shm->group.world; rank++) {
         const shm_call *other = shm_call_of(shm, rank, operation);
-        if (same(first, other)) continue;
-        char left[160], right[160];
-        describe(first, left, sizeof left);
-        describe(other, right, sizeof right);
-        FAIL(YOKE_ERROR_ARGUMENT, "rank 0 called %s; rank %d called %s", left, rank, right);
-        return shm_break(shm, YOKE_ERROR_ARGUMENT);
+        yoke_status status = yoke_call_compare(&first->what, &other->what, rank);
+        if (status != YOKE_OK) return shm_break(shm, status);
     }
     return YOKE_OK;
 }
@@ -106,7 +54,8 @@ yoke_status shm_step(shm_group *shm) {
 yoke_status shm_barrier(yoke_process_group *group) {
     shm_group *shm = shm_of(group);
     TRY(shm_progress(group, true));
-    return shm_agree(shm, shm_announce(shm, &(shm_call){.kind = SHM_BARRIER, .root = -1}));
+    return shm_agree(shm,
+                     shm_announce(shm, &(shm_call){.what = {.kind = CALL_BARRIER, .root = -1}}));
 }
 
 /* Room for one more. */
@@ -121,7 +70,7 @@ static yoke_status extend_list(shm_group *shm) {
 /* Rank 0 makes the segment before the others hear of it; all have it, or none, after. */
 static yoke_status share(shm_group *shm, shm_segment *segment, size_t bytes) {
     int world = shm->group.world, rank = shm->group.rank;
-    shm_call call = {.kind = SHM_ALLOCATE, .count = bytes, .root = -1};
+    shm_call call = {.what = {.kind = CALL_ALLOCATE, .count = bytes, .root = -1}};
     if (bytes > SHM_PART_LIMIT) return FAIL_MEMORY(bytes, "shared memory");
     segment->part_bytes = shm_whole_pages(bytes);
     TRY(extend_list(shm));

@@ -44,7 +44,7 @@ static bool is_source(const shm_transfer *transfer, int rank) {
 }
 
 static bool is_target(const shm_transfer *transfer) {
-    return transfer->call.root < 0 || transfer->call.root == transfer->shm->group.rank;
+    return transfer->call.what.root < 0 || transfer->call.what.root == transfer->shm->group.rank;
 }
 
 static char *slot_of(const shm_group *shm, int rank) {
@@ -54,7 +54,7 @@ static char *slot_of(const shm_group *shm, int rank) {
 static void pack(const shm_transfer *transfer, const shm_view *view) {
     if (view->count == 0 || !is_source(transfer, transfer->shm->group.rank)) return;
     size_t bytes = view->count * transfer->element_bytes;
-    size_t apart = transfer->call.count * transfer->element_bytes;
+    size_t apart = transfer->call.what.count * transfer->element_bytes;
     const char *from = (const char *)transfer->from + view->at * transfer->element_bytes;
     for (int piece = 0; piece < transfer->pieces; piece++)
         memcpy(view->own_slot + (size_t)piece * view->piece_bytes, from + (size_t)piece * apart,
@@ -65,7 +65,7 @@ static void pack(const shm_transfer *transfer, const shm_view *view) {
 static void view_slots(const shm_transfer *transfer, size_t at, shm_view *view) {
     shm_group *shm = transfer->shm;
     size_t lines = shm->slot_bytes / (size_t)transfer->pieces / SHM_LINE;
-    size_t fit = lines * SHM_LINE / transfer->element_bytes, left = transfer->call.count - at;
+    size_t fit = lines * SHM_LINE / transfer->element_bytes, left = transfer->call.what.count - at;
     view->at = at;
     view->count = left < fit ? left : fit;
     view->piece_bytes =
@@ -79,7 +79,7 @@ static void view_slots(const shm_transfer *transfer, size_t at, shm_view *view) 
 static void view_buffers(const shm_transfer *transfer, uint32_t operation, shm_view *view) {
     shm_group *shm = transfer->shm;
     view->at = 0;
-    view->count = transfer->call.count;
+    view->count = transfer->call.what.count;
     view->piece_bytes = view->count * transfer->element_bytes;
     for (int rank = 0; rank < shm->group.world; rank++) {
         if (is_source(transfer, rank))
@@ -111,7 +111,7 @@ static yoke_status take_chunks(const shm_transfer *transfer, shm_view *view) {
     for (;;) {
         transfer->shm->staged++;
         TRY(transfer->take(transfer, view));
-        if (view->at + view->count == transfer->call.count) return YOKE_OK;
+        if (view->at + view->count == transfer->call.what.count) return YOKE_OK;
         view_slots(transfer, view->at + view->count, view);
         pack(transfer, view);
         TRY(shm_step(transfer->shm));
@@ -120,10 +120,10 @@ static yoke_status take_chunks(const shm_transfer *transfer, shm_view *view) {
 
 static yoke_status exchange(shm_transfer *transfer) {
     shm_group *shm = transfer->shm;
-    size_t bytes = transfer->call.count * transfer->element_bytes * (size_t)transfer->pieces;
+    size_t bytes = transfer->call.what.count * transfer->element_bytes * (size_t)transfer->pieces;
     shm_view view;
-    view.fold.element = transfer->call.element;
-    view.fold.reduction = transfer->call.reduction;
+    view.fold.element = transfer->call.what.element;
+    view.fold.reduction = transfer->call.what.reduction;
     view.fold.ranks = shm->group.world;
     TRY(shm_progress(&shm->group, true));
     if (bytes > SMALL_BYTES && is_source(transfer, shm->group.rank))
@@ -133,7 +133,7 @@ static yoke_status exchange(shm_transfer *transfer) {
     if (!located) pack(transfer, &view);
     uint32_t operation = shm_announce(shm, &transfer->call);
     TRY(shm_agree(shm, operation));
-    if (transfer->call.count == 0) return YOKE_OK;
+    if (transfer->call.what.count == 0) return YOKE_OK;
     int sources, readable = count_located(transfer, operation, &sources);
     if (readable == sources) return take_direct(transfer, operation, &view);
     if (readable != 0) { /* some only: all through slots */
@@ -167,7 +167,7 @@ static yoke_status take_own_piece(const shm_transfer *transfer, const shm_view *
 
 static yoke_status take_all(const shm_transfer *transfer, const shm_view *view) {
     if (!is_target(transfer)) return YOKE_OK;
-    size_t apart = transfer->call.count * transfer->element_bytes;
+    size_t apart = transfer->call.what.count * transfer->element_bytes;
     for (int rank = 0; rank < view->fold.ranks; rank++)
         copy(place_of(transfer, view) + (size_t)rank * apart, view->fold.from[rank],
              view->count * transfer->element_bytes);
@@ -183,14 +183,14 @@ static yoke_status take_reduced_piece(const shm_transfer *transfer, const shm_vi
 }
 
 size_t shm_slice_begin(const shm_fold *fold, int rank, size_t count) {
-    size_t line = SHM_LINE / shm_element_bytes(fold->element);
+    size_t line = SHM_LINE / yoke_element_bytes(fold->element);
     size_t lines = (count + line - 1) / line;
     size_t begin = lines * (size_t)rank / (size_t)fold->ranks * line;
     return begin < count ? begin : count;
 }
 
 void shm_fold_slice(const shm_fold *fold, int rank, size_t count, char *const *to, int count_to) {
-    size_t element_bytes = shm_element_bytes(fold->element), block = FOLD_BYTES / element_bytes;
+    size_t element_bytes = yoke_element_bytes(fold->element), block = FOLD_BYTES / element_bytes;
     size_t end = shm_slice_begin(fold, rank + 1, count);
     for (size_t at = shm_slice_begin(fold, rank, count); at < end; at += block) {
         size_t elements = end - at < block ? end - at : block;
@@ -221,9 +221,9 @@ static yoke_status take_reduced(const shm_transfer *transfer, const shm_view *vi
     int ranks = view->fold.ranks;
     if (view->own_slot == NULL) {
         char *const *to = view->fold.from;
-        bool rooted = transfer->call.root >= 0;
+        bool rooted = transfer->call.what.root >= 0;
         shm_fold_slice(&view->fold, shm->group.rank, view->count,
-                       rooted ? to + transfer->call.root : to, rooted ? 1 : ranks);
+                       rooted ? to + transfer->call.what.root : to, rooted ? 1 : ranks);
         return YOKE_OK;
     }
     size_t bytes = view->count * transfer->element_bytes * (size_t)ranks;
@@ -232,20 +232,17 @@ static yoke_status take_reduced(const shm_transfer *transfer, const shm_view *vi
     return YOKE_OK;
 }
 
-static shm_transfer begin(yoke_process_group *group, shm_kind kind, const yoke_reduce_call *call) {
+static shm_transfer begin(yoke_process_group *group, yoke_call_kind kind,
+                          const yoke_reduce_call *call) {
     return (shm_transfer){.shm = shm_of(group),
-                          .call = {.kind = kind,
-                                   .element = call->element,
-                                   .reduction = call->reduction,
-                                   .root = call->root,
-                                   .count = call->count},
-                          .element_bytes = shm_element_bytes(call->element),
+                          .call = {.what = yoke_call_of(kind, call)},
+                          .element_bytes = yoke_element_bytes(call->element),
                           .pieces = 1,
                           .source = -1};
 }
 
 yoke_status shm_broadcast(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, SHM_BROADCAST, call);
+    shm_transfer transfer = begin(group, CALL_BROADCAST, call);
     transfer.to = buffer;
     transfer.from = buffer;
     transfer.source = call->root;
@@ -254,7 +251,7 @@ yoke_status shm_broadcast(yoke_process_group *group, void *buffer, const yoke_re
 }
 
 yoke_status shm_reduce(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, call->root < 0 ? SHM_ALL_REDUCE : SHM_REDUCE, call);
+    shm_transfer transfer = begin(group, call->root < 0 ? CALL_ALL_REDUCE : CALL_REDUCE, call);
     transfer.to = buffer;
     transfer.from = buffer;
     transfer.take = take_reduced;
@@ -263,7 +260,7 @@ yoke_status shm_reduce(yoke_process_group *group, void *buffer, const yoke_reduc
 
 yoke_status shm_all_gather(yoke_process_group *group, void *to, const void *from,
                            const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, call->root < 0 ? SHM_ALL_GATHER : SHM_GATHER, call);
+    shm_transfer transfer = begin(group, call->root < 0 ? CALL_ALL_GATHER : CALL_GATHER, call);
     transfer.to = to;
     transfer.from = from;
     transfer.take = take_all;
@@ -272,7 +269,7 @@ yoke_status shm_all_gather(yoke_process_group *group, void *to, const void *from
 
 yoke_status shm_reduce_scatter(yoke_process_group *group, void *to, const void *from,
                                const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, SHM_REDUCE_SCATTER, call);
+    shm_transfer transfer = begin(group, CALL_REDUCE_SCATTER, call);
     transfer.to = to;
     transfer.from = from;
     transfer.pieces = group->world;
@@ -282,7 +279,7 @@ yoke_status shm_reduce_scatter(yoke_process_group *group, void *to, const void *
 
 yoke_status shm_scatter(yoke_process_group *group, void *to, const void *from,
                         const yoke_reduce_call *call) {
-    shm_transfer transfer = begin(group, SHM_SCATTER, call);
+    shm_transfer transfer = begin(group, CALL_SCATTER, call);
     transfer.to = to;
     transfer.from = from;
     transfer.pieces = group->world;

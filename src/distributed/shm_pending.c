@@ -9,7 +9,7 @@ static void reduce_slice(shm_group *shm, const shm_pending *pending) {
         .element = YOKE_ELEMENT_FLOAT32, .reduction = YOKE_SUM, .ranks = shm->group.world};
     for (int rank = 0; rank < fold.ranks; rank++)
         fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);
-    shm_fold_slice(&fold, shm->group.rank, pending->call.count, fold.from, fold.ranks);
+    shm_fold_slice(&fold, shm->group.rank, pending->call.what.count, fold.from, fold.ranks);
 }
 
 /* Reduces this rank's slice of the next one that all have announced. */
@@ -44,7 +44,7 @@ yoke_status shm_progress(yoke_process_group *group, bool wait) {
     shm_group *shm = shm_of(group);
     if (shm->pending_count == 0) return shm_intact(shm);
     TRY(shm_intact(shm));
-    shm->current = SHM_START;
+    shm->current = CALL_START;
     for (bool advanced = true; advanced;)
         TRY(advance(shm, wait, &advanced));
     if (wait) TRY(shm_await(shm, &shm->control->ranks[0].finished, shm->finished));
@@ -55,11 +55,7 @@ yoke_status shm_progress(yoke_process_group *group, bool wait) {
 yoke_status shm_start(yoke_process_group *group, float *buffer, size_t count) {
     shm_group *shm = shm_of(group);
     TRY(shm_intact(shm));
-    shm_call call = {.kind = SHM_START,
-                     .element = YOKE_ELEMENT_FLOAT32,
-                     .reduction = YOKE_SUM,
-                     .root = -1,
-                     .count = count};
+    shm_call call = {.what = {.kind = CALL_START, .root = -1, .count = count}};
     shm_locate(shm, &call, buffer, count * sizeof *buffer);
     if (call.segment == 0) {
         FAIL(YOKE_ERROR_ARGUMENT,

@@ -120,7 +120,7 @@ static yoke_status look_around(shm_group *shm, shm_wait *wait) {
     wait->looked_ns = wait->waited_ns;
     list_missing(shm, wait, !over, missing, sizeof missing);
     if (missing[0] == '\0') return YOKE_OK;
-    const char *operation = shm_kind_name(shm->current);
+    const char *operation = yoke_call_name(shm->current);
     if (over)
         FAIL(YOKE_ERROR_CANCELLED, "%s: rank %d waited %d ms for %s", operation, shm->group.rank,
              shm->group.timeout_ms, missing);
