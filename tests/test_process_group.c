@@ -189,6 +189,7 @@ static void ranks_meet_where_they_can_all_find(void **state) {
          "tcp://[fe80::1]:7"},
         {{.rank = {.world = 4, .local_world = 2, .address = "head", .run_id = "r"}},
          "tcp://head:2"},
+        {{.rank = {.world = 2, .local_world = 2, .address = "file:///run/a"}}, "file:///run/a"},
         {{.rank = {.world = 2, .local_world = 2, .run_id = "r"}}, "file:///tmp/yoke-"},
         {{.rank = {.world = 2, .local_world = 2}}, "file:///tmp/yoke-"},
     };

@@ -22,7 +22,7 @@ typedef struct yoke_rank_info {
     int rank, world;
     int local_rank, local_world; /* on this machine */
     int node_rank, nodes;
-    char address[256]; /* of the store: host or IP; empty: this machine */
+    char address[256]; /* of the store: host, IP or file:///path; empty: this machine */
     int port;          /* 0: none was named */
     char run_id[64];   /* keeps two runs apart that meet at one place */
 } yoke_rank_info;

@@ -214,32 +214,46 @@ static int parse_option(const cli_verb *verb, int argc, char **argv, int *index,
     return store(verb, option, argv[++*index], field);
 }
 
+static bool is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Anywhere before "--", whatever else is wrong. */
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+        if (is_help(argv[i])) return true;
     return false;
+}
+
+static int print_help_page(const cli_verb *verb) {
+    cli_print_help(verb);
+    return 0;
 }
 
 int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *operand_count) {
     int operands = 0;
     bool ended = false;
-    if (asks_for_help(argc, argv)) {
-        cli_print_help(verb);
-        return 0;
-    }
+    if (!verb->command && asks_for_help(argc, argv)) return print_help_page(verb);
     for (int i = 1; i < argc; i++) {
         int code = -1;
         if (!ended && strcmp(argv[i], "--") == 0)
             ended = true;
+        else if (!ended && is_help(argv[i])) /* a command has options of its own */
+            code = print_help_page(verb);
         else if (!ended && strncmp(argv[i], "--", 2) == 0)
             code = parse_option(verb, argc, argv, &i, values);
         else if (verb->operands == NULL)
             code = cli_usage_error(verb->name, "%s does not know what to do with '%s'", verb->name,
                                    argv[i]);
-        else
+        else if (!ended && verb->command && argv[i][0] == '-')
+            code = cli_usage_error(verb->name, "%s has no option %s", verb->name, argv[i]);
+        else {
             argv[++operands] = argv[i];
+            ended = ended || verb->command;
+        }
         if (code >= 0) return code;
     }
+    if (operands + 1 < argc) argv[operands + 1] = NULL;
     if (operand_count != NULL) *operand_count = operands;
     return -1;
 }

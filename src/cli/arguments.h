@@ -2,6 +2,7 @@
 #ifndef CLI_ARGUMENTS_H
 #define CLI_ARGUMENTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What a value is and the type of the field it is stored in. */
@@ -30,13 +31,14 @@ typedef struct cli_verb {
     const cli_option *options;
     int option_count;
     const char *more; /* text below the options: examples; NULL: none */
+    bool command;     /* the first operand ends the options: what follows is another program's */
 } cli_verb;
 
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Fills `values`, the verb's own struct with its defaults already in it, from argv[1 ..]; operands
- * are moved to the front of argv[1 ..] and counted. --help prints and ends. -1: go on; otherwise
- * the exit code to leave with, all said. */
+ * are moved to the front of argv[1 ..], followed by NULL, and counted. --help prints and ends. -1:
+ * go on; otherwise the exit code to leave with, all said. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *operand_count);
 
 /* "yoke: " what is wrong, and on a second line what to type; returns exit code 2. */

@@ -71,6 +71,10 @@ yoke_status yoke_meeting_place_choose(yoke_meeting_place *place,
         write_tcp(place, "127.0.0.1", 0);
         return YOKE_OK;
     }
+    if (strstr(rank->address, "://") != NULL) { /* a launcher that keeps the place itself */
+        strcpy(place->address, rank->address);
+        return YOKE_OK;
+    }
     if (one_machine && rank->port == 0) {
         choose_folder(place, rank);
         return YOKE_OK;
