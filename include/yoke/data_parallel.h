@@ -2,6 +2,9 @@
  *
  *   scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
  *
+ * With a process group the same engine is DistributedDataParallel: every rank has one device and
+ * its rows of the batch, gradients are all-reduced behind backward, and every rank updates itself.
+ *
  * The calling thread is the root device's worker. An engine is used by one thread at a time, and so
  * are devices that engines share; engines with devices of their own run side by side. */
 #ifndef YOKE_DATA_PARALLEL_H
@@ -13,6 +16,7 @@
 
 #include "yoke/dataset.h"
 #include "yoke/device.h"
+#include "yoke/distributed.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"
@@ -37,7 +41,8 @@ typedef struct yoke_data_parallel_options {
     yoke_schedule schedule;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    int batch;      /* rows of the whole batch; required. Larger batches are refused */
+    int batch;      /* rows of the whole batch, of all devices and ranks; required. Larger batches
+                       are refused */
     int accumulate; /* micro-batches a batch is computed in; 0: 1. Changes the result only where
                        batch norm does, which normalises each replica's part of each */
     uint64_t seed;  /* initial weights and dropout */
@@ -45,17 +50,31 @@ typedef struct yoke_data_parallel_options {
     size_t bucket_bytes;       /* 0: on CPU devices 4 MiB: what backward has just left is still in
                                   the cache; on GPUs DDP's 25 MiB */
     yoke_collectives collectives; /* between GPUs */
+    /* DDP: the ranks that train this model together; must outlive the engine. One device a rank,
+     * the overlap schedule. create, synchronize, step, evaluate, yoke_reduce, and yoke_scatter of a
+     * batch without whole_rows, are then called by all ranks together. */
+    yoke_process_group *group;
+    bool own_buffers;   /* DDP(broadcast_buffers=False): each rank evaluates with its own running
+                           statistics instead of rank 0's */
+    bool mean_of_ranks; /* the gradient is PyTorch's mean over ranks of their mean losses; differs
+                           from the mean over rows where ranks have unequal shares */
 } yoke_data_parallel_options;
 
 /* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and
- * the model must outlive the engine. MEMORY names the device, what was asked and what it holds. */
+ * the model must outlive the engine. MEMORY names the device, what was asked and what it holds.
+ * With a group: PEER names what the ranks do not agree on, in the words of both sides; rank 0's
+ * choices, weights and running statistics are everybody's. */
 YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_model *model, yoke_devices *devices,
                                                const yoke_optimizer_options *optimizer,
                                                const yoke_data_parallel_options *options);
 YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
 
-/* What one batch gave; sums of the replicas in their order. */
+/* DDP's init_sync: rank 0's weights and running statistics become everybody's, after a file was
+ * loaded on rank 0, say. Nothing to do alone. */
+YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel);
+
+/* What one batch gave; sums of the replicas, and of the ranks, in their order. */
 typedef struct yoke_step_result {
     size_t struct_size;
     double loss; /* mean over the rows of the whole batch */
@@ -143,8 +162,8 @@ YOKE_API yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke
 YOKE_API yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel);
 YOKE_API void yoke_data_parallel_release(yoke_data_parallel *parallel);
 
-/* Makes every plan for this batch size now, so that no later step allocates: for a short last batch
- * and for evaluation. */
+/* Makes every plan for this size of the whole batch now, so that no later step allocates: for a
+ * short last batch and for evaluation. */
 YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows,
                                                 bool training);
 

@@ -24,7 +24,9 @@ extern "C" {
     X(YOKE_ERROR_MEMORY, "out of memory", 71)                                                      \
     X(YOKE_ERROR_IO, "reading or writing failed", 74)                                              \
     X(YOKE_ERROR_NUMERIC, "a value is not finite", 1)                                              \
-    X(YOKE_ERROR_CANCELLED, "stopped because a companion failed or the caller asked", 130)
+    X(YOKE_ERROR_CANCELLED, "stopped because a companion failed or the caller asked", 130)         \
+    X(YOKE_ERROR_TIMEOUT, "somebody who was waited for did not come in time", 75)                  \
+    X(YOKE_ERROR_PEER, "the processes of a run disagree, or one of them is gone", 76)
 
 typedef enum yoke_status {
 #define YOKE_STATUS_ENUMERATOR(name, text, exit_code) name,

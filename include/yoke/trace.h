@@ -21,7 +21,9 @@ extern "C" {
     X(YOKE_STAGE_BACKWARD, "backward")                                                             \
     X(YOKE_STAGE_REDUCE, "reduce")                                                                 \
     X(YOKE_STAGE_UPDATE, "update")                                                                 \
-    X(YOKE_STAGE_EXCHANGE, "exchange") /* reduce + update + publish in one pass */                 \
+    X(YOKE_STAGE_EXCHANGE, "exchange")     /* reduce + update + publish in one pass */             \
+    X(YOKE_STAGE_ALL_REDUCE, "all_reduce") /* between ranks, behind backward */                    \
+    X(YOKE_STAGE_WAIT, "wait")             /* for what of it backward did not hide */              \
     X(YOKE_STAGE_GATHER, "gather")                                                                 \
     X(YOKE_STAGE_STEP, "step")                                                                     \
     X(YOKE_STAGE_EVALUATE, "evaluate")

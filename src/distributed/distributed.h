@@ -93,4 +93,11 @@ yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_requ
 #endif
 yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request);
 
+/* Agreement. */
+
+#define YOKE_AGREE_RANKS 1024
+/* Every rank calls it with its facts, one a line, each line ended. PEER on every rank when they
+ * differ, with the first line in which some rank differs from rank 0. */
+yoke_status yoke_ranks_agree(yoke_process_group *group, const char *facts);
+
 #endif

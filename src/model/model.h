@@ -55,6 +55,10 @@ typedef struct yoke_replica_options {
     size_t first_bucket_bytes, bucket_bytes;
     int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
                        */
+    /* Where gradients lie, asked once the plans are made: zeroed memory that outlives the replica.
+     * NULL: memory of the device. */
+    yoke_status (*place_gradients)(void *context, size_t bytes, float **gradients);
+    void *context;
 } yoke_replica_options;
 
 /* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */

@@ -15,11 +15,19 @@ static yoke_status allocate_floats(yoke_replica *replica, size_t count, const ch
     return YOKE_OK;
 }
 
+static yoke_status allocate_gradients(yoke_replica *replica, float **gradients) {
+    const yoke_replica_options *options = &replica->options;
+    if (options->place_gradients == NULL)
+        return allocate_floats(replica, replica->flat->elements, "gradients", gradients);
+    return options->place_gradients(options->context, replica->flat->elements * sizeof **gradients,
+                                    gradients);
+}
+
 static yoke_status allocate_flat(yoke_replica *replica) {
     const yoke_flat *flat = replica->flat;
     yoke_replica_memory *memory = &replica->memory;
     TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
-    TRY(allocate_floats(replica, flat->elements, "gradients", &memory->gradients));
+    TRY(allocate_gradients(replica, &memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
@@ -210,6 +218,7 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int i = 0; i < replica->program_count; i++)
         yoke_program_destroy(replica->programs[i]);
     free(replica->programs);
+    if (replica->options.place_gradients != NULL) replica->memory.gradients = NULL;
     void *const owned[] = {
         replica->memory.shadow,     replica->scratch.address, replica->arena.address,
         replica->memory.correct,    replica->memory.loss_sum, replica->memory.output_gradients,

@@ -40,6 +40,10 @@ static yoke_status build_trace(yoke_data_parallel *parallel) {
 
 /* Replicas. */
 
+static bool is_ddp_on_host(const yoke_data_parallel *parallel) {
+    return parallel->ranks != NULL && !parallel->queued;
+}
+
 /* The root decides layouts and measures; the others follow it. */
 static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
     yoke_replica_options options = {
@@ -48,6 +52,8 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .algorithm = parallel->options.algorithm,
         .rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0),
         .flat = parallel->flat,
+        .place_gradients = is_ddp_on_host(parallel) ? yoke_ranks_place_gradients : NULL,
+        .context = parallel,
         .choices = parallel->choices,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
@@ -82,6 +88,7 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
+    rows = yoke_shard_rows(rows, parallel->world, parallel->rank);
     for (int part = 0; part < parallel->options.accumulate; part++) {
         int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
         if (micro == 0) break;
@@ -171,12 +178,42 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     return YOKE_OK;
 }
 
+static yoke_status join_ranks(yoke_data_parallel *parallel) {
+    const yoke_data_parallel_options *options = &parallel->options;
+    parallel->ranks = options->group;
+    parallel->world = 1;
+    if (options->group == NULL) return YOKE_OK;
+    parallel->rank = yoke_process_group_rank(options->group);
+    parallel->world = yoke_process_group_world(options->group);
+    if (parallel->count > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d devices in rank %d: a rank of DDP has one device; start more ranks",
+                    parallel->count, parallel->rank);
+    if (options->schedule != YOKE_SCHEDULE_OVERLAP)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "schedule %d with a process group: DDP has one schedule, the default",
+                    (int)options->schedule);
+    return yoke_ranks_compare_options(parallel);
+}
+
+/* This process's rows of the largest batch; rank 0 has no fewer than any other. */
+static yoke_status count_rows(yoke_data_parallel *parallel) {
+    const yoke_data_parallel_options *options = &parallel->options;
+    parallel->rows_limit = yoke_shard_rows(options->batch, parallel->world, 0);
+    if (options->accumulate > parallel->rows_limit)
+        return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",
+                    options->accumulate, parallel->rows_limit, options->batch);
+    parallel->micro_rows = yoke_shard_rows(parallel->rows_limit, options->accumulate, 0);
+    return YOKE_OK;
+}
+
 /* Where a segment is a launch buckets are DDP's; alone there is nobody to send them to. */
 static void default_buckets(yoke_data_parallel *parallel) {
     yoke_data_parallel_options *own = &parallel->options;
     if (!parallel->queued || own->bucket_bytes > 0) return;
-    own->bucket_bytes = parallel->count > 1 ? QUEUED_BUCKET_BYTES : SIZE_MAX;
-    if (parallel->count == 1 && own->first_bucket_bytes == 0) own->first_bucket_bytes = SIZE_MAX;
+    bool alone = parallel->count == 1 && parallel->world == 1;
+    own->bucket_bytes = alone ? SIZE_MAX : QUEUED_BUCKET_BYTES;
+    if (alone && own->first_bucket_bytes == 0) own->first_bucket_bytes = SIZE_MAX;
 }
 
 static yoke_status check_precision(const yoke_data_parallel *parallel) {
@@ -218,10 +255,23 @@ static yoke_status build_tables(yoke_data_parallel *parallel) {
                                      (void **)&parallel->corrects);
 }
 
+/* One float that the ranks sum ahead of the gradients. */
+static yoke_status build_doubt(yoke_data_parallel *parallel) {
+    void *memory = NULL;
+    if (!is_ddp_on_host(parallel)) return YOKE_OK;
+    TRY(yoke_process_group_allocate(parallel->ranks, sizeof *parallel->doubt, &memory));
+    parallel->doubt = memory;
+    return YOKE_OK;
+}
+
 static yoke_status build_replicas(yoke_data_parallel *parallel) {
+    bool follows = parallel->rank > 0, tells_late = parallel->rank == 0 && parallel->queued;
     TRY(yoke_choices_create(&parallel->choices));
+    if (follows) TRY(yoke_ranks_share_choices(parallel));
     TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, create_root));
+    if (tells_late) TRY(yoke_ranks_share_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->replicas[0]);
+    TRY(yoke_ranks_compare_layouts(parallel));
     parallel->arrivals = calloc((size_t)parallel->flat->bucket_count, sizeof *parallel->arrivals);
     if (parallel->arrivals == NULL) return FAIL_MEMORY(parallel->flat->bucket_count, "buckets");
     return yoke_apply(parallel, YOKE_STAGE_FORWARD, create_other);
@@ -232,10 +282,10 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     parallel->count = yoke_devices_count(parallel->devices);
     parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
+    TRY(join_ranks(parallel));
+    TRY(count_rows(parallel));
     default_buckets(parallel);
     TRY(check_precision(parallel));
-    parallel->micro_rows =
-        yoke_shard_rows(parallel->options.batch, parallel->options.accumulate, 0);
     parallel->channels = yoke_model_output_shape(parallel->model).channels;
     parallel->classification = yoke_model_loss_kind(parallel->model) == YOKE_LOSS_CROSS_ENTROPY;
     TRY(build_tables(parallel));
@@ -243,10 +293,12 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(build_workers(parallel));
     TRY(build_replicas(parallel));
     TRY(build_memory(parallel));
+    TRY(build_doubt(parallel));
     TRY(yoke_queues_create(parallel));
     if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC) TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, initialize_root));
     parallel->weights_version = parallel->buffers_version = 1;
+    TRY(yoke_data_parallel_synchronize(parallel));
     TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
     TRY(yoke_replicate(parallel));
     yoke_trace_reset(parallel->trace);

@@ -2,16 +2,16 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
+#include "base/chunk.h"
 #include "device/collectives.h"
+#include "distributed/distributed.h"
 #include "parallel/parallel.h"
 
 /* Floats a worker sums, updates and publishes at a time: three such blocks stay in its cache. */
 #define YOKE_EXCHANGE_BLOCK 8192
 
-/* One device's part of the batch in flight. */
-typedef struct yoke_shard {
-    int first, rows; /* rows of the micro-batch; 0 rows: idle */
-} yoke_shard;
+/* One device's part of the batch in flight: rows of the micro-batch; 0 rows: idle. */
+typedef yoke_chunk yoke_shard;
 
 /* What classic keeps on the root: the whole batch's outputs and the loss over them. */
 typedef struct yoke_root_loss {
@@ -79,6 +79,13 @@ struct yoke_data_parallel {
     int channels;   /* of one output row */
     bool classification;
 
+    /* DDP: this process is rank `rank` of `world`. NULL, 0 of 1: alone. */
+    yoke_process_group *ranks;
+    int rank, world;
+    int rows_limit;          /* rows of a batch that come to this process at most */
+    float *doubt;            /* 0, or NaN when a rank's loss is not finite: summed over ranks */
+    uint64_t shared_buffers; /* buffers_version that all ranks have of rank 0 */
+
     yoke_workers *workers;
     yoke_device_scope *scopes; /* of the workers' threads; [0] is the caller's while bound */
     bool bound;
@@ -108,8 +115,10 @@ struct yoke_data_parallel {
     double *loss_sums; /* per replica, of the micro-batch in flight */
     int32_t *corrects;
     const char **bad_layers;  /* per replica, only after a loss that is not finite */
-    int batch_rows;           /* of the whole batch: the loss gradient's 1 / rows */
-    int micro_first;          /* first row of this micro-batch in the whole batch */
+    int batch_rows;           /* this process's rows of the batch */
+    int whole_rows;           /* all ranks' rows: the loss gradient's 1 / rows */
+    int first_row;            /* where this process's rows begin among them */
+    int micro_first;          /* first row of this micro-batch among this process's */
     int parts, micro, micros; /* micro-batches wanted, current, in all */
     int contributors;         /* replicas that hold a gradient of this batch */
     bool training;
@@ -163,9 +172,10 @@ yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers);
 void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
                        size_t *elements);
 
-/* scatter.c: begins a batch of `rows` in at most `parts` micro-batches; cuts and scatters the
- * current one; sends output gradients. */
-void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training);
+/* scatter.c: begins a batch in at most `parts` micro-batches; cuts and scatters the current one;
+ * sends output gradients. */
+yoke_status yoke_begin_batch(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
+                             bool training);
 yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
 yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batch *batch,
                              bool with_answers);
@@ -174,7 +184,9 @@ yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const fl
 /* replica_jobs.c: what each worker does on its own shard, traced. */
 yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica);
 yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica);
-yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce);
+/* `ready`, unless NULL, is told of every bucket whose gradients of the whole batch are complete. */
+typedef yoke_status (*yoke_bucket_ready)(yoke_data_parallel *parallel, int replica, int bucket);
+yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, yoke_bucket_ready ready);
 
 /* update.c: what the optimizer needs to know of this step; who holds which part of its state. */
 yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
@@ -182,10 +194,10 @@ void yoke_clip(yoke_data_parallel *parallel);
 bool yoke_is_sharded(const yoke_data_parallel *parallel);
 yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket);
 
-/* exchange.c: reduce + update + publish in one pass. ready takes the buckets complete by now,
- * finish waits for the rest. */
+/* exchange.c: reduce + update + publish in one pass. announce says that a replica's gradients of a
+ * bucket are complete and takes the buckets that are so everywhere; finish waits for the rest. */
 void yoke_exchange_begin(yoke_data_parallel *parallel);
-yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker);
+yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, int bucket);
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
 
 /* exchange_queued.c: the same on devices that queue. The root's worker queues for all; nobody
@@ -195,6 +207,25 @@ yoke_status yoke_queue_exchange_finish(yoke_data_parallel *parallel);
 yoke_status yoke_queue_reduce(yoke_data_parallel *parallel);
 yoke_status yoke_queue_update(yoke_data_parallel *parallel);
 yoke_status yoke_queue_norm(yoke_data_parallel *parallel); /* waits for it */
+
+/* all_reduce.c: DDP's exchange. The loss first, then each bucket as it becomes complete; finish
+ * waits for the sums and updates. idle is the step of a rank that has nothing to add; gradient is
+ * the whole at once, by hand. */
+yoke_status yoke_all_reduce_loss(yoke_data_parallel *parallel);
+yoke_status yoke_all_reduce_ready(yoke_data_parallel *parallel, int replica, int bucket);
+yoke_status yoke_all_reduce_finish(yoke_data_parallel *parallel);
+yoke_status yoke_all_reduce_idle(yoke_data_parallel *parallel);
+yoke_status yoke_all_reduce_gradient(yoke_data_parallel *parallel);
+
+/* ranks.c: every rank calls these together; alone they do nothing. PEER when options, model or
+ * layouts differ. */
+yoke_status yoke_ranks_compare_options(const yoke_data_parallel *parallel);
+yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel);
+yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel);
+yoke_status yoke_ranks_place_gradients(void *context, size_t bytes, float **gradients);
+yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel);
+yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
+yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel);
 
 /* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);
@@ -206,6 +237,7 @@ yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_res
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
 bool yoke_losses_finite(const yoke_data_parallel *parallel);
 yoke_status yoke_check_losses(const yoke_data_parallel *parallel); /* NUMERIC */
+yoke_status yoke_check_loss(const yoke_data_parallel *parallel);   /* NUMERIC */
 yoke_status yoke_check_norm(const yoke_data_parallel *parallel);   /* NUMERIC, when clipping */
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status);

@@ -101,7 +101,7 @@ static bool step_is_bad(const yoke_data_parallel *parallel) {
     return !yoke_losses_finite(parallel);
 }
 
-yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker) {
+static yoke_status exchange_ready(yoke_data_parallel *parallel, int worker) {
     if (parallel->queued) return worker == 0 ? yoke_queue_exchange_ready(parallel) : YOKE_OK;
     if (parallel->optimizer_options.clip_norm > 0) return YOKE_OK;
     for (int *next = &parallel->exchanged[worker]; *next < parallel->flat->bucket_count; ++*next) {
@@ -111,6 +111,14 @@ yoke_status yoke_exchange_ready(yoke_data_parallel *parallel, int worker) {
         TRY(exchange_bucket(parallel, worker, *next));
     }
     return YOKE_OK;
+}
+
+yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, int bucket) {
+    if (parallel->queued)
+        TRY(yoke_device_event_record(parallel->events[replica].buckets[bucket],
+                                     YOKE_STREAM_COMPUTE));
+    yoke_workers_signal(parallel->workers, &parallel->arrivals[bucket]);
+    return exchange_ready(parallel, replica);
 }
 
 /* Clipping needs the norm of the whole gradient before the first update: the sums wait on the root.
@@ -152,7 +160,7 @@ yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
     for (int bucket = parallel->exchanged[worker]; bucket <= last; bucket++) {
         TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[bucket],
                                (uint32_t)parallel->count));
-        TRY(yoke_exchange_ready(parallel, worker));
+        TRY(exchange_ready(parallel, worker));
     }
     if (parallel->optimizer_options.clip_norm <= 0 || step_is_bad(parallel)) return YOKE_OK;
     return exchange_clipped(parallel, worker);

@@ -30,6 +30,12 @@ yoke_status yoke_check_losses(const yoke_data_parallel *parallel) {
     return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
 }
 
+/* Of all ranks: after their results were added. */
+yoke_status yoke_check_loss(const yoke_data_parallel *parallel) {
+    if (isfinite(parallel->result.loss)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
+}
+
 /* Only clipping knows the norm before the first update; without it a gradient that is not finite is
  * noticed by the next loss, and by saving, which refuses such weights. */
 yoke_status yoke_check_norm(const yoke_data_parallel *parallel) {

@@ -27,6 +27,7 @@ yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     if (parallel->contributors > 1)
         TRY(parallel->queued ? yoke_queue_reduce(parallel)
                              : yoke_apply(parallel, YOKE_STAGE_REDUCE, reduce_slices));
+    if (parallel->ranks != NULL) TRY(yoke_all_reduce_gradient(parallel));
     parallel->progress = YOKE_STAGE_BACKWARD;
     parallel->gradient_on_root = true;
     return YOKE_OK;

@@ -1,12 +1,17 @@
 /* What each worker does with its own shard: forward, loss, backward segment by segment. */
 #include "parallel/engine.h"
 
+/* The sum of what the rows give, over all ranks, is the mean over the whole batch; or over each
+ * rank's rows and then over ranks. */
 yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica) {
+    int rows = parallel->options.mean_of_ranks ? parallel->batch_rows * parallel->world
+                                               : parallel->whole_rows;
     return (yoke_plan_step){
         .seed = parallel->options.seed,
         .step = parallel->steps,
-        .first_row = (uint64_t)(parallel->micro_first + parallel->shards[replica].first),
-        .loss_scale = 1.0f / (float)parallel->batch_rows,
+        .first_row = (uint64_t)(parallel->first_row + parallel->micro_first +
+                                parallel->shards[replica].first),
+        .loss_scale = 1.0f / (float)rows,
     };
 }
 
@@ -75,12 +80,8 @@ static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_b
                             bucket.elements * sizeof(float));
 }
 
-static yoke_device_event *bucket_event(const yoke_data_parallel *parallel, int replica,
-                                       int bucket) {
-    return parallel->queued ? parallel->events[replica].buckets[bucket] : NULL;
-}
-
-yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool announce) {
+yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica,
+                                yoke_bucket_ready ready) {
     const yoke_flat *flat = parallel->flat;
     bool idle = parallel->shards[replica].rows == 0;
     yoke_plan_step step = yoke_step_of(parallel, replica);
@@ -96,11 +97,7 @@ yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, bool 
             if (parallel->micros > 1) TRY(accumulate_bucket(parallel, replica, bucket));
             TRY(yoke_stage_end(parallel, &span));
         }
-        if (!announce) continue;
-        TRY(yoke_device_event_record(bucket_event(parallel, replica, segment),
-                                     YOKE_STREAM_COMPUTE));
-        yoke_workers_signal(parallel->workers, &parallel->arrivals[segment]);
-        TRY(yoke_exchange_ready(parallel, replica));
+        if (ready != NULL) TRY(ready(parallel, replica, segment));
     }
     return YOKE_OK;
 }
@@ -114,7 +111,7 @@ static yoke_status loss_job(int replica, void *context) {
 }
 
 static yoke_status backward_job(int replica, void *context) {
-    return yoke_backward_shard(context, replica, false);
+    return yoke_backward_shard(context, replica, NULL);
 }
 
 yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {

@@ -1,12 +1,13 @@
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
-#include "base/chunk.h"
 #include "parallel/engine.h"
 
 int yoke_shard_rows(int rows, int devices, int index) {
     return yoke_chunk_of(rows, devices, index).rows;
 }
 
-void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool training) {
+yoke_status yoke_begin_batch(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
+                             bool training) {
+    int rows = batch->rows;
     parallel->training = training;
     parallel->progress = YOKE_STAGE_LOAD;
     parallel->losses_known = false;
@@ -19,20 +20,40 @@ void yoke_begin_batch(yoke_data_parallel *parallel, int rows, int parts, bool tr
     parallel->contributors = 0;
     parallel->gradient_norm = -1;
     parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
+    for (int k = 0; k < parallel->count; k++)
+        parallel->shards[k] = (yoke_shard){0};
+    return yoke_ranks_place_batch(parallel, batch);
 }
 
 /* Micro-batches are cut as shards are. */
 static yoke_batch micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
-    parallel->micro_first = shard_first(batch->rows, parallel->parts, parallel->micro);
+    yoke_chunk part = yoke_chunk_of(batch->rows, parallel->parts, parallel->micro);
+    parallel->micro_first = part.first;
     size_t first = (size_t)parallel->micro_first;
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     yoke_batch micro = *batch;
-    micro.rows = yoke_shard_rows(batch->rows, parallel->parts, parallel->micro);
+    micro.rows = part.rows;
     micro.inputs = batch->inputs + first * row;
     if (batch->labels != NULL) micro.labels = batch->labels + first;
     if (batch->targets != NULL) micro.targets = batch->targets + first * (size_t)parallel->channels;
     return micro;
+}
+
+/* A rank may have no rows of a batch in which others have some. */
+static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    bool idle = parallel->ranks != NULL && batch->rows == 0 && batch->whole_rows > 0;
+    if ((batch->rows < 1 && !idle) || batch->rows > parallel->rows_limit)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
+                    batch->rows, parallel->rows_limit);
+    int whole = batch->whole_rows, first = batch->first_row;
+    if (whole < 0 || first < 0 || whole > parallel->options.batch ||
+        (whole > 0 && first > whole - batch->rows))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d rows from row %d of a batch of %d: they must lie in it, and it may have up "
+                    "to %d",
+                    batch->rows, first, whole, parallel->options.batch);
+    return YOKE_OK;
 }
 
 yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batch *batch,
@@ -44,9 +65,7 @@ yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batc
                                      : "batch's inputs");
     yoke_batch own;
     TRY(yoke_options_load(&own, sizeof own, batch, "yoke_batch"));
-    if (batch->rows < 1 || batch->rows > parallel->options.batch)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
-                    batch->rows, parallel->options.batch);
+    TRY(check_rows(parallel, batch));
     if (with_answers) TRY(yoke_check_answers(parallel, batch));
     if (!parallel->classification || batch->labels == NULL) return YOKE_OK;
     for (int row = 0; row < batch->rows; row++)
@@ -116,8 +135,7 @@ yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_ba
     parallel->batch = micro_batch(parallel, batch);
     int rows = parallel->batch.rows, active = 0;
     for (int k = 0; k < parallel->count; k++) {
-        parallel->shards[k] = (yoke_shard){.first = shard_first(rows, parallel->count, k),
-                                           .rows = yoke_shard_rows(rows, parallel->count, k)};
+        parallel->shards[k] = yoke_chunk_of(rows, parallel->count, k);
         active += parallel->shards[k].rows > 0;
     }
     if (active > parallel->contributors) parallel->contributors = active;
@@ -132,7 +150,7 @@ yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch) 
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %d rows at once: with %d micro-batches it is %d at most",
                     batch->rows, parallel->options.accumulate, parallel->micro_rows);
-    yoke_begin_batch(parallel, batch->rows, 1, true);
+    TRY(yoke_begin_batch(parallel, batch, 1, true));
     return yoke_scatter_micro_batch(parallel, batch);
 }
 

@@ -1,0 +1,85 @@
+/* Facts all ranks must share, compared before anything depends on them. Equal ranks exchange one
+ * number; others find the first line they differ in and answer both sides of it. */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "distributed/distributed.h"
+
+#define LINE_WORDS 32
+#define LINE_BYTES (LINE_WORDS * sizeof(int64_t))
+
+static int64_t hash_bytes(const char *text, size_t bytes) {
+    return (int64_t)XXH3_64bits(text, bytes);
+}
+
+/* The start of line `index`, or the end of the text. */
+static const char *find_line(const char *text, int64_t index) {
+    for (; index > 0 && *text != '\0'; index--)
+        text += strcspn(text, "\n") + 1;
+    return text;
+}
+
+static int64_t count_lines(const char *text) {
+    int64_t count = 0;
+    for (; *text != '\0'; text++)
+        count += *text == '\n';
+    return count;
+}
+
+/* A hash of the first lines: as soon as two ranks differ in it, they differ in one of those. */
+static yoke_status gather_hashes(yoke_process_group *group, const char *text, int64_t lines,
+                                 int64_t *hashes) {
+    int64_t own = hash_bytes(text, (size_t)(find_line(text, lines) - text));
+    return yoke_process_group_all_gather(group, hashes, &own, 1, YOKE_ELEMENT_INT64);
+}
+
+/* The first rank that is not as rank 0; 0: all are alike. */
+static int find_other(const yoke_process_group *group, const int64_t *hashes) {
+    for (int rank = 1; rank < group->world; rank++) {
+        if (hashes[rank] != hashes[0]) return rank;
+    }
+    return 0;
+}
+
+/* The first line in which somebody differs from rank 0: by halving, on all ranks alike. */
+static yoke_status find_difference(yoke_process_group *group, const char *text, int64_t *hashes,
+                                   int64_t *line) {
+    int64_t same = 0, different = count_lines(text);
+    TRY(yoke_process_group_all_reduce(group, &different, 1, YOKE_ELEMENT_INT64, YOKE_MAX));
+    while (different - same > 1) {
+        int64_t middle = same + (different - same) / 2;
+        TRY(gather_hashes(group, text, middle, hashes));
+        if (find_other(group, hashes) == 0)
+            same = middle;
+        else
+            different = middle;
+    }
+    *line = same;
+    return gather_hashes(group, text, different, hashes);
+}
+
+static yoke_status tell_difference(yoke_process_group *group, const char *text, int64_t *hashes) {
+    int64_t line = 0, words[LINE_WORDS] = {0}, all[YOKE_AGREE_RANKS][LINE_WORDS];
+    TRY(find_difference(group, text, hashes, &line));
+    int other = find_other(group, hashes);
+    const char *own = find_line(text, line);
+    size_t bytes = strcspn(own, "\n");
+    memcpy(words, own, bytes < LINE_BYTES ? bytes : LINE_BYTES - 1);
+    TRY(yoke_process_group_all_gather(group, all, words, LINE_WORDS, YOKE_ELEMENT_INT64));
+    const char *first = (const char *)all[0], *second = (const char *)all[other];
+    return FAIL(YOKE_ERROR_PEER,
+                "the ranks are not alike: rank 0 has \"%s\", rank %d has \"%s\"; start all ranks "
+                "with the same program, model, data and options",
+                *first != '\0' ? first : "nothing", other, *second != '\0' ? second : "nothing");
+}
+
+yoke_status yoke_ranks_agree(yoke_process_group *group, const char *text) {
+    int64_t hashes[YOKE_AGREE_RANKS];
+    if (group->world > YOKE_AGREE_RANKS)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks: %d at most can train together", group->world,
+                    YOKE_AGREE_RANKS);
+    TRY(gather_hashes(group, text, INT64_MAX, hashes));
+    return find_other(group, hashes) == 0 ? YOKE_OK : tell_difference(group, text, hashes);
+}

@@ -1,0 +1,210 @@
+/* What makes the processes of a group one: they are compared, follow rank 0's choices and weights,
+ * know their place in each batch, and add up what it gave. Alone, each of these does nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "parallel/engine.h"
+
+/* What must be alike. */
+
+static void tell_options(FILE *facts, const yoke_data_parallel *parallel) {
+    const yoke_data_parallel_options *options = &parallel->options;
+    const yoke_optimizer_options *optimizer = &parallel->optimizer_options;
+    fprintf(facts, "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n",
+            options->batch, options->accumulate, yoke_precision_name(options->precision),
+            (int)options->algorithm, (unsigned long long)options->seed);
+    fprintf(facts, "first_bucket_bytes %zu\nbucket_bytes %zu\nown_buffers %d\nmean_of_ranks %d\n",
+            options->first_bucket_bytes, options->bucket_bytes, options->own_buffers,
+            options->mean_of_ranks);
+    fprintf(facts, "optimizer %s\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n",
+            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->momentum, optimizer->nesterov,
+            optimizer->weight_decay);
+    fprintf(facts, "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n", optimizer->beta1,
+            optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
+}
+
+static void tell_tensors(FILE *facts, const yoke_model *model) {
+    yoke_shape in = yoke_model_input_shape(model);
+    fprintf(facts, "model %s for %dx%dx%d\n", yoke_model_name(model), in.channels, in.height,
+            in.width);
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(model, i, &info) != YOKE_OK) continue;
+        fprintf(facts, "%s [", info.name);
+        for (int d = 0; d < info.rank; d++)
+            fprintf(facts, "%s%lld", d > 0 ? ", " : "", (long long)info.shape[d]);
+        fprintf(facts, "]\n");
+    }
+}
+
+/* Another processor may prefer another layout: its gradients could not be added to ours. */
+static void tell_layouts(FILE *facts, const yoke_data_parallel *parallel) {
+    for (int i = 0; i < parallel->flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &parallel->flat->parameters[i];
+        fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
+                parameter->offset,
+                (unsigned long long)XXH3_64bits(&parameter->layout, sizeof parameter->layout));
+    }
+}
+
+static yoke_status compare(const yoke_data_parallel *parallel, bool planned) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *facts = open_memstream(&text, &bytes);
+    if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
+    if (planned) {
+        tell_layouts(facts, parallel);
+    } else {
+        tell_options(facts, parallel);
+        tell_tensors(facts, parallel->model);
+    }
+    bool complete = fclose(facts) == 0;
+    yoke_status status = complete ? yoke_ranks_agree(parallel->ranks, text)
+                                  : FAIL_MEMORY(bytes, "what the ranks must agree on");
+    free(text);
+    return status;
+}
+
+yoke_status yoke_ranks_compare_options(const yoke_data_parallel *parallel) {
+    return parallel->ranks != NULL ? compare(parallel, false) : YOKE_OK;
+}
+
+yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel) {
+    return parallel->ranks != NULL ? compare(parallel, true) : YOKE_OK;
+}
+
+/* Rank 0 decides. */
+
+/* Rank 0's `text`, in memory that is the caller's. */
+static yoke_status share_text(yoke_process_group *group, char **text) {
+    int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
+    TRY(yoke_process_group_broadcast(group, &bytes, 1, YOKE_ELEMENT_INT64, 0));
+    size_t words = ((size_t)bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
+    char *padded = calloc(words, sizeof(int64_t));
+    if (padded == NULL) return FAIL_MEMORY(words * sizeof(int64_t), "rank 0's choices");
+    if (*text != NULL) memcpy(padded, *text, (size_t)bytes);
+    free(*text);
+    *text = padded;
+    return yoke_process_group_broadcast(group, padded, words, YOKE_ELEMENT_INT64, 0);
+}
+
+static yoke_status write_choices(const yoke_choices *choices, char **text) {
+    const char *key, *name;
+    double milliseconds;
+    size_t bytes;
+    FILE *file = open_memstream(text, &bytes);
+    if (file == NULL) return FAIL_MEMORY(4096, "the record of choices");
+    for (int i = 0; yoke_choices_at(choices, i, &key, &name, &milliseconds); i++)
+        fprintf(file, "%d\t%.9g\t%s\t%s\n", yoke_choices_find(choices, key), milliseconds, name,
+                key);
+    return fclose(file) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the record of choices");
+}
+
+static yoke_status read_choices(yoke_choices *choices, char *text) {
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *at = line, *fields[4] = {NULL};
+        for (int i = 0; i < 4; i++)
+            fields[i] = strsep(&at, "\t");
+        if (fields[3] == NULL) return FAIL(YOKE_ERROR_PEER, "rank 0's choices cannot be read");
+        TRY(yoke_choices_add(choices, fields[3], atoi(fields[0]), fields[2], atof(fields[1])));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
+    char *text = NULL;
+    if (parallel->ranks == NULL) return YOKE_OK;
+    yoke_status status = parallel->rank == 0 ? write_choices(parallel->choices, &text) : YOKE_OK;
+    if (status == YOKE_OK) status = share_text(parallel->ranks, &text);
+    if (status == YOKE_OK && parallel->rank > 0) status = read_choices(parallel->choices, text);
+    free(text);
+    return status;
+}
+
+/* The others have had rank 0's choices before they made their plans; its own are made by now. */
+yoke_status yoke_ranks_place_gradients(void *context, size_t bytes, float **gradients) {
+    yoke_data_parallel *parallel = context;
+    void *memory = NULL;
+    if (parallel->rank == 0) TRY(yoke_ranks_share_choices(parallel));
+    TRY(yoke_process_group_allocate(parallel->ranks, bytes, &memory));
+    *gradients = memory;
+    return YOKE_OK;
+}
+
+static yoke_status share_floats(yoke_data_parallel *parallel, float *values, size_t count) {
+    if (count == 0) return YOKE_OK;
+    TRY(yoke_queues_synchronize(parallel));
+    return yoke_process_group_broadcast(parallel->ranks, values, count, YOKE_ELEMENT_FLOAT32, 0);
+}
+
+/* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
+yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
+    bool shared = parallel->shared_buffers == parallel->buffers_version;
+    if (parallel->ranks == NULL || parallel->options.own_buffers || shared) return YOKE_OK;
+    TRY(share_floats(parallel, yoke_replica_memory_of(parallel->replicas[0])->buffers,
+                     parallel->flat->buffer_elements));
+    parallel->shared_buffers = parallel->buffers_version;
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    if (parallel->ranks == NULL) return YOKE_OK;
+    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
+    int64_t tracked = (int64_t)parallel->batches_tracked;
+    TRY(share_floats(parallel, memory->parameters, parallel->flat->elements));
+    TRY(share_floats(parallel, memory->buffers, parallel->flat->buffer_elements));
+    TRY(yoke_process_group_broadcast(parallel->ranks, &tracked, 1, YOKE_ELEMENT_INT64, 0));
+    parallel->batches_tracked = (uint64_t)tracked;
+    parallel->weights_version++;
+    parallel->shared_buffers = ++parallel->buffers_version;
+    return YOKE_OK;
+}
+
+/* A batch. */
+
+/* Where this rank's rows are in the batch of all: told with them, or found by asking. */
+yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    parallel->first_row = batch->first_row;
+    parallel->whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
+    if (parallel->ranks == NULL || batch->whole_rows > 0) return YOKE_OK;
+    int64_t own = batch->rows, rows[YOKE_AGREE_RANKS], before = 0, all = 0;
+    TRY(yoke_process_group_all_gather(parallel->ranks, rows, &own, 1, YOKE_ELEMENT_INT64));
+    for (int rank = 0; rank < parallel->world; rank++) {
+        if (rank == parallel->rank) before = all;
+        all += rows[rank];
+    }
+    if (all < 1 || all > parallel->options.batch)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a batch of %lld rows over %d ranks: these engines were made for 1 to %d",
+                    (long long)all, parallel->world, parallel->options.batch);
+    parallel->first_row = (int)before;
+    parallel->whole_rows = (int)all;
+    return YOKE_OK;
+}
+
+typedef struct rank_result {
+    double loss; /* a sum over its rows */
+    int64_t rows, correct;
+} rank_result;
+#define RESULT_WORDS (sizeof(rank_result) / sizeof(int64_t))
+
+yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
+    yoke_step_result *sum = &parallel->result;
+    rank_result own = {sum->loss, sum->rows, sum->correct}, all[YOKE_AGREE_RANKS];
+    if (parallel->ranks == NULL) return YOKE_OK;
+    TRY(yoke_process_group_all_gather(parallel->ranks, all, &own, RESULT_WORDS,
+                                      YOKE_ELEMENT_INT64));
+    *sum = (yoke_step_result){.struct_size = sizeof *sum};
+    for (int rank = 0; rank < parallel->world; rank++) {
+        sum->loss += all[rank].loss;
+        sum->rows += (int)all[rank].rows;
+        sum->correct += (int)all[rank].correct;
+    }
+    return YOKE_OK;
+}
