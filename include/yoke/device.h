@@ -41,6 +41,10 @@ typedef struct yoke_devices_options {
                          usable GPU, or one CPU device. The first listed is the root */
     int threads;      /* compute threads per device; 0: cores / devices, at least 1 */
     bool unbound;     /* do not bind workers to cores */
+    /* This process is one of local_world that share the machine: it opens one device, entry
+     * local_rank % entries of the list, or CPU device local_rank with its share of the cores. 0:
+     * the whole list. */
+    int local_rank, local_world;
 } yoke_devices_options;
 
 typedef struct yoke_device_info {

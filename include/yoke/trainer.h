@@ -9,6 +9,7 @@
 
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
+#include "yoke/distributed.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"
 
@@ -18,7 +19,11 @@ extern "C" {
 
 typedef struct yoke_trainer yoke_trainer;
 
-typedef enum yoke_mode { YOKE_MODE_DATA_PARALLEL, YOKE_MODE_SINGLE } yoke_mode;
+typedef enum yoke_mode {
+    YOKE_MODE_DATA_PARALLEL,
+    YOKE_MODE_SINGLE,
+    YOKE_MODE_DISTRIBUTED_DATA_PARALLEL /* one of several processes: `ranks` says which */
+} yoke_mode;
 
 typedef enum yoke_event_kind {
     YOKE_EVENT_READY,      /* plans made, memory known, nothing trained yet */
@@ -71,22 +76,30 @@ typedef struct yoke_trainer_options {
     void (*on_event)(const yoke_event *event, void *payload);
     void *payload;
     yoke_collectives collectives;
+    /* DDP. The same program text, options and seed as for one process; `batch` is that of all
+     * ranks, `devices` are those of a machine: each rank takes its own. Rank 0 alone writes
+     * files. */
+    const yoke_process_group_options *ranks; /* its devices are set here; the texts are copied */
+    size_t bucket_bytes;                     /* all modes; as yoke_data_parallel_options */
+    bool own_buffers, mean_of_ranks;
 } yoke_trainer_options;
 
-/* Opens dataset, devices and engine; nothing is trained yet. */
+/* Opens dataset, devices and engine; nothing is trained yet. In DDP it meets the other ranks: PEER
+ * when they train something else. */
 YOKE_API yoke_status yoke_trainer_create(yoke_trainer **trainer,
                                          const yoke_trainer_options *options);
 YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 
-/* Trains to the end, evaluates and saves. CANCELLED after yoke_trainer_stop: the running step was
- * finished and the file saved; another run goes on behind it. */
+/* Trains to the end, evaluates and saves; in DDP all ranks call it together. CANCELLED after
+ * yoke_trainer_stop, of any rank: the running step was finished and the file saved; another run
+ * goes on behind it. */
 YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 
 /* Asks a running trainer to stop after the step; callable from a signal handler or another thread.
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
-/* One pass over the test split, exact (no padding). */
+/* One pass over the test split, exact (no padding); in DDP over all ranks, who call it together. */
 YOKE_API yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result);
 
 /* What happened, for the last line of a run. Borrowed texts live as long as the trainer. */
@@ -102,8 +115,10 @@ typedef struct yoke_trainer_summary {
     double load_wait_share; /* of the run's time in which devices waited for data */
     double loss;            /* last step's, or the evaluation's when there was one */
     double accuracy;        /* -1: not evaluated */
-    size_t peak_bytes;      /* largest device */
+    size_t peak_bytes;      /* largest device of this process */
     uint64_t weights_hash;
+    int rank, world;       /* 0 of 1 unless DDP; devices is then world */
+    const char *transport; /* of DDP; NULL otherwise */
 } yoke_trainer_summary;
 YOKE_API yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary);
 

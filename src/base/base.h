@@ -3,6 +3,7 @@
 #define BASE_BASE_H
 
 #include "base/bfloat16.h"
+#include "base/chunk.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"

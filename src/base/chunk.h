@@ -10,11 +10,13 @@ typedef struct yoke_chunk {
 } yoke_chunk;
 
 static inline yoke_chunk yoke_chunk_of(int rows, int parts, int index) {
-    if (rows <= 0 || parts <= 0 || index < 0) return (yoke_chunk){0, 0};
+    yoke_chunk chunk = {0, 0};
+    if (rows <= 0 || parts <= 0 || index < 0) return chunk;
     int whole = rows / parts + (rows % parts != 0);
     int64_t first = (int64_t)whole * index;
-    if (first >= rows) return (yoke_chunk){rows, 0};
-    return (yoke_chunk){(int)first, rows - first < whole ? (int)(rows - first) : whole};
+    chunk.first = first < rows ? (int)first : rows;
+    chunk.rows = rows - chunk.first < whole ? rows - chunk.first : whole;
+    return chunk;
 }
 
 #endif

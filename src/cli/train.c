@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "progress.h"
+#include "rank_options.h"
 #include "result.h"
 
 #define SYNTHETIC "synthetic"
@@ -17,7 +18,8 @@
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
-    int collectives;
+    int collectives, transport, timeout, broadcast_buffers, loss_mean;
+    double bucket_mb;
     int shuffle, augment, accumulate, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
@@ -38,7 +40,9 @@ static const cli_option options[] = {
      CLI_TEXT, AT(devices), 0, 0},
     {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
      0, 1024},
-    {"mode", "dp|single", "all devices, or the first one alone (dp)", CLI_CHOICE, AT(mode), 0, 0},
+    {"mode", "dp|single|ddp",
+     "all devices, the first alone, or a process for each: yoke launch (dp)", CLI_CHOICE, AT(mode),
+     0, 0},
     {"schedule", "overlap|classic|sharded", "order of a step's stages (overlap)", CLI_CHOICE,
      AT(schedule), 0, 0},
     {"batch", "N", "rows of a step, over all devices (64)", CLI_INTEGER, AT(batch), 1, 1 << 20},
@@ -61,6 +65,16 @@ static const cli_option options[] = {
      0},
     {"collectives", "auto|nccl|copy", "what carries gradients between GPUs (auto)", CLI_CHOICE,
      AT(collectives), 0, 0},
+    {"bucket-mb", "X", "MiB of gradients that travel as one (dp on CPUs: 4; else 1, then 25)",
+     CLI_REAL, AT(bucket_mb), 1e-3, 1 << 20},
+    {"transport", "auto|shared-memory|mpi|nccl", "ddp: what carries gradients between ranks (auto)",
+     CLI_CHOICE, AT(transport), 0, 0},
+    {"broadcast-buffers", "yes|no", "ddp: evaluate with rank 0's running statistics (yes)",
+     CLI_CHOICE, AT(broadcast_buffers), 0, 0},
+    {"loss-mean", "rows|ranks", "ddp: of all rows, or of the ranks' means as PyTorch's (rows)",
+     CLI_CHOICE, AT(loss_mean), 0, 0},
+    {"timeout", "SECONDS", "ddp: the longest wait for another rank (60)", CLI_INTEGER, AT(timeout),
+     1, 1 << 20},
     {"algorithm", "measured|direct", "the fastest, or the same in every run (measured)", CLI_CHOICE,
      AT(algorithm), 0, 0},
     {"seed", "N", "of weights, order, augmentation, dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
@@ -149,6 +163,9 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .accumulate = flags->accumulate,
                                   .init = flags->init,
                                   .save = flags->save,
+                                  .bucket_bytes = (size_t)(flags->bucket_mb * 1048576),
+                                  .own_buffers = flags->broadcast_buffers == NO,
+                                  .mean_of_ranks = flags->loss_mean == NO,
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace};
@@ -186,17 +203,21 @@ typedef struct session {
     device_view view;
     yoke_trainer *trainer;
     progress progress;
+    yoke_rank_info rank;
+    rank_token token;
+    yoke_process_group_options group;
+    bool speaks; /* rank 0; the others only when something is wrong */
 } session;
 
 static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
     if (event->kind == YOKE_EVENT_STEP) {
-        progress_step(&now->progress, event);
+        if (now->speaks) progress_step(&now->progress, event);
         return;
     }
     progress_clear(&now->progress);
     if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);
-    if (now->flags->quiet) return;
+    if (now->flags->quiet || !now->speaks) return;
     if (event->kind == YOKE_EVENT_READY) print_plan(stderr, now->trainer, &now->view);
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
     if (event->kind != YOKE_EVENT_EVALUATION) return;
@@ -241,13 +262,45 @@ static int run(session *now) {
     signal(SIGTERM, SIG_DFL);
     progress_clear(&now->progress);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
-    if (status != YOKE_ERROR_NUMERIC) {
+    if (status != YOKE_ERROR_NUMERIC && now->speaks) {
         yoke_status reported = report(now);
         if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
     }
-    if (code == 0 && !flags->quiet && !flags->json) print_advice(flags);
+    if (code == 0 && !flags->quiet && !flags->json && now->speaks) print_advice(flags);
     bool stopped = status == YOKE_OK || status == YOKE_ERROR_CANCELLED;
     return caught != 0 && stopped ? 128 + caught : code;
+}
+
+/* Which rank of a run this is, if a launcher started it. */
+static int find_rank(session *now) {
+    const train_flags *flags = now->flags;
+    bool ddp = flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
+    int code = rank_info_read(&now->rank);
+    if (code >= 0) return code;
+    const yoke_rank_info *rank = &now->rank;
+    if (!ddp && rank->world > 1)
+        return cli_usage_error("train",
+                               "%s started %d processes, but --mode %s is one process for all "
+                               "devices: start one, or give --mode ddp",
+                               rank->source, rank->world,
+                               flags->mode == YOKE_MODE_SINGLE ? "single" : "dp");
+    if (!ddp) return -1;
+    code = rank_token_read(&now->token, "train");
+    if (code >= 0) return code;
+    now->group = (yoke_process_group_options){.struct_size = sizeof now->group,
+                                              .rank = *rank,
+                                              .transport = (yoke_transport)flags->transport,
+                                              .token = now->token.given,
+                                              .timeout_ms = 1000 * flags->timeout};
+    now->speaks = rank->rank == 0;
+    if (!now->speaks || flags->quiet) return -1;
+    if (rank->source[0] == '\0')
+        fprintf(stderr, "yoke: no launcher, so this is the only rank; "
+                        "yoke launch --nproc-per-node 2 -- train --mode ddp starts two\n");
+    else
+        fprintf(stderr, "ranks    %d by %s, on %d machine%s\n", rank->world, rank->source,
+                rank->nodes, rank->nodes == 1 ? "" : "s");
+    return -1;
 }
 
 /* The list asked for; otherwise two devices where the processor can pose as two. */
@@ -256,7 +309,7 @@ static yoke_status choose_devices(train_flags *flags, device_view *view) {
     view->automatic = !chosen || strcmp(flags->devices, "auto") == 0;
     if (!chosen) flags->devices = "auto";
     yoke_status status = device_view_open(view, flags->devices, flags->threads);
-    if (status != YOKE_OK || chosen || flags->mode == YOKE_MODE_SINGLE) return status;
+    if (status != YOKE_OK || chosen || flags->mode != YOKE_MODE_DATA_PARALLEL) return status;
     if (strncmp(view->devices[0].name, "cpu", 3) != 0 || view->devices[0].core_count < 2)
         return YOKE_OK;
     flags->devices = "2xcpu";
@@ -265,17 +318,20 @@ static yoke_status choose_devices(train_flags *flags, device_view *view) {
 
 int train_main(int argc, char **argv) {
     train_flags flags = defaults;
-    session now = {.flags = &flags};
+    session now = {.flags = &flags, .speaks = true};
     yoke_trainer_options run_options;
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);
+    if (code < 0) code = find_rank(&now);
     if (code >= 0) return code;
     yoke_status status = choose_devices(&flags, &now.view);
     if (status != YOKE_OK) return cli_fail(status);
     fill_options(&run_options, &flags);
+    if (flags.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.ranks = &now.group;
     run_options.on_event = on_event;
     run_options.payload = &now;
-    progress_begin(&now.progress, flags.steps > 0 ? 0 : flags.epochs, flags.log_every, flags.quiet);
+    progress_begin(&now.progress, flags.steps > 0 ? 0 : flags.epochs, flags.log_every,
+                   flags.quiet || !now.speaks);
     progress_note(&now.progress, "measuring the fastest algorithms ...");
     status = yoke_trainer_create(&now.trainer, &run_options);
     progress_clear(&now.progress);

@@ -1,7 +1,6 @@
 /* The background loader: threads fill slots ahead of the caller. What a batch holds depends on
  * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
  * creation. */
-#include "base/chunk.h"
 #include "data/data.h"
 #include "device/device.h"
 

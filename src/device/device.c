@@ -67,7 +67,7 @@ static void name_entry(const yoke_device_list *list, int index, char *name, size
 
 static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *options,
                             const yoke_device_list *list) {
-    int index = devices->count;
+    int index = devices->count, processes = options->local_world > 1 ? options->local_world : 1;
     int backend = list->entries[index].backend;
     if (backends[backend].table == NULL)
         return FAIL(YOKE_ERROR_DEVICE,
@@ -80,14 +80,14 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
     char name[sizeof devices->at[0]->name];
     name_entry(list, index, name, sizeof name);
     yoke_backend_open request = {.index = index,
-                                 .count = list->count,
+                                 .count = list->count * processes,
                                  .ordinal = list->entries[index].ordinal,
                                  .name = name,
                                  .threads = options->threads,
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
     devices->count++;
-    devices->spare_cores -= devices->at[index]->threads;
+    devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;
 }
 
@@ -114,6 +114,19 @@ static yoke_status parse_list(yoke_device_list *list, const char *text) {
     return YOKE_OK;
 }
 
+static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_options *options) {
+    int rank = options->local_rank, world = options->local_world;
+    if (world == 0 && rank == 0) return YOKE_OK;
+    if (world < 1 || rank < 0 || rank >= world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "local_rank %d of %d: 0 to local_world - 1 is expected",
+                    rank, world);
+    list->entries[0] = list->entries[rank % list->count];
+    list->count = 1;
+    const yoke_backend *(*table)(void) = backends[list->entries[0].backend].table;
+    if (table != NULL && table()->shares_memory) list->entries[0].ordinal = rank;
+    return YOKE_OK;
+}
+
 static yoke_status build_devices(yoke_devices *devices, const yoke_devices_options *options) {
     if (options->threads < 0 || options->threads > THREADS_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -121,6 +134,7 @@ static yoke_status build_devices(yoke_devices *devices, const yoke_devices_optio
                     options->threads, THREADS_LIMIT);
     yoke_device_list list;
     TRY(parse_list(&list, options->list != NULL ? options->list : "auto"));
+    TRY(keep_local_rank(&list, options));
     cpu_set_t cores;
     devices->spare_cores = yoke_cores_allowed(&cores);
     while (devices->count < list.count)

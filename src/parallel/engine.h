@@ -2,7 +2,6 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
-#include "base/chunk.h"
 #include "device/collectives.h"
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"

@@ -12,6 +12,7 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
                                   .batch = options->batch,
                                   .seed = options->seed,
                                   .devices = trainer->devices};
+    yoke_trainer_share(trainer, &loader);
     return yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader);
 }
 
@@ -33,8 +34,10 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     for (;;) {
         yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
-        if (batch.rows == 0) return YOKE_OK;
-        if (atomic_load(&trainer->stopping))
+        bool stop;
+        if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
+        TRY(yoke_trainer_heard_stop(trainer, &stop));
+        if (stop)
             return FAIL(YOKE_ERROR_CANCELLED, "stopped while evaluating, after %d of %zu rows",
                         sum->rows, trainer->test_dataset.rows);
         TRY(yoke_data_parallel_evaluate(trainer->parallel, &batch, &result));

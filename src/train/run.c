@@ -62,7 +62,7 @@ static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
     TRY(yoke_loader_next(trainer->loader, batch, waited_ns));
-    if (batch->rows > 0)
+    if (!yoke_trainer_epoch_is_over(batch))
         yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
                         yoke_data_parallel_steps(trainer->parallel), begin, 0);
     return YOKE_OK;
@@ -87,7 +87,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     trainer->last_step = result;
     trainer->computed_ns += computed_ns;
     trainer->waited_ns += waited_ns;
-    if (batch->rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
+    if (result.rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
     yoke_event event = {.kind = YOKE_EVENT_STEP,
                         .loss = result.loss,
                         .accuracy = yoke_trainer_accuracy(&result),
@@ -102,7 +102,9 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
 /* The loop. */
 
 static yoke_status check_stop(yoke_trainer *trainer) {
-    if (!atomic_load(&trainer->stopping)) return YOKE_OK;
+    bool stop;
+    TRY(yoke_trainer_heard_stop(trainer, &stop));
+    if (!stop) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu of %llu",
                 (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
 }
@@ -124,7 +126,7 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         uint64_t waited_ns;
         TRY(check_stop(trainer));
         TRY(next_batch(trainer, &batch, &waited_ns));
-        if (batch.rows == 0) return YOKE_OK;
+        if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
         TRY(take_step(trainer, &batch, waited_ns));
     }
     return YOKE_OK; /* a stop behind the last step stops nothing */
@@ -166,7 +168,7 @@ static void tell_saved(yoke_trainer *trainer, const char *path) {
 
 static yoke_status save(yoke_trainer *trainer) {
     const char *path = trainer->options.save;
-    if (path == NULL) return YOKE_OK;
+    if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_weights_save(trainer->parallel, trainer->model, path));
     tell_saved(trainer, path);
     return YOKE_OK;
@@ -174,7 +176,7 @@ static yoke_status save(yoke_trainer *trainer) {
 
 static yoke_status write_trace(yoke_trainer *trainer) {
     const char *path = trainer->options.trace;
-    if (path == NULL) return YOKE_OK;
+    if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_trace_write(yoke_data_parallel_trace(trainer->parallel), path));
     tell_saved(trainer, path);
     return YOKE_OK;
@@ -189,12 +191,19 @@ static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status la
         warn(trainer);
 }
 
+/* Nobody leaves before rank 0 has written what all have made. */
+static yoke_status await_ranks(yoke_trainer *trainer) {
+    return trainer->ranks != NULL ? yoke_process_group_barrier(trainer->ranks) : YOKE_OK;
+}
+
 /* Saves what there is: after the last step, when stopped, when the data ends in an error and after
  * a loss that is not finite, which was not learnt from. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
+    if (first.status == YOKE_OK || first.status == YOKE_ERROR_CANCELLED)
+        add_failure(trainer, &first, await_ranks(trainer));
     return yoke_error_restore(&first);
 }
 

@@ -31,7 +31,8 @@ static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->evaluate_every < -1)
         return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
                     options->evaluate_every);
-    if (options->mode != YOKE_MODE_DATA_PARALLEL && options->mode != YOKE_MODE_SINGLE)
+    if (options->mode < YOKE_MODE_DATA_PARALLEL ||
+        options->mode > YOKE_MODE_DISTRIBUTED_DATA_PARALLEL)
         return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
     if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_ONECYCLE)
         return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
@@ -67,6 +68,7 @@ static yoke_status check_writable(const char *path) {
 }
 
 static yoke_status open_files(yoke_trainer *trainer) {
+    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(check_writable(trainer->options.save));
     TRY(check_writable(trainer->options.trace));
     return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
@@ -84,6 +86,8 @@ static yoke_status keep_root(yoke_trainer *trainer) {
 }
 
 static yoke_status open_devices(yoke_trainer *trainer) {
+    if (trainer->options.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL)
+        return yoke_trainer_join(trainer);
     yoke_devices_options all = {.struct_size = sizeof all,
                                 .list = trainer->options.devices,
                                 .threads = trainer->options.threads};
@@ -109,6 +113,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .augment = options->augment,
                                   .seed = options->seed,
                                   .devices = trainer->devices};
+    yoke_trainer_share(trainer, &loader);
     TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
 }
@@ -136,11 +141,18 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .batch = options->batch,
                                          .accumulate = options->accumulate,
                                          .seed = options->seed,
-                                         .collectives = options->collectives};
+                                         .collectives = options->collectives,
+                                         .bucket_bytes = options->bucket_bytes,
+                                         .first_bucket_bytes = options->bucket_bytes,
+                                         .group = trainer->ranks,
+                                         .own_buffers = options->own_buffers,
+                                         .mean_of_ranks = options->mean_of_ranks};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   &options->optimizer, &engine));
     if (options->init == NULL) return YOKE_OK;
-    return yoke_weights_load(trainer->parallel, trainer->model, options->init);
+    if (yoke_trainer_writes(trainer))
+        TRY(yoke_weights_load(trainer->parallel, trainer->model, options->init));
+    return yoke_data_parallel_synchronize(trainer->parallel);
 }
 
 static void plan_steps(yoke_trainer *trainer) {
@@ -158,6 +170,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(load_options(trainer, options));
     TRY(open_devices(trainer));
     TRY(open_dataset(trainer));
+    TRY(yoke_trainer_agree(trainer));
     TRY(build_model(trainer));
     TRY(open_files(trainer));
     TRY(build_engine(trainer));
@@ -189,6 +202,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_loader_destroy(trainer->loader);
     yoke_dataset_close(trainer->test_rows);
     yoke_dataset_close(trainer->training_rows);
+    yoke_process_group_destroy(trainer->ranks);
     yoke_devices_close(trainer->devices);
     for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
         free(trainer->texts[i]);
@@ -225,12 +239,19 @@ static yoke_status peak_bytes(const yoke_trainer *trainer, size_t *bytes) {
 
 static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *summary) {
     const yoke_trainer_options *options = &trainer->options;
-    summary->mode = options->mode == YOKE_MODE_SINGLE ? "single" : "dp";
+    static const char *const modes[] = {"dp", "single", "ddp"};
+    summary->mode = modes[options->mode];
     summary->schedule = schedule_name(options->schedule);
+    summary->world = 1;
+    if (trainer->ranks != NULL) {
+        summary->rank = yoke_process_group_rank(trainer->ranks);
+        summary->world = yoke_process_group_world(trainer->ranks);
+        summary->transport = yoke_process_group_transport(trainer->ranks);
+    }
     summary->model = options->model;
     summary->dataset = options->dataset;
     summary->precision = yoke_precision_name(options->precision);
-    summary->devices = yoke_data_parallel_device_count(trainer->parallel);
+    summary->devices = yoke_data_parallel_device_count(trainer->parallel) * summary->world;
     summary->parameters = yoke_model_parameter_count(trainer->model);
     summary->batch = options->batch;
 }

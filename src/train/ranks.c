@@ -1,0 +1,108 @@
+/* The trainer as one of several ranks: which device is its own, whom it trains with, and when all
+ * stop. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/run.h"
+
+/* The device of this rank, as one of `world` that share its cores. */
+static yoke_status open_device(yoke_trainer *trainer, int rank, int world) {
+    yoke_devices_options own = {.struct_size = sizeof own,
+                                .list = trainer->options.devices,
+                                .threads = trainer->options.threads,
+                                .local_rank = rank,
+                                .local_world = world};
+    yoke_devices_close(trainer->devices);
+    trainer->devices = NULL;
+    return yoke_devices_open(&trainer->devices, &own);
+}
+
+/* Where a rank may run. */
+typedef struct rank_place {
+    int64_t node;
+    cpu_set_t cores;
+} rank_place;
+#define PLACE_WORDS (sizeof(rank_place) / sizeof(int64_t))
+
+/* A launcher may have bound ranks to cores already: those that share a set of them divide it. */
+static yoke_status divide_cores(yoke_trainer *trainer, const yoke_rank_info *info) {
+    rank_place own = {.node = info->node_rank};
+    int world = yoke_process_group_world(trainer->ranks), before = 0, all = 0;
+    rank_place *places = calloc((size_t)world, sizeof *places);
+    if (places == NULL) return FAIL_MEMORY((size_t)world * sizeof *places, "the ranks' cores");
+    (void)sched_getaffinity(0, sizeof own.cores, &own.cores);
+    yoke_status status = yoke_process_group_all_gather(trainer->ranks, places, &own, PLACE_WORDS,
+                                                       YOKE_ELEMENT_INT64);
+    for (int rank = 0; rank < world && status == YOKE_OK; rank++) {
+        if (memcmp(&places[rank], &own, sizeof own) != 0) continue;
+        before += rank < info->rank;
+        all++;
+    }
+    free(places);
+    TRY(status);
+    return before == info->local_rank && all == info->local_world
+               ? YOKE_OK
+               : open_device(trainer, before, all);
+}
+
+static void fill_in_local_ranks(yoke_rank_info *info) {
+    if (info->world == 0) info->world = 1;
+    if (info->local_world > 0) return;
+    info->local_world = info->world;
+    info->local_rank = info->rank;
+}
+
+yoke_status yoke_trainer_join(yoke_trainer *trainer) {
+    if (trainer->options.ranks == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mode DDP needs `ranks`, which says who this process is");
+    yoke_process_group_options options;
+    TRY(yoke_options_load(&options, sizeof options, trainer->options.ranks,
+                          "yoke_process_group_options"));
+    fill_in_local_ranks(&options.rank);
+    TRY(open_device(trainer, options.rank.local_rank, options.rank.local_world));
+    bool on_host = yoke_devices_share_memory(trainer->devices);
+    options.devices = on_host ? NULL : trainer->devices;
+    TRY(yoke_process_group_create(&trainer->ranks, &options));
+    return on_host ? divide_cores(trainer, &options.rank) : YOKE_OK;
+}
+
+/* What decides how many steps there are and what each of them sees. */
+yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    const yoke_dataset_info *rows = &trainer->dataset;
+    char facts[512];
+    if (trainer->ranks == NULL) return YOKE_OK;
+    snprintf(facts, sizeof facts,
+             "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
+             "augment %d\nlr_schedule %d\nlearning_rate %.17g\nwarmup_steps %llu\n"
+             "label_smoothing %.17g\nevaluate_every %d\nsave %d\n",
+             rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
+             rows->classes, options->epochs, (unsigned long long)options->steps,
+             !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
+             options->optimizer.learning_rate, (unsigned long long)options->warmup_steps,
+             options->label_smoothing, options->evaluate_every, options->save != NULL);
+    return yoke_ranks_agree(trainer->ranks, facts);
+}
+
+/* Of each batch this rank gets its part. */
+void yoke_trainer_share(const yoke_trainer *trainer, yoke_loader_options *loader) {
+    if (trainer->ranks == NULL) return;
+    loader->rank = yoke_process_group_rank(trainer->ranks);
+    loader->ranks = yoke_process_group_world(trainer->ranks);
+}
+
+bool yoke_trainer_writes(const yoke_trainer *trainer) {
+    return trainer->ranks == NULL || yoke_process_group_rank(trainer->ranks) == 0;
+}
+
+yoke_status yoke_trainer_heard_stop(yoke_trainer *trainer, bool *stop) {
+    int64_t any = atomic_load(&trainer->stopping);
+    yoke_status status = YOKE_OK;
+    if (trainer->ranks != NULL)
+        status =
+            yoke_process_group_all_reduce(trainer->ranks, &any, 1, YOKE_ELEMENT_INT64, YOKE_MAX);
+    *stop = any != 0;
+    return status;
+}
