@@ -12,13 +12,20 @@ int train_main(int argc, char **argv);
 int evaluate_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
+int launch_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 
 /* Their options, from which parsing and `yoke help VERB` are made. */
-extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, version_verb, help_verb;
+extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, launch_verb,
+    version_verb, help_verb;
 
 /* Says what failed (yoke_last_error) on stderr; the exit code of the status. */
 int cli_fail(yoke_status status);
+/* Likewise what the system refused, with errno's words. */
+int cli_system_error(const char *what);
+
+/* NULL when there is none of that name. */
+const cli_verb *cli_find_verb(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
 /* yoke: the tool. Finds the verb; each verb is a file. */
+#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@ static const struct {
     int (*run)(int argc, char **argv);
 } verbs[] = {
     {&train_verb, train_main}, {&evaluate_verb, evaluate_main}, {&devices_verb, devices_main},
-    {&bench_verb, bench_main}, {&version_verb, version_main},   {&help_verb, help_main},
+    {&bench_verb, bench_main}, {&launch_verb, launch_main},     {&version_verb, version_main},
+    {&help_verb, help_main},
 };
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 
@@ -25,10 +27,20 @@ int cli_fail(yoke_status status) {
     return yoke_status_exit_code(status);
 }
 
+int cli_system_error(const char *what) {
+    fprintf(stderr, "yoke: %s: %s\n", what, strerror(errno));
+    return yoke_status_exit_code(YOKE_ERROR_SYSTEM);
+}
+
 static int find_verb(const char *name) {
     for (int i = 0; i < VERB_COUNT; i++)
         if (strcmp(verbs[i].verb->name, name) == 0) return i;
     return -1;
+}
+
+const cli_verb *cli_find_verb(const char *name) {
+    int index = find_verb(name);
+    return index < 0 ? NULL : verbs[index].verb;
 }
 
 static int unknown_verb(const char *name) {
