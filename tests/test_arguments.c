@@ -69,6 +69,11 @@ static void an_engine_refuses_numbers_without_a_meaning(void **state) {
     REFUSED(yoke_data_parallel_step(engine.parallel, &unsized, 0, &result), "struct_size");
     REFUSED(yoke_data_parallel_step(engine.parallel, &batch.batch, INFINITY, &result),
             "learning_rate");
+    yoke_batch stored = batch.batch;
+    stored.inputs = NULL;
+    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "neither inputs nor");
+    stored.pixels = (const uint8_t *)batch.inputs;
+    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "does not decode");
     yoke_data_parallel_options bad = {
         .struct_size = sizeof bad, .batch = 4, .precision = (yoke_precision)7};
     REFUSED(yoke_data_parallel_create(&made, model, engine.devices, NULL, &bad), "precision is 7");

@@ -49,11 +49,26 @@ static yoke_model *small_model(void) {
     return model;
 }
 
+/* Black pictures for the devices to decode, with the labels of `batch`. */
+static yoke_batch stored_as(const yoke_batch *batch) {
+    static const uint8_t pixels[ROWS * CHECK_ROW];
+    static const yoke_placement placements[ROWS];
+    static const yoke_decoding decoding = {.struct_size = sizeof decoding,
+                                           .deviation = {1, 1, 1, 1}};
+    yoke_batch stored = *batch;
+    stored.inputs = NULL;
+    stored.pixels = pixels;
+    stored.placements = placements;
+    stored.decoding = &decoding;
+    return stored;
+}
+
 static yoke_status use_engine(yoke_data_parallel *parallel, const whole_run *run) {
     yoke_step_result result = {.struct_size = sizeof result};
     for (int step = 0; step < STEPS; step++)
         TRY(yoke_data_parallel_step(parallel, &run->batch.batch, 0, &result));
-    TRY(yoke_data_parallel_evaluate(parallel, &run->batch.batch, &result));
+    yoke_batch stored = stored_as(&run->batch.batch);
+    TRY(yoke_data_parallel_evaluate(parallel, &stored, &result));
     return yoke_weights_save(parallel, run->model, run->file);
 }
 

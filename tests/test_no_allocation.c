@@ -187,6 +187,7 @@ static void steady_steps_allocate_nothing(void **state) {
                                               .accumulate = 1 + schedule};
         EXPECT_OK(yoke_devices_open(&run.devices, &list));
         watch(run.devices);
+        load.devices = run.devices;
         EXPECT_OK(yoke_data_parallel_create(&run.parallel, model, run.devices, &sgd, &options));
         EXPECT_OK(yoke_loader_create(&run.loader, dataset, &load));
         EXPECT_OK(yoke_loader_begin(run.loader, 0));

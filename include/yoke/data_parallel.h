@@ -58,6 +58,9 @@ typedef struct yoke_data_parallel_options {
                            statistics instead of rank 0's */
     bool mean_of_ranks; /* the gradient is PyTorch's mean over ranks of their mean losses; differs
                            from the mean over rows where ranks have unequal shares */
+    bool pixels; /* batches come as pixels (yoke_loader_pixels): GPUs keep a quarter of the memory
+                    for the next one; a batch of inputs is brought in only when the last is computed
+                  */
 } yoke_data_parallel_options;
 
 /* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and

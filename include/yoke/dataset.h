@@ -77,6 +77,23 @@ typedef struct yoke_dataset_info {
 } yoke_dataset_info;
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
 
+/* What a row's picture becomes: output (y, x) shows pixel (y + down, x + right), black beyond the
+ * edge; then it is mirrored; then the square of yoke_decoding is cut, which may reach over the
+ * edge. All 0: the picture as it is. */
+typedef struct yoke_placement {
+    int32_t down, right, cut_top, cut_left;
+    bool flip;
+} yoke_placement;
+
+/* What the pictures of a batch have in common: value = (pixel / 255 - mean) / deviation. Channels
+ * past the fourth use the fourth's. */
+typedef struct yoke_decoding {
+    size_t struct_size;
+    float mean[4], deviation[4];
+    int cut_side; /* of the square that shows cut_value; 0: none */
+    float cut_value[4];
+} yoke_decoding;
+
 /* A batch in host memory: what scatter cuts. */
 typedef struct yoke_batch {
     size_t struct_size;
@@ -87,6 +104,10 @@ typedef struct yoke_batch {
     /* Of a rank's part: where it begins in the batch of all ranks, and the rows of that. 0, 0: the
      * batch is whole, or nobody has counted. */
     int first_row, whole_rows;
+    /* Instead of inputs, for GPUs: pictures as they are stored, which the devices decode. */
+    const uint8_t *pixels;            /* [rows, channels, height, width] */
+    const yoke_placement *placements; /* [rows]; NULL: all as they are */
+    const yoke_decoding *decoding;
 } yoke_batch;
 
 /* Augmentation by name as the tool takes it; for images with labels only. Order and arithmetic are
@@ -108,7 +129,8 @@ typedef struct yoke_loader_options {
     int slots;   /* batches prepared ahead; 0: 3 */
     int threads; /* loader threads; 0: 1 */
     /* Where the batches will go: they then lie in memory that GPUs copy from while the host goes
-     * on. Must outlive the loader. NULL: ordinary memory. */
+     * on, and rows stored as bytes come as pixels, for GPUs to decode. Must outlive the loader.
+     * NULL: ordinary memory, and inputs. */
     yoke_devices *devices;
     /* Each batch is cut for `ranks` by torch.chunk's rule, and this rank gets its part: the batches
      * of an epoch are as many on every rank, and one with few rows may have none for the last
@@ -123,12 +145,13 @@ YOKE_API yoke_status yoke_loader_create(yoke_loader **loader, const yoke_dataset
 YOKE_API void yoke_loader_destroy(yoke_loader *loader);
 /* Begins an epoch: its order depends on (seed, epoch) alone. Ends a running one. */
 YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
-/* The next batch, borrowed until the following call; rows = 0 ends the epoch, unless whole_rows says
- * that other ranks have some. A row that failed
- * makes the call that reaches its batch fail, and every later one until the next epoch. waited_ns,
- * if not NULL, gets the time the caller had to wait: 0 means the loader was ahead. */
+/* The next batch, borrowed until the following call; rows = 0 ends the epoch, unless whole_rows
+ * says that other ranks have some. A row that failed makes the call that reaches its batch fail,
+ * and every later one until the next epoch. waited_ns, if not NULL, gets the time the caller had to
+ * wait: 0 means the loader was ahead. */
 YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);
 YOKE_API size_t yoke_loader_batches(const yoke_loader *loader); /* per epoch */
+YOKE_API bool yoke_loader_pixels(const yoke_loader *loader);    /* its batches come as pixels */
 
 /* torch.utils.data.DistributedSampler's index list of one rank: `order` gets
  * yoke_sampler_count(...) indices. Exact, with torch.randperm's MT19937. */

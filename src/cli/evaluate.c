@@ -55,15 +55,16 @@ static yoke_status build_model(evaluation *it, const evaluate_flags *flags) {
 }
 
 static yoke_status build_engine(evaluation *it, const evaluate_flags *flags) {
-    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .precision = (yoke_precision)flags->precision,
-                                         .batch = flags->batch};
     yoke_loader_options loader = {
         .struct_size = sizeof loader, .batch = flags->batch, .devices = it->devices};
-    yoke_status status =
-        yoke_data_parallel_create(&it->parallel, it->model, it->devices, NULL, &engine);
+    yoke_status status = yoke_loader_create(&it->loader, it->dataset, &loader);
+    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
+                                         .precision = (yoke_precision)flags->precision,
+                                         .batch = flags->batch,
+                                         .pixels = yoke_loader_pixels(it->loader)};
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_create(&it->parallel, it->model, it->devices, NULL, &engine);
     if (status == YOKE_OK) status = yoke_weights_load(it->parallel, it->model, flags->init);
-    if (status == YOKE_OK) status = yoke_loader_create(&it->loader, it->dataset, &loader);
     return status;
 }
 

@@ -61,5 +61,11 @@ typedef struct yoke_augmentation {
 } yoke_augmentation;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row,
                       const yoke_augmentation *augmentation, const float *made, float *output);
+/* The same in two halves, for rows whose bytes are decoded elsewhere: where a row's picture goes,
+ * and what all rows have in common. */
+yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
+                                  size_t row);
+yoke_decoding yoke_augment_decoding(const yoke_dataset *dataset,
+                                    const yoke_augmentation *augmentation);
 
 #endif

@@ -1,8 +1,7 @@
 /* The background loader: threads fill slots ahead of the caller. What a batch holds depends on
  * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
  * creation. */
-#include "data/data.h"
-#include "device/device.h"
+#include "data/slot.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,17 +16,6 @@
 /* The threads share cores with the devices, which are the ones to be fed: filling is ahead and can
  * give way. */
 #define LOADER_NICENESS 5
-#define LOADER_ALIGNMENT 64
-
-typedef struct loader_slot {
-    float *inputs;
-    int32_t *labels; /* NULL for regression */
-    float *targets;  /* NULL for classification */
-    yoke_chunk part; /* of the batch's rows: this rank's */
-    int whole_rows;
-    bool ready;
-    yoke_error error;
-} loader_slot;
 
 typedef struct loader_thread {
     yoke_loader *loader;
@@ -41,9 +29,11 @@ struct yoke_loader {
     const yoke_dataset *dataset;
     yoke_loader_options options;
     yoke_augmentation augmentation; /* of the running epoch */
-    int64_t *order;                 /* [rows] of the running epoch */
-    size_t batches;                 /* per epoch */
-    loader_slot *slots;
+    yoke_decoding decoding;         /* of pixels, in every epoch */
+    yoke_slot_kind kind;
+    int64_t *order; /* [rows] of the running epoch */
+    size_t batches; /* per epoch */
+    yoke_slot *slots;
     int slot_count; /* one more than are prepared ahead: the caller has it */
     loader_thread *threads;
     int thread_count;  /* running */
@@ -56,50 +46,9 @@ struct yoke_loader {
     bool begun, stopping;
 };
 
-static yoke_status read_made(const yoke_loader *loader, size_t row, float *made, loader_slot *slot,
-                             int i) {
-    const yoke_dataset *dataset = loader->dataset;
-    int32_t *label = slot->labels ? slot->labels + i : NULL;
-    float *targets =
-        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
-    yoke_error_set(YOKE_OK, "%s", ""); /* so that what stands there afterwards is the source's */
-    yoke_status status = dataset->source.read(dataset->source.payload, row, made, label, targets);
-    if (status != YOKE_OK) {
-        if (!*yoke_last_error())
-            return FAIL(status, "row %zu: the row source answered %s", row,
-                        yoke_status_name(status));
-        yoke_error_prefix("row %zu of the row source", row);
-        return status;
-    }
-    if (label && (*label < 0 || *label >= dataset->classes))
-        return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: the row source gave label %d, expected 0..%d",
-                    row, (int)*label, dataset->classes - 1);
-    return YOKE_OK;
-}
-
-static void copy_answer(const yoke_dataset *dataset, size_t row, loader_slot *slot, int i) {
-    size_t count = (size_t)dataset->target_count;
-    if (slot->labels)
-        slot->labels[i] = dataset->labels[row];
-    else
-        memcpy(slot->targets + (size_t)i * count, dataset->targets + row * count,
-               count * sizeof(float));
-}
-
-static yoke_status fill_row(const yoke_loader *loader, size_t row, float *made, loader_slot *slot,
-                            int i) {
-    if (made)
-        TRY(read_made(loader, row, made, slot, i));
-    else
-        copy_answer(loader->dataset, row, slot, i);
-    yoke_augment_row(loader->dataset, row, &loader->augmentation, made,
-                     slot->inputs + (size_t)i * yoke_dataset_values(loader->dataset));
-    return YOKE_OK;
-}
-
 static void fill_batch(loader_thread *self, size_t batch) {
     yoke_loader *loader = self->loader;
-    loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
+    yoke_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
@@ -107,7 +56,7 @@ static void fill_batch(loader_thread *self, size_t batch) {
     slot->error.status = YOKE_OK;
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->leave); i++) {
         size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
-        yoke_status status = fill_row(loader, row, self->made, slot, i);
+        yoke_status status = yoke_slot_fill(slot, i, &loader->kind, row, self->made);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);
             return;
@@ -153,7 +102,8 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     if (options->threads < 0 || options->threads > LOADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d loader threads: expected 0 (default) to %d",
                     options->threads, LOADER_LIMIT);
-    if (options->ranks < 0 || options->rank < 0 || options->rank >= options->ranks + !options->ranks)
+    if (options->ranks < 0 || options->rank < 0 ||
+        options->rank >= options->ranks + !options->ranks)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: 0 to ranks - 1 is expected",
                     options->rank, options->ranks);
     if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
@@ -167,57 +117,17 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     return YOKE_OK;
 }
 
-/* Zeroed, aligned for vectors; NULL when there is no memory. */
-static void *reserve(size_t count, size_t size) {
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
-    bytes = (bytes + LOADER_ALIGNMENT - 1) / LOADER_ALIGNMENT * LOADER_ALIGNMENT;
-    void *memory = aligned_alloc(LOADER_ALIGNMENT, bytes);
-    return memory ? memset(memory, 0, bytes) : NULL;
-}
-
-/* Slots lie where the devices like to copy from. */
-static yoke_device *home_of(const yoke_loader *loader) {
-    return loader->options.devices ? yoke_devices_at(loader->options.devices, 0) : NULL;
-}
-
-static yoke_status reserve_rows(const yoke_loader *loader, size_t row_bytes, void **memory) {
-    size_t rows = loader->dataset->rows, bytes = 0;
-    if (rows > (size_t)loader->options.batch) rows = (size_t)loader->options.batch;
-    rows = (size_t)yoke_chunk_of((int)rows, loader->options.ranks, 0).rows;
-    if (home_of(loader) && !__builtin_mul_overflow(rows, row_bytes, &bytes))
-        return yoke_device_allocate_host(home_of(loader), bytes, "a loader slot", memory);
-    *memory = reserve(rows, row_bytes);
-    return *memory ? YOKE_OK : FAIL_MEMORY(rows * row_bytes, "a loader slot");
-}
-
-static void release_rows(const yoke_loader *loader, void *memory) {
-    if (home_of(loader))
-        yoke_device_free_host(home_of(loader), memory);
-    else
-        free(memory);
-}
-
-static yoke_status allocate_slot(const yoke_loader *loader, loader_slot *slot) {
-    const yoke_dataset *dataset = loader->dataset;
-    size_t targets = (size_t)dataset->target_count;
-    TRY(reserve_rows(loader, yoke_dataset_values(dataset) * sizeof(float), (void **)&slot->inputs));
-    if (dataset->classes > 0)
-        return reserve_rows(loader, sizeof *slot->labels, (void **)&slot->labels);
-    return reserve_rows(loader, targets * sizeof *slot->targets, (void **)&slot->targets);
-}
-
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
     const yoke_dataset *dataset = loader->dataset;
-    loader->order = reserve(dataset->rows, sizeof *loader->order);
-    loader->slots = reserve((size_t)loader->slot_count, sizeof *loader->slots);
-    loader->threads = reserve((size_t)threads, sizeof *loader->threads);
+    loader->order = calloc(dataset->rows, sizeof *loader->order);
+    loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->threads = calloc((size_t)threads, sizeof *loader->threads);
     if (!loader->order || !loader->slots || !loader->threads)
         return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
     for (int i = 0; i < loader->slot_count; i++)
-        TRY(allocate_slot(loader, &loader->slots[i]));
+        TRY(yoke_slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads && dataset->source.read; i++) {
-        loader->threads[i].made = reserve(yoke_dataset_values(dataset), sizeof(float));
+        loader->threads[i].made = calloc(yoke_dataset_values(dataset), sizeof(float));
         if (!loader->threads[i].made)
             return FAIL_MEMORY(yoke_dataset_values(dataset) * sizeof(float), "a row");
     }
@@ -242,6 +152,27 @@ static yoke_status start_threads(yoke_loader *loader, int count) {
                 count, strerror(code));
 }
 
+/* The bytes of a picture are a quarter of its floats: what must be copied to devices is decoded
+ * there. */
+static yoke_slot_kind kind_of(const yoke_loader *loader) {
+    const yoke_loader_options *options = &loader->options;
+    yoke_devices *devices = options->devices;
+    size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
+    int most = (int)(batch < rows ? batch : rows);
+    return (yoke_slot_kind){.dataset = loader->dataset,
+                            .augmentation = &loader->augmentation,
+                            .home = devices ? yoke_devices_at(devices, 0) : NULL,
+                            .rows = (size_t)yoke_chunk_of(most, options->ranks, 0).rows,
+                            .pixels = loader->dataset->bytes && devices &&
+                                      !yoke_devices_share_memory(devices),
+                            .placed = options->augment != YOKE_AUGMENT_NONE};
+}
+
+static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
+    return (yoke_augmentation){
+        .kind = options->augment, .raw = options->raw, .seed = options->seed, .epoch = epoch};
+}
+
 static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
                          const yoke_loader_options *given) {
     if (!dataset) return FAIL(YOKE_ERROR_ARGUMENT, "a loader needs a dataset, which is NULL");
@@ -253,6 +184,9 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     bool rest = !options->drop_last && dataset->rows % batch != 0;
     int threads = options->threads ? options->threads : 1;
     loader->dataset = dataset;
+    loader->augmentation = augmentation_of(options, 0);
+    loader->decoding = yoke_augment_decoding(dataset, &loader->augmentation);
+    loader->kind = kind_of(loader);
     loader->batches = dataset->rows / batch + rest;
     loader->slot_count = (options->slots ? options->slots : LOADER_SLOTS) + 1;
     TRY(allocate_all(loader, threads));
@@ -298,11 +232,8 @@ void yoke_loader_destroy(yoke_loader *loader) {
     for (int i = 0; loader->threads && i < threads; i++)
         free(loader->threads[i].made);
     free(loader->threads);
-    for (int i = 0; loader->slots && i < loader->slot_count; i++) {
-        release_rows(loader, loader->slots[i].targets);
-        release_rows(loader, loader->slots[i].labels);
-        release_rows(loader, loader->slots[i].inputs);
-    }
+    for (int i = 0; loader->slots && i < loader->slot_count; i++)
+        yoke_slot_release(&loader->slots[i], &loader->kind);
     free(loader->slots);
     free(loader->order);
     free(loader);
@@ -331,8 +262,7 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
                             .epoch = epoch};
     pthread_mutex_lock(&loader->mutex);
     abandon(loader);
-    loader->augmentation = (yoke_augmentation){
-        .kind = options->augment, .raw = options->raw, .seed = options->seed, .epoch = epoch};
+    loader->augmentation = augmentation_of(options, epoch);
     yoke_status status = yoke_sampler_indices(&sampler, loader->order);
     loader->begun = status == YOKE_OK;
     pthread_cond_broadcast(&loader->work);
@@ -341,7 +271,7 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
 }
 
 /* Waits for a batch; returns how long. With the mutex held. */
-static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
+static uint64_t await(yoke_loader *loader, const yoke_slot *slot) {
     if (slot->ready) return 0;
     uint64_t start = yoke_now_ns();
     while (!slot->ready)
@@ -350,18 +280,18 @@ static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
 }
 
 /* Gives the previous batch back and takes the next; *slot is NULL at the end of the epoch. */
-static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t *waited_ns) {
+static yoke_status take(yoke_loader *loader, const yoke_slot **slot, uint64_t *waited_ns) {
     *slot = NULL;
     if (!loader->begun)
         return FAIL(YOKE_ERROR_ARGUMENT, "no epoch is running: call yoke_loader_begin first");
     if (loader->released < loader->next_read) {
-        loader_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
+        yoke_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
         last->ready = false;
         loader->released = loader->next_read;
         pthread_cond_broadcast(&loader->work);
     }
     if (loader->next_read == loader->batches) return YOKE_OK;
-    const loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
+    const yoke_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
     *waited_ns = await(loader, next);
     /* A batch in error stays the next one: the epoch ends here, however often it is asked for. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
@@ -373,7 +303,7 @@ static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t 
 yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns) {
     if (!loader || !batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
-    const loader_slot *slot = NULL;
+    const yoke_slot *slot = NULL;
     uint64_t waited = 0;
     pthread_mutex_lock(&loader->mutex);
     yoke_status status = take(loader, &slot, &waited);
@@ -390,10 +320,17 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         own.inputs = slot->inputs;
         own.labels = slot->labels;
         own.targets = slot->targets;
+        own.pixels = slot->pixels;
+        own.placements = slot->placements;
+        if (slot->pixels) own.decoding = &loader->decoding;
     }
     return yoke_options_store(batch, &own, sizeof own, "yoke_batch");
 }
 
 size_t yoke_loader_batches(const yoke_loader *loader) {
     return loader ? loader->batches : 0;
+}
+
+bool yoke_loader_pixels(const yoke_loader *loader) {
+    return loader && loader->kind.pixels;
 }

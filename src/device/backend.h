@@ -47,8 +47,8 @@ struct yoke_recording {
 
 struct yoke_backend {
     const char *name;
-    /* One order, and memory every worker may touch: the order, recording, gate and collective
-     * entries may then be NULL, and host memory is device memory. */
+    /* One order, and memory every worker may touch: the order, recording, gate, picture and
+     * collective entries may then be NULL, and host memory is device memory. */
     bool shares_memory;
 
     /* life */
@@ -108,6 +108,9 @@ struct yoke_backend {
                           size_t elements); /* NULL: no plan reads one */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,
                               const void *from);
+
+    /* pictures */
+    yoke_status (*decode)(yoke_device *device, const yoke_decode_request *request);
 
     /* layouts and plans */
     yoke_status (*layout_plain)(yoke_device *device, const int64_t *shape, int rank,

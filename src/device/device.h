@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "device/decode.h"
+#include "yoke/dataset.h"
 #include "yoke/device.h"
 
 typedef struct yoke_device yoke_device;
@@ -298,6 +300,20 @@ yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const floa
 /* to += from, elementwise over a value of this layout and precision (two readers of one value). */
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                                    const void *from);
+
+/* Pictures. */
+
+/* inputs [rows, picture], float32, as yoke_batch says and as the loader makes them on the host, bit
+ * for bit; on the compute stream, and all in device memory. Not where memory is shared. */
+typedef struct yoke_decode_request {
+    int rows;
+    yoke_dims picture;
+    const uint8_t *pixels;
+    const yoke_placement *placements; /* NULL: none */
+    yoke_decoding decoding;
+    float *inputs;
+} yoke_decode_request;
+yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request);
 
 /* Choices. */
 

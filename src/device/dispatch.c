@@ -123,6 +123,12 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
     return device->backend->accumulate(device, layout, to, from);
 }
 
+/* Pictures. */
+
+yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request) {
+    return device->backend->decode(device, request);
+}
+
 /* Layouts and plans. */
 
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,

@@ -126,14 +126,15 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *batch,
                : step_overlap(parallel, batch, learning_rate);
 }
 
-yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
+yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *given,
                                     double learning_rate, yoke_step_result *result) {
-    TRY(yoke_check_batch(parallel, batch, true));
+    yoke_batch batch;
+    TRY(yoke_take_batch(parallel, given, true, &batch));
     TRY(yoke_check_result(result));
     uint64_t begin = yoke_trace_now(), number = parallel->steps;
-    TRY(yoke_begin_batch(parallel, batch, parallel->options.accumulate, true));
+    TRY(yoke_begin_batch(parallel, &batch, parallel->options.accumulate, true));
     TRY(yoke_guard_begin(parallel));
-    yoke_status status = step(parallel, batch, learning_rate);
+    yoke_status status = step(parallel, &batch, learning_rate);
     parallel->progress = YOKE_STAGE_LOAD;
     if (status != YOKE_OK) return yoke_guard_fail(parallel, status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin, 0);
@@ -159,12 +160,13 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batc
     return yoke_ranks_add_results(parallel);
 }
 
-yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
+yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
                                         yoke_step_result *result) {
-    TRY(yoke_check_batch(parallel, batch, true));
+    yoke_batch batch;
+    TRY(yoke_take_batch(parallel, given, true, &batch));
     TRY(yoke_check_result(result));
     uint64_t begin = yoke_trace_now();
-    yoke_status status = evaluate(parallel, batch);
+    yoke_status status = evaluate(parallel, &batch);
     parallel->progress = YOKE_STAGE_LOAD;
     TRY(status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin, 0);

@@ -45,7 +45,9 @@ typedef struct yoke_home {
 /* A shard on its way in: filled in the copy stream while the compute stream still works on the last
  * batch. */
 typedef struct yoke_staging {
-    float *inputs, *targets;
+    void *rows; /* pixels; inputs too, unless the options promise pixels */
+    yoke_placement *placements;
+    float *targets;
     int32_t *labels;
 } yoke_staging;
 
@@ -109,7 +111,8 @@ struct yoke_data_parallel {
     uint64_t steps, batches_tracked;
 
     /* The step in flight. */
-    yoke_batch batch; /* the micro-batch: borrowed from the caller for the time of the step */
+    yoke_batch batch;       /* the micro-batch: borrowed from the caller for the time of the step */
+    yoke_decoding decoding; /* of its pixels */
     yoke_shard *shards;
     double *loss_sums; /* per replica, of the micro-batch in flight */
     int32_t *corrects;
@@ -176,8 +179,9 @@ void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worke
 yoke_status yoke_begin_batch(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
                              bool training);
 yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
-yoke_status yoke_check_batch(const yoke_data_parallel *parallel, const yoke_batch *batch,
-                             bool with_answers);
+/* The caller's batch, checked and in this library's size. */
+yoke_status yoke_take_batch(yoke_data_parallel *parallel, const yoke_batch *given,
+                            bool with_answers, yoke_batch *batch);
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const float *gradients);
 
 /* replica_jobs.c: what each worker does on its own shard, traced. */

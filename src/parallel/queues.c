@@ -38,8 +38,10 @@ static yoke_status create_staging(yoke_data_parallel *parallel, int replica) {
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     size_t rows = (size_t)yoke_shard_rows(parallel->micro_rows, parallel->count, 0);
     size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
-    TRY(yoke_device_allocate(device, rows * row * sizeof(float), "the next shard",
-                             (void **)&staging->inputs));
+    size_t value = parallel->options.pixels ? sizeof(uint8_t) : sizeof(float);
+    TRY(yoke_device_allocate(device, rows * row * value, "the next shard", &staging->rows));
+    TRY(yoke_device_allocate(device, rows * sizeof *staging->placements, "the next placements",
+                             (void **)&staging->placements));
     if (parallel->classification)
         return yoke_device_allocate(device, rows * sizeof(int32_t), "the next labels",
                                     (void **)&staging->labels);
@@ -101,8 +103,8 @@ static void destroy_memory(yoke_data_parallel *parallel, int replica) {
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     yoke_staging *staging = &parallel->staging[replica];
     yoke_home *home = &parallel->homes[replica];
-    void *const owned[] = {home->work,      home->square_sums, home->losses,   home->gate,
-                           staging->labels, staging->targets,  staging->inputs};
+    void *const owned[] = {home->work,      home->square_sums, home->losses,        home->gate,
+                           staging->labels, staging->targets,  staging->placements, staging->rows};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         if (owned[i] != NULL) yoke_device_free(device, owned[i]);
 }

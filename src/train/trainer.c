@@ -146,7 +146,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .first_bucket_bytes = options->bucket_bytes,
                                          .group = trainer->ranks,
                                          .own_buffers = options->own_buffers,
-                                         .mean_of_ranks = options->mean_of_ranks};
+                                         .mean_of_ranks = options->mean_of_ranks,
+                                         .pixels = yoke_loader_pixels(trainer->loader)};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   &options->optimizer, &engine));
     if (options->init == NULL) return YOKE_OK;

@@ -293,6 +293,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .adamw = cuda_adamw,
         .shadow = cuda_shadow,
         .accumulate = cuda_accumulate,
+        .decode = cuda_decode,
         .layout_plain = cuda_layout_plain,
         .layout_convert = cuda_layout_convert,
         .plan = cuda_plan,

@@ -191,6 +191,9 @@ yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *para
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                             const void *from);
 
+/* decode.c */
+yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);
+
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c. describe.c. */
 yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bool timed);
 yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,

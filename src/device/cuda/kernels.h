@@ -59,6 +59,9 @@ cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);
 cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
                                 cudaStream_t stream);
 
+/* Pictures (decode.cu). */
+cudaError_t cuda_run_decode(const struct yoke_decode_request *request, cudaStream_t stream);
+
 /* [outer, rows, columns] -> the same order in another type (arithmetic.cu), or [outer, columns,
  * rows] (reorder.cu). */
 typedef struct cuda_reorder_job {

@@ -1,0 +1,56 @@
+/* From stored pictures to what the model reads: crop, flip, normalise and cutout in one pass over
+ * the output. data/augment.c is the same on the host. */
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+#include "device/device.h"
+
+/* One line of the output. What is unsigned is out of range below 0, too. */
+struct output_line {
+    const uint8_t *pixels; /* the stored line it shows; NULL: it lies outside the picture */
+    unsigned width, right, cut_left, cut_side;
+    bool flip;
+    float cut_value;
+    yoke_scaling scale;
+};
+
+static __device__ float value_at(const output_line &line, unsigned x) {
+    if (x - line.cut_left < line.cut_side) return line.cut_value;
+    unsigned column = (line.flip ? line.width - 1 - x : x) + line.right;
+    bool inside = line.pixels != NULL && column < line.width;
+    return yoke_decode_pixel(inside ? line.pixels[column] : 0, line.scale);
+}
+
+static __device__ output_line line_of(const yoke_decode_request &job, size_t index) {
+    unsigned height = (unsigned)job.picture.height, width = (unsigned)job.picture.width;
+    size_t plane = index / height, row = plane / (unsigned)job.picture.channels;
+    unsigned y = (unsigned)(index % height), channel = (unsigned)(plane % job.picture.channels);
+    yoke_placement placed = {};
+    if (job.placements != NULL) placed = job.placements[row];
+    unsigned source = y + (unsigned)placed.down, entry = channel < 4 ? channel : 3;
+    bool cut = y - (unsigned)placed.cut_top < (unsigned)job.decoding.cut_side;
+    return {source < height ? job.pixels + (plane * height + source) * width : NULL,
+            width,
+            (unsigned)placed.right,
+            (unsigned)placed.cut_left,
+            cut ? (unsigned)job.decoding.cut_side : 0,
+            placed.flip,
+            job.decoding.cut_value[entry],
+            {job.decoding.mean[entry], job.decoding.deviation[entry]}};
+}
+
+/* A warp a line: where it comes from is worked out once, and neighbours write side by side. */
+static __global__ void decode(const __grid_constant__ yoke_decode_request job, size_t lines) {
+    unsigned width = (unsigned)job.picture.width;
+    GRID_STRIDE(i, lines * CUDA_WARP) {
+        output_line line = line_of(job, i / CUDA_WARP);
+        for (unsigned x = (unsigned)(i % CUDA_WARP); x < width; x += CUDA_WARP)
+            job.inputs[i / CUDA_WARP * width + x] = value_at(line, x);
+    }
+}
+
+extern "C" cudaError_t cuda_run_decode(const yoke_decode_request *request, cudaStream_t stream) {
+    size_t lines =
+        (size_t)request->rows * (size_t)request->picture.channels * (size_t)request->picture.height;
+    LAUNCH(decode, cuda_blocks(lines * CUDA_WARP), CUDA_THREADS, stream, *request, lines);
+    return cudaGetLastError();
+}

@@ -1,0 +1,28 @@
+/* The value of a pixel, for the host's loops and for kernels (C17 and C++17): the same operations,
+ * so the same bits. */
+#ifndef DEVICE_DECODE_H
+#define DEVICE_DECODE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define YOKE_HOST_AND_KERNEL __host__ __device__
+#else
+#define YOKE_HOST_AND_KERNEL
+#endif
+
+typedef struct yoke_scaling {
+    float mean, deviation;
+} yoke_scaling;
+
+/* Division, not multiplication by the inverse: Normalize to the last bit. */
+static inline YOKE_HOST_AND_KERNEL float yoke_normalise(float value, yoke_scaling scale) {
+    return (value - scale.mean) / scale.deviation;
+}
+
+/* Behind ToTensor. */
+static inline YOKE_HOST_AND_KERNEL float yoke_decode_pixel(uint8_t pixel, yoke_scaling scale) {
+    return yoke_normalise((float)pixel / 255.0f, scale);
+}
+
+#endif
