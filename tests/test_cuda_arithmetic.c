@@ -168,8 +168,13 @@ static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
                                  .square_sum_count = 3,
                                  .clip_norm = c->clip_norm};
     EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
-    yoke_gate gate;
+    yoke_gate gate, again;
     device_take(gpu, &gate, there, sizeof gate);
+    request =
+        (yoke_gate_request){.doubt = &there->doubt}; /* its own, as if others had added none */
+    EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
+    device_take(gpu, &again, there, sizeof again);
+    assert_int_equal(again.closed, gate.closed);
     yoke_device_free(gpu, losses);
     yoke_device_free(gpu, square_sums);
     yoke_device_free(gpu, there);
@@ -181,22 +186,23 @@ static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **sta
     const double nan = (double)NAN, inf = (double)INFINITY;
     const float clipped = (float)(2 / (6 + 1e-6));
     const gate_case cases[] = {
-        {{1, 2}, {4, 16, 16}, 0, {1, 0, 0}},          /* no clipping: the squares do not matter */
-        {{1, 2}, {4, nan, 16}, 0, {1, 0, 0}},         /* not even then */
-        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 6}},    /* longer than allowed */
-        {{1, 2}, {4, 16, 16}, 7, {1, 0, 6}},          /* short enough */
-        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0}},            /* no gradient at all */
-        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 6}}, /* large is finite */
-        {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0}},
-        {{1, inf}, {4, 16, 16}, 0, {1, 1, 0}},
-        {{1, -inf}, {4, 16, 16}, 7, {1, 1, 6}},
-        {{1, 2}, {4, inf, 16}, 7, {0, 1, inf}},
-        {{1, 2}, {4, 16, nan}, 7, {0, 1, nan}},
+        {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0}},       /* no clipping: the squares do not matter */
+        {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0}},      /* not even then */
+        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6}}, /* longer than allowed */
+        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6}},       /* short enough */
+        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0}},         /* no gradient at all */
+        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6}}, /* large is finite */
+        {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0}},
+        {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0}},
+        {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6}},
+        {{1, 2}, {4, inf, 16}, 7, {0, 1, 0, inf}},
+        {{1, 2}, {4, 16, nan}, 7, {0, 1, 0, nan}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const yoke_gate *expected = &cases[i].expected;
         yoke_gate gate = gate_of(both->gpu, &cases[i]);
         assert_int_equal(gate.closed, expected->closed);
+        assert_true(expected->closed ? isnan(gate.doubt) : gate.doubt == 0);
         assert_true(gate.norm == expected->norm || (isnan(gate.norm) && isnan(expected->norm)));
         if (!gate.closed) assert_true(gate.gradient_scale == expected->gradient_scale);
     }

@@ -127,13 +127,15 @@ size_t yoke_square_sum_doubles(size_t elements);
 typedef struct yoke_gate {
     float gradient_scale; /* of clipping; 1: none */
     int32_t closed;       /* a loss or the norm is not finite: updates change nothing */
+    float doubt;          /* 0, or NaN when closed: a sum of several tells of all */
     double norm;          /* of the gradient; 0 without clipping */
 } yoke_gate;
 /* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
- * clip_norm 0: no clipping; closed when one of losses[0 .. count) or the norm is not finite. All in
- * device memory. Not where memory is shared. */
+ * clip_norm 0: no clipping; closed when one of losses[0 .. count) or the norm is not finite or
+ * there is a doubt. All in device memory. Not where memory is shared. */
 typedef struct yoke_gate_request {
     const double *losses, *square_sums;
+    const float *doubt; /* closes it unless 0; may be the gate's own. NULL: none */
     int loss_count, square_sum_count;
     double clip_norm;
 } yoke_gate_request;
@@ -191,7 +193,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
     YOKE_OP_LINEAR,     /* weight [out, in], bias [out] */
     YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance;
-                           relu: ReLU fused behind */
+                           relu: ReLU fused behind; add: input 1 is added before the ReLU */
     YOKE_OP_RELU,
     YOKE_OP_ADD, /* two inputs; relu: ReLU fused behind */
     YOKE_OP_MAX_POOL,
@@ -214,6 +216,7 @@ typedef struct yoke_operation {
     yoke_dims input, output;
     int kernel, stride, padding, groups; /* convolution, pooling */
     bool relu;                           /* batch norm, add: fused */
+    bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear */
     double epsilon, momentum;            /* batch norm */
     double probability;                  /* dropout */
@@ -243,10 +246,11 @@ typedef struct yoke_plan_request {
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;                               /* kept from forward to backward */
-    size_t scratch_bytes;                             /* while one of the two runs */
-    bool backward_reads_input, backward_reads_output; /* which values must live until backward */
-    /* The output may be written over input 0 / the input gradient over the output gradient. */
+    size_t saved_bytes;         /* kept from forward to backward */
+    size_t scratch_bytes;       /* while one of the two runs */
+    bool backward_reads_input;  /* input 0 must live until backward */
+    bool backward_reads_output; /* and the output */
+    /* The output may be written over input 0 / input 0's gradient over the output gradient. */
     bool forward_in_place, backward_in_place;
     /* Both inputs' gradients equal the output gradient left by backward (add): the plan writes
      * input_gradients[0] only, and input 1 shares it. */

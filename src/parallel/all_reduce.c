@@ -1,4 +1,5 @@
-/* all_reduce: DDP's counterpart of exchange where memory is shared. A finished bucket is summed
+/* all_reduce: DDP's counterpart of exchange where memory is shared (elsewhere exchange_queued.c
+ * does it in the communication stream). A finished bucket is summed
  * over the ranks while backward goes on; every rank then updates its own weights from it. The loss
  * travels ahead of the first bucket: no rank updates anything in a step whose loss is not finite
  * anywhere. */
@@ -87,6 +88,7 @@ static yoke_status idle_job(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     yoke_device *device = yoke_devices_at(parallel->devices, replica);
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[replica]);
+    TRY(yoke_device_event_wait(parallel->events[replica].published, device, YOKE_STREAM_COMPUTE));
     TRY(yoke_device_clear(device, YOKE_STREAM_COMPUTE, memory->gradients,
                           parallel->flat->elements * sizeof(float)));
     TRY(yoke_all_reduce_loss(parallel));

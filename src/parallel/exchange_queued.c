@@ -21,10 +21,15 @@ static int home_count(const yoke_data_parallel *parallel) {
     return yoke_is_sharded(parallel) ? parallel->count : 1;
 }
 
-/* Reduce: onto the root, or each home's slice onto it. */
+/* Reduce: onto the root, or each home's slice onto it; or over the ranks. */
 static yoke_status reduce_bucket(yoke_data_parallel *parallel, int bucket) {
-    if (parallel->group == NULL) return YOKE_OK;
     float *all[YOKE_DEVICES_LIMIT];
+    if (parallel->ranks != NULL)
+        return yoke_process_group_start(parallel->ranks,
+                                        gradients_of(parallel, all)[0] +
+                                            parallel->flat->buckets[bucket].offset,
+                                        parallel->flat->buckets[bucket].elements);
+    if (parallel->group == NULL) return YOKE_OK;
     yoke_range range = {.buffers = gradients_of(parallel, all),
                         .offset = parallel->flat->buckets[bucket].offset,
                         .elements = parallel->flat->buckets[bucket].elements};
@@ -118,9 +123,21 @@ static yoke_status make_gates(yoke_data_parallel *parallel, const yoke_gate_requ
     return YOKE_OK;
 }
 
+/* A loss that is not finite on any rank closes the gates of all. */
+static yoke_status ask_ranks(yoke_data_parallel *parallel, yoke_gate_request *request) {
+    yoke_gate *gate = parallel->homes[0].gate;
+    const yoke_gate_request own = {.losses = request->losses, .loss_count = request->loss_count};
+    if (parallel->ranks == NULL) return YOKE_OK;
+    TRY(yoke_device_gate(yoke_devices_at(parallel->devices, 0), YOKE_STREAM_COMMUNICATION, gate,
+                         &own));
+    request->doubt = &gate->doubt;
+    return yoke_process_group_start(parallel->ranks, &gate->doubt, 1);
+}
+
 static yoke_status gate_on_losses(yoke_data_parallel *parallel) {
     yoke_gate_request request = {.losses = parallel->homes[0].losses};
     TRY(pull_losses(parallel, &request.loss_count));
+    TRY(ask_ranks(parallel, &request));
     return make_gates(parallel, &request);
 }
 
@@ -131,6 +148,7 @@ static yoke_status gate_on_norm(yoke_data_parallel *parallel) {
                                  .square_sum_count = home_count(parallel) * (int)buckets,
                                  .clip_norm = parallel->optimizer_options.clip_norm};
     TRY(pull_losses(parallel, &request.loss_count));
+    TRY(ask_ranks(parallel, &request));
     for (int home = 1; home < home_count(parallel); home++) {
         TRY(follow(parallel, 0, home));
         TRY(pull(parallel, 0, parallel->homes[0].square_sums + (size_t)home * buckets, home,
@@ -215,6 +233,8 @@ yoke_status yoke_queue_exchange_finish(yoke_data_parallel *parallel) {
     yoke_status status = YOKE_OK;
     if (parallel->optimizer_options.clip_norm > 0) status = exchange_clipped(parallel);
     if (status == YOKE_OK) status = yoke_queues_to_compute(parallel);
+    if (status == YOKE_OK && parallel->ranks != NULL)
+        status = yoke_process_group_finish(parallel->ranks);
     return come_home(parallel, status);
 }
 

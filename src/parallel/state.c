@@ -73,7 +73,7 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
     TRY(find_tensor(parallel, name, count, &tensor));
     TRY(yoke_pointer_check(values, "values"));
     TRY(yoke_queues_synchronize(parallel));
-    TRY(yoke_replica_write(parallel->replicas[0], tensor, values));
+    TRY(yoke_replica_write(parallel->replicas[0], tensor, false, values));
     parallel->weights_version++;
     parallel->buffers_version++;
     return YOKE_OK;
