@@ -199,11 +199,15 @@ static inline void check_allocate_gradients(operation_check *check) {
     size_t output_bytes = check->needs->output.bytes;
     if (output_bytes > 0) binding->output_gradient = check_allocate(check, output_bytes);
     if (check->no_input_gradient) return;
-    bool in_place = check->in_place && check->needs->backward_in_place;
-    binding->input_gradients[0] =
-        in_place ? binding->output_gradient : check_allocate(check, check->inputs[0].bytes);
-    if (check->input_count > 1 && !check->needs->shared_input_gradient)
-        binding->input_gradients[1] = check_allocate(check, check->inputs[1].bytes);
+    const yoke_plan_needs *needs = check->needs;
+    bool in_place = check->in_place && needs->backward_in_place;
+    bool joined = check->in_place && needs->joined_in_place;
+    binding->input_gradients[0] = in_place ? binding->output_gradient
+                                  : joined ? binding->output
+                                           : check_allocate(check, check->inputs[0].bytes);
+    if (check->input_count > 1 && !needs->shared_input_gradient)
+        binding->input_gradients[1] =
+            joined ? binding->output_gradient : check_allocate(check, check->inputs[1].bytes);
 }
 
 /* Makes the plan and binds it to memory of exactly the size it asked for. */

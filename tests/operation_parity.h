@@ -107,10 +107,13 @@ static inline void parity_bind_gradients(parity_side *side) {
         binding->parameter_gradients[i] = parity_memory(side, needs->parameters[i].bytes);
     if (side->c->first_layer) return;
     bool in_place = side->c->in_place && needs->backward_in_place;
-    binding->input_gradients[0] =
-        in_place ? binding->output_gradient : parity_memory(side, side->inputs[0].bytes);
+    bool joined = side->c->in_place && needs->joined_in_place;
+    binding->input_gradients[0] = in_place ? binding->output_gradient
+                                  : joined ? binding->output
+                                           : parity_memory(side, side->inputs[0].bytes);
     if (parity_inputs(side->c) > 1 && !needs->shared_input_gradient)
-        binding->input_gradients[1] = parity_memory(side, side->inputs[1].bytes);
+        binding->input_gradients[1] =
+            joined ? binding->output_gradient : parity_memory(side, side->inputs[1].bytes);
 }
 
 static inline void parity_bind_loss(parity_side *side) {
@@ -251,11 +254,11 @@ static inline void parity_take_output(parity_side *side) {
 /* Between the passes only what the plan asked to keep is kept. */
 static inline void parity_forget(parity_side *side) {
     const yoke_plan_needs *needs = side->needs;
-    bool input = needs->backward_reads_input, output = needs->backward_reads_output;
+    bool output = needs->backward_reads_output;
+    bool input = needs->backward_reads_input || (side->in_place && output);
     parity_poison(side, side->binding.scratch, needs->scratch_bytes);
-    for (int i = 0; i < parity_inputs(side->c); i++)
-        if (!input && !(side->in_place && output && i == 0))
-            parity_poison(side, side->binding.inputs[i], side->inputs[i].bytes);
+    for (int i = input; i < parity_inputs(side->c); i++)
+        parity_poison(side, side->binding.inputs[i], side->inputs[i].bytes);
     if (!output && !side->in_place) parity_poison(side, side->binding.output, needs->output.bytes);
 }
 

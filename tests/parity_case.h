@@ -38,7 +38,7 @@ typedef struct parity_case {
 } parity_case;
 
 static inline int parity_inputs(const parity_case *c) {
-    return c->operation.kind == YOKE_OP_ADD ? 2 : 1;
+    return c->operation.kind == YOKE_OP_ADD || c->operation.add ? 2 : 1;
 }
 
 static inline bool parity_is_loss(const parity_case *c) {
@@ -52,10 +52,11 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
                                         "dropout", "output",   "cross entropy", "mse"};
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
-    snprintf(text, bytes, "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s",
+    snprintf(text, bytes,
+             "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s",
              kinds[op->kind], c->rows, op->input.channels, op->input.height, op->input.width,
              op->output.channels, op->kernel, op->stride, op->padding, op->groups,
-             precisions[c->precision], c->evaluation ? ", evaluation" : "",
+             precisions[c->precision], c->evaluation ? ", evaluation" : "", op->add ? ", add" : "",
              op->relu ? ", relu" : "", c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
              c->recorded ? ", recorded" : "");
 }

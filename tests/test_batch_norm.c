@@ -38,6 +38,7 @@ static void reference(const operation_check *check, double *const inputs[],
             for (size_t p = at; p < at + pixels; p++) {
                 double normal = (inputs[0][p] - mean) / sqrt(variance + epsilon);
                 double y = parameters[0][channel] * normal + parameters[1][channel];
+                if (check->operation.add) y += inputs[1][p];
                 output[p] = check->operation.relu && y < 0 ? 0 : y;
             }
         }
@@ -64,7 +65,7 @@ static check_values draw(const operation_check *check) {
     size_t count = check_count(&check->inputs[0]),
            channels = check_count(&check->needs->parameters[0]);
     return (check_values){
-        .inputs = {check_random(count, -1, 3, 1)},
+        .inputs = {check_random(count, -1, 3, 1), check_random(count, -2, 2, 7)},
         .parameters = {check_random(channels, 0.5, 2, 2), check_random(channels, -0.5, 0.5, 3)},
         .output_gradient = check_random(count, -1, 1, 4)};
 }
@@ -137,6 +138,24 @@ static void computes_in_bfloat16(void **state) {
     every_case(false, true, YOKE_BFLOAT16, 2e-2);
 }
 
+/* In one layout and in two, in place and not. */
+static void joins_a_sum_and_its_relu(void **state) {
+    (void)state;
+    bool half = !check_no_bfloat16();
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * 16; i++) {
+        bool in_bfloat16 = i % 16 / 8 != 0;
+        if (in_bfloat16 && !half) continue;
+        operation_check check =
+            prepare(shapes[i / 16], tags[i % 2], in_bfloat16 ? YOKE_BFLOAT16 : YOKE_FLOAT32);
+        check.operation.relu = check.operation.add = true;
+        check.input_count = 2;
+        check.tags[1] = tags[i % 4 / 2];
+        check.training = i % 8 < 4;
+        check.in_place = i % 2 == 1;
+        run(&check, in_bfloat16 ? 2e-2 : 2e-5);
+    }
+}
+
 static void trains_without_an_input_gradient(void **state) {
     (void)state;
     operation_check check = prepare((shape){3, 16, 3, 5}, dnnl_nChw16c, YOKE_FLOAT32);
@@ -144,6 +163,14 @@ static void trains_without_an_input_gradient(void **state) {
     check.operation.relu = true;
     check.no_input_gradient = true;
     run(&check, 2e-5);
+    for (size_t t = 0; t < sizeof tags / sizeof tags[0]; t++) {
+        check = prepare((shape){3, 16, 3, 5}, dnnl_nChw16c, YOKE_FLOAT32);
+        check.training = check.operation.relu = check.operation.add = true;
+        check.input_count = 2;
+        check.tags[1] = tags[t];
+        check.no_input_gradient = true;
+        run(&check, 2e-5);
+    }
 }
 
 static void refuses_to_train_on_one_value_per_channel(void **state) {
@@ -168,6 +195,7 @@ int main(void) {
         cmocka_unit_test(fuses_relu_in_training),
         cmocka_unit_test(uses_running_statistics_in_evaluation_and_leaves_them),
         cmocka_unit_test(computes_in_bfloat16),
+        cmocka_unit_test(joins_a_sum_and_its_relu),
         cmocka_unit_test(trains_without_an_input_gradient),
         cmocka_unit_test(refuses_to_train_on_one_value_per_channel),
     };

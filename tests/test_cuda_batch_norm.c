@@ -32,13 +32,14 @@ static parity_case norm_case(size_t index) {
 
 static void large_values_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    for (size_t i = 0; i < COUNT(values) * COUNT(precisions) * 4; i++) {
-        parity_case c = norm_case(i / 4 % COUNT(values));
-        c.precision = precisions[i / 4 / COUNT(values)];
-        c.operation.relu = i % 2 != 0;
-        c.in_place = i % 4 == 1;
-        c.first_layer = i % 4 == 2;
-        c.evaluation = i % 4 == 3;
+    for (size_t i = 0; i < COUNT(values) * COUNT(precisions) * 6; i++) {
+        parity_case c = norm_case(i / 6 % COUNT(values));
+        c.precision = precisions[i / 6 / COUNT(values)];
+        c.operation.add = i % 6 >= 4;
+        c.operation.relu = i % 2 != 0 || c.operation.add;
+        c.in_place = i % 6 == 1 || i % 6 == 4;
+        c.first_layer = i % 6 == 2;
+        c.evaluation = i % 2 != 0 && i % 6 != 1;
         parity_check(rig, &c);
     }
 }
@@ -60,6 +61,55 @@ static void close_norm(const parity_rig *rig, parity_side *side) {
     PARITY_OK(yoke_device_enter(yoke_devices_at(rig->devices, 0), false, &scope));
     parity_close(side);
     yoke_device_leave(yoke_devices_at(rig->devices, 0), &scope);
+}
+
+static void expect_same(const parity_case *c, const char *what, const float *got,
+                        const float *wanted, size_t count) {
+    parity_compare(c, what, got, wanted, count, 0);
+}
+
+/* The norm alone, the sum of what it gave, and the norm again for the gradient the sum gave. */
+static void run_parts(const parity_rig *rig, const parity_case *joined, parity_values given,
+                      parity_side *norm, parity_side *sum) {
+    static parity_case parts[2];
+    parts[0] = parts[1] = *joined;
+    parts[0].operation.add = parts[0].operation.relu = false;
+    parts[1].operation.kind = YOKE_OP_ADD;
+    run_norm(rig, &parts[0], norm, &given);
+    parity_values summed = given;
+    summed.inputs[0] = norm->output;
+    run_norm(rig, &parts[1], sum, &summed);
+    if (joined->evaluation) return;
+    close_norm(rig, norm);
+    given.output_gradient = sum->input_gradients[0];
+    run_norm(rig, &parts[0], norm, &given);
+}
+
+static void a_joined_sum_is_its_parts_to_the_bit(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < COUNT(values) * 2; i++) {
+        parity_case c = norm_case(i / 2);
+        c.operation.add = c.operation.relu = c.full = true;
+        c.evaluation = i % 2 != 0;
+        parity_values given = parity_values_new(&c);
+        size_t count = parity_input_count(&c), channels = (size_t)c.operation.input.channels;
+        parity_side joined, norm, sum;
+        run_norm(rig, &c, &joined, &given);
+        run_parts(rig, &c, given, &norm, &sum);
+        expect_same(&c, "output", joined.output, sum.output, count);
+        for (int k = 0; k < 2; k++) {
+            expect_same(&c, "running statistics", joined.buffers[k], norm.buffers[k], channels);
+            if (c.evaluation) continue;
+            expect_same(&c, "gradient of a parameter", joined.parameter_gradients[k],
+                        norm.parameter_gradients[k], channels);
+            expect_same(&c, "gradient of an input", joined.input_gradients[k],
+                        k == 0 ? norm.input_gradients[0] : sum.input_gradients[0], count);
+        }
+        parity_values_free(&given);
+        close_norm(rig, &joined);
+        close_norm(rig, &norm);
+        close_norm(rig, &sum);
+    }
 }
 
 /* Adding 4096 to every value changes nothing but the running mean: what it may cost is the rounding
@@ -125,6 +175,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_values_equal_the_cpu),
+        cmocka_unit_test(a_joined_sum_is_its_parts_to_the_bit),
         cmocka_unit_test(a_mean_far_from_zero_leaves_the_deviation),
         cmocka_unit_test(an_overflow_reaches_the_output_and_spares_the_running_statistics),
     };

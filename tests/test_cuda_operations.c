@@ -145,9 +145,10 @@ static parity_case value_case(yoke_operation_kind kind, size_t index) {
 
 static void batch_norm_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
-    for (size_t i = 0; i < 2 * COUNT(values); i++) {
-        parity_case c = value_case(YOKE_OP_BATCH_NORM, i / 2);
-        c.operation.relu = i % 2 != 0;
+    for (size_t i = 0; i < 3 * COUNT(values); i++) {
+        parity_case c = value_case(YOKE_OP_BATCH_NORM, i / 3);
+        c.operation.relu = i % 3 != 0;
+        c.operation.add = i % 3 == 2;
         c.operation.epsilon = 1e-5;
         c.operation.momentum = 0.1;
         check_every_way(rig, c);
@@ -267,13 +268,15 @@ static void accumulate_equals_the_cpu_to_the_bit(void **state) {
 /* ReLU that answers 0 for NaN would hide what went wrong before it. */
 static void relu_lets_nan_through(void **state) {
     const parity_rig *rig = *state;
-    static const yoke_operation_kind kinds[] = {YOKE_OP_RELU, YOKE_OP_ADD, YOKE_OP_BATCH_NORM};
+    static const yoke_operation_kind kinds[] = {YOKE_OP_RELU, YOKE_OP_ADD, YOKE_OP_BATCH_NORM,
+                                                YOKE_OP_BATCH_NORM}; /* the last with a sum */
     static const yoke_plan_step step = {.loss_scale = 1};
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
     for (size_t i = 0; i < COUNT(kinds) * COUNT(precisions) * 2; i++) {
         parity_case c = value_case(kinds[i % COUNT(kinds)], 0);
+        c.operation.add = i % COUNT(kinds) == COUNT(kinds) - 1;
         c.precision = precisions[i / COUNT(kinds) % COUNT(precisions)];
         c.evaluation = i / COUNT(kinds) / COUNT(precisions) == 1;
         c.operation.relu = true;
@@ -306,10 +309,13 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
         {.seed = 1, .step = 2, .first_row = 3, .loss_scale = 0.5f},
         {.seed = 1, .step = 3, .first_row = 3, .loss_scale = 0.5f},
         {.seed = 9, .step = 3, .first_row = 70, .loss_scale = 0.25f}};
+    parity_case joined = value_case(YOKE_OP_BATCH_NORM, 0);
+    joined.operation.add = true;
     parity_case cases[] = {window_case(YOKE_OP_CONV2D, &convolutions[3]),
                            window_case(YOKE_OP_CONV2D, &convolutions[8]),
                            linear_case(7, 33, 10, true),
                            value_case(YOKE_OP_BATCH_NORM, 0),
+                           joined,
                            value_case(YOKE_OP_RELU, 0),
                            value_case(YOKE_OP_ADD, 1),
                            value_case(YOKE_OP_DROPOUT, 0),

@@ -194,6 +194,42 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Of two batch norms before a sum the later one joins it; one that is read elsewhere joins none,
+ * nor does one before a sum without a ReLU. */
+static void batch_norm_joins_a_sum_with_a_relu(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn1"};
+    yoke_value input = yoke_model_input(model), first = yoke_batch_norm(model, input, &norm);
+    norm.name = "bn2";
+    yoke_value second = yoke_batch_norm(model, input, &norm);
+    yoke_value joined = yoke_relu(model, yoke_add(model, second, first));
+    norm.name = "bn3";
+    yoke_value twice = yoke_batch_norm(model, joined, &norm);
+    yoke_value again = yoke_relu(model, yoke_add(model, twice, twice));
+    norm.name = "bn4";
+    yoke_value bare = yoke_add(model, again, yoke_batch_norm(model, again, &norm));
+    assert_int_equal(
+        yoke_model_finish(model, linear(model, yoke_flatten(model, bare), "fc", 2), NULL), YOKE_OK);
+    static const struct {
+        yoke_operation_kind kind;
+        bool add, relu;
+    } expected[] = {{YOKE_OP_BATCH_NORM, false, false}, {YOKE_OP_BATCH_NORM, true, true},
+                    {YOKE_OP_BATCH_NORM, false, false}, {YOKE_OP_ADD, false, true},
+                    {YOKE_OP_BATCH_NORM, false, false}, {YOKE_OP_ADD, false, false}};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(model->nodes[i].operation.kind, expected[i].kind);
+        assert_int_equal(model->nodes[i].operation.add, expected[i].add);
+        assert_int_equal(model->nodes[i].operation.relu, expected[i].relu);
+    }
+    const yoke_node *node = &model->nodes[1];
+    assert_string_equal(node->operation.name, "bn2");
+    assert_int_equal(node->inputs[0], input.index);
+    assert_int_equal(node->inputs[1], first.index);
+    assert_int_equal(node->output, joined.index);
+    yoke_model_destroy(model);
+}
+
 /* Presets. */
 
 typedef struct expectation {
@@ -342,6 +378,7 @@ int main(void) {
         cmocka_unit_test(finish_checks_the_whole),
         cmocka_unit_test(inputs_are_checked),
         cmocka_unit_test(relu_joins_what_nobody_else_reads),
+        cmocka_unit_test(batch_norm_joins_a_sum_with_a_relu),
         cmocka_unit_test(presets_have_the_known_sizes),
         cmocka_unit_test(names_and_order_are_torchvisions),
         cmocka_unit_test(resnet_shapes_shrink_as_published),

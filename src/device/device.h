@@ -252,6 +252,9 @@ typedef struct yoke_plan_needs {
     bool backward_reads_output; /* and the output */
     /* The output may be written over input 0 / input 0's gradient over the output gradient. */
     bool forward_in_place, backward_in_place;
+    /* Of two inputs: input 1's gradient may be written over the output gradient, input 0's over the
+     * output. */
+    bool joined_in_place;
     /* Both inputs' gradients equal the output gradient left by backward (add): the plan writes
      * input_gradients[0] only, and input 1 shares it. */
     bool shared_input_gradient;

@@ -81,16 +81,26 @@ static void contribute_tensors(struct backward *backward, int index) {
     }
 }
 
-/* The input gradient may take the place of the output gradient when nobody else needs that. */
-static yoke_place place_gradient(struct backward *backward, int index, int input) {
+/* What an input's gradient may be written over, once nobody else needs that: the output gradient or
+ * the output. */
+static yoke_place free_place(const struct backward *backward, int index, int input) {
     const yoke_program *program = backward->program;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
-    const yoke_node *node = &program->model->nodes[index];
-    yoke_place output = program->places[index].output_gradient;
+    yoke_place gradient = program->places[index].output_gradient;
+    yoke_place output = program->values[program->model->nodes[index].output];
+    bool over_gradient = input == 0 ? needs->backward_in_place : needs->joined_in_place;
+    bool over_output = input == 0 && needs->joined_in_place && output >= 0;
+    if (over_gradient && gradient >= 0 && backward->claims[gradient] == 0) return gradient;
+    if (over_output && program->arena.storages[output].end == backward->step) return output;
+    return YOKE_PLACE_NOWHERE;
+}
+
+static yoke_place place_gradient(struct backward *backward, int index, int input) {
+    const yoke_node *node = &backward->program->model->nodes[index];
     size_t bytes = value_bytes(backward, node->inputs[input]);
-    bool in_place = input == 0 && needs->backward_in_place && output >= 0 &&
-                    backward->claims[output] == 0 && value_bytes(backward, node->output) == bytes;
-    return in_place ? output : add_storage(backward, bytes);
+    yoke_place place = free_place(backward, index, input);
+    bool fits = place != YOKE_PLACE_NOWHERE && value_bytes(backward, node->output) == bytes;
+    return fits ? place : add_storage(backward, bytes);
 }
 
 /* Values without a gradient so far take the contribution as it is; only then may it be changed. */

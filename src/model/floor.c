@@ -153,9 +153,12 @@ static timed_call action_call(const yoke_program *program, const yoke_replica_me
     const yoke_node_places *places = &program->places[action->node];
     call.plan = program->plans[action->node];
     call.backward = true;
-    if (places->output_gradient >= 0 && places->output_gradient == places->input_gradients[0]) {
-        call.changed = yoke_program_address(program, memory, places->output_gradient);
-        call.changed_bytes = program->layouts[program->model->nodes[action->node].output].bytes;
+    int output = program->model->nodes[action->node].output;
+    yoke_place written = places->input_gradients[0];
+    bool over_output = written == program->values[output];
+    if (written >= 0 && (over_output || written == places->output_gradient)) {
+        call.changed = yoke_program_address(program, memory, written);
+        call.changed_bytes = program->layouts[output].bytes;
     }
     return call;
 }

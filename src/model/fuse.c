@@ -1,5 +1,6 @@
-/* From the layers a user writes to the operations a device runs: a ReLU behind a batch norm or an
- * add joins it when nobody else reads the value between, and OUTPUT is appended. */
+/* From the layers a user writes to the operations a device runs: a ReLU joins the batch norm or the
+ * add before it, and the batch norm before such an add joins them both, when nobody else reads the
+ * value between. OUTPUT is appended. */
 #include <stdlib.h>
 
 #include "model/graph.h"
@@ -26,13 +27,44 @@ static const yoke_node *fusable_relu(const yoke_model *model, const yoke_node *l
     return reader != NULL && reader->operation.kind == YOKE_OP_RELU ? reader : NULL;
 }
 
-/* A layer's node stands where the layer stood, so the list stays in topological order. */
+/* The batch norm that is one operation with this add and its ReLU; of two the later one. */
+static const yoke_node *fusable_norm(const yoke_model *model, const yoke_node *add) {
+    const yoke_node *found = NULL;
+    if (add->operation.kind != YOKE_OP_ADD || fusable_relu(model, add) == NULL) return NULL;
+    for (int k = 0; k < add->input_count; k++) {
+        if (add->inputs[k] == 0) continue;
+        const yoke_node *writer = &model->layers[add->inputs[k] - 1];
+        bool alone = only_reader(model, writer->output) == add;
+        if (alone && writer->operation.kind == YOKE_OP_BATCH_NORM &&
+            (found == NULL || writer > found))
+            found = writer;
+    }
+    return found;
+}
+
+static bool waits_for_add(const yoke_model *model, const yoke_node *layer) {
+    if (layer->operation.kind != YOKE_OP_BATCH_NORM) return false;
+    const yoke_node *reader = only_reader(model, layer->output);
+    return reader != NULL && fusable_norm(model, reader) == layer;
+}
+
+static void join_norm(yoke_node *node, const yoke_node *norm) {
+    int other = node->inputs[0] == norm->output ? node->inputs[1] : node->inputs[0];
+    *node = *norm;
+    node->operation.add = true;
+    node->inputs[1] = other;
+    node->input_count = 2;
+}
+
+/* The node stands where the last layer it needs stood, so the list stays in topological order. */
 static void fuse_layers(yoke_model *model, bool *absorbed) {
     for (int i = 0; i < model->layer_count; i++) {
-        if (absorbed[i]) continue;
+        const yoke_node *layer = &model->layers[i];
+        if (absorbed[i] || waits_for_add(model, layer)) continue;
         yoke_node *node = &model->nodes[model->node_count++];
-        *node = model->layers[i];
-        const yoke_node *relu = fusable_relu(model, node);
+        *node = *layer;
+        const yoke_node *relu = fusable_relu(model, layer), *norm = fusable_norm(model, layer);
+        if (norm != NULL) join_norm(node, norm);
         if (relu == NULL) continue;
         node->operation.relu = true;
         node->output = relu->output;

@@ -30,10 +30,11 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
         const yoke_node *node = &model->nodes[i];
         const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
         bool backward = program->training && node->backward;
-        bool inputs_again = backward && needs->backward_reads_input;
-        int read = inputs_again ? yoke_backward_step(program, i) : yoke_forward_step(program, i);
-        for (int k = 0; k < node->input_count; k++)
-            raise_to(&last_use[node->inputs[k]], read);
+        for (int k = 0; k < node->input_count; k++) {
+            bool again = k == 0 && backward && needs->backward_reads_input;
+            raise_to(&last_use[node->inputs[k]],
+                     again ? yoke_backward_step(program, i) : yoke_forward_step(program, i));
+        }
         bool output_again = backward && needs->backward_reads_output;
         raise_to(&last_use[node->output],
                  output_again ? yoke_backward_step(program, i) : yoke_forward_step(program, i));

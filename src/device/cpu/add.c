@@ -39,7 +39,7 @@ static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding
     cpu_device *device = cpu_of(add->plan.base.device);
     add->output_gradient = binding->output_gradient;
     add->input_gradient = binding->input_gradients[0];
-    if (!add->same_layout)
+    if (!add->same_layout && binding->input_gradients[1] != NULL)
         TRY(cpu_reorder(&add->give_back, device, &add->inputs[0], binding->input_gradients[0],
                         &add->inputs[1], binding->input_gradients[1]));
     if (!add->relu) return YOKE_OK;

@@ -281,7 +281,8 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_LINEAR:
         return cpu_plan_linear(plan, cpu, request);
     case YOKE_OP_BATCH_NORM:
-        return cpu_plan_batch_norm(plan, cpu, request);
+        return request->operation->add ? cpu_plan_batch_norm_add(plan, cpu, request)
+                                       : cpu_plan_batch_norm(plan, cpu, request);
     case YOKE_OP_RELU:
         return cpu_plan_relu(plan, cpu, request);
     case YOKE_OP_ADD:

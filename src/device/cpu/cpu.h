@@ -75,6 +75,8 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
+yoke_status cpu_plan_batch_norm_add(yoke_plan **plan, cpu_device *device,
+                                    const yoke_plan_request *request);
 yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request);
 yoke_status cpu_plan_relu(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);

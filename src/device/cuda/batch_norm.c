@@ -1,11 +1,11 @@
-/* Batch normalisation with an optional ReLU behind it. Mean and reciprocal deviation are kept for
- * backward, which finds out from its input what the ReLU let through; running statistics follow
- * torch.nn.BatchNorm2d. */
+/* Batch normalisation with an optional ReLU, or a sum and its ReLU, behind it. Mean and reciprocal
+ * deviation are kept for backward, which finds out from its input, or from the output of the sum,
+ * what the ReLU let through; running statistics follow torch.nn.BatchNorm2d. */
 #include "device/cuda/own.h"
 
 typedef struct batch_norm_plan {
     yoke_plan base;
-    cuda_own_input input;
+    cuda_own_input input, added; /* added: zeroed without a sum */
     cuda_batch_norm_job job;
     bool training;
 } batch_norm_plan;
@@ -15,6 +15,7 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     const batch_norm_plan *norm = (const batch_norm_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
     TRY(cuda_own_input_read(&norm->input, device));
+    TRY(cuda_own_input_read(&norm->added, device));
     if (norm->training)
         TRY_CUDA(device, cuda_run_batch_norm(&norm->job, cuda_compute(plan)));
     else
@@ -28,14 +29,20 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     cuda_device *device = cuda_of(plan->device);
     TRY(cuda_own_input_read(&norm->input, device));
     TRY_CUDA(device, cuda_run_batch_norm_backward(&norm->job, cuda_compute(plan)));
+    TRY(cuda_own_input_return(&norm->added, device));
     return cuda_own_input_return(&norm->input, device);
 }
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     cuda_batch_norm_job *job = &norm->job;
-    cuda_own_input_bind(&norm->input, binding, 0, binding->scratch);
+    char *scratch = binding->scratch;
+    cuda_own_input_bind(&norm->input, binding, 0, scratch);
+    scratch += 2 * norm->input.bytes;
+    cuda_own_input_bind(&norm->added, binding, 1, scratch);
+    scratch += 2 * norm->added.bytes;
     job->input = norm->input.value;
+    job->added = norm->added.value;
     job->output = binding->output;
     job->weight = binding->parameters[0];
     job->bias = binding->parameters[1];
@@ -44,9 +51,10 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     if (!norm->training) return YOKE_OK;
     job->mean = binding->saved;
     job->reciprocal = job->mean + job->channels;
-    job->partial = (float *)(void *)((char *)binding->scratch + 2 * norm->input.bytes);
+    job->partial = (float *)(void *)scratch;
     job->output_gradient = binding->output_gradient;
     job->input_gradient = norm->input.gradient;
+    job->added_gradient = norm->added.gradient;
     job->weight_gradient = binding->parameter_gradients[0];
     job->bias_gradient = binding->parameter_gradients[1];
     return YOKE_OK;
@@ -59,13 +67,16 @@ static yoke_status describe_needs(batch_norm_plan *norm, const yoke_plan_request
     cuda_own_output(&needs->output, request);
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(norm->base.device, &channels, 1, &needs->parameters[i]));
-    needs->scratch_bytes = 2 * norm->input.bytes;
+    needs->scratch_bytes = 2 * (norm->input.bytes + norm->added.bytes);
     needs->forward_in_place = !request->training && !norm->input.reordered;
     if (!request->training) return YOKE_OK;
     needs->scratch_bytes += cuda_batch_norm_partial_bytes(job->pixels, job->channels, job->half);
     needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
     needs->backward_reads_input = true;
-    needs->backward_in_place = !norm->input.reordered;
+    needs->backward_reads_output = request->operation->add;
+    bool in_place = !norm->input.reordered && !norm->added.reordered;
+    needs->backward_in_place = in_place && !request->operation->add;
+    needs->joined_in_place = in_place && request->operation->add;
     return YOKE_OK;
 }
 
@@ -84,6 +95,7 @@ yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
     batch_norm_plan *norm = (batch_norm_plan *)*plan;
     norm->training = request->training;
     norm->input = cuda_own_input_of(request, 0);
+    if (operation->add) norm->added = cuda_own_input_of(request, 1);
     norm->job = (cuda_batch_norm_job){.pixels = pixels,
                                       .channels = operation->input.channels,
                                       .half = cuda_is_half(request),

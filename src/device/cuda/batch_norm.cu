@@ -1,4 +1,4 @@
-/* Batch normalisation, forward and in evaluation. */
+/* Batch normalisation, forward and in evaluation. ADD: with a sum and its ReLU behind it. */
 #include "device/cuda/batch_norm.h"
 
 #include <float.h>
@@ -56,7 +56,7 @@ static __device__ void measure(const cuda_batch_norm_job &job, const part &part,
     cuda_sum_columns<N, LANES>(squares, room);
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __device__ void normalise(const cuda_batch_norm_job &job, const part &part,
                                  const float (&mean)[N], const float (&reciprocal)[N]) {
     float scale[N], bias[N];
@@ -64,19 +64,23 @@ static __device__ void normalise(const cuda_batch_norm_job &job, const part &par
         scale[i] = job.weight[part.channel + i] * reciprocal[i];
         bias[i] = job.bias[part.channel + i];
     }
-    visit(
-        part, [&](size_t pixel) { return load_at<N, T>(job, part, job.input, pixel); },
-        [&](size_t pixel, const cuda_pack<T, N> &values) {
-            float result[N];
-            for (int i = 0; i < N; i++) {
-                float z = normal(cuda_widen(values.at[i]), mean[i], scale[i], bias[i]);
-                result[i] = job.relu && z < 0 ? 0 : z;
-            }
-            cuda_store<T, N>((T *)job.output + pixel * (size_t)job.channels + part.channel, result);
-        });
+    auto load = [&](size_t pixel) {
+        packs<T, N, 1 + ADD> values = {{load_at<N, T>(job, part, job.input, pixel)}};
+        if (ADD) values.of[ADD] = load_at<N, T>(job, part, job.added, pixel);
+        return values;
+    };
+    visit(part, load, [&](size_t pixel, const packs<T, N, 1 + ADD> &values) {
+        float result[N];
+        for (int i = 0; i < N; i++) {
+            float z = normal(cuda_widen(values.of[0].at[i]), mean[i], scale[i], bias[i]);
+            if (ADD) z += cuda_widen(values.of[ADD].at[i]);
+            result[i] = job.relu && z < 0 ? 0 : z;
+        }
+        cuda_store<T, N>((T *)job.output + pixel * (size_t)job.channels + part.channel, result);
+    });
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     forward_whole(cuda_batch_norm_job job) {
     part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
@@ -89,7 +93,7 @@ static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     if (threadIdx.x < WHOLE_LANES && part.real)
         for (int i = 0; i < N; i++)
             keep_statistics(job, part.channel + i, mean[i], variance[i]);
-    normalise<T, N>(job, part, mean, reciprocal);
+    normalise<T, N, ADD>(job, part, mean, reciprocal);
 }
 
 static __device__ float chunk_count(const cuda_batch_norm_job &job, const chunks &chunks,
@@ -113,7 +117,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     }
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     forward_chunk(cuda_batch_norm_job job, chunks chunks) {
     constexpr int CHANNELS = CHUNK_LANES * N;
@@ -143,10 +147,10 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
         part_mean[i] = means[at];
         reciprocal[i] = reciprocal_deviation(variances[at], job.epsilon);
     }
-    normalise<T, N>(job, chunk_part<N>(job, chunks), part_mean, reciprocal);
+    normalise<T, N, ADD>(job, chunk_part<N>(job, chunks), part_mean, reciprocal);
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     evaluate_chunk(cuda_batch_norm_job job, chunks chunks) {
     part part = chunk_part<N>(job, chunks);
@@ -155,28 +159,41 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     load_channels(reciprocal, job.running_variance + part.channel);
     for (int i = 0; i < N; i++)
         reciprocal[i] = reciprocal_deviation(reciprocal[i], job.epsilon);
-    normalise<T, N>(job, part, mean, reciprocal);
+    normalise<T, N, ADD>(job, part, mean, reciprocal);
 }
 
 /* Launchers. */
 
-template <typename T, int N>
-static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+template <typename T, int N, bool ADD>
+static void launch_forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
     if (job->pixels <= WHOLE_FORWARD) {
-        LAUNCH_BLOCK((forward_whole<T, N>), whole_blocks<N>(job), whole_threads(job), stream, *job);
+        LAUNCH_BLOCK((forward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
+                     *job);
         return;
     }
     chunks chunks = chunks_of<N>(job->pixels, job->channels);
     unsigned blocks = chunks.groups * chunks.count;
     LAUNCH_BLOCK((measure_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
-    LAUNCH_BLOCK((forward_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    LAUNCH_BLOCK((forward_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
+}
+
+template <typename T, int N>
+static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    job->added != NULL ? launch_forward<T, N, true>(job, stream)
+                       : launch_forward<T, N, false>(job, stream);
+}
+
+template <typename T, int N, bool ADD>
+static void launch_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    LAUNCH((evaluate_chunk<T, N, ADD>), chunks.groups * chunks.count, CHUNK_THREADS, stream, *job,
+           chunks);
 }
 
 template <typename T, int N>
 static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    chunks chunks = chunks_of<N>(job->pixels, job->channels);
-    LAUNCH((evaluate_chunk<T, N>), chunks.groups * chunks.count, CHUNK_THREADS, stream, *job,
-           chunks);
+    job->added != NULL ? launch_evaluation<T, N, true>(job, stream)
+                       : launch_evaluation<T, N, false>(job, stream);
 }
 
 template <typename T, int N> static size_t partial_bytes(size_t pixels, int channels) {

@@ -14,7 +14,6 @@
 constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: the sector memory is read by */
 constexpr int CHUNK_LANES = 4;
 constexpr int CHUNK_THREADS = 256;
-constexpr int AHEAD = 4; /* packs under way before the first is used */
 /* Up to here one launch costs less than two: its few blocks are bound by a line a clock each. */
 constexpr size_t WHOLE_FORWARD = 2048, WHOLE_BACKWARD = 1024;
 /* Two a multiprocessor of the largest GPU; a constant, so that all GPUs add alike. */
@@ -49,8 +48,11 @@ static __device__ part chunk_part(const cuda_batch_norm_job &job, const chunks &
                                    end < job.pixels ? end : job.pixels);
 }
 
+/* Some loads are under way before the first is used; more than 128 bytes of a thread would not stay
+ * in registers. */
 template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
+    constexpr int AHEAD = sizeof(decltype(load(0))) > 32 ? 2 : 4;
     for (size_t pixel = part.pixel; pixel < part.end; pixel += AHEAD * part.stride) {
         decltype(load(pixel)) ahead[AHEAD];
 #pragma unroll
@@ -67,6 +69,9 @@ static __device__ cuda_pack<T, N> load_at(const cuda_batch_norm_job &job, const 
                                           const void *values, size_t pixel) {
     return cuda_load<N>((const T *)values + pixel * (size_t)job.channels + part.channel);
 }
+
+/* What is read of one place at a time, N channels of each of COUNT values. */
+template <typename T, int N, int COUNT> struct packs { cuda_pack<T, N> of[COUNT]; };
 
 template <int N> static __device__ void load_channels(float (&to)[N], const float *from) {
     for (int i = 0; i < N; i++)

@@ -1,10 +1,9 @@
 /* Batch normalisation, backward. With x^ = (x - mean) * reciprocal and g the gradient before the
  * ReLU, bias gradient = sum g, weight gradient = sum g x^, input gradient = weight * reciprocal *
  * (g - mean of g - x^ * mean of g x^). What the ReLU let through is computed again from x, which is
- * read anyway. */
+ * read anyway; behind a sum (ADD) it is seen in the output, and g, which is the gradient of what
+ * was added too, is written by the pass that sums and read by the one that spreads. */
 #include "device/cuda/batch_norm.h"
-
-template <typename T, int N> struct pair { cuda_pack<T, N> value, gradient; };
 
 template <int N> struct channel_constants { float mean[N], scale[N], bias[N]; };
 
@@ -20,40 +19,60 @@ static __device__ void load_constants(const cuda_batch_norm_job &job, const part
 }
 
 /* use(pixel, off, g) with off = x - mean, N of each. */
-template <typename T, int N, typename Use>
+template <typename T, int N, bool ADD, typename Use>
 static __device__ void visit_gradients(const cuda_batch_norm_job &job, const part &part,
                                        const channel_constants<N> &constants, Use use) {
     auto load = [&](size_t pixel) {
-        return pair<T, N>{load_at<N, T>(job, part, job.input, pixel),
-                          load_at<N, T>(job, part, job.output_gradient, pixel)};
+        packs<T, N, 2 + ADD> values = {{load_at<N, T>(job, part, job.input, pixel),
+                                        load_at<N, T>(job, part, job.output_gradient, pixel)}};
+        if (ADD) values.of[1 + ADD] = load_at<N, T>(job, part, job.output, pixel);
+        return values;
     };
-    visit(part, load, [&](size_t pixel, const pair<T, N> &both) {
+    visit(part, load, [&](size_t pixel, const packs<T, N, 2 + ADD> &values) {
         float off[N], gradient[N];
         for (int i = 0; i < N; i++) {
-            float value = cuda_widen(both.value.at[i]);
-            float z = normal(value, constants.mean[i], constants.scale[i], constants.bias[i]);
+            float value = cuda_widen(values.of[0].at[i]);
+            float z = ADD ? cuda_widen(values.of[1 + ADD].at[i])
+                          : normal(value, constants.mean[i], constants.scale[i], constants.bias[i]);
             off[i] = value - constants.mean[i];
-            gradient[i] = job.relu && z <= 0 ? 0 : cuda_widen(both.gradient.at[i]);
+            gradient[i] = job.relu && z <= 0 ? 0 : cuda_widen(values.of[1].at[i]);
         }
         use(pixel, off, gradient);
     });
 }
 
+template <typename T, int N>
+static __device__ void store_at(const cuda_batch_norm_job &job, const part &part, void *values,
+                                size_t pixel, const float (&stored)[N]) {
+    cuda_store<T, N>((T *)values + pixel * (size_t)job.channels + (size_t)part.channel, stored);
+}
+
 /* sums: N of g, then N of g * off, of all pixels of the block. */
-template <typename T, int N, int LANES>
+template <typename T, int N, int LANES, bool ADD>
 static __device__ void sum_gradients(const cuda_batch_norm_job &job, const part &part,
                                      const channel_constants<N> &constants, float (&sums)[2 * N]) {
     __shared__ float room[CUDA_COLUMN_ROOM(2 * N, LANES)];
     for (int i = 0; i < 2 * N; i++)
         sums[i] = 0;
-    visit_gradients<T>(job, part, constants,
-                       [&](size_t, const float(&off)[N], const float(&gradient)[N]) {
-                           for (int i = 0; i < N; i++) {
-                               sums[i] += gradient[i];
-                               sums[N + i] = fmaf(gradient[i], off[i], sums[N + i]);
-                           }
-                       });
+    visit_gradients<T, N, ADD>(job, part, constants,
+                               [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
+                                   for (int i = 0; i < N; i++) {
+                                       sums[i] += gradient[i];
+                                       sums[N + i] = fmaf(gradient[i], off[i], sums[N + i]);
+                                   }
+                                   if (ADD && job.added_gradient != NULL)
+                                       store_at<T>(job, part, job.added_gradient, pixel, gradient);
+                               });
     cuda_sum_columns<2 * N, LANES>(sums, room);
+}
+
+/* Reads g where the pass that summed wrote it. */
+static __host__ __device__ cuda_batch_norm_job spread_job(cuda_batch_norm_job job, bool add) {
+    if (add) {
+        job.output_gradient = job.added_gradient;
+        job.relu = false;
+    }
+    return job;
 }
 
 static __device__ void keep_gradients(const cuda_batch_norm_job &job, int channel, float sum,
@@ -73,40 +92,40 @@ static __device__ void spread_gradients(const cuda_batch_norm_job &job, const pa
         sum[i] /= (float)job.pixels;
         off_sum[i] *= reciprocal * reciprocal / (float)job.pixels;
     }
-    visit_gradients<T>(job, part, constants,
-                       [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
-                           float result[N];
-                           for (int i = 0; i < N; i++) {
-                               float rest = gradient[i] - sum[i] - off[i] * off_sum[i];
-                               result[i] = constants.scale[i] * rest;
-                           }
-                           size_t at = pixel * (size_t)job.channels + (size_t)part.channel;
-                           cuda_store<T, N>((T *)job.input_gradient + at, result);
-                       });
+    visit_gradients<T, N, false>(
+        job, part, constants, [&](size_t pixel, const float(&off)[N], const float(&gradient)[N]) {
+            float result[N];
+            for (int i = 0; i < N; i++) {
+                float rest = gradient[i] - sum[i] - off[i] * off_sum[i];
+                result[i] = constants.scale[i] * rest;
+            }
+            store_at<T>(job, part, job.input_gradient, pixel, result);
+        });
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CUDA_COLUMN_THREADS)
     backward_whole(cuda_batch_norm_job job) {
     part part = part_of<N, WHOLE_LANES>(job, blockIdx.x, 0, job.pixels);
     channel_constants<N> constants;
     load_constants(job, part, constants);
     float sums[2 * N];
-    sum_gradients<T, N, WHOLE_LANES>(job, part, constants, sums);
+    sum_gradients<T, N, WHOLE_LANES, ADD>(job, part, constants, sums);
     if (threadIdx.x < WHOLE_LANES && part.real)
         for (int i = 0; i < N; i++)
             keep_gradients(job, part.channel + i, sums[i], sums[N + i]);
-    if (job.input_gradient != NULL) spread_gradients<T, N>(job, part, constants, sums, sums + N);
+    if (job.input_gradient != NULL)
+        spread_gradients<T, N>(spread_job(job, ADD), part, constants, sums, sums + N);
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ADD>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     sum_chunk(cuda_batch_norm_job job, chunks chunks) {
     part part = chunk_part<N>(job, chunks);
     channel_constants<N> constants;
     load_constants(job, part, constants);
     float sums[2 * N];
-    sum_gradients<T, N, CHUNK_LANES>(job, part, constants, sums);
+    sum_gradients<T, N, CHUNK_LANES, ADD>(job, part, constants, sums);
     if (threadIdx.x >= CHUNK_LANES || !part.real) return;
     for (int i = 0; i < 2 * N; i++)
         partial_row(job, blockIdx.x / chunks.groups, i / N)[part.channel + i % N] = sums[i];
@@ -140,18 +159,25 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
     spread_gradients<T, N>(job, part, constants, part_sum, part_off_sum);
 }
 
-template <typename T, int N>
-static void backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+template <typename T, int N, bool ADD>
+static void launch_backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
     if (job->pixels <= WHOLE_BACKWARD) {
-        LAUNCH_BLOCK((backward_whole<T, N>), whole_blocks<N>(job), whole_threads(job), stream,
+        LAUNCH_BLOCK((backward_whole<T, N, ADD>), whole_blocks<N>(job), whole_threads(job), stream,
                      *job);
         return;
     }
     chunks chunks = chunks_of<N>(job->pixels, job->channels);
     unsigned blocks = chunks.groups * chunks.count;
-    LAUNCH_BLOCK((sum_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    LAUNCH_BLOCK((sum_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
     if (job->input_gradient == NULL) blocks = chunks.groups;
-    LAUNCH_BLOCK((backward_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
+    LAUNCH_BLOCK((backward_chunk<T, N>), blocks, CHUNK_THREADS, stream, spread_job(*job, ADD),
+                 chunks);
+}
+
+template <typename T, int N>
+static void backward(const cuda_batch_norm_job *job, cudaStream_t stream) {
+    job->added != NULL ? launch_backward<T, N, true>(job, stream)
+                       : launch_backward<T, N, false>(job, stream);
 }
 
 extern "C" cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job,

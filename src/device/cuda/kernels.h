@@ -112,15 +112,16 @@ cudaError_t cuda_run_col2im(void *images, const void *columns, bool half, const 
 
 /* Operations. Values are channels last and begin at 16 bytes. */
 
-/* Values [pixels, channels]. */
+/* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads what
+ * the ReLU let through from the output. */
 typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
     bool half, relu;
     float epsilon;
     double momentum;
-    const void *input, *output_gradient;
-    void *output, *input_gradient; /* the latter NULL: not wanted */
+    const void *input, *added, *output_gradient;
+    void *output, *input_gradient, *added_gradient; /* a gradient of NULL: not wanted */
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
     float *mean, *reciprocal; /* [channels], kept from forward to backward; 1 / deviation */
