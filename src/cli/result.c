@@ -16,12 +16,10 @@ yoke_status device_view_read(device_view *view, const yoke_devices *devices) {
     return status;
 }
 
-yoke_status device_view_open(device_view *view, const char *list, int threads) {
+yoke_status device_view_open(device_view *view, const yoke_devices_options *options) {
     yoke_devices *devices = NULL;
-    yoke_devices_options options = {
-        .struct_size = sizeof options, .list = list, .threads = threads};
     view->count = 0;
-    yoke_status status = yoke_devices_open(&devices, &options);
+    yoke_status status = yoke_devices_open(&devices, options);
     if (status != YOKE_OK) return status;
     status = device_view_read(view, devices);
     yoke_devices_close(devices);
@@ -81,16 +79,26 @@ static void print_notes(FILE *out, const device_view *view) {
     }
 }
 
+static void print_exchange(FILE *out, const yoke_trainer_summary *summary) {
+    if (summary->devices == 1)
+        fprintf(out, "; nothing to exchange\n");
+    else if (summary->transport != NULL)
+        fprintf(out, "; a rank each, gradients over %s\n", summary->transport);
+    else
+        fprintf(out, "; %s\n", summary->schedule);
+}
+
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     yoke_data_parallel *engine = yoke_trainer_engine(trainer);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     if (yoke_trainer_summarize(trainer, &summary) != YOKE_OK) return;
     fprintf(out, "model    %s, %zu parameters, %s\ndata     %s\n", summary.model,
             summary.parameters, summary.precision, summary.dataset);
-    fprintf(out, "devices  %d x %s, %d thread%s each; %s\n", summary.devices,
-            view->devices[0].description, view->devices[0].threads,
-            view->devices[0].threads == 1 ? "" : "s",
-            summary.devices == 1 ? "nothing to exchange" : summary.schedule);
+    fprintf(out, "devices  %d x %s", summary.devices, view->devices[0].description);
+    if (view->devices[0].capability == 0)
+        fprintf(out, ", %d thread%s each", view->devices[0].threads,
+                view->devices[0].threads == 1 ? "" : "s");
+    print_exchange(out, &summary);
     print_notes(out, view);
     print_shards(out, summary.batch, summary.devices);
     print_memory(out, engine, view);

@@ -15,7 +15,7 @@ typedef struct device_view {
 } device_view;
 yoke_status device_view_read(device_view *view, const yoke_devices *devices);
 /* Of devices opened and closed at once. */
-yoke_status device_view_open(device_view *view, const char *list, int threads);
+yoke_status device_view_open(device_view *view, const yoke_devices_options *options);
 
 /* "1.5 GiB". Returns buffer. */
 const char *bytes_text(double bytes, char buffer[16]);

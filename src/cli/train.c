@@ -303,17 +303,25 @@ static int find_rank(session *now) {
     return -1;
 }
 
-/* The list asked for; otherwise two devices where the processor can pose as two. */
-static yoke_status choose_devices(train_flags *flags, device_view *view) {
+/* The list asked for; otherwise two devices where the processor can pose as two. A rank of DDP sees
+ * its own. */
+static yoke_status choose_devices(train_flags *flags, device_view *view,
+                                  const yoke_rank_info *rank) {
     bool chosen = flags->devices != NULL;
     view->automatic = !chosen || strcmp(flags->devices, "auto") == 0;
     if (!chosen) flags->devices = "auto";
-    yoke_status status = device_view_open(view, flags->devices, flags->threads);
+    yoke_devices_options wanted = {
+        .struct_size = sizeof wanted, .list = flags->devices, .threads = flags->threads};
+    if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
+        wanted.local_rank = rank->local_rank;
+        wanted.local_world = rank->local_world;
+    }
+    yoke_status status = device_view_open(view, &wanted);
     if (status != YOKE_OK || chosen || flags->mode != YOKE_MODE_DATA_PARALLEL) return status;
     if (strncmp(view->devices[0].name, "cpu", 3) != 0 || view->devices[0].core_count < 2)
         return YOKE_OK;
-    flags->devices = "2xcpu";
-    return device_view_open(view, flags->devices, flags->threads);
+    wanted.list = flags->devices = "2xcpu";
+    return device_view_open(view, &wanted);
 }
 
 int train_main(int argc, char **argv) {
@@ -324,7 +332,7 @@ int train_main(int argc, char **argv) {
     if (code < 0) code = check_flags(&flags);
     if (code < 0) code = find_rank(&now);
     if (code >= 0) return code;
-    yoke_status status = choose_devices(&flags, &now.view);
+    yoke_status status = choose_devices(&flags, &now.view, &now.rank);
     if (status != YOKE_OK) return cli_fail(status);
     fill_options(&run_options, &flags);
     if (flags.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.ranks = &now.group;
