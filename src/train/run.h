@@ -31,7 +31,7 @@ struct yoke_trainer {
     yoke_step_result last_step, last_evaluation; /* rows = 0: there was none */
 };
 
-/* ranks.c: opens this rank's device and meets the others; compares what they train on; whether this
+/* trainer_ranks.c: opens this rank's device and meets the others; compares what they train on; whether this
  * process writes the files; whether any rank was asked to stop. Alone the last three are simple. */
 yoke_status yoke_trainer_join(yoke_trainer *trainer);
 yoke_status yoke_trainer_agree(const yoke_trainer *trainer);
