@@ -26,6 +26,7 @@ struct rig {
     int rows;
     yoke_precision precision;
     yoke_algorithm algorithm;
+    bool input_gradients;
     float *inputs, *targets;
     int32_t *labels;
 };
@@ -46,6 +47,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .algorithm = rig->algorithm,
         .rows = rig->rows,
         .choices = rig->choices,
+        .input_gradients = rig->input_gradients,
         .first_bucket_bytes = 2048,
         .bucket_bytes = 4096,
     };
@@ -77,7 +79,7 @@ static inline void rig_stir(struct rig *rig, uint64_t seed) {
         bool spread = tensor->fill.value > 0;
         yoke_random_uniform(values, tensor->count, spread ? 0.5 : -0.3, spread ? 1.5 : 0.3, seed,
                             YOKE_RANDOM_PROBE, (uint64_t)i);
-        assert_ok(yoke_replica_write(rig->replica, i, values));
+        assert_ok(yoke_replica_write(rig->replica, i, false, values));
         free(values);
     }
 }
@@ -186,6 +188,16 @@ static inline void assert_outputs_near(struct rig *rig, const struct reference *
         assert_int_equal(correct, reference->correct);
 }
 
+static inline void assert_input_gradients_near(struct rig *rig, const struct reference *reference,
+                                               double tolerance) {
+    size_t count = (size_t)rig->rows * reference_row(reference, 0);
+    float *gradients = malloc(count * sizeof *gradients);
+    assert_ok(yoke_replica_read_input_gradients(rig->replica, gradients));
+    assert_near(gradients, reference->gradients[0], count, (struct nearness){tolerance, 0},
+                "the inputs' gradient");
+    free(gradients);
+}
+
 /* Forward, loss and backward of the replica against the reference. */
 static inline void assert_step_near(struct rig *rig, double tolerance) {
     yoke_plan_step step = rig_step(rig);
@@ -202,6 +214,7 @@ static inline void assert_step_near(struct rig *rig, double tolerance) {
     rig_backward(rig, &step);
     assert_tensors_near(rig, reference, true, tolerance);
     assert_tensors_near(rig, reference, false, tolerance); /* running statistics */
+    if (rig->input_gradients) assert_input_gradients_near(rig, reference, tolerance);
     reference_destroy(reference);
 }
 

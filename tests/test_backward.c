@@ -4,14 +4,20 @@
 #include "networks.h"
 
 /* A random list of layers over one shape: each reads any earlier value, so values get any number of
- * readers in any order; the last layer sums up all that nobody has read. */
-static yoke_model *random_graph(uint32_t seed) {
+ * readers in any order; the last layer sums up all that nobody has read. Value 0 is a convolution,
+ * or the model's own input. */
+static yoke_model *random_graph(uint32_t seed, bool from_input) {
     yoke_model *model = NULL;
     assert_ok(yoke_model_create(&model, "random", (yoke_shape){8, 4, 4, false}));
     yoke_value values[32];
     bool read[32] = {false};
     int count = 1, layers = 6 + (int)(seed % 15);
     values[0] = conv(model, yoke_model_input(model), "first", 8, NULL);
+    if (from_input) {
+        values[count++] = values[0];
+        values[0] = yoke_model_input(model);
+        read[0] = true;
+    }
     for (int i = 0; i < layers; i++) {
         uint32_t words[4];
         char name[32];
@@ -54,10 +60,55 @@ static void random_graphs_equal_the_reference(void **state) {
     (void)state;
     for (uint32_t seed = 1; seed <= 120; seed++) {
         struct rig rig;
-        rig_create(&rig, random_graph(seed), 3, seed);
+        rig_create(&rig, random_graph(seed, false), 3, seed);
         assert_step_near(&rig, 1e-4);
         rig_destroy(&rig);
     }
+}
+
+/* Backward that goes on to the model's input, whichever layers read it. */
+static void check_input_gradients(yoke_model *model, yoke_algorithm algorithm, uint64_t seed) {
+    struct rig rig = {.model = model, .rows = 3, .algorithm = algorithm, .input_gradients = true};
+    rig_devices(&rig);
+    rig_replica(&rig, seed);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
+static void gradients_of_the_inputs_equal_the_reference(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 40; seed++)
+        check_input_gradients(random_graph(seed, true), YOKE_ALGORITHM_DIRECT, seed);
+    check_input_gradients(everything(NULL), YOKE_ALGORITHM_MEASURED, 1);
+}
+
+/* The layers before the first parameter run behind the last bucket. */
+static void layers_without_parameters_lead_to_the_inputs_too(void **state) {
+    (void)state;
+    yoke_model *model = NULL, *vector = NULL;
+    assert_ok(yoke_model_create(&model, "front", (yoke_shape){6, 5, 5, false}));
+    yoke_value value =
+        yoke_dropout(model, yoke_relu(model, pooled(model, yoke_model_input(model))), 0.2);
+    value = yoke_flatten(model, yoke_add(model, value, value));
+    assert_ok(yoke_model_finish(model, linear(model, value, "fc", 4, NULL), NULL));
+    check_input_gradients(model, YOKE_ALGORITHM_DIRECT, 3);
+    assert_ok(yoke_model_create(&vector, "vector", (yoke_shape){9, 1, 1, true}));
+    assert_ok(
+        yoke_model_finish(vector, linear(vector, yoke_model_input(vector), "fc", 4, NULL), NULL));
+    check_input_gradients(vector, YOKE_ALGORITHM_DIRECT, 4);
+}
+
+static void gradients_of_the_inputs_cost_nothing_unless_asked_for(void **state) {
+    (void)state;
+    struct rig rig;
+    float gradients[3 * 4 * 9 * 9];
+    rig_create(&rig, everything(NULL), 3, 1);
+    assert_int_equal(yoke_replica_program(rig.replica, 3, true)->gradient_of_input,
+                     YOKE_PLACE_NOWHERE);
+    assert_step_near(&rig, 1e-4);
+    assert_int_equal(yoke_replica_read_input_gradients(rig.replica, gradients),
+                     YOKE_ERROR_ARGUMENT);
+    rig_destroy(&rig);
 }
 
 /* The input of a block is read by its first convolution and by the join: two contributions, one
@@ -125,6 +176,9 @@ static void a_segment_completes_its_bucket_for_good(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_equal_the_reference),
+        cmocka_unit_test(gradients_of_the_inputs_equal_the_reference),
+        cmocka_unit_test(layers_without_parameters_lead_to_the_inputs_too),
+        cmocka_unit_test(gradients_of_the_inputs_cost_nothing_unless_asked_for),
         cmocka_unit_test(a_residual_join_costs_one_accumulate),
         cmocka_unit_test(a_segment_completes_its_bucket_for_good),
     };

@@ -50,7 +50,8 @@ static void bfloat16_stays_close_to_the_reference(void **state) {
     struct rig rig = {.model = everything(&loss),
                       .rows = 5,
                       .precision = YOKE_BFLOAT16,
-                      .algorithm = YOKE_ALGORITHM_DIRECT};
+                      .algorithm = YOKE_ALGORITHM_DIRECT,
+                      .input_gradients = true};
     rig_devices(&rig);
     bool supported = yoke_device_supports(rig.device, YOKE_BFLOAT16);
     if (supported) {
@@ -180,7 +181,7 @@ static void the_first_layer_that_is_not_finite_is_named(void **state) {
     float *weights = malloc(rig.model->tensors[tensor].count * sizeof *weights);
     assert_ok(yoke_replica_read(rig.replica, tensor, false, weights));
     weights[17] = INFINITY;
-    assert_ok(yoke_replica_write(rig.replica, tensor, weights));
+    assert_ok(yoke_replica_write(rig.replica, tensor, false, weights));
     free(weights);
     assert_string_equal(name_after_forward(&rig, &step), "three");
     device_put(rig.device, memory->inputs + 5, &(float){NAN}, sizeof(float));
@@ -216,7 +217,7 @@ static void tensors_read_back_as_written(void **state) {
         float *again = malloc(tensor->count * sizeof *again);
         yoke_random_uniform(values, tensor->count, -1, 1, 1, YOKE_RANDOM_PROBE, (uint64_t)i);
         yoke_status expected = tensor->integer ? YOKE_ERROR_ARGUMENT : YOKE_OK;
-        assert_int_equal(yoke_replica_write(rig.replica, i, values), expected);
+        assert_int_equal(yoke_replica_write(rig.replica, i, false, values), expected);
         assert_int_equal(yoke_replica_read(rig.replica, i, false, again), expected);
         if (!tensor->integer) assert_memory_equal(values, again, tensor->count * sizeof *values);
         free(values);

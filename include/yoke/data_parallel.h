@@ -61,6 +61,8 @@ typedef struct yoke_data_parallel_options {
     bool pixels; /* batches come as pixels (yoke_loader_pixels): GPUs keep a quarter of the memory
                     for the next one; a batch of inputs is brought in only when the last is computed
                   */
+    bool input_gradients; /* backward goes on to the inputs: yoke_data_parallel_read_input_gradients
+                             has what the part of a model before this one needs */
 } yoke_data_parallel_options;
 
 /* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and
@@ -138,10 +140,18 @@ YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const
 YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count);
 /* The gradient of the last backward on the root; classic schedule or the stages by hand only (the
- * others reduce into the update and keep none). ARGUMENT otherwise. */
+ * others reduce into the update and keep none). ARGUMENT otherwise. What is written is what
+ * yoke_update takes. */
 YOKE_API yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel,
                                                       const char *name, float *values,
                                                       size_t count);
+YOKE_API yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel,
+                                                       const char *name, const float *values,
+                                                       size_t count);
+/* d loss / d inputs of the last batch, gradients [rows, input shape], float32: after a step or a
+ * backward, until the next forward. ARGUMENT unless options.input_gradients. */
+YOKE_API yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
+                                                             float *gradients);
 
 /* XXH3-64 of parameters and buffers, float32, in state_dict order and PyTorch's layout. */
 YOKE_API yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash);

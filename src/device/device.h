@@ -233,8 +233,7 @@ typedef struct yoke_plan_request {
     bool training;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    bool input_gradient; /* backward must produce gradients of the inputs (not for the first layer)
-                          */
+    bool input_gradient;                  /* backward must produce gradients of the inputs */
     yoke_layout inputs[YOKE_PLAN_INPUTS]; /* as their producers write them */
     /* bytes = 0: the plan chooses (the model's first plan); otherwise given and kept. Parameters
      * and their gradients share one layout, float32, whatever the precision. */

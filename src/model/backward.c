@@ -13,6 +13,18 @@ struct backward {
     int node, step;        /* being planned */
 };
 
+bool yoke_program_wants(const yoke_program *program, int value) {
+    return program->input_gradients || program->model->wants_gradient[value];
+}
+
+bool yoke_program_wants_inputs(const yoke_program *program, const yoke_node *node) {
+    return program->input_gradients || yoke_node_wants_gradient(program->model, node);
+}
+
+bool yoke_program_goes_back(const yoke_program *program, const yoke_node *node) {
+    return program->training && (program->input_gradients || node->backward);
+}
+
 static void emit(struct backward *backward, yoke_action action) {
     action.node = backward->node;
     backward->program->actions[backward->program->action_count++] = action;
@@ -106,12 +118,12 @@ static yoke_place place_gradient(struct backward *backward, int index, int input
 /* Values without a gradient so far take the contribution as it is; only then may it be changed. */
 static void distribute(struct backward *backward, const yoke_node *node,
                        const yoke_place *contributions) {
-    const bool *wanted = backward->program->model->wants_gradient;
     bool later[YOKE_PLAN_INPUTS] = {false};
     for (int k = 0; k < node->input_count; k++) {
         int value = node->inputs[k];
-        later[k] = wanted[value] && backward->gradients[value] != YOKE_PLACE_NOWHERE;
-        if (wanted[value] && !later[k]) claim(backward, value, contributions[k]);
+        if (!yoke_program_wants(backward->program, value)) continue;
+        later[k] = backward->gradients[value] != YOKE_PLACE_NOWHERE;
+        if (!later[k]) claim(backward, value, contributions[k]);
     }
     for (int k = 0; k < node->input_count; k++) {
         bool needed_again =
@@ -134,7 +146,7 @@ static void plan_node(struct backward *backward, int index) {
     }
     emit(backward, (yoke_action){.kind = YOKE_ACTION_BACKWARD});
     contribute_tensors(backward, index);
-    if (!yoke_node_wants_gradient(program->model, node)) return;
+    if (!yoke_program_wants_inputs(program, node)) return;
 
     bool shared = yoke_plan_describe(program->plans[index])->shared_input_gradient;
     yoke_place contributions[YOKE_PLAN_INPUTS];
@@ -154,7 +166,8 @@ static int actions_through(const yoke_program *program, int node) {
     return count;
 }
 
-/* Segment s ends with the node that completes the last parameter of bucket s. */
+/* Segment s ends with the node that completes the last parameter of bucket s. What is left behind
+ * the last bucket leads to the model's input. */
 static void end_segments(yoke_program *program, const yoke_flat *flat) {
     int s = 0;
     for (int i = 0; i < flat->parameter_count; i++) {
@@ -163,15 +176,19 @@ static void end_segments(yoke_program *program, const yoke_flat *flat) {
         int node = yoke_completing_node(program->model, parameter->tensor);
         program->segment_ends[s] = actions_through(program, node);
     }
+    program->segment_ends[s] = program->action_count;
 }
 
 static void plan_nodes(struct backward *backward) {
-    const yoke_model *model = backward->program->model;
+    yoke_program *program = backward->program;
+    const yoke_model *model = program->model;
     for (int i = 0; i < model->value_count; i++)
         backward->gradients[i] = YOKE_PLACE_NOWHERE;
     backward->gradients[model->value_count - 1] = YOKE_PLACE_OUTPUT_GRADIENTS;
     for (int i = model->node_count - 1; i >= 0; i--)
-        if (model->nodes[i].backward) plan_node(backward, i);
+        if (yoke_program_goes_back(program, &model->nodes[i])) plan_node(backward, i);
+    program->gradient_of_input = backward->gradients[0];
+    use(backward, program->gradient_of_input);
 }
 
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat) {

@@ -31,7 +31,7 @@ yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed) {
     for (int i = 0; i < model->tensor_count && status == YOKE_OK; i++) {
         if (model->tensors[i].integer) continue;
         fill_values(&model->tensors[i], seed, (uint64_t)i, values);
-        status = yoke_replica_write(replica, i, values);
+        status = yoke_replica_write(replica, i, false, values);
     }
     free(values);
     return status;

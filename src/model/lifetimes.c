@@ -29,7 +29,7 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
     for (int i = 0; i < model->node_count; i++) {
         const yoke_node *node = &model->nodes[i];
         const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
-        bool backward = program->training && node->backward;
+        bool backward = yoke_program_goes_back(program, node);
         for (int k = 0; k < node->input_count; k++) {
             bool again = k == 0 && backward && needs->backward_reads_input;
             raise_to(&last_use[node->inputs[k]],
@@ -70,7 +70,7 @@ static void place_saved(yoke_program *program, int index) {
     size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
     if (bytes == 0) return;
     yoke_place saved = yoke_arena_add(&program->arena, bytes, yoke_forward_step(program, index));
-    if (program->training && program->model->nodes[index].backward)
+    if (yoke_program_goes_back(program, &program->model->nodes[index]))
         yoke_arena_use(&program->arena, saved, yoke_backward_step(program, index));
     program->places[index].saved = saved;
 }

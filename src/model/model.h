@@ -53,6 +53,7 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
+    bool input_gradients; /* backward goes on to the inputs and leaves their gradients */
     int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
                        */
     /* Where gradients lie, asked once the plans are made: zeroed memory that outlives the replica.
@@ -97,6 +98,10 @@ yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step)
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
 
+/* [rows of the last forward, input shape], after all segments of its backward. ARGUMENT unless the
+ * options asked for them. */
+yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients);
+
 /* The first value of the last forward that is not finite: its layer's name, or NULL. Slow; for the
  * message after a bad loss. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
@@ -116,10 +121,11 @@ yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *)
  * independent of the number of devices and of layouts. */
 yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed);
 
-/* One tensor of the table to or from plain float32 on the host; `from` names the flat buffer to
- * read (parameters or gradients). Buffers and parameters alike. num_batches_tracked is not here. */
+/* One tensor of the table, parameter or buffer, or the gradient of a parameter, to or from plain
+ * float32 on the host. num_batches_tracked is not here. */
 yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values);
-yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values);
+yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
+                               const float *values);
 
 /* Index in the tensor table or -1; `near` gets the closest name for the message (may be NULL). */
 int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);

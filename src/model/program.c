@@ -14,7 +14,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         .training = from->training,
         .precision = from->precision,
         .algorithm = from->algorithm,
-        .input_gradient = yoke_node_wants_gradient(program->model, node),
+        .input_gradient = yoke_program_wants_inputs(program, node),
         .choices = from->choices,
     };
     for (int k = 0; k < node->input_count; k++)
@@ -87,6 +87,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->device = request->device;
     program->rows = request->rows;
     program->training = request->training;
+    program->input_gradients = request->input_gradients;
     TRY(allocate_lists(program));
     return make_plans(program, request);
 }
@@ -130,7 +131,7 @@ void yoke_program_destroy(yoke_program *program) {
 
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) {
     const yoke_model *model = program->model;
-    program->loss_saved = YOKE_PLACE_NOWHERE;
+    program->loss_saved = program->gradient_of_input = YOKE_PLACE_NOWHERE;
     for (int i = 0; i < model->node_count; i++)
         program->places[i] = (yoke_node_places){
             .saved = YOKE_PLACE_NOWHERE,

@@ -82,6 +82,7 @@ typedef struct yoke_program_request {
     yoke_algorithm algorithm;
     int rows;
     bool training;
+    bool input_gradients;  /* backward goes on to the model's input */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
 } yoke_program_request;
@@ -90,7 +91,7 @@ typedef struct yoke_program {
     const yoke_model *model;
     yoke_device *device;
     int rows;
-    bool training;
+    bool training, input_gradients;
     yoke_plan **plans;       /* [nodes] */
     yoke_plan *loss;         /* NULL: the loss is made elsewhere */
     yoke_layout *layouts;    /* [values] */
@@ -99,6 +100,7 @@ typedef struct yoke_program {
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
     yoke_place loss_saved;
+    yoke_place gradient_of_input; /* after backward, plain; NOWHERE unless it is wanted */
     yoke_arena arena;
     yoke_action *actions;
     int action_count;
@@ -139,6 +141,12 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
 int yoke_forward_step(const yoke_program *program, int node);
 int yoke_loss_step(const yoke_program *program);
 int yoke_backward_step(const yoke_program *program, int node);
+
+/* backward.c: what the parameters ask of it, or, where gradients of the model's input are wanted,
+ * everything: the gradient of this value, of one of the node's inputs, the node's backward. */
+bool yoke_program_wants(const yoke_program *program, int value);
+bool yoke_program_wants_inputs(const yoke_program *program, const yoke_node *node);
+bool yoke_program_goes_back(const yoke_program *program, const yoke_node *node);
 
 /* lifetimes.c: places of values and of what plans keep. backward.c: places of gradients, and the
  * actions. */

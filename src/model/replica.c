@@ -129,6 +129,7 @@ static yoke_status make_program(yoke_replica *replica, int rows, bool training,
         .algorithm = options->algorithm,
         .rows = rows,
         .training = training,
+        .input_gradients = options->input_gradients,
         .flat = replica->flat,
         .choices = options->choices,
     };
@@ -268,6 +269,16 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
     return yoke_program_segment(replica->current, segment, step);
 }
 
+yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients) {
+    const yoke_program *program = replica->current;
+    if (program == NULL || program->gradient_of_input == YOKE_PLACE_NOWHERE)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no backward has gone on to the inputs");
+    return yoke_device_download(
+        replica->options.device, YOKE_STREAM_COMPUTE, gradients,
+        yoke_program_address(program, &replica->memory, program->gradient_of_input),
+        program->layouts[0].bytes);
+}
+
 /* Values of tensors. */
 
 /* One tensor in the flat buffers: a parameter has a layout, running statistics are plain. */
@@ -308,10 +319,11 @@ yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, 
                                from.values);
 }
 
-yoke_status yoke_replica_write(yoke_replica *replica, int tensor, const float *values) {
+yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
+                               const float *values) {
     yoke_device *device = replica->options.device;
     located to = {0};
-    TRY(locate(replica, tensor, false, &to));
+    TRY(locate(replica, tensor, gradient, &to));
     if (to.parameter == NULL)
         return yoke_device_upload(device, YOKE_STREAM_COMPUTE, to.values, values, to.bytes);
     return yoke_layout_convert(device, &to.parameter->layout, to.values, &to.parameter->plain,

@@ -137,6 +137,7 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
     yoke_status status = step(parallel, &batch, learning_rate);
     parallel->progress = YOKE_STAGE_LOAD;
     if (status != YOKE_OK) return yoke_guard_fail(parallel, status);
+    parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin, 0);
     return yoke_finish_result(parallel, result);
 }

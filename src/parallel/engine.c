@@ -58,6 +58,7 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
         .bucket_parts = yoke_is_sharded(parallel) ? parallel->count : 1,
+        .input_gradients = parallel->options.input_gradients,
     };
     return yoke_replica_create(&parallel->replicas[replica], parallel->model, &options);
 }
@@ -166,6 +167,11 @@ static yoke_status load_options(yoke_data_parallel *parallel,
     if (own->accumulate < 1 || own->accumulate > own->batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: 1 to the batch's %d rows",
                     own->accumulate, own->batch);
+    if (own->input_gradients && own->accumulate > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "input_gradients with accumulate %d: they are those of one micro-batch; leave "
+                    "accumulate at 1",
+                    own->accumulate);
     if (own->schedule < YOKE_SCHEDULE_OVERLAP || own->schedule > YOKE_SCHEDULE_SHARDED)
         return FAIL(YOKE_ERROR_ARGUMENT, "schedule is %d: it is one of yoke_schedule",
                     (int)own->schedule);

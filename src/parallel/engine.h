@@ -127,6 +127,7 @@ struct yoke_data_parallel {
     yoke_stage progress;   /* the last stage this batch went through; load: not scattered yet */
     bool losses_known;     /* of the micro-batch in flight */
     bool gradient_on_root; /* the root's gradient is the whole last backward's */
+    bool input_gradients;  /* the replicas have those of the shards in flight */
     uint32_t *arrivals;    /* per bucket: replicas whose gradients are complete */
     int *exchanged;        /* per worker: buckets it has exchanged */
     double *square_sums;   /* per worker, for clipping */

@@ -1,4 +1,5 @@
-/* gather: brings scalars, or output rows in their order, back to the host. */
+/* gather: brings scalars, or rows of outputs or input gradients in their order, back to the host.
+ */
 #include "parallel/engine.h"
 
 /* The only wait of a training step, and only for the losses: backward and what follows it go on
@@ -56,5 +57,26 @@ yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
         bytes += 2 * part;
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
+                                                    float *gradients) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(gradients, "gradients"));
+    if (!parallel->options.input_gradients)
+        return FAIL(YOKE_ERROR_ARGUMENT, "this engine makes no gradients of its inputs: create it "
+                                         "with options.input_gradients");
+    if (!parallel->input_gradients)
+        return FAIL(YOKE_ERROR_ARGUMENT, "there are no input gradients: they are those of the last "
+                                         "batch, from its backward to the next forward");
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_shard shard = parallel->shards[k];
+        if (shard.rows == 0) continue;
+        TRY(yoke_replica_read_input_gradients(parallel->replicas[k],
+                                              gradients + (size_t)shard.first * row));
+    }
     return YOKE_OK;
 }

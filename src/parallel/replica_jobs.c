@@ -119,6 +119,7 @@ yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
                             YOKE_STAGE_BACKWARD));
     parallel->training = training;
     parallel->losses_known = false;
+    parallel->input_gradients = false;
     parallel->progress = YOKE_STAGE_SCATTER;
     if (training) parallel->buffers_version++; /* the root's running statistics move */
     TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, forward_job));
@@ -145,5 +146,6 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
     parallel->progress = YOKE_STAGE_SCATTER;
     TRY(yoke_apply(parallel, YOKE_STAGE_BACKWARD, backward_job));
     parallel->progress = YOKE_STAGE_BACKWARD;
+    parallel->input_gradients = parallel->options.input_gradients;
     return YOKE_OK;
 }

@@ -11,6 +11,7 @@ yoke_status yoke_begin_batch(yoke_data_parallel *parallel, const yoke_batch *bat
     parallel->training = training;
     parallel->progress = YOKE_STAGE_LOAD;
     parallel->losses_known = false;
+    parallel->input_gradients = false;
     parallel->batch_rows = rows;
     parallel->parts = parts;
     parallel->micro = 0;

@@ -79,21 +79,36 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
-                                             float *values, size_t count) {
-    int tensor = -1;
-    TRY(find_tensor(parallel, name, count, &tensor));
+static yoke_status find_gradient(yoke_data_parallel *parallel, const char *name, size_t count,
+                                 int *tensor) {
+    TRY(find_tensor(parallel, name, count, tensor));
     yoke_tensor_info info = {.struct_size = sizeof info};
-    TRY(yoke_model_tensor(parallel->model, tensor, &info));
+    TRY(yoke_model_tensor(parallel->model, *tensor, &info));
     if (!info.trainable)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
     if (!parallel->gradient_on_root)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
                     "yoke_reduce first");
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
+                                             float *values, size_t count) {
+    int tensor = -1;
+    TRY(find_gradient(parallel, name, count, &tensor));
     TRY(yoke_pointer_check(values, "values"));
     TRY(yoke_queues_synchronize(parallel));
     return yoke_replica_read(parallel->replicas[0], tensor, true, values);
+}
+
+yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, const char *name,
+                                              const float *values, size_t count) {
+    int tensor = -1;
+    TRY(find_gradient(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_queues_synchronize(parallel));
+    return yoke_replica_write(parallel->replicas[0], tensor, true, values);
 }
 
 /* Record. */
@@ -219,7 +234,7 @@ yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor fl
         return FAIL(YOKE_ERROR_ARGUMENT, "floor is %d: it is one of yoke_floor", (int)floor);
     floor_job job = {.parallel = parallel, .floor = floor, .repeat = repeat};
     parallel->progress = YOKE_STAGE_LOAD; /* its calls run on the batch's memory */
-    parallel->gradient_on_root = false;
+    parallel->gradient_on_root = parallel->input_gradients = false;
     TRY(yoke_guard_begin(parallel));
     yoke_status status = yoke_parallel_apply(parallel, floor_worker, &job);
     yoke_status restored = yoke_guard_restore(parallel);

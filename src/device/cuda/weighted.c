@@ -14,6 +14,7 @@ typedef struct cuda_weighted {
     cuda_type type;
     cuda_columns output; /* [rows * height * width, channels] */
     const void *producer_input;
+    void *producer_gradient;
     float *bias_gradient;
 } cuda_weighted;
 
@@ -173,7 +174,7 @@ static yoke_status describe_needs(const weighted_planner *planner) {
     return YOKE_OK;
 }
 
-static yoke_status place_input(const weighted_planner *planner) {
+static void place_input(const weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     cuda_weighted *self = planner->self;
     yoke_layout wanted;
@@ -181,10 +182,6 @@ static yoke_status place_input(const weighted_planner *planner) {
     self->input = planner->request->input;
     cuda_layout_store(&wanted, &self->input);
     self->reordered = !yoke_layout_equal(&wanted, &request->inputs[0]);
-    if (!self->reordered || !request->input_gradient) return YOKE_OK;
-    return FAIL(YOKE_ERROR_INTERNAL,
-                "%s: the gradient of an input that is not channels last in the compute type",
-                planner->problem.device->base.name);
 }
 
 static yoke_status build(const weighted_planner *planner) {
@@ -195,7 +192,7 @@ static yoke_status build(const weighted_planner *planner) {
     self->output = (cuda_columns){(size_t)request->rows * (cuda_dims_count(output) / channels),
                                   channels, channels};
     self->type = planner->problem.type;
-    TRY(place_input(planner));
+    place_input(planner);
     TRY(describe_needs(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
@@ -215,11 +212,14 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     void *weights =
         self->type == CUDA_BFLOAT16 ? (void *)binding->shadows[0] : binding->parameters[0];
     self->producer_input = binding->inputs[0];
+    self->producer_gradient = binding->input_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
     self->operands[CUDA_FORWARD] =
         (cuda_operands){input, weights, binding->output, binding->scratch, binding->parameters[1]};
-    self->operands[CUDA_BACKWARD_DATA] = (cuda_operands){
-        binding->input_gradients[0], weights, binding->output_gradient, binding->scratch, NULL};
+    /* Once the weights have their gradient nobody reads the copy: the input's takes its place. */
+    void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];
+    self->operands[CUDA_BACKWARD_DATA] =
+        (cuda_operands){gradient, weights, binding->output_gradient, binding->scratch, NULL};
     self->operands[CUDA_BACKWARD_WEIGHTS] = (cuda_operands){
         input, binding->parameter_gradients[0], binding->output_gradient, binding->scratch, NULL};
     return YOKE_OK;
@@ -253,7 +253,11 @@ static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step
     TRY(run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS],
                  &self->operands[CUDA_BACKWARD_WEIGHTS]));
     if (self->passes[CUDA_BACKWARD_DATA] == NULL) return YOKE_OK;
-    return run_pass(self, self->passes[CUDA_BACKWARD_DATA], &self->operands[CUDA_BACKWARD_DATA]);
+    const cuda_operands *operands = &self->operands[CUDA_BACKWARD_DATA];
+    TRY(run_pass(self, self->passes[CUDA_BACKWARD_DATA], operands));
+    if (!self->reordered) return YOKE_OK;
+    return cuda_reorder(cuda_of(plan->device), &self->given, self->producer_gradient, &self->input,
+                        operands->input);
 }
 
 static void weighted_destroy(yoke_plan *plan) {
