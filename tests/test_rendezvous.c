@@ -136,7 +136,7 @@ static void a_rank_that_comes_twice_is_told_to_all(void **state) {
         assert_true(yoke_now_ns() - begin < (uint64_t)PATIENT_MS * 500000u);
         yoke_store_destroy(keeper);
         for (int k = 0; k < 3; k++)
-            assert_says(&members[k], YOKE_ERROR_ARGUMENT, twice);
+            assert_says(&members[k], YOKE_ERROR_PEER, twice);
     }
 }
 
@@ -148,7 +148,7 @@ static void a_rank_that_comes_again_after_the_meeting_is_refused_alone(void **st
     run_members(&again, 1);
     yoke_store_destroy(keeper);
     assert_met(members, 2);
-    assert_says(&again, YOKE_ERROR_ARGUMENT, "rank 1 came twice");
+    assert_says(&again, YOKE_ERROR_PEER, "rank 1 came twice");
 }
 
 static void a_world_that_never_fills_names_the_missing(void **state) {
@@ -164,7 +164,7 @@ static void a_world_that_never_fills_names_the_missing(void **state) {
         assert_true(yoke_now_ns() - begin < (uint64_t)PATIENT_MS * 500000u);
         yoke_store_destroy(keeper);
         for (int k = 0; k < 3; k++)
-            assert_says(&members[k], YOKE_ERROR_CANCELLED,
+            assert_says(&members[k], YOKE_ERROR_TIMEOUT,
                         "4 of 7 ranks did not come within 400 ms: ranks 1, 3, 5, 6;");
     }
 }
@@ -175,7 +175,7 @@ static void one_missing_rank_is_named_alone(void **state) {
     keep(false, NULL);
     run_members(&one, 1);
     yoke_store_destroy(keeper);
-    assert_says(&one, YOKE_ERROR_CANCELLED, "rank 0; were they started?");
+    assert_says(&one, YOKE_ERROR_TIMEOUT, "rank 0; were they started?");
 }
 
 static void many_missing_ranks_are_counted(void **state) {
@@ -184,7 +184,7 @@ static void many_missing_ranks_are_counted(void **state) {
     yoke_rank_info info = {.rank = 3, .world = 1000};
     yoke_peer *peers = calloc(1000, sizeof *peers);
     assert_non_null(peers);
-    assert_int_equal(yoke_rendezvous(keeper, &info, peers, 50), YOKE_ERROR_CANCELLED);
+    assert_int_equal(yoke_rendezvous(keeper, &info, peers, 50), YOKE_ERROR_TIMEOUT);
     assert_non_null(strstr(yoke_last_error(), "999 of 1000 ranks"));
     assert_non_null(strstr(yoke_last_error(), "0, 1, 2, 4, "));
     assert_non_null(strstr(yoke_last_error(), "16 and 983 more"));
@@ -199,9 +199,9 @@ static void different_worlds_are_named_with_their_ranks(void **state) {
     run_members(members, 2);
     yoke_store_destroy(keeper);
     for (int i = 0; i < 2; i++) {
-        assert_says(&members[i], YOKE_ERROR_ARGUMENT, "was told a world of 2");
-        assert_says(&members[i], YOKE_ERROR_ARGUMENT, "rank 2 (");
-        assert_says(&members[i], YOKE_ERROR_ARGUMENT, "one of 3");
+        assert_says(&members[i], YOKE_ERROR_PEER, "was told a world of 2");
+        assert_says(&members[i], YOKE_ERROR_PEER, "rank 2 (");
+        assert_says(&members[i], YOKE_ERROR_PEER, "one of 3");
     }
 }
 
@@ -245,7 +245,7 @@ static void a_keeper_that_leaves_ends_the_meeting(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, destroy_keeper, NULL), 0);
     run_members(&one, 1);
     pthread_join(thread, NULL);
-    assert_says(&one, YOKE_ERROR_CANCELLED, "has left");
+    assert_says(&one, YOKE_ERROR_PEER, "has left");
 }
 
 int main(void) {

@@ -65,13 +65,13 @@ static void check_deadline(void) {
     assert_int_equal(yoke_store_timeout(other, 50), PATIENT_MS);
     uint64_t begin = yoke_now_ns();
     assert_int_equal(yoke_store_wait(other, "late", value, sizeof value, &bytes),
-                     YOKE_ERROR_CANCELLED);
+                     YOKE_ERROR_TIMEOUT);
     assert_true(yoke_now_ns() - begin >= 50 * 1000000u);
     assert_says("\"late\"");
     assert_says("50 ms");
     yoke_store_timeout(other, 0);
     assert_int_equal(yoke_store_wait(other, "late", value, sizeof value, &bytes),
-                     YOKE_ERROR_CANCELLED);
+                     YOKE_ERROR_TIMEOUT);
     /* The wait that was given up must not answer another question. */
     assert_int_equal(yoke_store_set(keeper, "late", "L", 1), YOKE_OK);
     assert_int_equal(yoke_store_set(keeper, "next", "N", 1), YOKE_OK);
@@ -146,7 +146,7 @@ static void check_farewell(void) {
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, destroy_soon, keeper), 0);
     assert_int_equal(yoke_store_wait(other, "never", value, sizeof value, &bytes),
-                     YOKE_ERROR_CANCELLED);
+                     YOKE_ERROR_PEER);
     assert_says("has left");
     assert_int_not_equal(yoke_store_set(other, "a", "b", 1), YOKE_OK);
     yoke_store_destroy(other);

@@ -34,14 +34,14 @@ static void what_a_dead_run_left_is_seen_and_replaced(void **state) {
         keep_and_die(runs[i]);
         assert_refused(
             (yoke_store_options){.address = place, .run_id = "run", .timeout_ms = SOON_MS},
-            YOKE_ERROR_CANCELLED, runs[i]);
+            YOKE_ERROR_TIMEOUT, runs[i]);
         assert_says("has ended");
         yoke_store *keeper = keep("run", NULL);
         char value[8];
         size_t bytes;
         yoke_store_timeout(keeper, 0);
         assert_int_equal(yoke_store_wait(keeper, "left", value, sizeof value, &bytes),
-                         YOKE_ERROR_CANCELLED);
+                         YOKE_ERROR_TIMEOUT);
         yoke_store_timeout(keeper, PATIENT_MS);
         assert_serves(keeper);
         yoke_store_destroy(keeper);
@@ -86,7 +86,7 @@ static void the_last_one_removes_a_dead_keepers_files(void **state) {
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     size_t bytes;
-    assert_int_equal(yoke_store_wait(first, "never", &byte, 1, &bytes), YOKE_ERROR_CANCELLED);
+    assert_int_equal(yoke_store_wait(first, "never", &byte, 1, &bytes), YOKE_ERROR_PEER);
     assert_says("has left");
     yoke_store_destroy(first);
     assert_true(count_files(run_folder()) > 0);

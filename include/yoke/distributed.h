@@ -73,9 +73,10 @@ typedef enum yoke_reduction { YOKE_SUM, YOKE_MEAN, YOKE_MIN, YOKE_MAX } yoke_red
 
 /* Collectives: every rank calls the same ones in the same order with the same count and element;
  * otherwise ARGUMENT on every rank, naming both sides. Counts are elements. A wait that exceeds the
- * deadline is CANCELLED with the ranks that did not come; after any failure the group is broken and
- * says so. Sums are left folds in rank order over shared memory; float32 inside for bfloat16.
- * Buffers may be any host memory (NCCL: device memory of the rank's GPU). */
+ * deadline is TIMEOUT with the ranks that did not come, a rank that has left is PEER; after any
+ * failure the group is broken and says so. Sums are left folds in rank order over shared memory;
+ * float32 inside for bfloat16. Buffers may be any host memory (NCCL: device memory of the rank's
+ * GPU). */
 YOKE_API yoke_status yoke_process_group_barrier(yoke_process_group *group);
 YOKE_API yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer,
                                                   size_t count, yoke_element element, int root);

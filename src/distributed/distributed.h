@@ -30,7 +30,7 @@ int yoke_store_port(const yoke_store *store);
 int yoke_store_timeout(yoke_store *store, int timeout_ms);
 /* ARGUMENT when the key has another value already. */
 yoke_status yoke_store_set(yoke_store *store, const char *key, const void *value, size_t bytes);
-/* Waits for the key until the deadline: CANCELLED, naming it. */
+/* Waits for the key until the deadline: TIMEOUT, naming it. */
 yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, size_t capacity,
                             size_t *bytes);
 /* Adds and answers the new sum. */

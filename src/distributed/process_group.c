@@ -145,9 +145,8 @@ const char *yoke_process_group_transport(const yoke_process_group *group) {
 /* Refused here, a call has reached nobody: the group is as good as before. */
 static yoke_status check_group(const yoke_process_group *group) {
     TRY(yoke_pointer_check(group, "group"));
-    return group->broken
-               ? FAIL(YOKE_ERROR_CANCELLED, "the process group is broken: %s", group->cause)
-               : YOKE_OK;
+    return group->broken ? FAIL(YOKE_ERROR_PEER, "the process group is broken: %s", group->cause)
+                         : YOKE_OK;
 }
 
 static yoke_status check_call(const yoke_process_group *group, const yoke_reduce_call *call) {

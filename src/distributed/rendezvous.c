@@ -55,7 +55,7 @@ static yoke_status look(const meeting *here, const char *key, claim *found) {
         return FAIL(YOKE_ERROR_DATA, "%s has %zu bytes: another version of Yoke wrote it", key,
                     bytes);
     found->peer.host[sizeof found->peer.host - 1] = '\0';
-    return status == YOKE_ERROR_CANCELLED ? YOKE_ERROR_MISSING : status;
+    return status == YOKE_ERROR_TIMEOUT ? YOKE_ERROR_MISSING : status;
 }
 
 /* Says how it ends, unless somebody did before. Keeps the thread's error. */
@@ -74,7 +74,7 @@ static yoke_status claim_key(const meeting *here, const char *key, claim *found)
     yoke_status status = yoke_store_set(here->store, key, &here->own, sizeof here->own);
     if (status != YOKE_ERROR_ARGUMENT) return status;
     status = look(here, key, found);
-    return status == YOKE_ERROR_MISSING ? YOKE_ERROR_CANCELLED : status;
+    return status == YOKE_ERROR_MISSING ? YOKE_ERROR_TIMEOUT : status;
 }
 
 static yoke_status check_rank(const meeting *here) {
@@ -85,7 +85,7 @@ static yoke_status check_rank(const meeting *here) {
     TRY(claim_key(here, key, &found));
     if (memcmp(found.nonce, own->nonce, sizeof own->nonce) == 0) return YOKE_OK;
     return FAIL(
-        YOKE_ERROR_ARGUMENT,
+        YOKE_ERROR_PEER,
         "rank %d came twice: %s:%d and %s:%d; each rank is one process, did two get the same "
         "variables?",
         own->rank, found.peer.host, found.peer.pid, own->peer.host, own->peer.pid);
@@ -97,7 +97,7 @@ static yoke_status check_world(const meeting *here) {
     TRY(claim_key(here, "rendezvous/world", &found));
     if (found.world == own->world) return YOKE_OK;
     return FAIL(
-        YOKE_ERROR_ARGUMENT,
+        YOKE_ERROR_PEER,
         "rank %d (%s:%d) was told a world of %d, rank %d (%s:%d) one of %d: start all ranks "
         "of a run alike",
         found.rank, found.peer.host, found.peer.pid, found.world, own->rank, own->peer.host,
@@ -108,7 +108,7 @@ static yoke_status check_world(const meeting *here) {
 static yoke_status enter(const meeting *here, int64_t *count) {
     yoke_status status = check_world(here);
     if (status == YOKE_OK) status = check_rank(here);
-    if (status == YOKE_ERROR_ARGUMENT) say_outcome(here, status, yoke_last_error());
+    if (status == YOKE_ERROR_PEER) say_outcome(here, status, yoke_last_error());
     TRY(status);
     return yoke_store_add(here->store, "rendezvous/count", 1, count);
 }
@@ -120,7 +120,7 @@ static yoke_status publish_peers(const meeting *here, yoke_peer *peers) {
         claim found;
         name_claim(key, rank);
         yoke_status status = look(here, key, &found);
-        TRY(status == YOKE_ERROR_MISSING ? YOKE_ERROR_CANCELLED : status);
+        TRY(status == YOKE_ERROR_MISSING ? YOKE_ERROR_TIMEOUT : status);
         peers[rank] = found.peer;
     }
     for (int first = 0; first < here->own.world; first += PEERS_PART) {
@@ -171,15 +171,15 @@ static void say_missing(const meeting *here) {
     char list[MISSING_NAMED * 12 + 32];
     int missing = list_missing(here, list, sizeof list);
     if (missing == 0) {
-        FAIL(YOKE_ERROR_CANCELLED,
+        FAIL(YOKE_ERROR_TIMEOUT,
              "all %d ranks came within %d ms, but the last stopped before the meeting ended",
              here->own.world, here->timeout_ms);
     } else {
-        FAIL(YOKE_ERROR_CANCELLED,
+        FAIL(YOKE_ERROR_TIMEOUT,
              "%d of %d ranks did not come within %d ms: rank%s %s; were they started?", missing,
              here->own.world, here->timeout_ms, missing == 1 ? "" : "s", list);
     }
-    say_outcome(here, YOKE_ERROR_CANCELLED, yoke_last_error());
+    say_outcome(here, YOKE_ERROR_TIMEOUT, yoke_last_error());
 }
 
 static bool is_status(long number) {
@@ -207,7 +207,7 @@ static yoke_status read_outcome(const meeting *here, uint64_t deadline) {
 /* Also at the deadline the store has the last word: all ranks end alike. */
 static yoke_status hear_outcome(const meeting *here) {
     yoke_status status = read_outcome(here, here->deadline);
-    if (status != YOKE_ERROR_CANCELLED || yoke_now_ns() < here->deadline) return status;
+    if (status != YOKE_ERROR_TIMEOUT || yoke_now_ns() < here->deadline) return status;
     say_missing(here);
     return read_outcome(here, yoke_now_ns() + MOMENT_MS * 1000000u);
 }

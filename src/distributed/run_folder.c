@@ -216,11 +216,11 @@ static yoke_status wait_for_keeper(yoke_run_folder *folder, run_record *record, 
     bool stale = false;
     while (!find_living(folder, record, &stale)) {
         if (yoke_now_ns() >= deadline)
-            return stale ? FAIL(YOKE_ERROR_CANCELLED,
+            return stale ? FAIL(YOKE_ERROR_TIMEOUT,
                                 "%s holds only what the run \"%s\" left (kept by %s, which has "
                                 "ended): rank 0 did not come",
                                 folder->path, record->run_id, record->keeper)
-                         : FAIL(YOKE_ERROR_CANCELLED,
+                         : FAIL(YOKE_ERROR_TIMEOUT,
                                 "%s: no store was opened there in time: rank 0 did not come",
                                 folder->path);
         poll(NULL, 0, 5 * PATIENCE_MS);
@@ -238,7 +238,7 @@ static yoke_status join(yoke_run_folder *folder, const char *run_id, uint64_t de
     folder->member = open_file(folder, PREFIX "members", O_RDWR);
     if (folder->guard >= 0 && folder->member >= 0 && flock(folder->member, LOCK_SH | LOCK_NB) == 0)
         return YOKE_OK;
-    return FAIL(YOKE_ERROR_CANCELLED, "%s: the store's keeper, rank 0, has left", folder->path);
+    return FAIL(YOKE_ERROR_PEER, "%s: the store's keeper, rank 0, has left", folder->path);
 }
 
 yoke_status yoke_run_folder_open(yoke_run_folder *folder, const yoke_store_options *options) {

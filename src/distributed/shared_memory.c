@@ -46,7 +46,7 @@ static yoke_status follow(shm_group *shm, yoke_store *store) {
     shm_offer offer;
     TRY(yoke_store_wait(store, STORE_KEY, line, sizeof line - 1, &bytes));
     if (sscanf(line, "memory %d %d %llu %llu", &offer.pid, &offer.descriptor, &inode, &total) != 4)
-        return FAIL(YOKE_ERROR_CANCELLED, "rank 0: %s", line);
+        return FAIL(YOKE_ERROR_PEER, "rank 0: %s", line);
     offer.inode = inode;
     offer.bytes = total;
     return shm_segment_open(&shm->first, shm->group.world, &offer);

@@ -122,12 +122,12 @@ static yoke_status look_around(shm_group *shm, shm_wait *wait) {
     if (missing[0] == '\0') return YOKE_OK;
     const char *operation = yoke_call_name(shm->current);
     if (over)
-        FAIL(YOKE_ERROR_CANCELLED, "%s: rank %d waited %d ms for %s", operation, shm->group.rank,
+        FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s", operation, shm->group.rank,
              shm->group.timeout_ms, missing);
     else
-        FAIL(YOKE_ERROR_CANCELLED, "%s: rank %d waits in vain for %s", operation, shm->group.rank,
+        FAIL(YOKE_ERROR_PEER, "%s: rank %d waits in vain for %s", operation, shm->group.rank,
              missing);
-    return shm_break(shm, YOKE_ERROR_CANCELLED);
+    return shm_break(shm, over ? YOKE_ERROR_TIMEOUT : YOKE_ERROR_PEER);
 }
 
 static bool look(const shm_group *shm, shm_counter *counter, uint32_t value) {

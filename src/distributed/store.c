@@ -72,7 +72,7 @@ yoke_status yoke_store_wait(yoke_store *store, const char *key, void *value, siz
     yoke_status status =
         store->wait(store, key, &found, wait_ns == 0 ? 0 : yoke_now_ns() + wait_ns);
     if (status == YOKE_ERROR_MISSING)
-        return FAIL(YOKE_ERROR_CANCELLED, "%s: nobody set \"%s\" within %d ms", store->address, key,
+        return FAIL(YOKE_ERROR_TIMEOUT, "%s: nobody set \"%s\" within %d ms", store->address, key,
                     store->timeout_ms);
     TRY(status);
     if (found.bytes > capacity)

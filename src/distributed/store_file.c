@@ -32,8 +32,7 @@ static void name_key(char name[NAME_BYTES], const char *key) {
 }
 
 static yoke_status fail_left(const file_store *own) {
-    return FAIL(YOKE_ERROR_CANCELLED, "%s: the store's keeper, rank 0, has left",
-                own->store.address);
+    return FAIL(YOKE_ERROR_PEER, "%s: the store's keeper, rank 0, has left", own->store.address);
 }
 
 /* MISSING when the key is not set. */
@@ -128,8 +127,8 @@ static yoke_status file_add(yoke_store *store, const char *key, int64_t value, i
     file_store *own = (file_store *)store;
     uint64_t wait_ns = (uint64_t)store->timeout_ms * 1000000u;
     if (!yoke_run_folder_lock(&own->folder, yoke_now_ns() + wait_ns))
-        return FAIL(YOKE_ERROR_CANCELLED, "%s: another rank holds the lock for %d ms",
-                    store->address, store->timeout_ms);
+        return FAIL(YOKE_ERROR_TIMEOUT, "%s: another rank holds the lock for %d ms", store->address,
+                    store->timeout_ms);
     yoke_status status = add_locked(own, key, value, sum);
     yoke_run_folder_unlock(&own->folder);
     return status;

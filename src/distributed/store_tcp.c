@@ -111,7 +111,7 @@ static yoke_status join(tcp_store *own, const yoke_store_options *options) {
         disconnect(own);
         if (cause != ETIMEDOUT) told = cause; /* says more than the end of the last attempt */
         if (yoke_now_ns() >= deadline)
-            return FAIL(YOKE_ERROR_CANCELLED,
+            return FAIL(YOKE_ERROR_TIMEOUT,
                         "no store answered at %s within %d ms (%s): rank 0 keeps it, is it running "
                         "there?",
                         own->store.address, options->timeout_ms, strerror(told));
@@ -124,7 +124,7 @@ static yoke_status join(tcp_store *own, const yoke_store_options *options) {
 static yoke_status ask(tcp_store *own, uint16_t type, size_t bytes, uint64_t deadline,
                        yoke_frame *reply) {
     if (own->connection < 0)
-        return FAIL(YOKE_ERROR_CANCELLED, "%s: the connection was lost before", own->store.address);
+        return FAIL(YOKE_ERROR_PEER, "%s: the connection was lost before", own->store.address);
     int cause = send_frame(own, type, bytes, deadline);
     if (cause == ETIMEDOUT) cause = ECONNRESET;
     do {
@@ -133,7 +133,7 @@ static yoke_status ask(tcp_store *own, uint16_t type, size_t bytes, uint64_t dea
     if (cause == ETIMEDOUT) return YOKE_ERROR_MISSING;
     if (cause == 0) return reply->type == YOKE_FRAME_REFUSED ? fail_refused(own, reply) : YOKE_OK;
     disconnect(own);
-    return FAIL(YOKE_ERROR_CANCELLED, "%s: the store's keeper, rank 0, has left (%s)",
+    return FAIL(YOKE_ERROR_PEER, "%s: the store's keeper, rank 0, has left (%s)",
                 own->store.address, strerror(cause));
 }
 
@@ -143,7 +143,7 @@ static yoke_status ask_now(tcp_store *own, uint16_t type, size_t bytes, yoke_fra
     yoke_status status = ask(own, type, bytes, deadline_after(timeout_ms), reply);
     if (status != YOKE_ERROR_MISSING) return status;
     disconnect(own);
-    return FAIL(YOKE_ERROR_CANCELLED, "%s: the store's keeper, rank 0, is silent for %d ms",
+    return FAIL(YOKE_ERROR_TIMEOUT, "%s: the store's keeper, rank 0, is silent for %d ms",
                 own->store.address, timeout_ms);
 }
 
