@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so.
 # Looks for the thing itself (a command, a header), not for a package, so other sources of it count.
+# --launchers: also the MPI that a transport of DDP can use and the launchers whose tests are skipped without them.
 set -euo pipefail
 
 cmake_wanted=3.25 # presets of version 6
@@ -33,6 +34,21 @@ needs=(
     "zlib1g-dev have_header zlib.h"
     "libcmocka-dev have_cmocka"
 )
+
+launchers=(
+    "libopenmpi-dev have_command mpicc"
+    "openmpi-bin have_command mpirun"
+    "slurm-wlm have_command srun"
+    "munge have_command munge"
+)
+case ${1-} in
+'') ;;
+--launchers) needs+=("${launchers[@]}") ;;
+*)
+    echo "usage: scripts/install-deps.sh [--launchers]" >&2
+    exit 2
+    ;;
+esac
 
 find_missing() {
     missing=()
