@@ -1,6 +1,7 @@
 /* yoke: the tool. Finds the verb; each verb is a file. */
 #include <errno.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,9 @@ static const struct {
     const cli_verb *verb;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {&train_verb, train_main}, {&evaluate_verb, evaluate_main}, {&devices_verb, devices_main},
-    {&bench_verb, bench_main}, {&launch_verb, launch_main},     {&version_verb, version_main},
-    {&help_verb, help_main},
+    {&train_verb, train_main},     {&evaluate_verb, evaluate_main}, {&devices_verb, devices_main},
+    {&bench_verb, bench_main},     {&compare_verb, compare_main},   {&launch_verb, launch_main},
+    {&version_verb, version_main}, {&help_verb, help_main},
 };
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 
@@ -21,9 +22,24 @@ const cli_verb version_verb = {.name = "version", .summary = "print the version"
 const cli_verb help_verb = {
     .name = "help", .operands = "[VERB | exit-codes]", .summary = "explain a verb"};
 
+static char refusal[1400];
+
+yoke_status cli_refuse(yoke_status status, const char *format, ...) {
+    va_list arguments;
+    if (refusal[0] != '\0') return status;
+    va_start(arguments, format);
+    vsnprintf(refusal, sizeof refusal, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *cli_failure(yoke_status status) {
+    const char *text = refusal[0] != '\0' ? refusal : yoke_last_error();
+    return text[0] != '\0' ? text : yoke_status_name(status);
+}
+
 int cli_fail(yoke_status status) {
-    const char *text = yoke_last_error();
-    fprintf(stderr, "yoke: %s\n", text[0] != '\0' ? text : yoke_status_name(status));
+    fprintf(stderr, "yoke: %s\n", cli_failure(status));
     return yoke_status_exit_code(status);
 }
 

@@ -100,10 +100,11 @@ static double seconds_of(struct timeval time) {
     return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
 }
 
-static double own_seconds(void) {
+static double own_seconds(const rounds *race) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    double helpers = race->helpers != NULL ? race->helpers(race->context) : 0;
+    return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime) + helpers;
 }
 
 /* The shared cache and memory have a probe of their own: a += b. */
@@ -136,23 +137,23 @@ static void gate_close(quiet_gate *gate) {
 }
 
 /* True when the cache is as free as it usually is. */
-static bool gate_begin(quiet_gate *gate) {
+static bool gate_begin(quiet_gate *gate, const rounds *race) {
     double took = probe(gate), sorted[RACE_ROUNDS];
     memcpy(sorted, gate->probes, sizeof sorted);
     bool usual = gate->probe_count < FEWEST_ROUNDS ||
                  took <= PROBE_SLACK * median(sorted, gate->probe_count);
     if (gate->probe_count < RACE_ROUNDS) gate->probes[gate->probe_count++] = took;
     gate->machine = machine_seconds();
-    gate->own = own_seconds();
+    gate->own = own_seconds(race);
     gate->clock = race_clock();
     return usual;
 }
 
 /* True when nobody else used the cores since gate_begin; the kernel counts in ticks, so two of them
  * prove nothing. */
-static bool gate_quiet(const quiet_gate *gate) {
+static bool gate_quiet(const quiet_gate *gate, const rounds *race) {
     double elapsed = race_clock() - gate->clock, tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
-    double own = own_seconds() - gate->own;
+    double own = own_seconds(race) - gate->own;
     double foreign = machine_seconds() - gate->machine - own - 2 * tick;
     return foreign <= FOREIGN_CORES * elapsed;
 }
@@ -193,6 +194,7 @@ static yoke_status run_round(rounds *race, double *milliseconds, uint64_t *state
 /* A line that rewrites itself on a terminal, one line a race elsewhere. */
 static void say(const rounds *race, bool finished) {
     bool terminal = isatty(STDERR_FILENO);
+    if (race->title == NULL) return;
     if (terminal && finished)
         fprintf(stderr, "\r\033[K");
     else if (terminal || finished)
@@ -207,10 +209,10 @@ static yoke_status run_rounds(rounds *race, quiet_gate *gate) {
     while (race->done < race->rounds) {
         bool late = race_clock() - begin > race->seconds;
         if (late && race->done >= FEWEST_ROUNDS) return YOKE_OK;
-        bool quiet = gate_begin(gate);
+        bool quiet = gate_begin(gate, race);
         yoke_status status = run_round(race, race->milliseconds[race->done], &state);
         if (status != YOKE_OK) return status;
-        quiet = gate_quiet(gate) && quiet;
+        quiet = gate_quiet(gate, race) && quiet;
         if (!quiet && !late) {
             race->repeated++;
         } else {

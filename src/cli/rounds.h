@@ -7,7 +7,7 @@
 
 #include "yoke/status.h"
 
-#define RACE_CONTENDERS 6
+#define RACE_CONTENDERS 64
 #define RACE_ROUNDS 99
 
 /* Runs `steps` steps; *milliseconds gets what one took. */
@@ -19,12 +19,16 @@ typedef struct race_contender {
 } race_contender;
 
 typedef struct rounds {
-    const char *title; /* of the progress line on stderr */
+    const char *title; /* of the progress line on stderr; NULL: none */
     race_contender contenders[RACE_CONTENDERS];
     int count;
     int rounds;     /* wanted, 1 .. RACE_ROUNDS */
     int steps;      /* of one run; 0: enough for half a second of the first contender, 2 at least */
     double seconds; /* no round begins later, once three are done; disturbed rounds are repeated */
+    /* Processor time of other processes that run for a contender, in seconds; NULL: there are none
+     */
+    double (*helpers)(void *context);
+    void *context;
     /* results */
     double milliseconds[RACE_ROUNDS][RACE_CONTENDERS];
     int done;     /* rounds kept */

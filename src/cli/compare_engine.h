@@ -1,0 +1,65 @@
+/* One engine of a comparison: a model, its data, and devices of this process or one rank's. */
+#ifndef CLI_COMPARE_ENGINE_H
+#define CLI_COMPARE_ENGINE_H
+
+#include "yoke/yoke.h"
+
+#define COMPARE_LEARN_STEPS 1000
+#define COMPARE_LIST_BYTES 1024
+
+/* What all contenders have in common. Ranks get it as it lies in memory. */
+typedef struct compare_setup {
+    char model[64], dataset[1024];
+    char names[64][32]; /* of the devices, the root first; a contender takes the first few */
+    int device_count;
+    int threads; /* compute threads of each device */
+    int batch;   /* of all devices */
+    uint64_t seed;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    yoke_collectives collectives;
+    yoke_optimizer_options optimizer;
+} compare_setup;
+
+typedef struct compare_role {
+    int devices; /* of the contender: in this process, or one in each of as many ranks */
+    yoke_schedule schedule;
+    yoke_rank_info rank; /* world 0: no rank */
+} compare_role;
+
+/* What the first steps gave. */
+typedef struct compare_learned {
+    int steps;
+    double losses[COMPARE_LEARN_STEPS];
+    uint64_t hash; /* of the weights behind them */
+} compare_learned;
+
+/* Of the steps since the trace was last emptied. */
+typedef struct compare_stages {
+    int count;
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+} compare_stages;
+
+/* What one is made of, for the head of a report. */
+typedef struct compare_facts {
+    size_t parameters;
+    bool batch_norm;
+    char dataset[32], transport[32];
+} compare_facts;
+
+typedef struct compare_engine compare_engine;
+
+/* NULL on failure. */
+yoke_status compare_engine_create(compare_engine **engine, const compare_setup *setup,
+                                  const compare_role *role);
+void compare_engine_destroy(compare_engine *engine);
+void compare_engine_describe(const compare_engine *engine, compare_facts *facts);
+
+/* Trains on the dataset's next batches; of a new engine these are the same for all contenders. */
+yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_learned *learned);
+/* *milliseconds of a step, the mean of `steps` on one batch that stays, with a learning rate that
+ * changes next to nothing; fresh: the trace is emptied before. Ranks begin together. */
+yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
+void compare_engine_stages(compare_engine *engine, compare_stages *stages);
+
+#endif
