@@ -6,7 +6,7 @@ any lines. ```text exact compares the characters themselves.
 import re
 
 FENCE = re.compile(r"^```(.*)$")
-NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?|\b0x[0-9a-f]+\b|\b[0-9a-f]{16}\b")
+NUMBER = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{16}\b|-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
 
 
 def blocks(text):
