@@ -1,6 +1,7 @@
 """How tests of yoke launch run it: each in a folder of its own, none for long, nothing left behind."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 LIMIT_S = 60
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 PLAIN = {"PATH": os.environ["PATH"]}
 
 

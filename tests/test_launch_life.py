@@ -23,6 +23,11 @@ class Ends(Case):
         stdout, stderr = process.communicate(timeout=LIMIT_S)
         return process.returncode, stdout, stderr
 
+    @staticmethod
+    def children(process):
+        listed = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        return [int(pid) for pid in listed.split()]
+
     def gone(self, *pids):
         wait_until(lambda: not any(map(is_running, pids)), f"the end of {pids}")
 
@@ -35,7 +40,7 @@ class Ends(Case):
         self.assertIn("ended with exit code 137", result.stderr)
 
     def test_a_rank_that_is_killed_ends_all_at_once_and_is_named(self):
-        process = self.start(SAY_PID + "echo I am $RANK >&2; sleep 1000", "--nproc-per-node", "4")
+        process = self.start("echo I am $RANK >&2; " + SAY_PID + "sleep 1000", "--nproc-per-node", "4")
         pids = [self.pid(f"p{rank}") for rank in range(4)]
         began = time.monotonic()
         os.kill(pids[2], signal.SIGKILL)
@@ -50,6 +55,8 @@ class Ends(Case):
         process = self.start(SAY_PID + "until [ -e go$RANK ]; do sleep 0.01; done; exit 1$RANK",
                              "--nproc-per-node", "3")
         pids = [self.pid(f"p{rank}") for rank in range(3)]
+        facts = pathlib.Path(f"/proc/{process.pid}/fdinfo")
+        wait_until(lambda: sum(fact.read_text().count("tfd:") for fact in facts.iterdir()) == 3, "the watch")
         process.send_signal(signal.SIGSTOP)
         for rank in [2, 0, 1]:
             (self.folder / f"go{rank}").touch()
@@ -76,13 +83,23 @@ class Ends(Case):
                              "mv child$RANK.part child$RANK; echo $YOKE_MASTER_ADDR > place; wait",
                              "--nproc-per-node", "2")
         pids = [self.pid(name) for name in ["p0", "p1", "child0", "child1"]]
-        guards = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        guards = self.children(process)
         self.assertEqual(len(guards), 3)
         meeting = pathlib.Path((self.folder / "place").read_text().strip()[len("file://"):]).parent
         self.assertTrue(meeting.is_dir())
         process.kill()
         self.gone(*pids, *guards)
         self.assertFalse(meeting.exists())
+
+    def test_workers_die_with_the_launcher_also_without_its_guard(self):
+        os.mkfifo(self.folder / "hold")
+        process = self.start("echo $YOKE_MASTER_ADDR > place; " + SAY_PID + "read x < hold")
+        worker = self.pid("p0")
+        guard = next(pid for pid in self.children(process) if pid != worker)
+        os.kill(guard, signal.SIGKILL)
+        process.kill()
+        self.gone(worker, guard)
+        pathlib.Path((self.folder / "place").read_text().strip()[len("file://"):]).parent.rmdir()
 
     def test_what_a_worker_leaves_running_ends_with_the_run(self):
         result = self.sh("sleep 1000 & echo $!; (sleep 0.1; echo late) & true")
@@ -119,6 +136,14 @@ class Ends(Case):
         self.wait_for("p0")
         process.send_signal(signal.SIGUSR1)
         self.assertEqual(self.finish(process)[:2], (0, "saved\n"))
+
+    def test_a_signal_that_was_ignored_before_stays_ignored(self):
+        process = self.start(SAY_PID + "until [ -e go ]; do sleep 0.01; done; echo on",
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_for("p0")
+        process.send_signal(signal.SIGHUP)
+        (self.folder / "go").touch()
+        self.assertEqual(self.finish(process), (0, "on\n", ""))
 
     def test_a_program_that_cannot_be_started_is_named(self):
         (self.folder / "text").write_text("no program\n")
@@ -236,9 +261,8 @@ class Output(Case):
         self.assertRegex(result.stderr, "rank 0 .*SIGPIPE")
 
     def test_a_reader_that_stops_reading_slows_workers_but_not_the_launcher(self):
-        process = self.start("yes & echo $! > p; wait", "--tee")
-        self.wait_for("p")
-        writer = f"/proc/{int((self.folder / 'p').read_text() or 0)}/io"
+        process = self.start(SAY_PID + "exec yes", "--tee")
+        writer = f"/proc/{self.pid('p0')}/io"
 
         def written():
             return re.search(r"wchar: (\d+)", pathlib.Path(writer).read_text())[1]

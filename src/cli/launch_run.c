@@ -33,8 +33,11 @@ static int open_signals(launch_session *session) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        sigaddset(&set, numbers[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction found;
+        sigaction(numbers[i], NULL, &found);
+        if (found.sa_handler != SIG_IGN) sigaddset(&set, numbers[i]); /* nohup's wish stands */
+    }
     sigprocmask(SIG_BLOCK, &set, &session->start.mask);
     signal(SIGCHLD, SIG_DFL); /* ignored, no worker could tell how it ended */
     session->start.on_pipe = signal(SIGPIPE, SIG_IGN);
