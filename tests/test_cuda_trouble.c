@@ -222,12 +222,13 @@ static void expect_poisoned(yoke_device *device) {
                              yoke_device_use(device)};
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
         assert_int_equal(answers[i], YOKE_ERROR_DEVICE);
-    assert_non_null(strstr(yoke_last_error(),
-                           "cuda:0: poisoned by cudaErrorIllegalAddress of cudaEventRecord; "));
+    assert_non_null(
+        strstr(yoke_last_error(),
+               "cuda:0: poisoned by cudaErrorIllegalAddress of cudaEventRecordWithFlags; "));
 }
 
 static void a_sticky_error_loses_its_device_alone(void **state) {
-    WITH("SIMCUDA_FAULT", "cudaEventRecord@1=700");
+    WITH("SIMCUDA_FAULT", "cudaEventRecordWithFlags@1=700");
     yoke_devices *first = open_list("cuda:0"), *second = open_list("cuda:1");
     yoke_device *lost = yoke_devices_at(first, 0), *whole = yoke_devices_at(second, 0);
     yoke_device_event *event = NULL;
@@ -235,8 +236,8 @@ static void a_sticky_error_loses_its_device_alone(void **state) {
     EXPECT_OK(yoke_device_event_create(&event, lost));
     EXPECT_OK(yoke_device_allocate(lost, 64, "a test", &memory));
     assert_int_equal(yoke_device_event_record(event, YOKE_STREAM_COMPUTE), YOKE_ERROR_DEVICE);
-    assert_memory_equal(yoke_last_error(), "cuda:0: cudaEventRecord: cudaErrorIllegalAddress (",
-                        50);
+    assert_memory_equal(yoke_last_error(),
+                        "cuda:0: cudaEventRecordWithFlags: cudaErrorIllegalAddress (", 50);
     expect_poisoned(lost);
     yoke_device_free(lost, memory);
     EXPECT_OK(yoke_device_allocate(whole, 64, "a test", &memory));
@@ -249,7 +250,8 @@ static void a_sticky_error_loses_its_device_alone(void **state) {
 }
 
 static void a_lost_device_can_be_closed(void **state) {
-    WITH("SIMCUDA_FAULT", "cudaEventRecord@1=700!"); /* CUDA answers nothing else from then on */
+    /* CUDA answers nothing else from then on */
+    WITH("SIMCUDA_FAULT", "cudaEventRecordWithFlags@1=700!");
     yoke_devices *devices = open_list("cuda:0");
     yoke_device *lost = yoke_devices_at(devices, 0);
     yoke_device_event *event = NULL;
@@ -264,13 +266,13 @@ static void a_lost_device_can_be_closed(void **state) {
 }
 
 static void an_error_that_passes_poisons_nothing(void **state) {
-    WITH("SIMCUDA_FAULT", "cudaEventRecord@1=1");
+    WITH("SIMCUDA_FAULT", "cudaEventRecordWithFlags@1=1");
     yoke_devices *devices = open_list("cuda:0");
     yoke_device *device = yoke_devices_at(devices, 0);
     yoke_device_event *event = NULL;
     EXPECT_OK(yoke_device_event_create(&event, device));
     assert_int_equal(yoke_device_event_record(event, YOKE_STREAM_COMPUTE), YOKE_ERROR_SYSTEM);
-    assert_non_null(strstr(yoke_last_error(), "cudaEventRecord: cudaErrorInvalidValue"));
+    assert_non_null(strstr(yoke_last_error(), "cudaEventRecordWithFlags: cudaErrorInvalidValue"));
     EXPECT_OK(yoke_device_event_record(event, YOKE_STREAM_COMPUTE));
     EXPECT_OK(yoke_device_event_synchronize(event));
     yoke_device_event_destroy(event);

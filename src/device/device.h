@@ -71,10 +71,13 @@ yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device
 yoke_status yoke_device_event_synchronize(yoke_device_event *event); /* the host waits */
 yoke_status yoke_device_synchronize(yoke_device *device);            /* for all streams */
 
-/* Recordings: what plans queue on the compute stream between begin and end becomes one call. Only
- * where yoke_device_records says so. In between, nothing else is asked of the device. */
+/* Recordings: what is queued on the compute stream between begin and end becomes one call. Only
+ * where yoke_device_records says so. In between, nothing else is asked of the device, and it waits
+ * for no event. An event recorded in between is recorded by every run, for whoever waits after that
+ * run was queued; a step begun in between is not part of it: one is begun before each run. */
 typedef struct yoke_recording yoke_recording;
 bool yoke_device_records(const yoke_device *device);
+bool yoke_device_is_recording(const yoke_device *device);
 yoke_status yoke_recording_begin(yoke_device *device);
 /* Always ends it; `status` other than OK throws away what was recorded and is passed on. */
 yoke_status yoke_recording_end(yoke_device *device, yoke_status status, yoke_recording **recording);

@@ -49,13 +49,20 @@ bool yoke_device_records(const yoke_device *device) {
     return device->backend->record_begin != NULL;
 }
 
+bool yoke_device_is_recording(const yoke_device *device) {
+    return device->recording;
+}
+
 yoke_status yoke_recording_begin(yoke_device *device) {
-    return device->backend->record_begin(device);
+    TRY(device->backend->record_begin(device));
+    device->recording = true;
+    return YOKE_OK;
 }
 
 yoke_status yoke_recording_end(yoke_device *device, yoke_status status,
                                yoke_recording **recording) {
     *recording = NULL;
+    device->recording = false;
     yoke_error error = yoke_error_take(status);
     yoke_status ended = device->backend->record_end(device, recording);
     if (status == YOKE_OK) return ended;
@@ -73,7 +80,7 @@ void yoke_recording_destroy(yoke_recording *recording) {
 }
 
 yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step) {
-    if (device->backend->begin_step == NULL) return YOKE_OK;
+    if (device->backend->begin_step == NULL || device->recording) return YOKE_OK;
     return device->backend->begin_step(device, step);
 }
 

@@ -91,6 +91,15 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
 /* Forward over the rows last scattered. Programs for `rows` are prepared when missing. */
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step);
+/* What forward does before it queues anything, for a caller that then runs a recording of its own.
+ */
+yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
+                               const yoke_plan_step *step);
+/* What `queue` asks of the replica, over `rows`, and of its device becomes one recording, which is
+ * the caller's. Nothing runs, and what the last forward left stays the last forward's. */
+yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
+                                yoke_status (*queue)(void *), void *context,
+                                yoke_recording **recording);
 /* Loss sum, correct count and, when training, the gradient of the outputs. */
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step);
 /* Segments run in order 0 .. bucket_count - 1; after segment s the gradients of bucket s are

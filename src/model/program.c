@@ -254,14 +254,20 @@ static yoke_status queue_loss(yoke_program *program, const yoke_plan_step *step)
     return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
 }
 
+/* A recording of the caller's takes what would be replayed. */
+static bool replays(const yoke_program *program, const yoke_recording *recording) {
+    return recording != NULL && !yoke_device_is_recording(program->device);
+}
+
 yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
-    if (program->recorded_forward != NULL) return yoke_recording_run(program->recorded_forward);
+    if (replays(program, program->recorded_forward))
+        return yoke_recording_run(program->recorded_forward);
     return queue_forward(program, flat, memory, step);
 }
 
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step) {
-    if (program->recorded_loss != NULL) return yoke_recording_run(program->recorded_loss);
+    if (replays(program, program->recorded_loss)) return yoke_recording_run(program->recorded_loss);
     return queue_loss(program, step);
 }
 
@@ -294,7 +300,8 @@ static yoke_status queue_segment(yoke_program *program, int segment, const yoke_
 }
 
 yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step) {
-    if (segment < program->recorded_count)
+    bool recorded = segment < program->recorded_count;
+    if (recorded && replays(program, program->recorded_segments[segment]))
         return yoke_recording_run(program->recorded_segments[segment]);
     return queue_segment(program, segment, step);
 }

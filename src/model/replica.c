@@ -243,14 +243,33 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
 
 /* Running. */
 
-yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
-                                 const yoke_plan_step *step) {
+yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
+                               const yoke_plan_step *step) {
     if (rows < 1) return FAIL(YOKE_ERROR_ARGUMENT, "forward over %d rows: needs at least 1", rows);
     TRY(yoke_replica_prepare(replica, rows, training));
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
-    TRY(yoke_device_begin_step(replica->options.device, step));
+    return yoke_device_begin_step(replica->options.device, step);
+}
+
+yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
+                                 const yoke_plan_step *step) {
+    TRY(yoke_replica_begin(replica, rows, training, step));
     return yoke_program_forward(replica->current, replica->flat, &replica->memory, step);
+}
+
+yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
+                                yoke_status (*queue)(void *), void *context,
+                                yoke_recording **recording) {
+    yoke_device *device = replica->options.device;
+    yoke_program *last = replica->current;
+    yoke_plan_step last_step = replica->last_step;
+    TRY(yoke_replica_prepare(replica, rows, training));
+    TRY(yoke_recording_begin(device));
+    yoke_status status = yoke_recording_end(device, queue(context), recording);
+    replica->current = last;
+    replica->last_step = last_step;
+    return status;
 }
 
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {

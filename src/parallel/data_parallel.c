@@ -38,15 +38,14 @@ static bool is_last_micro_batch(const yoke_data_parallel *parallel) {
 static yoke_status overlap_worker(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     bool last = is_last_micro_batch(parallel);
-    TRY(yoke_forward_shard(parallel, replica));
-    TRY(yoke_loss_shard(parallel, replica));
-    TRY(yoke_backward_shard(parallel, replica, last ? yoke_exchange_announce : NULL));
+    TRY(yoke_compute_shard(parallel, replica, last));
     return last ? yoke_exchange_finish(parallel, replica) : YOKE_OK;
 }
 
 /* DistributedDataParallel. Every rank, on its rows: forward, loss, backward. In the last
  * micro-batch (the others are under no_sync) a finished bucket is all-reduced between the ranks,
- * and each updates itself: there is no root and nothing to publish. */
+ * and each updates itself: there is no root and nothing to publish. On devices that queue this is
+ * overlap_worker, whose exchange is then between the ranks. */
 static yoke_status ddp_worker(int replica, void *context) {
     yoke_data_parallel *parallel = context;
     bool last = is_last_micro_batch(parallel);
@@ -69,6 +68,7 @@ static yoke_status overlap_micro_batch(yoke_data_parallel *parallel, const yoke_
                                        yoke_replica_job worker) {
     TRY(yoke_scatter_micro_batch(parallel, batch));
     TRY(yoke_replicate_stale(parallel, false));
+    TRY(yoke_record_shards(parallel, parallel->batch.rows, true));
     TRY(yoke_apply(parallel, YOKE_STAGE_STEP, worker));
     parallel->batches_tracked++;
     parallel->buffers_version++;
@@ -99,8 +99,9 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 }
 
 static yoke_status ddp_micro_batches(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    yoke_replica_job worker = parallel->queued ? overlap_worker : ddp_worker;
     for (; parallel->micro < parallel->micros; parallel->micro++)
-        TRY(overlap_micro_batch(parallel, batch, ddp_worker));
+        TRY(overlap_micro_batch(parallel, batch, worker));
     return YOKE_OK;
 }
 
@@ -145,8 +146,7 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
 /* Without learning, and by pieces. */
 
 static yoke_status evaluate_worker(int replica, void *context) {
-    TRY(yoke_forward_shard(context, replica));
-    return yoke_loss_shard(context, replica);
+    return yoke_compute_shard(context, replica, false);
 }
 
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batch) {
@@ -155,6 +155,7 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batc
     for (; parallel->micro < parallel->micros; parallel->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
+        TRY(yoke_record_shards(parallel, parallel->batch.rows, false));
         TRY(yoke_apply(parallel, YOKE_STAGE_EVALUATE, evaluate_worker));
         TRY(yoke_gather_scalars(parallel));
     }

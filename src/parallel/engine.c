@@ -95,6 +95,7 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
         if (micro == 0) break;
         prepare_job job = {.parallel = parallel, .rows = micro, .training = training};
         TRY(yoke_parallel_apply(parallel, prepare_shard, &job));
+        TRY(yoke_record_shards(parallel, micro, training));
         if (training) TRY(yoke_root_loss_prepare(parallel, micro));
     }
     return YOKE_OK;

@@ -52,6 +52,7 @@ typedef struct yoke_staging {
 } yoke_staging;
 
 typedef struct yoke_replica_clock yoke_replica_clock; /* spans.c */
+typedef struct yoke_recorded yoke_recorded;           /* recorded.c */
 
 /* A stage of one replica while it runs. */
 typedef struct yoke_stage_span {
@@ -73,6 +74,7 @@ struct yoke_data_parallel {
     yoke_device_event *gated;    /* host_gate has arrived */
     yoke_replica_clock *clocks;  /* [count]; NULL unless queued */
     int turn;                    /* which half of the clocks this batch uses */
+    yoke_recorded *recorded;     /* [count]; NULL unless devices record */
     uint64_t turns;
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
@@ -159,12 +161,14 @@ yoke_status yoke_queues_synchronize(yoke_data_parallel *parallel);
 yoke_status yoke_queues_to_communication(yoke_data_parallel *parallel);
 yoke_status yoke_queues_to_compute(yoke_data_parallel *parallel);
 
-/* spans.c: what a stage was given between begin and end is one bar of the timeline. turn is called
+/* spans.c: what a stage was given between begin and end is one bar of the timeline; in a recording
+ * they only mark it, and queued says that a run has been queued. turn is called
  * when a batch's losses have arrived; read, while nothing runs, completes the trace. */
 yoke_status yoke_spans_create(yoke_data_parallel *parallel);
 void yoke_spans_destroy(yoke_data_parallel *parallel);
 yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stage);
 yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *stage);
+void yoke_stage_queued(yoke_data_parallel *parallel, const yoke_stage_span *stage);
 yoke_status yoke_spans_turn(yoke_data_parallel *parallel);
 yoke_status yoke_spans_read(yoke_data_parallel *parallel);
 
@@ -191,6 +195,19 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica);
 /* `ready`, unless NULL, is told of every bucket whose gradients of the whole batch are complete. */
 typedef yoke_status (*yoke_bucket_ready)(yoke_data_parallel *parallel, int replica, int bucket);
 yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica, yoke_bucket_ready ready);
+/* What the compute stream is given of the three. */
+yoke_status yoke_await_weights(yoke_data_parallel *parallel, int replica);
+yoke_status yoke_queue_forward(yoke_data_parallel *parallel, int replica, int rows, bool training);
+yoke_status yoke_queue_loss(yoke_data_parallel *parallel, int replica);
+yoke_status yoke_queue_segment(yoke_data_parallel *parallel, int replica, int segment);
+
+/* recorded.c: forward, loss and, when training, backward of a shard as one recording. record makes
+ * what is missing for a micro-batch of `rows`; compute runs a shard from its recording, where it
+ * has one, and announces its buckets when asked to. */
+yoke_status yoke_recorded_create(yoke_data_parallel *parallel);
+void yoke_recorded_destroy(yoke_data_parallel *parallel);
+yoke_status yoke_record_shards(yoke_data_parallel *parallel, int rows, bool training);
+yoke_status yoke_compute_shard(yoke_data_parallel *parallel, int replica, bool announce);
 
 /* update.c: what the optimizer needs to know of this step; who holds which part of its state. */
 yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
@@ -199,9 +216,12 @@ bool yoke_is_sharded(const yoke_data_parallel *parallel);
 yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket);
 
 /* exchange.c: reduce + update + publish in one pass. announce says that a replica's gradients of a
- * bucket are complete and takes the buckets that are so everywhere; finish waits for the rest. */
+ * bucket are complete and takes the buckets that are so everywhere: mark in the compute stream,
+ * then release. finish waits for the rest. */
 void yoke_exchange_begin(yoke_data_parallel *parallel);
 yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, int bucket);
+yoke_status yoke_exchange_mark(yoke_data_parallel *parallel, int replica, int bucket);
+yoke_status yoke_exchange_release(yoke_data_parallel *parallel, int replica, int bucket);
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
 
 /* exchange_queued.c: the same on devices that queue. The root's worker queues for all; nobody

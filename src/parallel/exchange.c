@@ -113,10 +113,17 @@ static yoke_status exchange_ready(yoke_data_parallel *parallel, int worker) {
     return YOKE_OK;
 }
 
+yoke_status yoke_exchange_mark(yoke_data_parallel *parallel, int replica, int bucket) {
+    if (!parallel->queued) return YOKE_OK;
+    return yoke_device_event_record(parallel->events[replica].buckets[bucket], YOKE_STREAM_COMPUTE);
+}
+
 yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, int bucket) {
-    if (parallel->queued)
-        TRY(yoke_device_event_record(parallel->events[replica].buckets[bucket],
-                                     YOKE_STREAM_COMPUTE));
+    TRY(yoke_exchange_mark(parallel, replica, bucket));
+    return yoke_exchange_release(parallel, replica, bucket);
+}
+
+yoke_status yoke_exchange_release(yoke_data_parallel *parallel, int replica, int bucket) {
     yoke_workers_signal(parallel->workers, &parallel->arrivals[bucket]);
     return exchange_ready(parallel, replica);
 }

@@ -96,6 +96,7 @@ yoke_status yoke_queues_create(yoke_data_parallel *parallel) {
     TRY(yoke_device_allocate_host(root, sizeof *parallel->host_gate, "a gate",
                                   (void **)&parallel->host_gate));
     TRY(yoke_spans_create(parallel));
+    TRY(yoke_recorded_create(parallel));
     return create_group(parallel);
 }
 
@@ -111,6 +112,7 @@ static void destroy_memory(yoke_data_parallel *parallel, int replica) {
 
 void yoke_queues_destroy(yoke_data_parallel *parallel) {
     yoke_group_destroy(parallel->group);
+    yoke_recorded_destroy(parallel);
     yoke_spans_destroy(parallel);
     yoke_device_event_destroy(parallel->gated);
     yoke_device_free_host(yoke_devices_at(parallel->devices, 0), parallel->host_gate);

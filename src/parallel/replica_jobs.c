@@ -1,4 +1,5 @@
-/* What each worker does with its own shard: forward, loss, backward segment by segment. */
+/* What each worker does with its own shard: forward, loss, backward segment by segment. What it
+ * queues alone is what recorded.c records. */
 #include "parallel/engine.h"
 
 /* The sum of what the rows give, over all ranks, is the mean over the whole batch; or over each
@@ -15,20 +16,15 @@ yoke_plan_step yoke_step_of(const yoke_data_parallel *parallel, int replica) {
     };
 }
 
-yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica) {
-    int rows = parallel->shards[replica].rows;
-    if (rows == 0) return YOKE_OK;
+yoke_status yoke_queue_forward(yoke_data_parallel *parallel, int replica, int rows, bool training) {
     yoke_stage_span span = {.stage = YOKE_STAGE_FORWARD, .lane = replica};
     yoke_plan_step step = yoke_step_of(parallel, replica);
-    yoke_device *device = yoke_devices_at(parallel->devices, replica);
-    TRY(yoke_device_event_wait(parallel->events[replica].published, device, YOKE_STREAM_COMPUTE));
     TRY(yoke_stage_begin(parallel, &span));
-    TRY(yoke_replica_forward(parallel->replicas[replica], rows, parallel->training, &step));
+    TRY(yoke_replica_forward(parallel->replicas[replica], rows, training, &step));
     return yoke_stage_end(parallel, &span);
 }
 
-yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
-    if (parallel->shards[replica].rows == 0) return YOKE_OK;
+yoke_status yoke_queue_loss(yoke_data_parallel *parallel, int replica) {
     yoke_stage_span span = {.stage = YOKE_STAGE_LOSS, .lane = replica};
     yoke_plan_step step = yoke_step_of(parallel, replica);
     TRY(yoke_stage_begin(parallel, &span));
@@ -41,6 +37,22 @@ yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
                              memory->correct, sizeof(int32_t)));
     TRY(yoke_stage_end(parallel, &span));
     return yoke_device_event_record(parallel->events[replica].losses, YOKE_STREAM_COMPUTE);
+}
+
+yoke_status yoke_await_weights(yoke_data_parallel *parallel, int replica) {
+    return yoke_device_event_wait(parallel->events[replica].published,
+                                  yoke_devices_at(parallel->devices, replica), YOKE_STREAM_COMPUTE);
+}
+
+yoke_status yoke_forward_shard(yoke_data_parallel *parallel, int replica) {
+    int rows = parallel->shards[replica].rows;
+    if (rows == 0) return YOKE_OK;
+    TRY(yoke_await_weights(parallel, replica));
+    return yoke_queue_forward(parallel, replica, rows, parallel->training);
+}
+
+yoke_status yoke_loss_shard(yoke_data_parallel *parallel, int replica) {
+    return parallel->shards[replica].rows > 0 ? yoke_queue_loss(parallel, replica) : YOKE_OK;
 }
 
 /* Whether an earlier micro-batch left a gradient of this replica in `accumulated`. All but the last
@@ -80,23 +92,23 @@ static yoke_status idle_bucket(yoke_data_parallel *parallel, int replica, yoke_b
                             bucket.elements * sizeof(float));
 }
 
+yoke_status yoke_queue_segment(yoke_data_parallel *parallel, int replica, int segment) {
+    yoke_stage_span span = {.stage = YOKE_STAGE_BACKWARD, .lane = replica, .bucket = segment};
+    yoke_plan_step step = yoke_step_of(parallel, replica);
+    TRY(yoke_stage_begin(parallel, &span));
+    TRY(yoke_replica_backward_segment(parallel->replicas[replica], segment, &step));
+    if (parallel->micros > 1)
+        TRY(accumulate_bucket(parallel, replica, parallel->flat->buckets[segment]));
+    return yoke_stage_end(parallel, &span);
+}
+
 yoke_status yoke_backward_shard(yoke_data_parallel *parallel, int replica,
                                 yoke_bucket_ready ready) {
     const yoke_flat *flat = parallel->flat;
     bool idle = parallel->shards[replica].rows == 0;
-    yoke_plan_step step = yoke_step_of(parallel, replica);
     for (int segment = 0; segment < flat->bucket_count; segment++) {
-        yoke_bucket bucket = flat->buckets[segment];
-        if (idle) {
-            TRY(idle_bucket(parallel, replica, bucket));
-        } else {
-            yoke_stage_span span = {
-                .stage = YOKE_STAGE_BACKWARD, .lane = replica, .bucket = segment};
-            TRY(yoke_stage_begin(parallel, &span));
-            TRY(yoke_replica_backward_segment(parallel->replicas[replica], segment, &step));
-            if (parallel->micros > 1) TRY(accumulate_bucket(parallel, replica, bucket));
-            TRY(yoke_stage_end(parallel, &span));
-        }
+        TRY(idle ? idle_bucket(parallel, replica, flat->buckets[segment])
+                 : yoke_queue_segment(parallel, replica, segment));
         if (ready != NULL) TRY(ready(parallel, replica, segment));
     }
     return YOKE_OK;

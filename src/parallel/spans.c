@@ -64,10 +64,15 @@ yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *
                         stage->begin_ns, stage->bytes);
         return YOKE_OK;
     }
+    const yoke_device *device = yoke_devices_at(parallel->devices, stage->lane);
+    if (!yoke_device_is_recording(device)) yoke_stage_queued(parallel, stage);
+    return yoke_device_event_record(timed(parallel, stage)->end, stream_of(stage->stage));
+}
+
+void yoke_stage_queued(yoke_data_parallel *parallel, const yoke_stage_span *stage) {
     timed_slot *slot = timed(parallel, stage);
     slot->pending = true;
     slot->span = (yoke_span){.step = parallel->steps, .bytes = stage->bytes, .stage = stage->stage};
-    return yoke_device_event_record(slot->end, stream_of(stage->stage));
 }
 
 /* Reading. */

@@ -118,9 +118,13 @@ cudaError_t capture_joint(const std::vector<CUstream_st *> &streams, const char 
     return cudaSuccess;
 }
 
-cudaError_t capture_record(CUevent_st &event, CUstream_st &stream) {
+cudaError_t capture_record(CUevent_st &event, CUstream_st &stream, unsigned flags) {
     cudaError_t code = capture_node(stream, mark("cudaEventRecord", stream.device));
     if (code != cudaSuccess) return code;
+    if (flags & cudaEventRecordExternal) {
+        stream.capture->nodes.back().event = &event;
+        return cudaSuccess;
+    }
     event.capture = stream.capture;
     event.node = stream.capture->nodes.size() - 1;
     event.record = nullptr;
@@ -259,6 +263,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
             node.waits.push_back(done[wait]);
         if (done.empty() && exec.last != nullptr) node.waits.push_back(exec.last);
         done.push_back(push(source.lane == 0 ? launched : *exec.lanes[source.lane], node));
+        if (source.event == nullptr) continue;
+        CUevent_st &event = resolve(source.event, "event", __func__);
+        event.record = done.back();
+        event.capture = nullptr;
     }
     exec.last = launched.last;
     return answer(submit(launched, mark("cudaGraphLaunch", launched.device)));

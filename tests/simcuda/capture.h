@@ -18,7 +18,8 @@ namespace sim {
 struct GraphNode {
     size_t lane;
     Node node;
-    std::vector<size_t> waits; /* for earlier nodes of other lanes */
+    std::vector<size_t> waits;   /* for earlier nodes of other lanes */
+    CUevent_st *event = nullptr; /* recorded by every launch */
 };
 
 struct Capture {
@@ -33,7 +34,7 @@ struct Capture {
 cudaError_t capture_node(CUstream_st &stream, Node node);
 cudaError_t capture_joint(const std::vector<CUstream_st *> &streams, const char *what,
                           uint64_t cost_ns, const Work &work);
-cudaError_t capture_record(CUevent_st &event, CUstream_st &stream);
+cudaError_t capture_record(CUevent_st &event, CUstream_st &stream, unsigned flags);
 cudaError_t capture_wait(CUstream_st &stream, const CUevent_st &event, unsigned flags);
 
 /* The capture becomes invalid and the call fails: one that may not be made on a captured stream;

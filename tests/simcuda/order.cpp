@@ -15,9 +15,10 @@ static cudaError_t create_stream(cudaStream_t *stream, unsigned flags) {
 }
 
 /* Time comes with the mark before which all work of the stream is done. */
-static cudaError_t record(CUevent_st &event, CUstream_st &stream) {
+static cudaError_t record(CUevent_st &event, CUstream_st &stream, unsigned flags) {
     if (event.device != stream.device) return cudaErrorInvalidResourceHandle;
-    if (stream.capture != nullptr) return capture_record(event, stream);
+    if (stream.capture != nullptr) return capture_record(event, stream, flags);
+    if (flags & cudaEventRecordExternal) return cudaErrorInvalidValue;
     Node node;
     node.what = "cudaEventRecord";
     node.device = stream.device;
@@ -125,7 +126,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     ENTER(cudaErrorUnknown);
     CUstream_st &found = find_stream(stream, __func__);
-    return answer(record(resolve(event, "event", __func__), found));
+    return answer(record(resolve(event, "event", __func__), found, cudaEventRecordDefault));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+    ENTER(cudaErrorUnknown);
+    CUstream_st &found = find_stream(stream, __func__);
+    return answer(record(resolve(event, "event", __func__), found, flags));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {

@@ -260,6 +260,43 @@ static void a_joint_within_one_capture_is_replayed(void **) {
         check(cudaStreamDestroy(one));
 }
 
+/* Whoever waits outside for an event that every launch records waits for the launch before. */
+static void an_external_event_is_recorded_by_every_launch(void **) {
+    cudaStream_t stream = make_stream(), side = make_stream();
+    cudaEvent_t begin_event, event;
+    int value = 0, late = 0;
+    check(cudaEventCreate(&begin_event));
+    check(cudaEventCreate(&event));
+    assert_int_equal(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal),
+                     cudaErrorInvalidValue);
+    cudaGetLastError();
+    begin(stream);
+    check(cudaEventRecordWithFlags(begin_event, stream, cudaEventRecordExternal));
+    check(sim::enqueue(stream, "count", 1000000, [&value] { value++; }));
+    check(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
+    check(sim::enqueue(stream, "go on", 1000000, [&late] { late++; }));
+    cudaGraphExec_t exec = end_and_instantiate(stream);
+    for (int run = 1; run <= 2; run++) {
+        float milliseconds = 0;
+        int seen = 0;
+        check(cudaGraphLaunch(exec, stream));
+        check(cudaStreamWaitEvent(side, event, 0));
+        check(sim::enqueue(side, "look", 1000, [&] { seen = value; }));
+        check(cudaStreamSynchronize(side));
+        assert_int_equal(seen, run);
+        check(cudaEventSynchronize(event));
+        check(cudaEventElapsedTime(&milliseconds, begin_event, event));
+        assert_true(milliseconds >= 1);
+    }
+    check(cudaStreamSynchronize(stream));
+    assert_int_equal(late, 2);
+    check(cudaGraphExecDestroy(exec));
+    for (cudaEvent_t one : {begin_event, event})
+        check(cudaEventDestroy(one));
+    for (cudaStream_t one : {stream, side})
+        check(cudaStreamDestroy(one));
+}
+
 SCENARIO(graph_destroyed_twice) {
     cudaStream_t stream = make_stream();
     cudaGraph_t graph;
@@ -282,6 +319,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(streams_of_a_capture_must_be_joined_and_its_own),
         cmocka_unit_test(a_capture_begins_and_ends_once_in_its_thread),
         cmocka_unit_test(a_joint_within_one_capture_is_replayed),
+        cmocka_unit_test(an_external_event_is_recorded_by_every_launch),
         cmocka_unit_test(a_graph_is_destroyed_once),
     };
     return RUN_TESTS(count, arguments, tests);

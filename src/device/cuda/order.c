@@ -38,10 +38,13 @@ void cuda_event_destroy(yoke_device_event *event) {
     free(event);
 }
 
+/* In a recording it becomes a node of the graph: for whoever waits outside, not an edge inside. */
 yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream) {
     cuda_device *cuda = cuda_of(event->device);
+    unsigned flags = event->device->recording ? cudaEventRecordExternal : cudaEventRecordDefault;
     TRY(cuda_use(event->device));
-    TRY_CUDA(cuda, cudaEventRecord(((cuda_event *)event)->event, cuda->streams[stream]));
+    TRY_CUDA(cuda,
+             cudaEventRecordWithFlags(((cuda_event *)event)->event, cuda->streams[stream], flags));
     return YOKE_OK;
 }
 
