@@ -14,7 +14,7 @@ struct yoke_device {
     int index; /* position in the list: 0 is the root */
     char name[32];
     int threads;
-    bool recording; /* between yoke_recording_begin and _end */
+    bool recording;                      /* between yoke_recording_begin and _end */
     struct yoke_allocation *allocations; /* kept by device.c, as is their sum */
     size_t allocated;
 };
