@@ -5,6 +5,7 @@
 #include "base/bfloat16.h"
 #include "base/chunk.h"
 #include "base/clock.h"
+#include "base/element.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -138,6 +138,11 @@ void yoke_device_free_host(yoke_device *device, void *pointer) {
         free(pointer);
 }
 
+yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns) {
+    *owns = false;
+    return device->backend->owns != NULL ? device->backend->owns(device, pointer, owns) : YOKE_OK;
+}
+
 yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
                                size_t bytes) {
     return device->backend->upload(device, stream, to, from, bytes);

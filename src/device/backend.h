@@ -76,6 +76,8 @@ struct yoke_backend {
     yoke_status (*copy)(yoke_device *to_device, yoke_stream stream, void *to,
                         yoke_device *from_device, const void *from, size_t bytes);
     yoke_status (*clear)(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
+    /* NULL where memory is shared */
+    yoke_status (*owns)(yoke_device *device, const void *pointer, bool *owns);
     yoke_peer_path (*path)(const yoke_device *device, const yoke_device *other);
 
     /* order */
@@ -123,6 +125,11 @@ struct yoke_backend {
     /* collectives: a group of this backend's own kind, NULL where copies are all there is; asked
      * for AUTO it may leave *group NULL and answer OK: copies then */
     yoke_status (*group)(yoke_group **group, const yoke_group_request *request);
+    /* communicators: NULL where ranks of this kind of device share memory, or can't be joined */
+    yoke_status (*communicator_check)(void);
+    yoke_status (*communicator_id)(yoke_device *device, uint8_t *id);
+    yoke_status (*communicator)(yoke_communicator **communicator,
+                                const yoke_communicator_request *request);
 };
 
 /* The table of each backend in this build. */

@@ -56,3 +56,43 @@ yoke_status yoke_group_all_gather(yoke_group *group, const yoke_range *range) {
     TRY(check_parts(group, range));
     return range->elements > 0 ? group->all_gather(group, range) : YOKE_OK;
 }
+
+yoke_status yoke_communicator_check(const yoke_device *device) {
+    const yoke_backend *backend = device->backend;
+    if (backend->communicator_check != NULL) return backend->communicator_check();
+    return FAIL(YOKE_ERROR_DEVICE, "%s: communicators join GPUs", device->name);
+}
+
+yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id) {
+    TRY(yoke_communicator_check(device));
+    return device->backend->communicator_id(device, id);
+}
+
+yoke_status yoke_communicator_create(yoke_communicator **communicator,
+                                     const yoke_communicator_request *request) {
+    *communicator = NULL;
+    TRY(yoke_communicator_check(request->device));
+    return request->device->backend->communicator(communicator, request);
+}
+
+void yoke_communicator_destroy(yoke_communicator *communicator) {
+    if (communicator != NULL) communicator->destroy(communicator);
+}
+
+void yoke_communicator_abort(yoke_communicator *communicator) {
+    communicator->abort(communicator);
+}
+
+const char *yoke_communicator_name(const yoke_communicator *communicator) {
+    return communicator->name;
+}
+
+yoke_status yoke_communicator_take(yoke_communicator *communicator,
+                                   const yoke_communicator_call *call) {
+    return call->count > 0 ? communicator->take(communicator, call) : YOKE_OK;
+}
+
+yoke_status yoke_communicator_poll(yoke_communicator *communicator,
+                                   yoke_communicator_stage *stage) {
+    return communicator->poll(communicator, stage);
+}

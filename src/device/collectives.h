@@ -1,9 +1,11 @@
-/* Collectives over the devices of one process: a group queues on the communication streams of all
- * its devices, and the host goes on. One thread at a time (the coordinator) calls a group. */
+/* Collectives over the devices of one process, as groups, and of one device with those of other
+ * processes, as communicators. They queue on communication streams, and the host goes on. One
+ * thread at a time calls a group or a communicator. */
 #ifndef DEVICE_COLLECTIVES_H
 #define DEVICE_COLLECTIVES_H
 
 #include "device/device.h"
+#include "yoke/distributed.h"
 
 typedef struct yoke_group yoke_group;
 
@@ -49,6 +51,74 @@ struct yoke_group {
     yoke_status (*reduce_scatter)(yoke_group *group, const yoke_range *range, int contributors);
     yoke_status (*all_gather)(yoke_group *group, const yoke_range *range);
     void (*destroy)(yoke_group *group); /* takes half-built groups */
+};
+
+/* Communicators: a device of this process among those of others, one a rank. Nothing here waits;
+ * who waits polls, and aborts what takes too long. A failure aborts too: streams that wait in a
+ * collective go on then, with any values. */
+
+typedef struct yoke_communicator yoke_communicator;
+
+#define YOKE_COMMUNICATOR_ID_BYTES 128
+
+typedef struct yoke_communicator_request {
+    yoke_device *device;
+    const uint8_t *id; /* [YOKE_COMMUNICATOR_ID_BYTES], of one rank, the same for all */
+    int rank, world;
+    int timeout_ms; /* for the others' farewell at destroy; 0: 60000 */
+} yoke_communicator_request;
+
+/* DEVICE with the reason when ranks can't be joined by devices of this kind. */
+yoke_status yoke_communicator_check(const yoke_device *device);
+yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id);
+/* Begins to join the others; done when poll no longer says JOINING. */
+yoke_status yoke_communicator_create(yoke_communicator **communicator,
+                                     const yoke_communicator_request *request);
+/* Takes NULL. All ranks destroy theirs, or abort. */
+void yoke_communicator_destroy(yoke_communicator *communicator);
+void yoke_communicator_abort(yoke_communicator *communicator);
+const char *yoke_communicator_name(const yoke_communicator *communicator); /* "nccl 2.28.9" */
+
+typedef enum yoke_collective {
+    YOKE_COLLECTIVE_BROADCAST,
+    YOKE_COLLECTIVE_REDUCE,
+    YOKE_COLLECTIVE_ALL_REDUCE,
+    YOKE_COLLECTIVE_ALL_GATHER,
+    YOKE_COLLECTIVE_REDUCE_SCATTER,
+    YOKE_COLLECTIVE_GATHER,
+    YOKE_COLLECTIVE_SCATTER
+} yoke_collective;
+
+/* Memory of the device. `from` may be `to` where both have `count` elements. */
+typedef struct yoke_communicator_call {
+    yoke_collective collective;
+    const void *from;
+    void *to;
+    size_t count; /* as of yoke/distributed.h: of one rank's part */
+    yoke_element element;
+    yoke_reduction reduction;
+    int root;
+} yoke_communicator_call;
+
+/* The call before must be at QUEUED. Sums have the communicator's own order and, of bfloat16,
+ * rounding. */
+yoke_status yoke_communicator_take(yoke_communicator *communicator,
+                                   const yoke_communicator_call *call);
+
+typedef enum yoke_communicator_stage {
+    YOKE_COMMUNICATOR_JOINING, /* itself, or the last call: nothing may be queued behind it yet */
+    YOKE_COMMUNICATOR_QUEUED,  /* what the communication stream is given now runs behind it */
+    YOKE_COMMUNICATOR_IDLE     /* all that the communication stream was given has run */
+} yoke_communicator_stage;
+yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage *stage);
+
+/* What a kind of communicator is made of; first member of each. */
+struct yoke_communicator {
+    char name[32];
+    yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
+    yoke_status (*poll)(yoke_communicator *communicator, yoke_communicator_stage *stage);
+    void (*abort)(yoke_communicator *communicator);
+    void (*destroy)(yoke_communicator *communicator); /* takes half-built ones */
 };
 
 /* copy_group.c: on copies, sums and events of any backend. */

@@ -94,6 +94,10 @@ void yoke_device_free(yoke_device *device, void *pointer);
 size_t yoke_device_allocated(const yoke_device *device);  /* bytes held now */
 size_t yoke_device_free_bytes(const yoke_device *device); /* 0: not known */
 
+/* Whether the pointer is memory of the device, which the host may not touch. ARGUMENT when it is
+ * memory of another one. */
+yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns);
+
 /* Host memory that copies to and from the device may use while the host goes on (pinned), zeroed.
  */
 yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,

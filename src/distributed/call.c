@@ -15,12 +15,6 @@ const char *yoke_call_name(yoke_call_kind kind) {
     return names[kind];
 }
 
-size_t yoke_element_bytes(yoke_element element) {
-    static const size_t bytes[] = {
-        [YOKE_ELEMENT_FLOAT32] = 4, [YOKE_ELEMENT_BFLOAT16] = 2, [YOKE_ELEMENT_INT64] = 8};
-    return bytes[element];
-}
-
 yoke_call yoke_call_of(yoke_call_kind kind, const yoke_reduce_call *call) {
     return (yoke_call){.kind = kind,
                        .element = call->element,

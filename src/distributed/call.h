@@ -28,7 +28,6 @@ typedef struct yoke_call {
 } yoke_call;
 
 const char *yoke_call_name(yoke_call_kind kind);
-size_t yoke_element_bytes(yoke_element element);
 yoke_call yoke_call_of(yoke_call_kind kind, const yoke_reduce_call *call);
 /* ARGUMENT, naming both, when `rank` called something else than rank 0. */
 yoke_status yoke_call_compare(const yoke_call *first, const yoke_call *other, int rank);

@@ -182,6 +182,16 @@ static void cuda_release_host(yoke_device *device, void *pointer) {
     if (cudaFreeHost(pointer) != cudaSuccess) cudaGetLastError();
 }
 
+static yoke_status cuda_owns(yoke_device *device, const void *pointer, bool *owns) {
+    struct cudaPointerAttributes attributes;
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
+    *owns = attributes.type == cudaMemoryTypeDevice;
+    if (!*owns || attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s was given memory of GPU %d", device->name,
+                attributes.device);
+}
+
 /* CUDA promises of ordinary memory less than the door does: the host waits. */
 static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, const void *host) {
     struct cudaPointerAttributes attributes;
@@ -273,6 +283,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .download = cuda_download,
         .copy = cuda_copy,
         .clear = cuda_clear,
+        .owns = cuda_owns,
         .path = cuda_path,
         .synchronize = cuda_synchronize,
         .event_create = cuda_event_create,
@@ -298,6 +309,9 @@ const yoke_backend *yoke_cuda_backend(void) {
         .layout_convert = cuda_layout_convert,
         .plan = cuda_plan,
         .group = cuda_nccl_group,
+        .communicator_check = cuda_communicator_check,
+        .communicator_id = cuda_communicator_id,
+        .communicator = cuda_communicator,
     };
     return &table;
 }

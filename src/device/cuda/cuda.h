@@ -194,7 +194,8 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
 /* decode.c */
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);
 
-/* order.c: events and recordings. peers.c: access, self test, copies. nccl.c. describe.c. */
+/* order.c: events and recordings. peers.c: access, self test, copies. nccl.c, communicator.c.
+ * describe.c. */
 yoke_status cuda_event_create(yoke_device_event **event, yoke_device *device, bool timed);
 yoke_status cuda_event_elapsed(yoke_device_event *from, yoke_device_event *to,
                                double *milliseconds);
@@ -213,6 +214,10 @@ void cuda_close_detours(cuda_device *device);
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes);
 yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request);
+yoke_status cuda_communicator_check(void);
+yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id);
+yoke_status cuda_communicator(yoke_communicator **communicator,
+                              const yoke_communicator_request *request);
 void cuda_describe(const yoke_device *device, yoke_device_info *info);
 /* How many GPUs there are; DEVICE with reason and cure when none can be used. */
 yoke_status cuda_count(int *count);

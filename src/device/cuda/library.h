@@ -78,7 +78,10 @@ typedef int cudnnStatus_t;
     X(ncclReduce)                                                                                  \
     X(ncclBroadcast)                                                                               \
     X(ncclReduceScatter)                                                                           \
-    X(ncclAllGather)
+    X(ncclAllGather)                                                                               \
+    X(ncclAllReduce)                                                                               \
+    X(ncclSend)                                                                                    \
+    X(ncclRecv)
 
 #define CUDA_DECLARE_CALL(name) __typeof__(name) *name;
 typedef struct cuda_lt_calls {

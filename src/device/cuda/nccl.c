@@ -1,17 +1,54 @@
 /* Collectives by NCCL: one communicator a GPU, all asked by one thread in groups. They never block
  * the host; it polls until a group is queued, with a deadline, and gives all of them up together.
  */
+#include "device/cuda/nccl.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "device/cuda/cuda.h"
 
 #ifdef YOKE_HAS_NCCL
 
-#define TIMEOUT_MS 60000
 #define NAMES_BYTES 160
+
+/* Shared. */
+
+ncclResult_t cuda_nccl_state(ncclComm_t communicator) {
+    ncclResult_t state = ncclInProgress;
+    ncclResult_t asked = cuda_nccl()->ncclCommGetAsyncError(communicator, &state);
+    return cuda_nccl_is_failure(asked) ? asked : state;
+}
+
+uint64_t cuda_nccl_deadline(int timeout_ms) {
+    return yoke_now_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+ncclResult_t cuda_nccl_settle(ncclComm_t communicator, uint64_t deadline_ns) {
+    ncclResult_t state = cuda_nccl_state(communicator);
+    while (state == ncclInProgress && yoke_now_ns() <= deadline_ns) {
+        sched_yield();
+        state = cuda_nccl_state(communicator);
+    }
+    return state;
+}
+
+ncclResult_t cuda_nccl_name(char *name, size_t size) {
+    int version = 0;
+    ncclResult_t result = cuda_nccl()->ncclGetVersion(&version);
+    snprintf(name, size, "nccl %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    return result;
+}
+
+const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_NCCL_CAUSE_BYTES]) {
+    if (result == ncclInProgress)
+        snprintf(text, CUDA_NCCL_CAUSE_BYTES, "no answer after %d ms", timeout_ms);
+    else
+        snprintf(text, CUDA_NCCL_CAUSE_BYTES, "%s (%s)", cuda_nccl()->ncclGetErrorString(result),
+                 cuda_nccl()->ncclGetLastError(NULL));
+    return text;
+}
+
+/* A group of one process. */
 
 typedef struct nccl_group {
     yoke_group base;
@@ -26,7 +63,7 @@ static nccl_group *nccl_of(yoke_group *group) {
 }
 
 static cudaStream_t stream_of(const nccl_group *group, int k) {
-    return cuda_of(group->devices[k])->streams[YOKE_STREAM_COMMUNICATION];
+    return cuda_nccl_stream(group->devices[k]);
 }
 
 /* Failure. */
@@ -50,14 +87,9 @@ static void abort_all(nccl_group *group) {
 }
 
 static yoke_status give_up(nccl_group *group, ncclResult_t result, const char *call) {
-    const cuda_nccl_calls *nccl = cuda_nccl();
-    char names[NAMES_BYTES], cause[192];
+    char names[NAMES_BYTES], cause[CUDA_NCCL_CAUSE_BYTES];
     device_names(group->devices, group->base.count, names);
-    if (result == ncclInProgress)
-        snprintf(cause, sizeof cause, "no answer after %d ms", group->timeout_ms);
-    else
-        snprintf(cause, sizeof cause, "%s (%s)", nccl->ncclGetErrorString(result),
-                 nccl->ncclGetLastError(NULL));
+    cuda_nccl_cause(result, group->timeout_ms, cause);
     abort_all(group);
     return FAIL(
         YOKE_ERROR_DEVICE,
@@ -65,25 +97,13 @@ static yoke_status give_up(nccl_group *group, ncclResult_t result, const char *c
         names, call, cause);
 }
 
-/* Groups. */
-
-static bool is_failure(ncclResult_t result) {
-    return result != ncclSuccess && result != ncclInProgress;
-}
+/* Calls for all. */
 
 /* ncclInProgress: the deadline has passed. */
 static ncclResult_t settle(const nccl_group *group) {
-    uint64_t deadline = yoke_now_ns() + (uint64_t)group->timeout_ms * 1000000;
+    uint64_t deadline = cuda_nccl_deadline(group->timeout_ms);
     for (int k = 0; k < group->base.count; k++) {
-        ncclResult_t state = ncclInProgress;
-        while (state == ncclInProgress) {
-            ncclResult_t asked =
-                cuda_nccl()->ncclCommGetAsyncError(group->communicators[k], &state);
-            if (is_failure(asked)) return asked;
-            if (state != ncclInProgress) break;
-            if (yoke_now_ns() > deadline) return ncclInProgress;
-            sched_yield();
-        }
+        ncclResult_t state = cuda_nccl_settle(group->communicators[k], deadline);
         if (state != ncclSuccess) return state;
     }
     return ncclSuccess;
@@ -95,11 +115,11 @@ typedef ncclResult_t (*group_call)(nccl_group *group, int k, const void *request
 static ncclResult_t call_all(nccl_group *group, group_call call, const void *request) {
     ncclResult_t result = cuda_nccl()->ncclGroupStart();
     if (result != ncclSuccess) return result;
-    for (int k = 0; k < group->base.count && !is_failure(result); k++)
+    for (int k = 0; k < group->base.count && !cuda_nccl_is_failure(result); k++)
         result = call(group, k, request);
     ncclResult_t ended = cuda_nccl()->ncclGroupEnd();
-    if (is_failure(result)) return result;
-    return is_failure(ended) ? ended : settle(group);
+    if (cuda_nccl_is_failure(result)) return result;
+    return cuda_nccl_is_failure(ended) ? ended : settle(group);
 }
 
 /* Collectives. */
@@ -196,15 +216,12 @@ static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
 }
 
 static yoke_status build(nccl_group *group, const yoke_group_request *request) {
-    group->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : TIMEOUT_MS;
+    group->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
     for (int k = 0; k < request->count; k++)
         group->devices[k] = request->devices[k];
-    int version = 0;
     ncclUniqueId id;
-    ncclResult_t result = cuda_nccl()->ncclGetVersion(&version);
+    ncclResult_t result = cuda_nccl_name(group->base.name, sizeof group->base.name);
     if (result != ncclSuccess) return give_up(group, result, "ncclGetVersion");
-    snprintf(group->base.name, sizeof group->base.name, "nccl %d.%d.%d", version / 10000,
-             version / 100 % 100, version % 100);
     result = cuda_nccl()->ncclGetUniqueId(&id);
     if (result != ncclSuccess) return give_up(group, result, "ncclGetUniqueId");
     result = call_all(group, join_one, &id);
