@@ -1,4 +1,4 @@
-/* Ranks of a process group over shared memory, as threads or as processes, that play one script. */
+/* Ranks of a process group, as threads or as processes, that play one script. */
 #ifndef TESTS_PROCESS_RANKS_H
 #define TESTS_PROCESS_RANKS_H
 
@@ -30,6 +30,8 @@ typedef yoke_status (*scene)(yoke_process_group *group, const script *play);
 struct script {
     int world, timeout_ms; /* once joined */
     scene scene;
+    int joining_ms;               /* 0: TIMEOUT_MS */
+    yoke_devices *const *devices; /* one a rank, for groups over NCCL; NULL: shared memory */
     const void *detail;
     void *shared; /* share_bytes */
 };
@@ -59,7 +61,11 @@ static inline yoke_status join_and_play(const actor *self) {
         .rank = {.rank = self->rank, .world = self->script->world},
         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
         .store = self->store,
-        .timeout_ms = TIMEOUT_MS};
+        .timeout_ms = self->script->joining_ms > 0 ? self->script->joining_ms : TIMEOUT_MS};
+    if (self->script->devices != NULL) {
+        options.transport = YOKE_TRANSPORT_NCCL;
+        options.devices = self->script->devices[self->rank];
+    }
     yoke_process_group *group = NULL;
     TRY(yoke_process_group_create(&group, &options));
     group->timeout_ms = self->script->timeout_ms;

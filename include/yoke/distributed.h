@@ -51,7 +51,7 @@ typedef struct yoke_process_group_options {
     const char *store;     /* "tcp://host:port", "file:///path"; NULL: from rank.address and port */
     const char *token;     /* guards a store that others can reach; NULL: loopback only */
     int timeout_ms;        /* of every wait; 0: 60000 */
-    yoke_devices *devices; /* NCCL: this rank's one GPU; must outlive the group */
+    yoke_devices *devices; /* NCCL (AUTO: GPUs): this rank's one GPU; must outlive the group */
 } yoke_process_group_options;
 
 /* Meets the other ranks: rank 0 (or the launcher) keeps the store. Errors say who did not come,
@@ -75,8 +75,9 @@ typedef enum yoke_reduction { YOKE_SUM, YOKE_MEAN, YOKE_MIN, YOKE_MAX } yoke_red
  * otherwise ARGUMENT on every rank, naming both sides. Counts are elements. A wait that exceeds the
  * deadline is TIMEOUT with the ranks that did not come, a rank that has left is PEER; after any
  * failure the group is broken and says so. Sums are left folds in rank order over shared memory;
- * float32 inside for bfloat16. Buffers may be any host memory (NCCL: device memory of the rank's
- * GPU). */
+ * float32 inside for bfloat16, but NCCL has its own order and rounding. Buffers may be any host
+ * memory; over NCCL memory of the rank's GPU, too: then the call waits for what the GPU's
+ * communication stream was given, and any other stream is the caller's to order. */
 YOKE_API yoke_status yoke_process_group_barrier(yoke_process_group *group);
 YOKE_API yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer,
                                                   size_t count, yoke_element element, int root);
@@ -114,7 +115,8 @@ YOKE_API yoke_status yoke_process_group_allocate(yoke_process_group *group, size
 /* An all-reduce that goes on while the caller computes. start announces this rank's part of
  * `buffer` (float32 sum, memory of yoke_process_group_allocate); progress does what can be done by
  * now without waiting, for all that were started, in order; finish waits for the first `started` of
- * them. */
+ * them. Over NCCL `buffer` is memory of the rank's GPU, start puts the sum into the GPU's
+ * communication stream, progress and finish look for errors, and nothing waits for the GPU. */
 YOKE_API yoke_status yoke_process_group_start(yoke_process_group *group, float *buffer,
                                               size_t count);
 YOKE_API yoke_status yoke_process_group_progress(yoke_process_group *group);

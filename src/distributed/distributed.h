@@ -47,6 +47,8 @@ typedef struct yoke_peer {
  * names the ranks missing. */
 yoke_status yoke_rendezvous(yoke_store *store, const yoke_rank_info *rank, yoke_peer *peers,
                             int timeout_ms);
+/* The first rank that is on another machine than rank 0; 0: all are on one. */
+int yoke_peers_elsewhere(const yoke_peer *peers, int world);
 
 /* Transports: what a process group is made of. */
 
@@ -83,15 +85,23 @@ struct yoke_process_group {
     yoke_status (*allocate)(yoke_process_group *group, size_t bytes, void **memory);
     yoke_status (*start)(yoke_process_group *group, float *buffer, size_t count);
     yoke_status (*progress)(yoke_process_group *group, bool wait);
-    void (*destroy)(yoke_process_group *group); /* takes half-built groups */
+    yoke_status (*synchronize)(yoke_process_group *group); /* NULL: progress waits for all */
+    void (*destroy)(yoke_process_group *group);            /* takes half-built groups */
 };
 
 yoke_status yoke_shared_memory_group(yoke_process_group **group,
                                      const yoke_transport_request *request);
-#ifdef YOKE_HAS_MPI
+/* check: whether it can be, before anybody is met. */
+yoke_status yoke_mpi_check(void);
 yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request);
-#endif
+/* Whether this process is one of several that MPI knows. */
+bool yoke_mpi_launched(const yoke_rank_info *rank);
+yoke_status yoke_nccl_check(const yoke_process_group_options *options);
 yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request);
+
+/* Finishes, and over NCCL waits with the group's deadline until the rank's GPU has done all that
+ * its communication stream was given: the one wait that ends when another rank does not come. */
+yoke_status yoke_process_group_synchronize(yoke_process_group *group);
 
 /* Agreement. */
 

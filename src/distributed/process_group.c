@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "distributed/distributed.h"
 #include "distributed/meeting_place.h"
 
@@ -42,42 +43,43 @@ static yoke_status open_store(yoke_store **store, const yoke_process_group_optio
     return yoke_store_create(store, &asked);
 }
 
-/* The first rank that is on another machine than rank 0; 0: all are on one. */
-static int find_elsewhere(const yoke_peer *peers, int world) {
+int yoke_peers_elsewhere(const yoke_peer *peers, int world) {
     for (int rank = 1; rank < world; rank++) {
         if (strcmp(peers[rank].host, peers[0].host) != 0) return rank;
     }
     return 0;
 }
 
+static bool wants_nccl(const yoke_process_group_options *options) {
+    if (options->transport != YOKE_TRANSPORT_AUTO) return options->transport == YOKE_TRANSPORT_NCCL;
+    return options->devices != NULL && !yoke_devices_share_memory(options->devices);
+}
+
 /* Before anybody is met: what this build cannot do need not be agreed upon. */
 static yoke_status check_transport(const yoke_process_group_options *options) {
     switch (options->transport) {
     case YOKE_TRANSPORT_AUTO:
-        if (options->devices == NULL) return YOKE_OK;
-        break;
+        return wants_nccl(options) ? yoke_nccl_check(options) : YOKE_OK;
     case YOKE_TRANSPORT_SHARED_MEMORY:
         return YOKE_OK;
     case YOKE_TRANSPORT_MPI:
-        return FAIL(YOKE_ERROR_DEVICE, "this build of Yoke has no MPI: use shared memory");
+        return yoke_mpi_check();
     case YOKE_TRANSPORT_NCCL:
-        break;
-    default:
-        return FAIL(YOKE_ERROR_ARGUMENT, "transport is %d: no such transport",
-                    (int)options->transport);
+        return yoke_nccl_check(options);
     }
-    return FAIL(YOKE_ERROR_DEVICE,
-                "this build of Yoke has no groups over NCCL: use shared memory and host buffers");
+    return FAIL(YOKE_ERROR_ARGUMENT, "transport is %d: no such transport", (int)options->transport);
 }
 
 static yoke_status open_transport(yoke_process_group **group,
                                   const yoke_transport_request *request) {
     const yoke_process_group_options *options = request->options;
-    int elsewhere = find_elsewhere(request->peers, options->rank.world);
-    if (elsewhere == 0) return yoke_shared_memory_group(group, request);
-    yoke_status status =
-        options->transport == YOKE_TRANSPORT_AUTO ? YOKE_ERROR_DEVICE : YOKE_ERROR_ARGUMENT;
-    return FAIL(status,
+    int elsewhere = yoke_peers_elsewhere(request->peers, options->rank.world);
+    if (wants_nccl(options)) return yoke_nccl_group(group, request);
+    if (options->transport == YOKE_TRANSPORT_MPI) return yoke_mpi_group(group, request);
+    if (elsewhere == 0 || options->transport == YOKE_TRANSPORT_SHARED_MEMORY)
+        return yoke_shared_memory_group(group, request);
+    if (yoke_mpi_check() == YOKE_OK) return yoke_mpi_group(group, request);
+    return FAIL(YOKE_ERROR_DEVICE,
                 "rank 0 is on %s and rank %d on %s: several machines need MPI, which this build of "
                 "Yoke does not have",
                 request->peers[0].host, elsewhere, request->peers[elsewhere].host);
@@ -285,4 +287,9 @@ yoke_status yoke_process_group_progress(yoke_process_group *group) {
 yoke_status yoke_process_group_finish(yoke_process_group *group) {
     TRY(check_group(group));
     return settle(group, group->progress(group, true));
+}
+
+yoke_status yoke_process_group_synchronize(yoke_process_group *group) {
+    TRY(yoke_process_group_finish(group));
+    return group->synchronize != NULL ? settle(group, group->synchronize(group)) : YOKE_OK;
 }

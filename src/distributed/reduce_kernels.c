@@ -1,8 +1,8 @@
 /* Left folds over the ranks' buffers, a block at a time that stays in the first-level cache. Every
  * loop is elementwise, so that neither the instruction set nor the cut shows in the bits. */
-#include <string.h>
+#include "distributed/reduce_kernels.h"
 
-#include "distributed/shared_memory.h"
+#include <string.h>
 
 /* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
  * ready, which therefore gets the plain loop. */
@@ -104,7 +104,7 @@ static void combine_bfloat16(yoke_reduction reduction, float *to, const uint16_t
 
 /* Between the first and the last rank the sum lives in `held`: `to` may be a buffer that is still
  * to be read. */
-static void fold_float(float *to, const shm_fold *fold, size_t at, size_t count) {
+static void fold_float(float *to, const yoke_fold_set *fold, size_t at, size_t count) {
     float held[BLOCK];
     const float *left = (const float *)fold->from[0] + at;
     for (int rank = 1; rank < fold->ranks; rank++) {
@@ -116,7 +116,7 @@ static void fold_float(float *to, const shm_fold *fold, size_t at, size_t count)
     if (fold->reduction == YOKE_MEAN) divide_float(to, count, (float)fold->ranks);
 }
 
-static void fold_integer(int64_t *to, const shm_fold *fold, size_t at, size_t count) {
+static void fold_integer(int64_t *to, const yoke_fold_set *fold, size_t at, size_t count) {
     int64_t held[BLOCK];
     const int64_t *left = (const int64_t *)fold->from[0] + at;
     for (int rank = 1; rank < fold->ranks; rank++) {
@@ -128,7 +128,7 @@ static void fold_integer(int64_t *to, const shm_fold *fold, size_t at, size_t co
     if (fold->reduction == YOKE_MEAN) divide_integer(to, count, fold->ranks);
 }
 
-static void fold_bfloat16(uint16_t *to, const shm_fold *fold, size_t at, size_t count) {
+static void fold_bfloat16(uint16_t *to, const yoke_fold_set *fold, size_t at, size_t count) {
     float held[BLOCK];
     widen_block(held, (const uint16_t *)fold->from[0] + at, count);
     for (int rank = 1; rank < fold->ranks; rank++) {
@@ -138,7 +138,7 @@ static void fold_bfloat16(uint16_t *to, const shm_fold *fold, size_t at, size_t 
     narrow_block(to, held, count);
 }
 
-void yoke_fold(void *to, const shm_fold *fold, size_t begin, size_t count) {
+void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count) {
     for (size_t done = 0; done < count; done += BLOCK) {
         size_t at = begin + done, block = count - done < BLOCK ? count - done : BLOCK;
         switch (fold->element) {
@@ -153,4 +153,11 @@ void yoke_fold(void *to, const shm_fold *fold, size_t begin, size_t count) {
             break;
         }
     }
+}
+
+void yoke_fold_divide(void *values, yoke_element element, size_t count, int ranks) {
+    if (element == YOKE_ELEMENT_INT64)
+        divide_integer(values, count, ranks);
+    else
+        divide_float(values, count, (float)ranks); /* bfloat16 is summed as float32 */
 }

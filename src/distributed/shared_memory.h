@@ -10,9 +10,11 @@
 #include <sys/types.h>
 
 #include "distributed/call.h"
+#include "distributed/reduce_kernels.h"
+#include "distributed/shm_peer.h"
 
 enum {
-    SHM_RANKS = 64,
+    SHM_RANKS = FOLD_RANKS,
     SHM_LINE = 64,       /* of a cache: two ranks never write to one */
     SHM_OPERATIONS = 64, /* announcements kept; two fewer can be in flight */
 };
@@ -120,13 +122,6 @@ static inline char *shm_part(const shm_segment *segment, int rank) {
     return segment->base + segment->head_bytes + (size_t)rank * segment->part_bytes;
 }
 
-/* shm_peer.c: whether another process is still there. */
-
-typedef enum shm_life { SHM_RUNNING, SHM_STOPPED, SHM_GONE } shm_life;
-
-shm_life shm_life_of(int pid, uint64_t born); /* born 0: not known */
-uint64_t shm_birth_of(int pid);               /* 0: cannot be told */
-
 /* shm_wait.c: the only waits. Every one ends: by the others, by the deadline, or because one of
  * those awaited is gone. A failure breaks the group for every rank. */
 
@@ -178,26 +173,14 @@ yoke_status shm_reduce_scatter(yoke_process_group *group, void *to, const void *
 yoke_status shm_scatter(yoke_process_group *group, void *to, const void *from,
                         const yoke_reduce_call *call);
 
-/* A set of buffers, one a rank, and the reduction of them. */
-typedef struct shm_fold {
-    yoke_element element;
-    yoke_reduction reduction;
-    int ranks;
-    char *from[SHM_RANKS];
-} shm_fold;
-
 /* Reduces this rank's slice of `count` elements and writes it to the same place of to[count_to]. */
-void shm_fold_slice(const shm_fold *fold, int rank, size_t count, char *const *to, int count_to);
+void shm_fold_slice(const yoke_fold_set *fold, int rank, size_t count, char *const *to,
+                    int count_to);
 /* Where a rank's slice begins: on a cache line; slice `ranks` begins at count. */
-size_t shm_slice_begin(const shm_fold *fold, int rank, size_t count);
+size_t shm_slice_begin(const yoke_fold_set *fold, int rank, size_t count);
 
 /* shm_pending.c: all-reduces that go on while the caller computes. */
 yoke_status shm_start(yoke_process_group *group, float *buffer, size_t count);
 yoke_status shm_progress(yoke_process_group *group, bool wait);
-
-/* reduce_kernels.c: to[count] = the left fold of from[ranks][count], rank 0 first; float32 inside
- * for bfloat16; MEAN divides the sum, integers towards zero. `to` may be any of `from`; otherwise
- * they do not overlap. Minimum and maximum keep a NaN. */
-void yoke_fold(void *to, const shm_fold *fold, size_t begin, size_t count);
 
 #endif

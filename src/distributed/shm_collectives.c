@@ -22,7 +22,7 @@ typedef struct shm_transfer shm_transfer;
 typedef struct shm_view {
     size_t at, count;
     size_t piece_bytes;
-    shm_fold fold;
+    yoke_fold_set fold;
     char *own_slot; /* NULL: the sources are the ranks' own buffers */
 } shm_view;
 
@@ -175,21 +175,22 @@ static yoke_status take_all(const shm_transfer *transfer, const shm_view *view) 
 }
 
 static yoke_status take_reduced_piece(const shm_transfer *transfer, const shm_view *view) {
-    shm_fold fold = view->fold;
+    yoke_fold_set fold = view->fold;
     for (int rank = 0; rank < fold.ranks; rank++)
         fold.from[rank] += (size_t)transfer->shm->group.rank * view->piece_bytes;
     yoke_fold(place_of(transfer, view), &fold, 0, view->count);
     return YOKE_OK;
 }
 
-size_t shm_slice_begin(const shm_fold *fold, int rank, size_t count) {
+size_t shm_slice_begin(const yoke_fold_set *fold, int rank, size_t count) {
     size_t line = SHM_LINE / yoke_element_bytes(fold->element);
     size_t lines = (count + line - 1) / line;
     size_t begin = lines * (size_t)rank / (size_t)fold->ranks * line;
     return begin < count ? begin : count;
 }
 
-void shm_fold_slice(const shm_fold *fold, int rank, size_t count, char *const *to, int count_to) {
+void shm_fold_slice(const yoke_fold_set *fold, int rank, size_t count, char *const *to,
+                    int count_to) {
     size_t element_bytes = yoke_element_bytes(fold->element), block = FOLD_BYTES / element_bytes;
     size_t end = shm_slice_begin(fold, rank + 1, count);
     for (size_t at = shm_slice_begin(fold, rank, count); at < end; at += block) {

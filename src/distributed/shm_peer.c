@@ -1,12 +1,12 @@
 /* What the kernel says of another process. A number alone is not enough: a killed process keeps it
  * until its parent asks, and later another process may get it. */
+#include "distributed/shm_peer.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "distributed/shared_memory.h"
 
 typedef struct process_facts {
     char state;

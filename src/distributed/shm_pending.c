@@ -5,7 +5,7 @@
 enum { IN_FLIGHT = SHM_OPERATIONS - 2 }; /* no announcement is overwritten that somebody may read */
 
 static void reduce_slice(shm_group *shm, const shm_pending *pending) {
-    shm_fold fold = {
+    yoke_fold_set fold = {
         .element = YOKE_ELEMENT_FLOAT32, .reduction = YOKE_SUM, .ranks = shm->group.world};
     for (int rank = 0; rank < fold.ranks; rank++)
         fold.from[rank] = shm_data_of(shm, shm_call_of(shm, rank, pending->operation), rank);

@@ -11,7 +11,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 # What a room shows to one neighbour beyond its door: a backend fills in the table, the engine sees groups.
 EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h"),
                ("device/cuda", "device"): ("device/backend.h", "device/collectives.h", "device/cores.h"),
-               ("parallel", "device"): ("device/collectives.h",)}
+               ("parallel", "device"): ("device/collectives.h",),
+               ("distributed", "device"): ("device/collectives.h",)}
 # The simulated CUDA stands in for nvcc.
 STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # Foreign libraries that must not leave a room.

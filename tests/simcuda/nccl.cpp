@@ -55,16 +55,17 @@ ncclComm *join(const std::shared_ptr<Clique> &clique, int rank, int device, bool
     return comm;
 }
 
-/* All ranks have joined: none may share a GPU. */
+/* All ranks have joined: none may share a GPU. One may be gone already. */
 void check_devices(Clique &clique) {
     std::map<int, int> rank_of;
     for (ncclComm *member : clique.members) {
+        if (member == nullptr) continue;
         auto known = rank_of.emplace(member->device, member->rank);
         if (known.second) continue;
         refuse(ncclInvalidUsage, "duplicate GPU: rank %d and rank %d both on device %d",
                known.first->second, member->rank, member->device);
         for (ncclComm *each : clique.members)
-            each->state = ncclInvalidUsage;
+            if (each != nullptr) each->state = ncclInvalidUsage;
         return;
     }
 }

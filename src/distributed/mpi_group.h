@@ -1,0 +1,77 @@
+/* The MPI transport, for its own files only; no word of MPI leaves them. Every call is non-blocking
+ * and polled, for the deadline's sake. */
+#ifndef DISTRIBUTED_MPI_GROUP_H
+#define DISTRIBUTED_MPI_GROUP_H
+
+#include <mpi.h>
+
+#include "distributed/plain_memory.h"
+#include "distributed/watch.h"
+
+enum {
+    CALL_WORDS = 5,    /* of a yoke_call as the ranks exchange it */
+    STARTED_LIMIT = 32 /* all-reduces at the same time */
+};
+
+/* An all-reduce that was started: first the ranks agree on it, then it moves. */
+typedef struct mpi_started {
+    float *buffer;
+    yoke_call call;
+    int64_t operation; /* of the watch */
+    bool moves;
+    MPI_Request request;
+    int64_t own[CALL_WORDS], *all; /* [world][CALL_WORDS] */
+} mpi_started;
+
+typedef struct mpi_group {
+    yoke_process_group group;
+    /* Ranks agree on the one and move data on the other: each sees its calls in the same order
+     * everywhere. */
+    MPI_Comm agreement, data;
+    bool initialized_here;
+    bool disagreed; /* the failure is every rank's, at the same call: they can part in order */
+    MPI_Op extreme[2][2]; /* [element is int64][maximum] */
+    yoke_watch watch;
+    int64_t *headers; /* [world][CALL_WORDS] */
+    float *wide;      /* of bfloat16 on its way */
+    size_t wide_count;
+    yoke_plain_memory *memory;
+    mpi_started started[STARTED_LIMIT]; /* the oldest first, from `first` on */
+    int first, started_count;
+} mpi_group;
+
+static inline mpi_group *mpi_of(yoke_process_group *group) {
+    return (mpi_group *)group;
+}
+
+/* SYSTEM with MPI's own text when the answer of `call` is no success. */
+yoke_status yoke_mpi_answered(const mpi_group *mpi, int answer, const char *call);
+#define TRY_MPI(mpi, call) TRY(yoke_mpi_answered(mpi, call, #call))
+
+/* yoke_mpi_agree.c */
+/* Waits until the request is over. */
+yoke_status yoke_mpi_wait(mpi_group *mpi, MPI_Request *request);
+void yoke_mpi_pack(const yoke_call *call, int64_t *words);
+/* ARGUMENT on every rank when the calls differ. */
+yoke_status yoke_mpi_compare(const mpi_group *mpi, const int64_t *all);
+/* Begins a call: what was started is over and all ranks have called the same. */
+yoke_status yoke_mpi_agree(mpi_group *mpi, const yoke_call *call);
+
+/* mpi_collectives.c */
+yoke_status yoke_mpi_barrier(yoke_process_group *group);
+yoke_status yoke_mpi_broadcast(yoke_process_group *group, void *buffer,
+                               const yoke_reduce_call *call);
+yoke_status yoke_mpi_reduce(yoke_process_group *group, void *buffer, const yoke_reduce_call *call);
+yoke_status yoke_mpi_all_gather(yoke_process_group *group, void *to, const void *from,
+                                const yoke_reduce_call *call);
+yoke_status yoke_mpi_reduce_scatter(yoke_process_group *group, void *to, const void *from,
+                                    const yoke_reduce_call *call);
+yoke_status yoke_mpi_scatter(yoke_process_group *group, void *to, const void *from,
+                             const yoke_reduce_call *call);
+yoke_status yoke_mpi_allocate(yoke_process_group *group, size_t bytes, void **memory);
+
+/* mpi_started.c */
+yoke_status yoke_mpi_start(yoke_process_group *group, float *buffer, size_t count);
+yoke_status yoke_mpi_progress(yoke_process_group *group, bool wait);
+
+#endif
