@@ -50,12 +50,12 @@ static void tell_faster(FILE *out, const comparison *all, pair who) {
     race_ratio ratio =
         race_compare(&all->race, compare_index(all, who.one), compare_index(all, who.other), 100);
     const char *one = compare_kind_name(who.one->kind), *other = compare_kind_name(who.other->kind);
-    fprintf(out, "On %d devices ", who.one->devices);
     if (ratio.low <= 100 && ratio.high >= 100)
-        fprintf(out, "%d rounds show no difference between %s and %s: ", all->race.done, one,
-                other);
+        fprintf(out, "%d rounds cannot tell %s from %s on %d devices: ", all->race.done, one, other,
+                who.one->devices);
     else
-        fprintf(out, "%s is %s than %s: ", one, ratio.median > 100 ? "faster" : "slower", other);
+        fprintf(out, "On %d devices %s is %s than %s: ", who.one->devices, one,
+                ratio.median > 100 ? "faster" : "slower", other);
     fprintf(out, "%.1f %% of its speed\n(95 %% interval %.1f .. %.1f).\n", ratio.median, ratio.low,
             ratio.high);
 }
