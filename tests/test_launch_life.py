@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -78,28 +79,39 @@ class Ends(Case):
             self.gone(self.pid("p0"))
             (self.folder / "p0").unlink()
 
+    def meeting(self):
+        """The folder that launcher and ranks share; a worker has written where the store is."""
+        return pathlib.Path((self.folder / "place").read_text().strip()[len("file://"):]).parent
+
     def test_nothing_outlives_a_launcher_that_is_killed(self):
-        process = self.start(SAY_PID + "sleep 1000 & echo $! > child$RANK.part; "
-                             "mv child$RANK.part child$RANK; echo $YOKE_MASTER_ADDR > place; wait",
+        process = self.start("echo $YOKE_MASTER_ADDR > place; " + SAY_PID + "sleep 1000 & "
+                             "echo $! > child$RANK.part; mv child$RANK.part child$RANK; wait",
                              "--nproc-per-node", "2")
         pids = [self.pid(name) for name in ["p0", "p1", "child0", "child1"]]
         guards = self.children(process)
         self.assertEqual(len(guards), 3)
-        meeting = pathlib.Path((self.folder / "place").read_text().strip()[len("file://"):]).parent
-        self.assertTrue(meeting.is_dir())
+        self.assertTrue(self.meeting().is_dir())
         process.kill()
         self.gone(*pids, *guards)
-        self.assertFalse(meeting.exists())
+        self.assertFalse(self.meeting().exists())
 
-    def test_workers_die_with_the_launcher_also_without_its_guard(self):
-        os.mkfifo(self.folder / "hold")
-        process = self.start("echo $YOKE_MASTER_ADDR > place; " + SAY_PID + "read x < hold")
-        worker = self.pid("p0")
-        guard = next(pid for pid in self.children(process) if pid != worker)
-        os.kill(guard, signal.SIGKILL)
-        process.kill()
-        self.gone(worker, guard)
-        pathlib.Path((self.folder / "place").read_text().strip()[len("file://"):]).parent.rmdir()
+    def test_a_guard_that_is_killed_is_not_needed(self):
+        hold = self.folder / "hold"
+        os.mkfifo(hold)
+        for kill_launcher in [True, False]:
+            process = self.start("echo $YOKE_MASTER_ADDR > place; " + SAY_PID + "read x < hold")
+            worker = self.pid("p0")
+            guard = next(pid for pid in self.children(process) if pid != worker)
+            os.kill(guard, signal.SIGKILL)
+            if kill_launcher:
+                process.kill()
+                self.addCleanup(shutil.rmtree, self.meeting())
+            else:
+                hold.write_text("end\n")
+                self.assertEqual(self.finish(process), (0, "", ""))
+                self.assertFalse(self.meeting().exists())
+            self.gone(worker, guard)
+            (self.folder / "p0").unlink()
 
     def test_what_a_worker_leaves_running_ends_with_the_run(self):
         result = self.sh("sleep 1000 & echo $!; (sleep 0.1; echo late) & true")
@@ -128,7 +140,7 @@ class Ends(Case):
         process.send_signal(signal.SIGINT)
         self.assertIn("SIGINT goes on to 2 ranks", process.stderr.readline())
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.finish(process)[0], 130)
+        self.assertEqual(self.finish(process), (130, "", ""))
         self.gone(*pids)
 
     def test_user_signals_go_on_and_end_nothing(self):

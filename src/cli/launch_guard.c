@@ -21,6 +21,10 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return 0;
 }
 
+static void remove_folder(const char *folder) {
+    if (folder[0] != '\0') nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 static void note(pid_t groups[LAUNCH_PROCESSES], pid_t told) {
     pid_t from = told > 0 ? 0 : -told, to = told > 0 ? told : 0;
     for (int i = 0; i < LAUNCH_PROCESSES; i++) {
@@ -55,13 +59,14 @@ static void watch(int pipe, const char *folder) {
     }
     for (int i = 0; i < LAUNCH_PROCESSES; i++)
         if (groups[i] > 0) kill(-groups[i], SIGKILL);
-    if (folder[0] != '\0') nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_folder(folder);
     _exit(0);
 }
 
 int launch_guard_start(launch_guard *guard, const char *folder) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return cli_system_error("cannot make a pipe");
+    guard->folder = folder;
     guard->pid = fork();
     if (guard->pid == 0) {
         close(ends[1]);
@@ -84,8 +89,9 @@ void launch_guard_remove(const launch_guard *guard, pid_t group) {
     tell(guard, -group);
 }
 
-void launch_guard_end(launch_guard *guard) {
+void launch_guard_end(const launch_guard *guard) {
     if (guard->pid <= 0) return;
     close(guard->pipe);
     waitpid(guard->pid, NULL, 0);
+    remove_folder(guard->folder); /* it may have been killed */
 }

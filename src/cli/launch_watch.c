@@ -39,7 +39,7 @@ void launch_fail(launch_session *session, launch_worker *worker, const char *how
 static void judge(launch_session *session, launch_worker *worker) {
     char how[128];
     int code = worker->code;
-    bool asked = session->ending != 0 && code == 128 + session->ending;
+    bool asked = session->ending != 0 && (code == 128 + session->ending || session->presses > 1);
     if (code == 0 || asked) return;
     const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
     if (name != NULL)

@@ -95,7 +95,9 @@ static void print_exit_codes(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
                yoke_status_name(rows[i].status), rows[i].text);
-    printf(" 130  interrupted (SIGINT); the step was finished and --save written\n"
+    printf(" 126  launch: the program cannot be started\n"
+           " 127  launch: there is no such program\n"
+           " 130  interrupted (SIGINT); the step was finished and --save written\n"
            " 143  terminated (SIGTERM); likewise\n");
 }
 
