@@ -48,10 +48,12 @@ class Plan(Case):
                                          ("GROUP_WORLD_SIZE YOKE_NODES", nodes)]:
                         self.assertEqual({told[name] for name in names.split()}, {str(value)}, names)
 
-    def test_devices_are_dealt_by_local_rank(self):
+    def test_gpus_are_dealt_by_local_rank_and_a_cpu_is_divided(self):
         devices = subprocess.run([YOKE, "devices", "--json"], capture_output=True, text=True, check=True,
                                  env=environment())
         names = [device["name"] for device in json.loads(devices.stdout)["devices"]]
+        if names == ["cpu:0"]:
+            names = ["cpu:0", "cpu:1", "cpu:2"]
         for row in self.explain("--nnodes", 2, "--nproc-per-node", 3)["ranks"]:
             self.assertEqual(row["device"], names[row["local_rank"] % len(names)])
 

@@ -6,8 +6,12 @@
 #include "cli.h"
 #include "launch.h"
 
-static const char *device_name(const launch_plan *plan, int rank) {
-    return plan->devices.names[rank % plan->nproc % plan->devices.count];
+/* As a rank of DDP opens its own: GPUs are dealt out, a CPU is divided. */
+static const char *device_name(const launch_plan *plan, int rank, char buffer[32]) {
+    int local_rank = rank % plan->nproc;
+    if (plan->devices.gpus) return plan->devices.names[local_rank % plan->devices.count];
+    snprintf(buffer, 32, "cpu:%d", local_rank);
+    return buffer;
 }
 
 /* As the first worker is told it. */
@@ -27,9 +31,10 @@ static void print_table(const launch_plan *plan) {
     if (plan->nodes > 1) printf("devices  of this machine; the others' may differ\n");
     putchar('\n');
     printf("  rank  local rank  node rank  device\n");
+    char name[32];
     for (int rank = 0; rank < world; rank++)
         printf("%6d  %10d  %9d  %s\n", rank, rank % plan->nproc, rank / plan->nproc,
-               device_name(plan, rank));
+               device_name(plan, rank, name));
     printf("\nrank %d finds\n", first);
     for (int i = 0; i < count; i++)
         if (list[i].value[0] != '\0') printf("  %s=%s\n", list[i].name, list[i].value);
@@ -37,12 +42,13 @@ static void print_table(const launch_plan *plan) {
 
 static void emit_rank(emit *json, const launch_plan *plan, int rank) {
     launch_variable list[LAUNCH_VARIABLES];
+    char name[32];
     int count = launch_variables(plan, rank, list);
     emit_open(json, NULL, '{');
     emit_integer(json, "rank", rank);
     emit_integer(json, "local_rank", rank % plan->nproc);
     emit_integer(json, "node_rank", rank / plan->nproc);
-    emit_text(json, "device", device_name(plan, rank));
+    emit_text(json, "device", device_name(plan, rank, name));
     emit_open(json, "environment", '{');
     for (int i = 0; i < count; i++)
         if (list[i].value[0] != '\0') emit_text(json, list[i].name, list[i].value);

@@ -176,8 +176,10 @@ static int run_once(launch_session *session) {
     session->failed = NULL;
     session->alive = 0;
     session->kill_ns = session->end_ns = 0;
+    for (int i = 0; i < session->count; i++)
+        launch_worker_prepare(&session->workers[i], &session->start, first + i);
     for (int i = 0; i < session->count && code < 0; i++)
-        code = launch_worker_open(&session->workers[i], &session->start, first + i);
+        code = launch_worker_open_logs(&session->workers[i], &session->start);
     if (code < 0) {
         start_all(session);
         launch_watch(session);
@@ -197,7 +199,8 @@ static int run_attempts(launch_session *session, launch_plan *plan, const char *
     bool own_port = folder[0] != '\0';
     for (;;) {
         int code = choose_place(plan, own_port, folder);
-        if (code < 0) code = run_once(session);
+        if (code >= 0) return code;
+        code = run_once(session);
         if (!starts_again(session, plan)) return code;
         plan->restart++;
         launch_sink_print(session->start.err, "yoke: starting all ranks again (%d of %d)",

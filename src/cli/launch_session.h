@@ -21,8 +21,8 @@ typedef struct launch_session {
     launch_worker *failed; /* the first in time */
     bool not_started;      /* ... never became the program */
     bool lost;             /* a log */
-    uint64_t kill_ns,
-        end_ns; /* when patience ends, with workers and with what they left; 0: it does not */
+    /* When patience ends, with workers and with what they left running; 0: it does not. */
+    uint64_t kill_ns, end_ns;
     launch_sink sinks[2];
 } launch_session;
 

@@ -27,7 +27,7 @@ static int open_log(launch_stream *stream, const launch_start *start, int rank, 
     return yoke_status_exit_code(YOKE_ERROR_IO);
 }
 
-int launch_worker_open(launch_worker *worker, const launch_start *start, int rank) {
+void launch_worker_prepare(launch_worker *worker, const launch_start *start, int rank) {
     bool listed = launch_is_listed(start->flags->log_ranks, rank) || start->flags->tee;
     worker->rank = rank;
     worker->pid = 0;
@@ -40,8 +40,11 @@ int launch_worker_open(launch_worker *worker, const launch_start *start, int ran
     if (rank > 0 || start->flags->tee)
         snprintf(worker->prefix, sizeof worker->prefix, "[rank %d] ", rank);
     worker->out.prefix = worker->err.prefix = worker->prefix;
-    int code = open_log(&worker->out, start, rank, "out");
-    return code >= 0 ? code : open_log(&worker->err, start, rank, "err");
+}
+
+int launch_worker_open_logs(launch_worker *worker, const launch_start *start) {
+    int code = open_log(&worker->out, start, worker->rank, "out");
+    return code >= 0 ? code : open_log(&worker->err, start, worker->rank, "err");
 }
 
 /* A terminal stays one for rank 0, so that its progress is drawn; others' lines go around it. */

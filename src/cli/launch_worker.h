@@ -30,8 +30,9 @@ typedef struct launch_start {
     void (*on_pipe)(int);
 } launch_start;
 
-/* Pipes and logs. -1; otherwise the exit code, all said. */
-int launch_worker_open(launch_worker *worker, const launch_start *start, int rank);
+void launch_worker_prepare(launch_worker *worker, const launch_start *start, int rank);
+/* Of one that is prepared. -1; otherwise the exit code, all said. */
+int launch_worker_open_logs(launch_worker *worker, const launch_start *start);
 /* 0 when the program runs; otherwise an errno. */
 int launch_worker_start(launch_worker *worker, const launch_start *start);
 bool launch_worker_is_alive(const launch_worker *worker);
@@ -39,7 +40,7 @@ bool launch_worker_is_alive(const launch_worker *worker);
 void launch_worker_signal(const launch_worker *worker, int number);
 /* It has ended: reads how. What it started may still live, so that its id stays taken. */
 void launch_worker_end(launch_worker *worker);
-/* Kills what it left and gives the id back. Takes one that was only opened. */
+/* Kills what it left and gives the id back. Takes one that was only prepared. */
 void launch_worker_reap(launch_worker *worker);
 
 #endif
