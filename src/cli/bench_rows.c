@@ -111,6 +111,15 @@ static const bench_row rows[] = {
     {"sharded-mlp", "", "sharded / classic, 2 devices, 16 rows each", "img/s", 1, AT_LEAST, QUICK,
      bench_measure_throughput, &mlp_2x1_16_sharded, &mlp_2x1_16_classic},
 
+    {"ddp-resnet18", "", "2 ranks x 1 thread / 2 devices x 1 thread", "img/s", 0.97, AT_LEAST, FULL,
+     bench_measure_ddp, &r18_2x1, NULL},
+    {"ddp-resnet50", "", "2 ranks x 1 thread / 2 devices x 1 thread", "img/s", 0.97, AT_LEAST, FULL,
+     bench_measure_ddp, &r50_2x1, NULL},
+    {"wait-resnet18", "", "percent of a rank's step spent waiting, 2 ranks", "%", 3, AT_MOST, FULL,
+     bench_measure_wait, &r18_2x1, NULL},
+    {"wait-resnet50", "", "percent of a rank's step spent waiting, 2 ranks", "%", 3, AT_MOST, FULL,
+     bench_measure_wait, &r50_2x1, NULL},
+
     {"replicate-resnet18", "", "replicate / memcpy by the same threads", "GB/s", 0.8, AT_LEAST,
      QUICK, bench_measure_replicate, &r18_2x1_1, NULL},
     {"replicate-resnet50", "", "replicate / memcpy by the same threads", "GB/s", 0.8, AT_LEAST,

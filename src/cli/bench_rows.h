@@ -62,4 +62,11 @@ yoke_status bench_measure_barrier(const bench_row *row, const bench_effort *effo
 yoke_status bench_measure_futex(const bench_row *row, const bench_effort *effort,
                                 bench_result *result);
 
+/* bench_ddp.c: DDP's ranks against as many devices of one process, by images per second; the
+ * percent of a rank's step in which it waits for gradients. */
+yoke_status bench_measure_ddp(const bench_row *row, const bench_effort *effort,
+                              bench_result *result);
+yoke_status bench_measure_wait(const bench_row *row, const bench_effort *effort,
+                               bench_result *result);
+
 #endif
