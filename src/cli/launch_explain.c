@@ -60,7 +60,7 @@ static void print_json(const launch_plan *plan) {
     emit json;
     emit_begin(&json, stdout);
     emit_open(&json, NULL, '{');
-    emit_integer(&json, "world", plan->nproc * plan->nodes);
+    emit_integer(&json, "world", (int64_t)plan->nproc * plan->nodes);
     emit_integer(&json, "nproc_per_node", plan->nproc);
     emit_integer(&json, "nnodes", plan->nodes);
     emit_integer(&json, "node_rank", plan->node_rank);

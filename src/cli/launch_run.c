@@ -93,7 +93,7 @@ static int open_session(launch_session *session, char *folder) {
     if (code < 0) code = open_signals(session);
     open_sinks(session);
     session->workers = calloc((size_t)session->count, sizeof *session->workers);
-    session->watched = calloc((size_t)(4 + 2 * session->count), sizeof *session->watched);
+    session->watched = calloc(4 + 2 * (size_t)session->count, sizeof *session->watched);
     if (code < 0 && (session->workers == NULL || session->watched == NULL))
         code = cli_system_error("cannot keep track of the workers");
     if (code < 0) code = open_folder(session->start.plan, folder);

@@ -156,7 +156,7 @@ static void wait_for_any(launch_session *session, bool last) {
             watch_for(stream->descriptor, POLLIN,
                       !last && stream->descriptor >= 0 && launch_stream_may_read(stream));
     }
-    poll(watched, (nfds_t)(4 + 2 * session->count), last ? -1 : milliseconds_until(deadline, now));
+    poll(watched, 4 + 2 * (nfds_t)session->count, last ? -1 : milliseconds_until(deadline, now));
 }
 
 static void serve(launch_session *session, bool last) {
