@@ -134,7 +134,7 @@ class Mistakes(unittest.TestCase):
                 (2, ["--tolerence", "--tolerance"], ["--tolerence", "1"]),
                 (2, ["'2'", "from 3"], ["--rounds", "2"]),
                 (2, ["'halving'", "doubling"], ["--counts", "halving"]),
-                (2, ["cpu:0", "two devices"], ["--devices", "cpu"]),
+                (2, ["cpu:0", "2xcpu"], ["--devices", "cpu"]),
                 (2, ["4xcpo"], ["--devices", "4xcpo"]),
                 (2, ["41", "40 rows"], ["--batch", "41"]),
                 (2, ["resnet21", "resnet20"], ["--model", "resnet21"]),

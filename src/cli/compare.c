@@ -134,16 +134,16 @@ static yoke_status choose_devices(comparison *all, const compare_flags *flags, d
     compare_setup *setup = &all->setup;
     yoke_status status =
         look_at(view, flags->devices != NULL ? flags->devices : "auto", flags->threads);
-    if (status == YOKE_OK && flags->devices == NULL && view->count == 1)
-        status = look_at(view, view->devices[0].capability > 0 ? "auto" : "2xcpu", flags->threads);
+    bool cpu = status == YOKE_OK && view->devices[0].capability == 0;
+    if (cpu && view->count == 1 && flags->devices == NULL)
+        status = look_at(view, "2xcpu", flags->threads);
     if (status != YOKE_OK) return status;
     if (view->count == 1)
         return cli_refuse(YOKE_ERROR_ARGUMENT,
-                          "%s alone has nothing to be compared with: list two devices or more",
+                          "%s alone has nothing to be compared with: --devices 2xcpu, say, are two",
                           view->devices[0].name);
-    bool gpus = view->devices[0].capability > 0;
-    all->cores = gpus ? 0 : launch_core_count();
-    setup->threads = gpus ? flags->threads : view->devices[0].threads;
+    all->cores = cpu ? launch_core_count() : 0;
+    setup->threads = cpu ? view->devices[0].threads : flags->threads;
     setup->device_count = view->count;
     for (int i = 0; i < view->count && i < CLI_DEVICES_MAX; i++)
         memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);

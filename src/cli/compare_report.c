@@ -66,7 +66,8 @@ static void print_raced(FILE *out, const comparison *all) {
     }
     fprintf(out, "%d rounds of %d steps each", all->race.done, all->race.steps);
     if (all->race.noisy > 0)
-        fprintf(out, "; %d of them disturbed by other programs", all->race.noisy);
+        fprintf(out, "; %d of them disturbed by other programs: these figures are rough",
+                all->race.noisy);
     fputc('\n', out);
 }
 
