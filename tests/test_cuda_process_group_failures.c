@@ -94,25 +94,33 @@ static void a_start_of_host_memory_is_refused(void **state) {
     free(outcomes);
 }
 
+/* Each rank reduces the memory at its place in `shared`. */
 static yoke_status reduce_anothers(yoke_process_group *group, const script *play) {
-    void *gpu = NULL;
-    yoke_device *other = gpu_of(play, 1 - group->rank);
-    TRY(yoke_device_allocate(other, 400, "a test", &gpu));
-    yoke_status status =
-        yoke_process_group_all_reduce(group, gpu, 100, YOKE_ELEMENT_FLOAT32, YOKE_SUM);
-    yoke_error error = yoke_error_take(status);
-    yoke_device_free(other, gpu);
-    return yoke_error_restore(&error);
+    float *const *memory = play->shared;
+    return yoke_process_group_all_reduce(group, memory[group->rank], 100, YOKE_ELEMENT_FLOAT32,
+                                         YOKE_SUM);
 }
 
 static void memory_of_another_gpu_is_refused(void **state) {
     (void)state;
     if (most_gpu_ranks() < 2) skip();
-    outcome *outcomes =
-        play_gpus((script){.world = 2, .timeout_ms = TIMEOUT_MS, .scene = reduce_anothers});
+    gpu_ranks gpus;
+    float *memory[2];
+    float zeros[100] = {0};
+    open_gpus(&gpus, 2);
     for (int rank = 0; rank < 2; rank++)
+        memory[1 - rank] = device_copy_of(yoke_devices_at(gpus.devices[rank], 0), zeros, 400);
+    outcome *outcomes = play_threads(&(script){.world = 2,
+                                               .timeout_ms = TIMEOUT_MS,
+                                               .scene = reduce_anothers,
+                                               .devices = gpus.devices,
+                                               .shared = memory});
+    for (int rank = 0; rank < 2; rank++) {
         assert_int_equal(outcomes[rank].error.status, YOKE_ERROR_ARGUMENT);
+        yoke_device_free(yoke_devices_at(gpus.devices[rank], 0), memory[1 - rank]);
+    }
     free(outcomes);
+    close_gpus(&gpus);
 }
 
 /* Ranks that do not come. */

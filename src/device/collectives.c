@@ -92,7 +92,7 @@ yoke_status yoke_communicator_take(yoke_communicator *communicator,
     return call->count > 0 ? communicator->take(communicator, call) : YOKE_OK;
 }
 
-yoke_status yoke_communicator_poll(yoke_communicator *communicator,
-                                   yoke_communicator_stage *stage) {
-    return communicator->poll(communicator, stage);
+yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage wanted,
+                                   bool *reached) {
+    return communicator->poll(communicator, wanted, reached);
 }

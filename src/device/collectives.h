@@ -71,7 +71,7 @@ typedef struct yoke_communicator_request {
 /* DEVICE with the reason when ranks can't be joined by devices of this kind. */
 yoke_status yoke_communicator_check(const yoke_device *device);
 yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id);
-/* Begins to join the others; done when poll no longer says JOINING. */
+/* Begins to join the others: done at QUEUED. */
 yoke_status yoke_communicator_create(yoke_communicator **communicator,
                                      const yoke_communicator_request *request);
 /* Takes NULL. All ranks destroy theirs, or abort. */
@@ -106,17 +106,21 @@ yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call);
 
 typedef enum yoke_communicator_stage {
-    YOKE_COMMUNICATOR_JOINING, /* itself, or the last call: nothing may be queued behind it yet */
-    YOKE_COMMUNICATOR_QUEUED,  /* what the communication stream is given now runs behind it */
-    YOKE_COMMUNICATOR_IDLE     /* all that the communication stream was given has run */
+    YOKE_COMMUNICATOR_QUEUED, /* it has joined, and what the communication stream is given now runs
+                                 behind the last call */
+    YOKE_COMMUNICATOR_IDLE    /* all that the communication stream was given has run */
 } yoke_communicator_stage;
-yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage *stage);
+/* Whether it has reached a stage, or the failure of a call. The stream is asked for IDLE
+ * only: a stream that is recorded can't be. */
+yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage wanted,
+                                   bool *reached);
 
 /* What a kind of communicator is made of; first member of each. */
 struct yoke_communicator {
     char name[32];
     yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
-    yoke_status (*poll)(yoke_communicator *communicator, yoke_communicator_stage *stage);
+    yoke_status (*poll)(yoke_communicator *communicator, yoke_communicator_stage wanted,
+                        bool *reached);
     void (*abort)(yoke_communicator *communicator);
     void (*destroy)(yoke_communicator *communicator); /* takes half-built ones */
 };

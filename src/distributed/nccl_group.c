@@ -217,9 +217,10 @@ static yoke_status start(yoke_process_group *group, float *buffer, size_t count)
 
 static yoke_status progress(yoke_process_group *group, bool wait) {
     nccl_group *nccl = nccl_of(group);
-    yoke_communicator_stage stage;
+    bool queued;
     (void)wait; /* what was started is in the stream */
-    yoke_status status = yoke_communicator_poll(nccl->communicator, &stage);
+    yoke_status status =
+        yoke_communicator_poll(nccl->communicator, YOKE_COMMUNICATOR_QUEUED, &queued);
     return status == YOKE_OK ? YOKE_OK : nccl_break(nccl, status);
 }
 

@@ -10,9 +10,9 @@ yoke_status nccl_break(nccl_group *nccl, yoke_status status) {
 
 yoke_status nccl_reach(nccl_group *nccl, yoke_communicator_stage wanted) {
     for (;;) {
-        yoke_communicator_stage stage;
-        yoke_status status = yoke_communicator_poll(nccl->communicator, &stage);
-        if (status == YOKE_OK && stage >= wanted) return YOKE_OK;
+        bool reached;
+        yoke_status status = yoke_communicator_poll(nccl->communicator, wanted, &reached);
+        if (status == YOKE_OK && reached) return YOKE_OK;
         if (status == YOKE_OK) status = yoke_watch_wait(&nccl->watch);
         if (status != YOKE_OK) return nccl_break(nccl, status);
     }

@@ -89,7 +89,10 @@ def check_options(cmake, folder, root):
     said = []
     for options, words in [
             (["-DYOKE_WITH_CUDA=OFF", "-DYOKE_WITH_NCCL=ON"], "YOKE_WITH_NCCL=ON can't be met"),
-            (["-DYOKE_WITH_CUDA=OFF"], "CUDA    no           YOKE_WITH_CUDA=OFF")]:
+            (["-DYOKE_WITH_CUDA=OFF", "-DYOKE_WITH_MPI=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"],
+             "YOKE_WITH_MPI=ON can't be met"),
+            (["-DYOKE_WITH_CUDA=OFF"], "CUDA    no           YOKE_WITH_CUDA=OFF"),
+            (["-DYOKE_WITH_CUDA=OFF", "-DYOKE_WITH_MPI=OFF"], "MPI     no           YOKE_WITH_MPI=OFF")]:
         code, text = configure(cmake, root, tempfile.mkdtemp(dir=folder), *options)
         refused = "can't be met" in words
         said.append((words, "", text if (code != 0) == refused else f"exit {code}: {text}"))

@@ -139,23 +139,25 @@ static yoke_status take(yoke_communicator *base, const yoke_communicator_call *c
     return cuda_nccl_is_failure(result) ? give_up(own, result) : YOKE_OK;
 }
 
-static yoke_status poll(yoke_communicator *base, yoke_communicator_stage *stage) {
+static yoke_status ask_stream(cuda_device *device, bool *idle) {
+    cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COMMUNICATION]);
+    *idle = error == cudaSuccess;
+    if (error == cudaErrorNotReady)
+        cudaGetLastError(); /* an answer, no failure */
+    else
+        TRY_CUDA(device, error);
+    return YOKE_OK;
+}
+
+static yoke_status poll(yoke_communicator *base, yoke_communicator_stage wanted, bool *reached) {
     nccl_communicator *own = nccl_of(base);
-    cuda_device *device = cuda_of(own->device);
-    *stage = YOKE_COMMUNICATOR_JOINING;
+    *reached = false;
     TRY(check_alive(own, own->last));
     ncclResult_t state = cuda_nccl_state(own->communicator);
     if (cuda_nccl_is_failure(state)) return give_up(own, state);
-    if (state == ncclInProgress) return YOKE_OK;
-    *stage = YOKE_COMMUNICATOR_QUEUED;
-    cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COMMUNICATION]);
-    if (error == cudaErrorNotReady) {
-        cudaGetLastError(); /* an answer, no failure */
-        return YOKE_OK;
-    }
-    TRY_CUDA(device, error);
-    *stage = YOKE_COMMUNICATOR_IDLE;
-    return YOKE_OK;
+    *reached = state == ncclSuccess;
+    if (!*reached || wanted == YOKE_COMMUNICATOR_QUEUED) return YOKE_OK;
+    return ask_stream(cuda_of(own->device), reached);
 }
 
 /* Life. */
