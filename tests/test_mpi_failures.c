@@ -1,7 +1,7 @@
 /* A rank of test_mpi_failures.py's scenes: what it is told when ranks differ, do not come or die.
  * Prints "rank R: STATUS: text", and leaves when the others have had the time to: mpirun ends them
  * when one of them has not finalized MPI.
- * usage: test_mpi_failures SCENE */
+ * usage: test_mpi_failures SCENE STORE */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,22 +74,22 @@ static const struct {
 
 /* As a launcher tells it, or not as MPI does. */
 static yoke_status detect(const char *scene, yoke_process_group_options *options) {
-    static char store[64];
     options->rank.struct_size = sizeof options->rank;
     TRY(yoke_rank_detect(&options->rank, look_up, NULL));
     if (strcmp(scene, "wrong_rank") == 0)
         options->rank.rank = options->rank.world - 1 - options->rank.rank;
     if (strcmp(scene, "alone") == 0) {
-        snprintf(store, sizeof store, "tcp://127.0.0.1:0");
-        options->store = store;
+        options->store = "tcp://127.0.0.1:0";
         options->rank = (yoke_rank_info){.world = 1};
     }
     return YOKE_OK;
 }
 
-static yoke_status play(const char *scene, int *rank) {
-    yoke_process_group_options options = {
-        .struct_size = sizeof options, .transport = YOKE_TRANSPORT_MPI, .timeout_ms = 10000};
+static yoke_status play(const char *scene, const char *store, int *rank) {
+    yoke_process_group_options options = {.struct_size = sizeof options,
+                                          .transport = YOKE_TRANSPORT_MPI,
+                                          .store = store,
+                                          .timeout_ms = 10000};
     yoke_process_group *group = NULL;
     TRY(detect(scene, &options));
     *rank = options.rank.rank;
@@ -105,7 +105,7 @@ static yoke_status play(const char *scene, int *rank) {
 int main(int count, char **arguments) {
     int rank = -1;
     if (yoke_mpi_check() != YOKE_OK) return 77;
-    yoke_status status = count > 1 ? play(arguments[1], &rank) : YOKE_ERROR_ARGUMENT;
+    yoke_status status = count > 2 ? play(arguments[1], arguments[2], &rank) : YOKE_ERROR_ARGUMENT;
     printf("rank %d: %s: %s\n", rank, yoke_status_name(status), yoke_last_error());
     fflush(stdout);
     usleep(400000);
