@@ -233,8 +233,9 @@ yoke_status yoke_queue_exchange_finish(yoke_data_parallel *parallel) {
     yoke_status status = YOKE_OK;
     if (parallel->optimizer_options.clip_norm > 0) status = exchange_clipped(parallel);
     if (status == YOKE_OK) status = yoke_queues_to_compute(parallel);
+    /* Here a rank that does not come is noticed: the host's later waits would not end. */
     if (status == YOKE_OK && parallel->ranks != NULL)
-        status = yoke_process_group_finish(parallel->ranks);
+        status = yoke_process_group_synchronize(parallel->ranks);
     return come_home(parallel, status);
 }
 
