@@ -196,18 +196,20 @@ static inline yoke_status spoil_a_batch(yoke_process_group *group, const script 
     if (status == YOKE_OK)
         error = yoke_error_take(yoke_data_parallel_step(rig.parallel, &batch, 0, NULL));
     if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &after);
+    if (status == YOKE_OK && before != after)
+        status = FAIL(YOKE_ERROR_INTERNAL, "the weights moved");
     rows.inputs[5 * CHECK_ROW + 3] = 0;
-    if (status == YOKE_OK) status = yoke_data_parallel_step(rig.parallel, &batch, 0, NULL);
+    if (status == YOKE_OK && yoke_data_parallel_step(rig.parallel, &batch, 0, NULL) != YOKE_OK)
+        status = FAIL(YOKE_ERROR_INTERNAL, "the whole batch is refused, too");
     status = end_rank(&rig, status);
     check_batch_free(&rows);
     TRY(status);
-    if (before != after) return FAIL(YOKE_ERROR_INTERNAL, "the weights moved");
     return yoke_error_restore(&error);
 }
 
-static inline void expect_spoilt_batch_refused(bool norm) {
+static inline void expect_spoilt_batch_refused(bool norm, int accumulate) {
     yoke_model *model = check_model(norm, 0);
-    const ddp_setting s = {.batch = 8, .accumulate = 1, .norm = norm};
+    const ddp_setting s = {.batch = 8, .accumulate = accumulate, .norm = norm};
     course plan = {.setting = &s, .model = model};
     script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = spoil_a_batch, .detail = &plan};
     outcome *outcomes = play_ranks(&play);

@@ -27,8 +27,10 @@ static void ranks_learn_what_as_many_devices_and_one_alone_learn(void **state) {
 static void ranks_without_rows_take_part(void **state) {
     (void)state;
     const ddp_setting few = {.batch = 5, .accumulate = 1, .steps = 6};
+    const ddp_setting norm = {.batch = 5, .accumulate = 1, .steps = 6, .norm = true};
     for (int world = 3; world <= 7; world += 2)
         check_equality(&few, world);
+    check_equality(&norm, 4); /* one has never had any when all evaluate */
 }
 
 static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it(void **state) {
@@ -136,7 +138,8 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
 
 static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **state) {
     (void)state;
-    expect_spoilt_batch_refused(true);
+    expect_spoilt_batch_refused(true, 1);
+    expect_spoilt_batch_refused(true, 2); /* in the first of two micro-batches */
 }
 
 /* A group has one device a rank and one schedule. */

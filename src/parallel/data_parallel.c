@@ -100,8 +100,11 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 
 static yoke_status ddp_micro_batches(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_replica_job worker = parallel->queued ? overlap_worker : ddp_worker;
-    for (; parallel->micro < parallel->micros; parallel->micro++)
+    for (; parallel->micro < parallel->micros; parallel->micro++) {
         TRY(overlap_micro_batch(parallel, batch, worker));
+        /* The last one's loss has been told to the others: all of them look at it together. */
+        if (!is_last_micro_batch(parallel)) TRY(yoke_check_losses(parallel));
+    }
     return YOKE_OK;
 }
 
@@ -110,6 +113,7 @@ static yoke_status ddp_micro_batches(yoke_data_parallel *parallel, const yoke_ba
 static yoke_status step_ddp(yoke_data_parallel *parallel, const yoke_batch *batch,
                             double learning_rate) {
     TRY(begin_exchange(parallel, learning_rate));
+    parallel->buffers_version++; /* on all ranks, with rows or without: rank 0's are shared anew */
     yoke_status status = ddp_micro_batches(parallel, batch);
     if (status == YOKE_ERROR_NUMERIC) parallel->result.loss = NAN;
     if (status != YOKE_OK && status != YOKE_ERROR_NUMERIC) return status;
