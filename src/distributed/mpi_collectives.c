@@ -11,18 +11,21 @@
 #include "distributed/mpi_group.h"
 #include "distributed/reduce_kernels.h"
 
-/* MPI counts in int. */
-static yoke_status check_count(const mpi_group *mpi, size_t count) {
-    if (count <= INT_MAX / (size_t)mpi->group.world) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "count is %zu: over MPI a call moves at most %d elements of all ranks together",
-                count, INT_MAX);
+/* MPI counts in int; where ranks have parts, all of them together. */
+yoke_status yoke_mpi_check_count(const mpi_group *mpi, const yoke_call *call) {
+    bool whole = call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE ||
+                 call->kind == CALL_ALL_REDUCE || call->kind == CALL_START;
+    uint64_t limit = INT_MAX / (whole ? 1u : (unsigned)mpi->group.world);
+    if (call->count <= limit) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "count is %llu: over MPI this %s moves at most %llu elements",
+                (unsigned long long)call->count, yoke_call_name(call->kind),
+                (unsigned long long)limit);
 }
 
 static yoke_status begin(mpi_group *mpi, yoke_call_kind kind, const yoke_reduce_call *call) {
     const yoke_call what = yoke_call_of(kind, call);
     TRY(yoke_mpi_agree(mpi, &what));
-    return check_count(mpi, call->count);
+    return yoke_mpi_check_count(mpi, &what);
 }
 
 static yoke_status end(mpi_group *mpi, yoke_status status) {

@@ -58,6 +58,7 @@ yoke_status yoke_mpi_compare(const mpi_group *mpi, const int64_t *all);
 yoke_status yoke_mpi_agree(mpi_group *mpi, const yoke_call *call);
 
 /* mpi_collectives.c */
+yoke_status yoke_mpi_check_count(const mpi_group *mpi, const yoke_call *call);
 yoke_status yoke_mpi_barrier(yoke_process_group *group);
 yoke_status yoke_mpi_broadcast(yoke_process_group *group, void *buffer,
                                const yoke_reduce_call *call);

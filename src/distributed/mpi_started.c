@@ -20,6 +20,7 @@ static yoke_status test(mpi_group *mpi, mpi_started *one, bool *over) {
 /* From agreement to moving. */
 static yoke_status move(mpi_group *mpi, mpi_started *one) {
     TRY(yoke_mpi_compare(mpi, one->all));
+    TRY(yoke_mpi_check_count(mpi, &one->call));
     one->moves = true;
     one->request = MPI_REQUEST_NULL;
     if (one->call.count == 0) return YOKE_OK;
