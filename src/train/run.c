@@ -196,14 +196,19 @@ static yoke_status await_ranks(yoke_trainer *trainer) {
     return trainer->ranks != NULL ? yoke_process_group_barrier(trainer->ranks) : YOKE_OK;
 }
 
+/* Ends that all ranks come to after the same step; a launcher takes the first to leave with a
+ * failure for a reason to end the others. */
+static bool is_common(yoke_status status) {
+    return status == YOKE_OK || status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_NUMERIC;
+}
+
 /* Saves what there is: after the last step, when stopped, when the data ends in an error and after
  * a loss that is not finite, which was not learnt from. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
-    if (first.status == YOKE_OK || first.status == YOKE_ERROR_CANCELLED)
-        add_failure(trainer, &first, await_ranks(trainer));
+    if (is_common(first.status)) add_failure(trainer, &first, await_ranks(trainer));
     return yoke_error_restore(&first);
 }
 
