@@ -167,10 +167,11 @@ static void a_gpu_alone_is_a_group(void **state) {
     close_gpus(&gpus);
 }
 
-static void expect_refused(yoke_devices *devices, yoke_status status, const char *says) {
+static void expect_refused(yoke_transport transport, yoke_devices *devices, yoke_status status,
+                           const char *says) {
     yoke_process_group *group;
     const yoke_process_group_options options = {
-        .struct_size = sizeof options, .transport = YOKE_TRANSPORT_NCCL, .devices = devices};
+        .struct_size = sizeof options, .transport = transport, .devices = devices};
     assert_int_equal(yoke_process_group_create(&group, &options), status);
     assert_null(group);
     assert_non_null(strstr(yoke_last_error(), says));
@@ -181,14 +182,23 @@ static void nccl_wants_one_gpu_a_rank(void **state) {
     static const char *const lists[] = {"2xcuda:0", "cpu"};
     static const char *const says[] = {"holds 2 devices", "cpu:0: communicators join GPUs"};
     static const yoke_status statuses[] = {YOKE_ERROR_ARGUMENT, YOKE_ERROR_DEVICE};
-    expect_refused(NULL, YOKE_ERROR_ARGUMENT, "options.devices");
+    expect_refused(YOKE_TRANSPORT_NCCL, NULL, YOKE_ERROR_ARGUMENT, "options.devices");
     for (int i = 0; i < 2; i++) {
         yoke_devices *devices;
         const yoke_devices_options options = {.struct_size = sizeof options, .list = lists[i]};
         EXPECT_OK(yoke_devices_open(&devices, &options));
-        expect_refused(devices, statuses[i], says[i]);
+        expect_refused(YOKE_TRANSPORT_NCCL, devices, statuses[i], says[i]);
         yoke_devices_close(devices);
     }
+}
+
+static void transports_between_hosts_refuse_gpus(void **state) {
+    (void)state;
+    gpu_ranks gpus;
+    open_gpus(&gpus, 1);
+    expect_refused(YOKE_TRANSPORT_SHARED_MEMORY, gpus.devices[0], YOKE_ERROR_ARGUMENT, "are GPUs");
+    expect_refused(YOKE_TRANSPORT_MPI, gpus.devices[0], YOKE_ERROR_ARGUMENT, "are GPUs");
+    close_gpus(&gpus);
 }
 
 int main(void) {
@@ -199,6 +209,7 @@ int main(void) {
         cmocka_unit_test(without_another_way_host_memory_goes_through_the_gpus),
         cmocka_unit_test(started_sums_are_seen_by_what_is_queued_behind_them),
         cmocka_unit_test(nccl_wants_one_gpu_a_rank),
+        cmocka_unit_test(transports_between_hosts_refuse_gpus),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -55,14 +55,23 @@ static bool wants_nccl(const yoke_process_group_options *options) {
     return options->devices != NULL && !yoke_devices_share_memory(options->devices);
 }
 
+/* Behind these a GPU's memory would be read as the host's. */
+static yoke_status check_host(const yoke_process_group_options *options) {
+    if (options->devices == NULL || yoke_devices_share_memory(options->devices)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "shared memory and MPI join ranks with CPUs, options.devices are GPUs: leave the "
+                "transport to auto");
+}
+
 /* Before anybody is met: what this build cannot do need not be agreed upon. */
 static yoke_status check_transport(const yoke_process_group_options *options) {
     switch (options->transport) {
     case YOKE_TRANSPORT_AUTO:
         return wants_nccl(options) ? yoke_nccl_check(options) : YOKE_OK;
     case YOKE_TRANSPORT_SHARED_MEMORY:
-        return YOKE_OK;
+        return check_host(options);
     case YOKE_TRANSPORT_MPI:
+        TRY(check_host(options));
         return yoke_mpi_check();
     case YOKE_TRANSPORT_NCCL:
         return yoke_nccl_check(options);
