@@ -20,9 +20,10 @@ static void tell_options(FILE *facts, const yoke_data_parallel *parallel) {
     fprintf(facts, "first_bucket_bytes %zu\nbucket_bytes %zu\nown_buffers %d\nmean_of_ranks %d\n",
             options->first_bucket_bytes, options->bucket_bytes, options->own_buffers,
             options->mean_of_ranks);
-    fprintf(facts, "optimizer %s\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n",
-            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->momentum, optimizer->nesterov,
-            optimizer->weight_decay);
+    fprintf(facts, "optimizer %s\nlearning_rate %.17g\n",
+            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate);
+    fprintf(facts, "momentum %.17g\nnesterov %d\nweight_decay %.17g\n", optimizer->momentum,
+            optimizer->nesterov, optimizer->weight_decay);
     fprintf(facts, "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n", optimizer->beta1,
             optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
 }
