@@ -78,12 +78,20 @@ static void tell_lost_time(FILE *out, const compare_contender *classic) {
     fprintf(out, ".\n");
 }
 
-static void tell_waiting(FILE *out, const compare_contender *ddp) {
-    fprintf(out,
-            "A ddp rank waits %.2f ms of a step (%.1f %%) for gradients that backward did not "
-            "hide.\n",
-            compare_stage_ms(&ddp->stages, YOKE_STAGE_WAIT),
-            100 * compare_stage_share(&ddp->stages, YOKE_STAGE_WAIT));
+/* What ddp does beyond the same forward and backward. */
+static void tell_ranks(FILE *out, const compare_contender *ddp, const compare_contender *overlap) {
+    if (compare_stage_share(&ddp->stages, YOKE_STAGE_UPDATE) >= NAMED_SHARE)
+        fprintf(out,
+                "Each ddp rank updates all weights (%.2f ms of a step); the devices of dp overlap "
+                "share that\n(%.2f ms, with the reduction: exchange).\n",
+                compare_stage_ms(&ddp->stages, YOKE_STAGE_UPDATE),
+                compare_stage_ms(&overlap->stages, YOKE_STAGE_EXCHANGE));
+    fprintf(
+        out,
+        "A ddp rank spends %.1f %% of its time waiting for gradients that backward did not hide "
+        "(median\n%.2f ms of a step).\n",
+        100 * compare_stage_share(&ddp->stages, YOKE_STAGE_WAIT),
+        compare_stage_ms(&ddp->stages, YOKE_STAGE_WAIT));
 }
 
 void compare_interpret(FILE *out, const comparison *all) {
@@ -96,7 +104,7 @@ void compare_interpret(FILE *out, const comparison *all) {
     if (ddp != NULL) tell_faster(out, all, (pair){ddp, overlap});
     tell_faster(out, all, (pair){classic, overlap});
     tell_lost_time(out, classic);
-    if (ddp != NULL) tell_waiting(out, ddp);
+    if (ddp != NULL) tell_ranks(out, ddp, overlap);
     if (all->ddp_left_out)
         fprintf(out, "ddp was left out where devices share a GPU: NCCL takes one rank of each.\n");
     if (all->cores > 0 && all->setup.threads * devices > all->cores)
