@@ -142,6 +142,38 @@ static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **
     expect_spoilt_batch_refused(true, 2); /* in the first of two micro-batches */
 }
 
+/* A mistake of one rank. */
+
+static yoke_status give_a_bad_label(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    rank_rig rig = {0};
+    check_batch rows = check_batch_make(8, 3);
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (group->rank == 1) rows.labels[5] = CHECK_CLASSES;
+    yoke_batch batch = part_of(plan->setting, &rows, group->world, group->rank);
+    if (status == YOKE_OK) status = yoke_data_parallel_step(rig.parallel, &batch, 0, NULL);
+    status = end_rank(&rig, status);
+    check_batch_free(&rows);
+    return status;
+}
+
+static void what_one_rank_refuses_ends_the_others_at_once_in_its_words(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    const ddp_setting s = {.batch = 8, .accumulate = 1};
+    course plan = {.setting = &s, .model = model};
+    script play = {
+        .world = 2, .timeout_ms = TIMEOUT_MS, .scene = give_a_bad_label, .detail = &plan};
+    uint64_t begin = yoke_now_ns();
+    outcome *outcomes = play_threads(&play);
+    assert_true(yoke_now_ns() - begin < TIMEOUT_MS / 2 * UINT64_C(1000000));
+    for (int rank = 0; rank < play.world; rank++)
+        assert_int_equal(outcomes[rank].error.status, YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(outcomes[0].error.text, "rank 1: row 1 of the batch has label 5"));
+    free(outcomes);
+    yoke_model_destroy(model);
+}
+
 /* A group has one device a rank and one schedule. */
 
 static yoke_status ask_for_too_much(yoke_process_group *group, const script *play) {
@@ -182,6 +214,7 @@ int main(void) {
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),
         cmocka_unit_test(ranks_that_differ_are_refused_with_both_sides_named),
         cmocka_unit_test(a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none),
+        cmocka_unit_test(what_one_rank_refuses_ends_the_others_at_once_in_its_words),
         cmocka_unit_test(a_rank_has_one_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

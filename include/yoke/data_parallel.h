@@ -91,7 +91,9 @@ typedef struct yoke_step_result {
 /* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's
  * for this step when > 0; result may be NULL. NUMERIC when the loss is not finite: weights are then
  * those before the step and the text names the first layer whose output is not finite. After any
- * other failure part of the weights may be new; the replicas agree with the root again. */
+ * other failure part of the weights may be new; the replicas agree with the root again. With a
+ * group such a failure is told to the other ranks, and the group is broken: they may have gone on.
+ */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
 

@@ -86,7 +86,10 @@ struct yoke_process_group {
     yoke_status (*start)(yoke_process_group *group, float *buffer, size_t count);
     yoke_status (*progress)(yoke_process_group *group, bool wait);
     yoke_status (*synchronize)(yoke_process_group *group); /* NULL: progress waits for all */
-    void (*destroy)(yoke_process_group *group);            /* takes half-built groups */
+    /* Tells the others this thread's error, unless somebody was first. */
+    yoke_status (*abandon)(yoke_process_group *group, yoke_status status);
+    yoke_process_group *host; /* what carries host memory, where that is another; NULL: itself */
+    void (*destroy)(yoke_process_group *group); /* takes half-built groups */
 };
 
 yoke_status yoke_shared_memory_group(yoke_process_group **group,
@@ -102,6 +105,14 @@ yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_req
 /* Finishes, and over NCCL waits with the group's deadline until the rank's GPU has done all that
  * its communication stream was given: the one wait that ends when another rank does not come. */
 yoke_status yoke_process_group_synchronize(yoke_process_group *group);
+
+/* The deadline of waits from now on, in ms; returns the one before. For what one rank does while
+ * the others have nothing to do. */
+int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms);
+
+/* This rank has failed by itself and will not call what the others wait for in: breaks the group,
+ * telling them this thread's error at once. Answers `status`, with its text. Takes NULL. */
+yoke_status yoke_process_group_abandon(yoke_process_group *group, yoke_status status);
 
 /* Agreement. */
 

@@ -113,6 +113,10 @@ static yoke_status join(mpi_group *mpi) {
 
 /* End. */
 
+static yoke_status abandon(yoke_process_group *group, yoke_status status) {
+    return yoke_watch_break(&mpi_of(group)->watch, status);
+}
+
 /* After other failures ranks may still write to what was given to MPI, and need not meet for a
  * farewell: all of it stays as it is until the process ends. */
 static void leave(yoke_process_group *group) {
@@ -156,6 +160,7 @@ static void prepare(mpi_group *mpi, const yoke_transport_request *request) {
                                       .allocate = yoke_mpi_allocate,
                                       .start = yoke_mpi_start,
                                       .progress = yoke_mpi_progress,
+                                      .abandon = abandon,
                                       .destroy = leave};
     mpi->watch = (yoke_watch){
         .name = "mpi", .group = &mpi->group, .store = request->store, .peers = request->peers};

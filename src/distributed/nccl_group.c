@@ -76,7 +76,8 @@ static yoke_status compare(const int64_t *first, const int64_t *other, int rank)
 static yoke_status gather_headers(nccl_group *nccl, const int64_t *own, int64_t *all) {
     const yoke_reduce_call words = {
         .count = HEADER_WORDS, .element = YOKE_ELEMENT_INT64, .root = -1};
-    if (nccl->host != NULL) return nccl->host->all_gather(nccl->host, all, own, &words);
+    if (nccl->group.host != NULL)
+        return nccl->group.host->all_gather(nccl->group.host, all, own, &words);
     const nccl_request request = {.kind = CALL_ALL_GATHER, .call = words, .from = own, .to = all};
     return nccl_run_staged(nccl, &request);
 }
@@ -101,7 +102,7 @@ static yoke_status agree(nccl_group *nccl, const nccl_request *request, nccl_pla
     int64_t *all = malloc(bytes);
     if (all == NULL) return FAIL_MEMORY(bytes, "what all ranks called");
     yoke_status status = agree_in(nccl, request, all);
-    *place = (nccl_place)all[HEADER_PLACE];
+    if (status == YOKE_OK) *place = (nccl_place)all[HEADER_PLACE];
     free(all);
     return status;
 }
@@ -109,7 +110,7 @@ static yoke_status agree(nccl_group *nccl, const nccl_request *request, nccl_pla
 /* Collectives. */
 
 static yoke_status run_on_host(nccl_group *nccl, const nccl_request *request) {
-    yoke_process_group *host = nccl->host;
+    yoke_process_group *host = nccl->group.host;
     if (host == NULL) return nccl_run_staged(nccl, request);
     switch (request->kind) {
     case CALL_BROADCAST:
@@ -127,7 +128,7 @@ static yoke_status run_on_host(nccl_group *nccl, const nccl_request *request) {
 }
 
 static yoke_status collect(nccl_group *nccl, const nccl_request *request) {
-    nccl_place place;
+    nccl_place place = PLACE_NOWHERE;
     yoke_status status = agree(nccl, request, &place);
     if (status != YOKE_OK) return nccl_break(nccl, status);
     if (request->call.count == 0) return YOKE_OK;
@@ -183,7 +184,8 @@ static yoke_status scatter(yoke_process_group *group, void *to, const void *from
 
 static yoke_status allocate(yoke_process_group *group, size_t bytes, void **memory) {
     nccl_group *nccl = nccl_of(group);
-    if (nccl->host != NULL) return nccl->host->allocate(nccl->host, bytes, memory);
+    if (nccl->group.host != NULL)
+        return nccl->group.host->allocate(nccl->group.host, bytes, memory);
     const nccl_request request = {.kind = CALL_ALLOCATE, .call = {.count = bytes, .root = -1}};
     nccl_place place;
     yoke_status status = agree(nccl, &request, &place);
@@ -237,9 +239,9 @@ static void leave(yoke_process_group *group) {
     if (group->broken && nccl->communicator != NULL) yoke_communicator_abort(nccl->communicator);
     yoke_communicator_destroy(nccl->communicator);
     yoke_device_free(nccl->device, nccl->stage);
-    if (nccl->host != NULL) {
-        nccl->host->broken = group->broken;
-        nccl->host->destroy(nccl->host);
+    if (nccl->group.host != NULL) {
+        nccl->group.host->broken = group->broken;
+        nccl->group.host->destroy(nccl->group.host);
     }
     yoke_plain_memory_free(nccl->memory);
     free(nccl);
@@ -247,9 +249,15 @@ static void leave(yoke_process_group *group) {
 
 static yoke_status open_host(nccl_group *nccl, const yoke_transport_request *request) {
     if (yoke_peers_elsewhere(request->peers, nccl->group.world) == 0)
-        return yoke_shared_memory_group(&nccl->host, request);
-    return yoke_mpi_launched(&request->options->rank) ? yoke_mpi_group(&nccl->host, request)
+        return yoke_shared_memory_group(&nccl->group.host, request);
+    return yoke_mpi_launched(&request->options->rank) ? yoke_mpi_group(&nccl->group.host, request)
                                                       : YOKE_OK;
+}
+
+static yoke_status abandon(yoke_process_group *group, yoke_status status) {
+    nccl_group *nccl = nccl_of(group);
+    if (nccl->group.host != NULL) status = nccl->group.host->abandon(nccl->group.host, status);
+    return nccl_break(nccl, status);
 }
 
 static yoke_status build(nccl_group *nccl, const yoke_transport_request *request) {
@@ -268,6 +276,7 @@ static yoke_status build(nccl_group *nccl, const yoke_transport_request *request
                                        .start = start,
                                        .progress = progress,
                                        .synchronize = synchronize,
+                                       .abandon = abandon,
                                        .destroy = leave};
     nccl->watch = (yoke_watch){
         .name = "nccl", .group = &nccl->group, .store = request->store, .peers = request->peers};

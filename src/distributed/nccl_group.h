@@ -11,7 +11,6 @@ typedef struct nccl_group {
     yoke_process_group group;
     yoke_device *device;
     yoke_communicator *communicator;
-    yoke_process_group *host; /* NULL: host memory is staged through the device */
     yoke_watch watch;
     int64_t started, started_elements; /* all-reduces, in this rank's life */
     void *stage;                       /* device memory, for staging */

@@ -30,7 +30,7 @@ static yoke_status check_twins(nccl_group *nccl, const yoke_devices *devices) {
     yoke_device_info info = {.struct_size = sizeof info};
     gpu_name own = {{0}};
     _Static_assert(sizeof own == sizeof info.uuid, "a name travels whole");
-    if (nccl->host == NULL) return YOKE_OK;
+    if (nccl->group.host == NULL) return YOKE_OK;
     TRY(yoke_devices_describe(devices, 0, &info));
     memcpy(&own, info.uuid, sizeof own);
     size_t bytes = (size_t)nccl->group.world * sizeof own;
@@ -38,7 +38,7 @@ static yoke_status check_twins(nccl_group *nccl, const yoke_devices *devices) {
     if (names == NULL) return FAIL_MEMORY(bytes, "the names of all GPUs");
     const yoke_reduce_call call = {
         .count = sizeof own / sizeof(int64_t), .element = YOKE_ELEMENT_INT64, .root = -1};
-    yoke_status status = nccl->host->all_gather(nccl->host, names, &own, &call);
+    yoke_status status = nccl->group.host->all_gather(nccl->group.host, names, &own, &call);
     if (status == YOKE_OK) status = find_twins(nccl, names);
     free(names);
     return status;

@@ -298,6 +298,21 @@ yoke_status yoke_process_group_finish(yoke_process_group *group) {
     return settle(group, group->progress(group, true));
 }
 
+int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms) {
+    int before = group->timeout_ms;
+    group->timeout_ms = timeout_ms;
+    if (group->host != NULL) group->host->timeout_ms = timeout_ms;
+    return before;
+}
+
+yoke_status yoke_process_group_abandon(yoke_process_group *group, yoke_status status) {
+    if (group == NULL || group->broken || status == YOKE_OK) return status;
+    yoke_error error = yoke_error_take(status);
+    yoke_error_prefix("rank %d", group->rank);
+    settle(group, group->abandon(group, status));
+    return yoke_error_restore(&error);
+}
+
 yoke_status yoke_process_group_synchronize(yoke_process_group *group) {
     TRY(yoke_process_group_finish(group));
     return group->synchronize != NULL ? settle(group, group->synchronize(group)) : YOKE_OK;

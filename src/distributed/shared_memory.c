@@ -81,6 +81,10 @@ static yoke_status join(shm_group *shm) {
     return YOKE_OK;
 }
 
+static yoke_status abandon(yoke_process_group *group, yoke_status status) {
+    return shm_break(shm_of(group), status);
+}
+
 static void leave(yoke_process_group *group) {
     if (group == NULL) return;
     shm_group *shm = shm_of(group);
@@ -107,6 +111,7 @@ static yoke_status build(shm_group *shm, const yoke_transport_request *request) 
                                       .allocate = shm_allocate,
                                       .start = shm_start,
                                       .progress = shm_progress,
+                                      .abandon = abandon,
                                       .destroy = leave};
     shm->first.descriptor = -1;
     for (int rank = 0; rank < world && rank < SHM_RANKS; rank++)

@@ -113,7 +113,7 @@ static yoke_status ddp_micro_batches(yoke_data_parallel *parallel, const yoke_ba
 static yoke_status step_ddp(yoke_data_parallel *parallel, const yoke_batch *batch,
                             double learning_rate) {
     TRY(begin_exchange(parallel, learning_rate));
-    parallel->buffers_version++; /* on all ranks, with rows or without: rank 0's are shared anew */
+    parallel->shared_buffers = false; /* on all ranks, with rows or without */
     yoke_status status = ddp_micro_batches(parallel, batch);
     if (status == YOKE_ERROR_NUMERIC) parallel->result.loss = NAN;
     if (status != YOKE_OK && status != YOKE_ERROR_NUMERIC) return status;
@@ -131,8 +131,8 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *batch,
                : step_overlap(parallel, batch, learning_rate);
 }
 
-yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *given,
-                                    double learning_rate, yoke_step_result *result) {
+static yoke_status take_step(yoke_data_parallel *parallel, const yoke_batch *given,
+                             double learning_rate, yoke_step_result *result) {
     yoke_batch batch;
     TRY(yoke_take_batch(parallel, given, true, &batch));
     TRY(yoke_check_result(result));
@@ -145,6 +145,11 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
     parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin, 0);
     return yoke_finish_result(parallel, result);
+}
+
+yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                    double learning_rate, yoke_step_result *result) {
+    return yoke_ranks_tell(parallel, take_step(parallel, batch, learning_rate, result));
 }
 
 /* Without learning, and by pieces. */
@@ -166,8 +171,8 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *batc
     return yoke_ranks_add_results(parallel);
 }
 
-yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                                        yoke_step_result *result) {
+static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *given,
+                                  yoke_step_result *result) {
     yoke_batch batch;
     TRY(yoke_take_batch(parallel, given, true, &batch));
     TRY(yoke_check_result(result));
@@ -177,6 +182,11 @@ yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke
     TRY(status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin, 0);
     return yoke_finish_result(parallel, result);
+}
+
+yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                        yoke_step_result *result) {
+    return yoke_ranks_tell(parallel, evaluate_batch(parallel, batch, result));
 }
 
 yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,

@@ -326,7 +326,7 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     own->devices = devices;
     yoke_status status = build(own, options, optimizer);
     if (status != YOKE_OK) {
-        yoke_error error = yoke_error_take(status);
+        yoke_error error = yoke_error_take(yoke_process_group_abandon(own->ranks, status));
         yoke_data_parallel_destroy(own);
         return yoke_error_restore(&error);
     }

@@ -85,9 +85,9 @@ struct yoke_data_parallel {
     /* DDP: this process is rank `rank` of `world`. NULL, 0 of 1: alone. */
     yoke_process_group *ranks;
     int rank, world;
-    int rows_limit;          /* rows of a batch that come to this process at most */
-    float *doubt;            /* 0, or NaN when a rank's loss is not finite: summed over ranks */
-    uint64_t shared_buffers; /* buffers_version that all ranks have of rank 0 */
+    int rows_limit;      /* rows of a batch that come to this process at most */
+    float *doubt;        /* 0, or NaN when a rank's loss is not finite: summed over ranks */
+    bool shared_buffers; /* all ranks have rank 0's, until the next forward that trains */
 
     yoke_workers *workers;
     yoke_device_scope *scopes; /* of the workers' threads; [0] is the caller's while bound */
@@ -250,6 +250,8 @@ yoke_status yoke_ranks_place_gradients(void *context, size_t bytes, float **grad
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel);
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel);
+/* Answers `status`; a failure that the others do not see by themselves is told to them. */
+yoke_status yoke_ranks_tell(const yoke_data_parallel *parallel, yoke_status status);
 
 /* gather.c: outputs in row order; the scalars of the micro-batch in flight added to the result. */
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs);

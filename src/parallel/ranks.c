@@ -1,5 +1,6 @@
 /* What makes the processes of a group one: they are compared, follow rank 0's choices and weights,
  * know their place in each batch, and add up what it gave. Alone, each of these does nothing. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include <xxhash.h>
 
 #include "parallel/engine.h"
+
+#define PATIENCE 20 /* deadlines */
 
 /* What must be alike. */
 
@@ -117,13 +120,23 @@ static yoke_status read_choices(yoke_choices *choices, char *text) {
     return YOKE_OK;
 }
 
-yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
+static yoke_status share_choices(yoke_data_parallel *parallel) {
     char *text = NULL;
-    if (parallel->ranks == NULL) return YOKE_OK;
     yoke_status status = parallel->rank == 0 ? write_choices(parallel->choices, &text) : YOKE_OK;
     if (status == YOKE_OK) status = share_text(parallel->ranks, &text);
     if (status == YOKE_OK && parallel->rank > 0) status = read_choices(parallel->choices, text);
     free(text);
+    return status;
+}
+
+/* Rank 0 has measured them, which takes its time: more than a step's. */
+yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
+    yoke_process_group *group = parallel->ranks;
+    if (group == NULL) return YOKE_OK;
+    int usual = yoke_process_group_timeout(group, 0);
+    yoke_process_group_timeout(group, usual < INT_MAX / PATIENCE ? PATIENCE * usual : usual);
+    yoke_status status = share_choices(parallel);
+    yoke_process_group_timeout(group, usual);
     return status;
 }
 
@@ -145,17 +158,15 @@ static yoke_status share_floats(yoke_data_parallel *parallel, float *values, siz
 
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
-    bool shared = parallel->shared_buffers == parallel->buffers_version;
-    if (parallel->ranks == NULL || parallel->options.own_buffers || shared) return YOKE_OK;
+    bool wanted = parallel->ranks != NULL && !parallel->options.own_buffers;
+    if (!wanted || parallel->shared_buffers) return YOKE_OK;
     TRY(share_floats(parallel, yoke_replica_memory_of(parallel->replicas[0])->buffers,
                      parallel->flat->buffer_elements));
-    parallel->shared_buffers = parallel->buffers_version;
+    parallel->shared_buffers = true;
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    if (parallel->ranks == NULL) return YOKE_OK;
+static yoke_status share_state(yoke_data_parallel *parallel) {
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
     int64_t tracked = (int64_t)parallel->batches_tracked;
     TRY(share_floats(parallel, memory->parameters, parallel->flat->elements));
@@ -163,8 +174,20 @@ yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
     TRY(yoke_process_group_broadcast(parallel->ranks, &tracked, 1, YOKE_ELEMENT_INT64, 0));
     parallel->batches_tracked = (uint64_t)tracked;
     parallel->weights_version++;
-    parallel->shared_buffers = ++parallel->buffers_version;
+    parallel->buffers_version++;
+    parallel->shared_buffers = true;
     return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    return parallel->ranks != NULL ? yoke_ranks_tell(parallel, share_state(parallel)) : YOKE_OK;
+}
+
+/* A loss that is not finite is everybody's. */
+yoke_status yoke_ranks_tell(const yoke_data_parallel *parallel, yoke_status status) {
+    if (parallel == NULL || status == YOKE_ERROR_NUMERIC) return status;
+    return yoke_process_group_abandon(parallel->ranks, status);
 }
 
 /* A batch. */

@@ -134,6 +134,7 @@ yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
     parallel->input_gradients = false;
     parallel->progress = YOKE_STAGE_SCATTER;
     if (training) parallel->buffers_version++; /* the root's running statistics move */
+    if (training) parallel->shared_buffers = false;
     TRY(yoke_apply(parallel, YOKE_STAGE_FORWARD, forward_job));
     if (training) parallel->batches_tracked++;
     parallel->progress = YOKE_STAGE_FORWARD;

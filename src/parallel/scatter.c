@@ -50,7 +50,7 @@ static yoke_batch micro_batch(yoke_data_parallel *parallel, const yoke_batch *ba
 
 /* A rank may have no rows of a batch in which others have some. */
 static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_batch *batch) {
-    bool idle = parallel->ranks != NULL && batch->rows == 0 && batch->whole_rows > 0;
+    bool idle = parallel->ranks != NULL && batch->rows == 0;
     if ((batch->rows < 1 && !idle) || batch->rows > parallel->rows_limit)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
                     batch->rows, parallel->rows_limit);
@@ -66,6 +66,7 @@ static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_bat
 
 /* Inputs, or pixels where the devices decode them. */
 static yoke_status check_pictures(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    if (batch->rows == 0 && parallel->ranks != NULL) return YOKE_OK;
     if ((batch->inputs != NULL) == (batch->pixels != NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %s: one of them is expected",
                     batch->inputs != NULL ? "both inputs and pixels"

@@ -209,6 +209,10 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
     if (is_common(first.status)) add_failure(trainer, &first, await_ranks(trainer));
+    if (!is_common(first.status)) {
+        (void)yoke_error_restore(&first);
+        (void)yoke_process_group_abandon(trainer->ranks, first.status);
+    }
     return yoke_error_restore(&first);
 }
 

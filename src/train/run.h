@@ -31,8 +31,9 @@ struct yoke_trainer {
     yoke_step_result last_step, last_evaluation; /* rows = 0: there was none */
 };
 
-/* trainer_ranks.c: opens this rank's device and meets the others; compares what they train on; whether this
- * process writes the files; whether any rank was asked to stop. Alone the last three are simple. */
+/* trainer_ranks.c: opens this rank's device and meets the others; compares what they train on;
+ * whether this process writes the files; whether any rank was asked to stop. Alone the last three
+ * are simple. */
 yoke_status yoke_trainer_join(yoke_trainer *trainer);
 yoke_status yoke_trainer_agree(const yoke_trainer *trainer);
 void yoke_trainer_share(const yoke_trainer *trainer, yoke_loader_options *loader);

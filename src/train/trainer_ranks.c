@@ -72,18 +72,18 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
 yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    char facts[512];
+    char facts[640];
     if (trainer->ranks == NULL) return YOKE_OK;
     snprintf(facts, sizeof facts,
              "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
              "augment %d\nlr_schedule %d\nlearning_rate %.17g\nwarmup_steps %llu\n"
-             "label_smoothing %.17g\nevaluate_every %d\ninit %d\nsave %d\n",
+             "label_smoothing %.17g\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n",
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
              !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
              options->optimizer.learning_rate, (unsigned long long)options->warmup_steps,
-             options->label_smoothing, options->evaluate_every, options->init != NULL,
-             options->save != NULL);
+             options->label_smoothing, options->evaluate_every, trainer->test_dataset.rows,
+             options->init != NULL, options->save != NULL);
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 
