@@ -145,8 +145,7 @@ static void check_farewell(void) {
     size_t bytes;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, destroy_soon, keeper), 0);
-    assert_int_equal(yoke_store_wait(other, "never", value, sizeof value, &bytes),
-                     YOKE_ERROR_PEER);
+    assert_int_equal(yoke_store_wait(other, "never", value, sizeof value, &bytes), YOKE_ERROR_PEER);
     assert_says("has left");
     assert_int_not_equal(yoke_store_set(other, "a", "b", 1), YOKE_OK);
     yoke_store_destroy(other);
