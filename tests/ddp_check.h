@@ -11,7 +11,7 @@
 enum { STEPS = 20, RAGGED = 3 };
 
 typedef struct ddp_setting {
-    bool norm, clip, adamw;
+    bool norm, clip, adamw, sharded;
     double dropout;
     int batch, accumulate, steps;
     bool own_buffers, mean_of_ranks, uncounted; /* uncounted: batches do not tell whole_rows */
@@ -42,6 +42,8 @@ static inline yoke_optimizer_options optimizer_of(const ddp_setting *s) {
 
 static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
     return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),
+                                        .schedule = s->sharded ? YOKE_SCHEDULE_SHARDED
+                                                               : YOKE_SCHEDULE_OVERLAP,
                                         .algorithm = YOKE_ALGORITHM_DIRECT,
                                         .batch = s->batch,
                                         .accumulate = s->accumulate,
@@ -207,9 +209,9 @@ static inline yoke_status spoil_a_batch(yoke_process_group *group, const script 
     return yoke_error_restore(&error);
 }
 
-static inline void expect_spoilt_batch_refused(bool norm, int accumulate) {
+static inline void expect_spoilt_batch_refused(bool norm, int accumulate, bool sharded) {
     yoke_model *model = check_model(norm, 0);
-    const ddp_setting s = {.batch = 8, .accumulate = accumulate, .norm = norm};
+    const ddp_setting s = {.sharded = sharded, .batch = 8, .accumulate = accumulate, .norm = norm};
     course plan = {.setting = &s, .model = model};
     script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = spoil_a_batch, .detail = &plan};
     outcome *outcomes = play_ranks(&play);

@@ -52,9 +52,9 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
 static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **state) {
     (void)state;
     if (most_gpu_ranks() < 2) skip();
-    expect_spoilt_batch_refused(false, 1);
-    expect_spoilt_batch_refused(true, 1);
-    expect_spoilt_batch_refused(false, 2); /* in the first of two micro-batches */
+    expect_spoilt_batch_refused(false, 1, false);
+    expect_spoilt_batch_refused(true, 1, false);
+    expect_spoilt_batch_refused(false, 2, false); /* in the first of two micro-batches */
 }
 
 int main(void) {

@@ -24,6 +24,20 @@ static void ranks_learn_what_as_many_devices_and_one_alone_learn(void **state) {
         check_equality(&plain, world);
 }
 
+static void ranks_that_share_the_update_learn_the_same(void **state) {
+    (void)state;
+    const ddp_setting settings[] = {
+        {.batch = 16, .accumulate = 1, .steps = STEPS, .sharded = true},
+        {.batch = 16, .accumulate = 1, .steps = 6, .sharded = true, .norm = true},
+        {.batch = 16, .accumulate = 1, .steps = 6, .sharded = true, .clip = true},
+        {.batch = 16, .accumulate = 1, .steps = 6, .sharded = true, .adamw = true},
+        {.batch = 5, .accumulate = 1, .steps = 6, .sharded = true},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        for (int world = 1; world <= 8; world += i > 0 ? 3 : 1)
+            check_equality(&settings[i], world);
+}
+
 static void ranks_without_rows_take_part(void **state) {
     (void)state;
     const ddp_setting few = {.batch = 5, .accumulate = 1, .steps = 6};
@@ -138,8 +152,9 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
 
 static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **state) {
     (void)state;
-    expect_spoilt_batch_refused(true, 1);
-    expect_spoilt_batch_refused(true, 2); /* in the first of two micro-batches */
+    expect_spoilt_batch_refused(true, 1, false);
+    expect_spoilt_batch_refused(true, 1, true);
+    expect_spoilt_batch_refused(true, 2, false); /* in the first of two micro-batches */
 }
 
 /* A mistake of one rank. */
@@ -207,6 +222,7 @@ static void a_rank_has_one_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_learn_what_as_many_devices_and_one_alone_learn),
+        cmocka_unit_test(ranks_that_share_the_update_learn_the_same),
         cmocka_unit_test(ranks_without_rows_take_part),
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
         cmocka_unit_test(accumulated_gradients_travel_once),

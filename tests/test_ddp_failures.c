@@ -107,6 +107,7 @@ yoke_status WRAP(yoke_weights_save)(yoke_data_parallel *parallel, const yoke_mod
 typedef struct play {
     moment moment;
     int signal, victim, timeout_ms;
+    yoke_schedule schedule;
     char store[64], folder[32], save[64];
     outcome *outcomes; /* [WORLD] */
 } play;
@@ -124,6 +125,7 @@ static yoke_status train(const play *now, int rank) {
                                     .devices = "cpu",
                                     .threads = 1,
                                     .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
+                                    .schedule = now->schedule,
                                     .algorithm = YOKE_ALGORITHM_DIRECT,
                                     .batch = 24,
                                     .steps = STEPS_RUN,
@@ -216,8 +218,12 @@ static void clear(const play *now) {
     assert_int_equal(system(command), 0);
 }
 
-static play begin_play(moment where, int signal, int victim) {
-    play now = {.moment = where, .signal = signal, .victim = victim, .timeout_ms = 60000};
+static play begin_play(moment where, int signal, int victim, yoke_schedule schedule) {
+    play now = {.moment = where,
+                .signal = signal,
+                .victim = victim,
+                .timeout_ms = 60000,
+                .schedule = schedule};
     if (signal == SIGSTOP || where <= AT_THE_MEETING) /* nobody knows of it: the deadline tells */
         now.timeout_ms = STOP_TIMEOUT_MS;
     now.outcomes = share_bytes(WORLD * sizeof *now.outcomes);
@@ -247,7 +253,7 @@ static void run_moments(int signal) {
     for (moment at = AT_THE_MEETING; at < MOMENTS; at++) {
         for (int victim = 0; victim < WORLD; victim++) {
             if (at == WHILE_SAVING ? victim > 0 : !all && victim != (int)at % WORLD) continue;
-            plays[count++] = begin_play(at, signal, victim);
+            plays[count++] = begin_play(at, signal, victim, YOKE_SCHEDULE_OVERLAP);
         }
     }
     for (int i = 0; i < count; i++)
@@ -269,14 +275,24 @@ static void a_rank_that_never_came_is_named_by_all_others(void **state) {
     (void)state;
     play plays[WORLD];
     for (int victim = 1; victim < WORLD; victim++)
-        plays[victim] = begin_play(NEVER_STARTED, SIGKILL, victim);
+        plays[victim] = begin_play(NEVER_STARTED, SIGKILL, victim, YOKE_SCHEDULE_OVERLAP);
     for (int victim = 1; victim < WORLD; victim++)
         end_play(&plays[victim]);
 }
 
+/* Whose weights the others then never get. */
+static void a_rank_killed_while_it_updates_the_part_of_all_is_named(void **state) {
+    (void)state;
+    play plays[] = {begin_play(IN_BACKWARD, SIGKILL, 0, YOKE_SCHEDULE_SHARDED),
+                    begin_play(IN_UPDATE, SIGKILL, 1, YOKE_SCHEDULE_SHARDED),
+                    begin_play(IN_UPDATE, SIGSTOP, 2, YOKE_SCHEDULE_SHARDED)};
+    for (size_t i = 0; i < sizeof plays / sizeof plays[0]; i++)
+        end_play(&plays[i]);
+}
+
 static void without_a_victim_the_ranks_train_and_save(void **state) {
     (void)state;
-    play now = begin_play(MOMENTS, 0, -1);
+    play now = begin_play(MOMENTS, 0, -1, YOKE_SCHEDULE_OVERLAP);
     for (int rank = 0; rank < WORLD; rank++)
         assert_true(wait(NULL) > 0);
     expect_all_well(now.outcomes, WORLD);
@@ -293,6 +309,7 @@ int main(void) {
         cmocka_unit_test(a_killed_rank_is_named_by_all_others),
         cmocka_unit_test(a_stopped_rank_is_named_by_all_others_at_the_deadline),
         cmocka_unit_test(a_rank_that_never_came_is_named_by_all_others),
+        cmocka_unit_test(a_rank_killed_while_it_updates_the_part_of_all_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,9 +50,10 @@ typedef struct yoke_data_parallel_options {
     size_t bucket_bytes;       /* 0: on CPU devices 4 MiB: what backward has just left is still in
                                   the cache; on GPUs DDP's 25 MiB */
     yoke_collectives collectives; /* between GPUs */
-    /* DDP: the ranks that train this model together; must outlive the engine. One device a rank,
-     * the overlap schedule. create, synchronize, step, evaluate, yoke_reduce, and yoke_scatter of a
-     * batch without whole_rows, are then called by all ranks together. */
+    /* DDP: the ranks that train this model together; must outlive the engine. One device a rank.
+     * overlap: gradients are all-reduced and every rank updates itself; sharded: over shared memory
+     * each rank updates and publishes its part. create, synchronize, step, evaluate, yoke_reduce,
+     * and yoke_scatter of a batch without whole_rows, are then called by all ranks together. */
     yoke_process_group *group;
     bool own_buffers;   /* DDP(broadcast_buffers=False): each rank evaluates with its own running
                            statistics instead of rank 0's */

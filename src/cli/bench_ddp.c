@@ -18,6 +18,7 @@ static compare_setup setup_of(const bench_setup *row) {
                            .batch = row->rows * row->devices,
                            .precision = row->precision,
                            .algorithm = row->algorithm,
+                           .ddp_schedule = row->schedule,
                            .optimizer = {.struct_size = sizeof setup.optimizer,
                                          .kind = YOKE_SGD,
                                          .momentum = BENCH_MOMENTUM,

@@ -117,6 +117,8 @@ static const bench_row rows[] = {
      AT_LEAST, FULL, bench_measure_ddp, &r18_2x1_direct, NULL},
     {"ddp-resnet50", "", "2 ranks x 1 thread / 2 devices x 1 thread", "img/s", 0.97, AT_LEAST, FULL,
      bench_measure_ddp, &r50_2x1, NULL},
+    {"ddp-sharded-resnet50", "", "2 ranks x 1 thread, sharded / 2 devices x 1 thread", "img/s",
+     0.97, AT_LEAST, FULL, bench_measure_ddp, &r50_2x1_sharded, NULL},
     {"wait-resnet18", "", "percent of a rank's step spent waiting, 2 ranks", "%", 3, AT_MOST, FULL,
      bench_measure_wait, &r18_2x1, NULL},
     {"wait-resnet50", "", "percent of a rank's step spent waiting, 2 ranks", "%", 3, AT_MOST, FULL,

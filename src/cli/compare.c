@@ -15,7 +15,7 @@
 
 typedef struct compare_flags {
     const char *model, *dataset, *devices;
-    int threads, counts, batch, precision, algorithm, collectives, optimizer;
+    int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
     double lr, tolerance, seconds;
@@ -39,6 +39,8 @@ static const cli_option options[] = {
     {"algorithm", "measured|direct",
      "of the race: the fastest, or the same in every run (measured)", CLI_CHOICE, AT(algorithm), 0,
      0},
+    {"ddp", "overlap|sharded", "ranks update all weights each, or a part each (overlap)",
+     CLI_CHOICE, AT(ddp), 0, 0},
     {"collectives", "auto|nccl|copy", "of dp between GPUs (auto)", CLI_CHOICE, AT(collectives), 0,
      0},
     {"optimizer", "sgd|adamw", "with yoke train's momentum and weight decay (sgd)", CLI_CHOICE,
@@ -110,6 +112,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->precision = (yoke_precision)flags->precision;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;
+    setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
     setup->optimizer = (yoke_optimizer_options){.struct_size = sizeof setup->optimizer,
                                                 .kind = (yoke_optimizer_kind)flags->optimizer,
                                                 .learning_rate = flags->lr > 0 ? flags->lr

@@ -18,6 +18,7 @@ typedef struct compare_setup {
     yoke_precision precision;
     yoke_algorithm algorithm;
     yoke_collectives collectives;
+    yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;
 } compare_setup;
 

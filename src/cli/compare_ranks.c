@@ -204,7 +204,7 @@ static void fill_request(compare_ranks *ranks, const compare_setup *setup) {
     ranks->request = (compare_request){
         .word = COMPARE_BUILD,
         .setup = *setup,
-        .role = {.devices = ranks->world, .schedule = YOKE_SCHEDULE_OVERLAP, .rank = info}};
+        .role = {.devices = ranks->world, .schedule = setup->ddp_schedule, .rank = info}};
 }
 
 static yoke_status start_all(compare_ranks *ranks) {

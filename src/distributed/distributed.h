@@ -88,6 +88,8 @@ struct yoke_process_group {
     yoke_status (*synchronize)(yoke_process_group *group); /* NULL: progress waits for all */
     /* Tells the others this thread's error, unless somebody was first. */
     yoke_status (*abandon)(yoke_process_group *group, yoke_status status);
+    /* NULL: no memory is seen by all. */
+    yoke_status (*peers_of)(yoke_process_group *group, const void *memory, void **peers);
     yoke_process_group *host; /* what carries host memory, where that is another; NULL: itself */
     void (*destroy)(yoke_process_group *group); /* takes half-built groups */
 };
@@ -105,6 +107,10 @@ yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_req
 /* Finishes, and over NCCL waits with the group's deadline until the rank's GPU has done all that
  * its communication stream was given: the one wait that ends when another rank does not come. */
 yoke_status yoke_process_group_synchronize(yoke_process_group *group);
+
+/* Where the memory of yoke_process_group_allocate that is `memory` here lies for this process in
+ * every rank: peers[world]. DEVICE: this transport has no memory that all see. */
+yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memory, void **peers);
 
 /* The deadline of waits from now on, in ms; returns the one before. For what one rank does while
  * the others have nothing to do. */

@@ -298,6 +298,13 @@ yoke_status yoke_process_group_finish(yoke_process_group *group) {
     return settle(group, group->progress(group, true));
 }
 
+yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memory, void **peers) {
+    if (group->peers_of == NULL)
+        return FAIL(YOKE_ERROR_DEVICE, "%s has no memory that all ranks see: use shared memory",
+                    group->transport);
+    return group->peers_of(group, memory, peers);
+}
+
 int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms) {
     int before = group->timeout_ms;
     group->timeout_ms = timeout_ms;

@@ -81,6 +81,19 @@ static yoke_status join(shm_group *shm) {
     return YOKE_OK;
 }
 
+static yoke_status find_peers(yoke_process_group *group, const void *memory, void **peers) {
+    shm_group *shm = shm_of(group);
+    shm_call call = {.segment = 0};
+    shm_locate(shm, &call, memory, 1);
+    if (call.segment == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank %d asks for memory that is not the group's",
+                    group->rank);
+    const shm_segment *segment = &shm->segments[call.segment - 1];
+    for (int rank = 0; rank < group->world; rank++)
+        peers[rank] = shm_part(segment, rank) + call.offset;
+    return YOKE_OK;
+}
+
 static yoke_status abandon(yoke_process_group *group, yoke_status status) {
     return shm_break(shm_of(group), status);
 }
@@ -111,6 +124,7 @@ static yoke_status build(shm_group *shm, const yoke_transport_request *request) 
                                       .allocate = shm_allocate,
                                       .start = shm_start,
                                       .progress = shm_progress,
+                                      .peers_of = find_peers,
                                       .abandon = abandon,
                                       .destroy = leave};
     shm->first.descriptor = -1;

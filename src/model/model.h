@@ -56,9 +56,9 @@ typedef struct yoke_replica_options {
     bool input_gradients; /* backward goes on to the inputs and leaves their gradients */
     int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
                        */
-    /* Where gradients lie, asked once the plans are made: zeroed memory that outlives the replica.
-     * NULL: memory of the device. */
-    yoke_status (*place_gradients)(void *context, size_t bytes, float **gradients);
+    /* Where parameters and then gradients lie, asked once the plans are made: zeroed memory that
+     * outlives the replica, or NULL for memory of the device. NULL: all of it is the device's. */
+    yoke_status (*place)(void *context, bool gradients, size_t bytes, float **memory);
     void *context;
 } yoke_replica_options;
 

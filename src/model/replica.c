@@ -15,19 +15,21 @@ static yoke_status allocate_floats(yoke_replica *replica, size_t count, const ch
     return YOKE_OK;
 }
 
-static yoke_status allocate_gradients(yoke_replica *replica, float **gradients) {
+static yoke_status allocate_flat_buffer(yoke_replica *replica, bool gradients, float **memory) {
     const yoke_replica_options *options = &replica->options;
-    if (options->place_gradients == NULL)
-        return allocate_floats(replica, replica->flat->elements, "gradients", gradients);
-    return options->place_gradients(options->context, replica->flat->elements * sizeof **gradients,
-                                    gradients);
+    size_t count = replica->flat->elements;
+    if (options->place != NULL)
+        TRY(options->place(options->context, gradients, count * sizeof **memory, memory));
+    replica->placed[gradients] = *memory != NULL;
+    if (*memory != NULL) return YOKE_OK;
+    return allocate_floats(replica, count, gradients ? "gradients" : "parameters", memory);
 }
 
 static yoke_status allocate_flat(yoke_replica *replica) {
     const yoke_flat *flat = replica->flat;
     yoke_replica_memory *memory = &replica->memory;
-    TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
-    TRY(allocate_gradients(replica, &memory->gradients));
+    TRY(allocate_flat_buffer(replica, false, &memory->parameters));
+    TRY(allocate_flat_buffer(replica, true, &memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
@@ -219,7 +221,8 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int i = 0; i < replica->program_count; i++)
         yoke_program_destroy(replica->programs[i]);
     free(replica->programs);
-    if (replica->options.place_gradients != NULL) replica->memory.gradients = NULL;
+    if (replica->placed[false]) replica->memory.parameters = NULL;
+    if (replica->placed[true]) replica->memory.gradients = NULL;
     void *const owned[] = {
         replica->memory.shadow,     replica->scratch.address, replica->arena.address,
         replica->memory.correct,    replica->memory.loss_sum, replica->memory.output_gradients,

@@ -1,8 +1,7 @@
 /* all_reduce: DDP's counterpart of exchange where memory is shared (elsewhere exchange_queued.c
- * does it in the communication stream). A finished bucket is summed
- * over the ranks while backward goes on; every rank then updates its own weights from it. The loss
- * travels ahead of the first bucket: no rank updates anything in a step whose loss is not finite
- * anywhere. */
+ * does it in the communication stream). A finished bucket is summed over the ranks while backward
+ * goes on; every rank then updates its own weights from it. The loss travels ahead of the first
+ * bucket: no rank updates anything in a step whose loss is not finite anywhere. */
 #include <math.h>
 
 #include "parallel/engine.h"
@@ -30,12 +29,17 @@ yoke_status yoke_all_reduce_loss(yoke_data_parallel *parallel) {
     double loss = parallel->result.loss;
     if (parallel->queued) return YOKE_OK; /* gates look at it on the devices */
     if (parallel->shards[0].rows > 0) loss += parallel->loss_sums[0];
+    if (parallel->boards != NULL) {
+        yoke_shared_update_loss(parallel, loss);
+        return YOKE_OK;
+    }
     *parallel->doubt = isfinite(loss) ? 0 : NAN;
     return yoke_process_group_start(parallel->ranks, parallel->doubt, 1);
 }
 
 yoke_status yoke_all_reduce_ready(yoke_data_parallel *parallel, int replica, int bucket) {
     if (parallel->queued) return yoke_exchange_announce(parallel, replica, bucket);
+    if (parallel->boards != NULL) return yoke_shared_update_ready(parallel, bucket);
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
     size_t elements = parallel->flat->buckets[bucket].elements;
     uint64_t begin = yoke_trace_now();
@@ -62,6 +66,7 @@ static yoke_status clip(yoke_data_parallel *parallel) {
 
 yoke_status yoke_all_reduce_finish(yoke_data_parallel *parallel) {
     if (parallel->queued) return yoke_exchange_finish(parallel, 0);
+    if (parallel->boards != NULL) return yoke_shared_update_finish(parallel);
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_finish(parallel->ranks));
     trace_sum(parallel, YOKE_STAGE_WAIT, begin, 0);

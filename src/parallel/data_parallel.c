@@ -113,6 +113,7 @@ static yoke_status ddp_micro_batches(yoke_data_parallel *parallel, const yoke_ba
 static yoke_status step_ddp(yoke_data_parallel *parallel, const yoke_batch *batch,
                             double learning_rate) {
     TRY(begin_exchange(parallel, learning_rate));
+    if (parallel->boards != NULL) yoke_shared_update_begin(parallel);
     parallel->shared_buffers = false; /* on all ranks, with rows or without */
     yoke_status status = ddp_micro_batches(parallel, batch);
     if (status == YOKE_ERROR_NUMERIC) parallel->result.loss = NAN;

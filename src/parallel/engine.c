@@ -52,12 +52,12 @@ static yoke_status create_replica(yoke_data_parallel *parallel, int replica) {
         .algorithm = parallel->options.algorithm,
         .rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0),
         .flat = parallel->flat,
-        .place_gradients = is_ddp_on_host(parallel) ? yoke_ranks_place_gradients : NULL,
+        .place = is_ddp_on_host(parallel) ? yoke_ranks_place : NULL,
         .context = parallel,
         .choices = parallel->choices,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
-        .bucket_parts = yoke_is_sharded(parallel) ? parallel->count : 1,
+        .bucket_parts = parallel->options.schedule == YOKE_SCHEDULE_SHARDED ? parallel->parties : 1,
         .input_gradients = parallel->options.input_gradients,
     };
     return yoke_replica_create(&parallel->replicas[replica], parallel->model, &options);
@@ -107,7 +107,9 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
 static yoke_status build_optimizer(yoke_data_parallel *parallel, int home, int bucket) {
     size_t offset = parallel->flat->buckets[bucket].offset;
     size_t elements = parallel->flat->buckets[bucket].elements;
-    if (yoke_is_sharded(parallel)) yoke_bucket_slice(parallel, bucket, home, &offset, &elements);
+    int party = yoke_shares_update(parallel) ? parallel->rank : home;
+    if (yoke_shares_update(parallel) || yoke_is_sharded(parallel))
+        yoke_bucket_slice(parallel, bucket, party, &offset, &elements);
     int index = home * parallel->flat->bucket_count + bucket;
     return yoke_optimizer_create(&parallel->optimizers[index], &parallel->optimizer_options,
                                  yoke_devices_at(parallel->devices, home), offset, elements);
@@ -196,10 +198,12 @@ static yoke_status join_ranks(yoke_data_parallel *parallel) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%d devices in rank %d: a rank of DDP has one device; start more ranks",
                     parallel->count, parallel->rank);
-    if (options->schedule != YOKE_SCHEDULE_OVERLAP)
+    if (options->schedule == YOKE_SCHEDULE_CLASSIC)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "schedule %d with a process group: DDP has one schedule, the default",
-                    (int)options->schedule);
+                    "the classic schedule is nn.DataParallel's: DDP has overlap and sharded");
+    if (options->schedule == YOKE_SCHEDULE_SHARDED && parallel->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "DDP's sharded schedule is for CPU devices of one machine");
     return yoke_ranks_compare_options(parallel);
 }
 
@@ -271,6 +275,22 @@ static yoke_status build_doubt(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
+/* What the exchange adds up, and where it publishes; before the optimizers, whose parts it decides.
+ */
+static yoke_status build_parties(yoke_data_parallel *parallel) {
+    size_t count = (size_t)parallel->parties;
+    parallel->party_gradients = calloc(count, sizeof *parallel->party_gradients);
+    parallel->party_parameters = calloc(count, sizeof *parallel->party_parameters);
+    if (parallel->party_gradients == NULL || parallel->party_parameters == NULL)
+        return FAIL_MEMORY(2 * count * sizeof(float *), "the parties of an exchange");
+    if (yoke_shares_update(parallel)) return yoke_shared_update_create(parallel);
+    for (int k = 0; k < parallel->count; k++) {
+        parallel->party_gradients[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients;
+        parallel->party_parameters[k] = yoke_replica_memory_of(parallel->replicas[k])->parameters;
+    }
+    return YOKE_OK;
+}
+
 static yoke_status build_replicas(yoke_data_parallel *parallel) {
     bool follows = parallel->rank > 0, tells_late = parallel->rank == 0 && parallel->queued;
     TRY(yoke_choices_create(&parallel->choices));
@@ -290,6 +310,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
     TRY(join_ranks(parallel));
+    parallel->parties = yoke_shares_update(parallel) ? parallel->world : parallel->count;
     TRY(count_rows(parallel));
     default_buckets(parallel);
     TRY(check_precision(parallel));
@@ -301,6 +322,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(build_replicas(parallel));
     TRY(build_memory(parallel));
     TRY(build_doubt(parallel));
+    TRY(build_parties(parallel));
     TRY(yoke_queues_create(parallel));
     if (parallel->options.schedule == YOKE_SCHEDULE_CLASSIC) TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, YOKE_STAGE_UPDATE, initialize_root));
@@ -368,6 +390,9 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_choices_destroy(parallel->choices);
     free(parallel->optimizers);
     free(parallel->arrivals);
+    free(parallel->boards);
+    free(parallel->party_parameters);
+    free(parallel->party_gradients);
     free(parallel->exchanged);
     free(parallel->square_sums);
     free(parallel->bad_layers);

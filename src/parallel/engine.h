@@ -2,6 +2,8 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "device/collectives.h"
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
@@ -61,6 +63,12 @@ typedef struct yoke_stage_span {
     uint64_t begin_ns, bytes;
 } yoke_stage_span;
 
+/* What a rank that shares the update tells the others, in memory they all see. */
+typedef struct yoke_board {
+    _Atomic uint32_t doubt;      /* its loss is not finite; told before the first arrival */
+    _Atomic uint32_t arrivals[]; /* [buckets]: the round whose gradients are complete */
+} yoke_board;
+
 struct yoke_data_parallel {
     const yoke_model *model;
     yoke_devices *devices;
@@ -86,6 +94,8 @@ struct yoke_data_parallel {
     yoke_process_group *ranks;
     int rank, world;
     int rows_limit;      /* rows of a batch that come to this process at most */
+    yoke_board **boards; /* [world], where ranks share the update; NULL otherwise */
+    uint32_t round;      /* steps begun: what arrivals on a board are counted in */
     float *doubt;        /* 0, or NaN when a rank's loss is not finite: summed over ranks */
     bool shared_buffers; /* all ranks have rank 0's, until the next forward that trains */
 
@@ -99,7 +109,11 @@ struct yoke_data_parallel {
     const yoke_flat *flat;
     yoke_optimizer **optimizers; /* [home][bucket]: on the root, or on every device when sharded */
     int optimizer_homes;
-    float **blocks;      /* one exchange block a device */
+    float **blocks; /* one exchange block a device */
+    /* Whose gradients are summed and who gets the weights: the replicas, or ranks that share the
+     * update. The flat buffers are where memory is shared. */
+    int parties;
+    float **party_gradients, **party_parameters;
     float **accumulated; /* gradients of earlier micro-batches; NULL without accumulation */
     float *good_buffers; /* the root's running statistics before the step, on the root */
     uint64_t good_batches_tracked;
@@ -175,8 +189,8 @@ yoke_status yoke_spans_read(yoke_data_parallel *parallel);
 /* replicate.c: weights and, unless the forward to come trains, running statistics. */
 yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers);
 
-/* replicate.c: the part of a bucket that worker k answers for: whole cache lines. */
-void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
+/* replicate.c: the part of a bucket that party k answers for: whole cache lines. */
+void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int party, size_t *offset,
                        size_t *elements);
 
 /* scatter.c: begins a batch in at most `parts` micro-batches; cuts and scatters the current one;
@@ -213,6 +227,7 @@ yoke_status yoke_compute_shard(yoke_data_parallel *parallel, int replica, bool a
 yoke_status yoke_update_begin(yoke_data_parallel *parallel, double learning_rate);
 void yoke_clip(yoke_data_parallel *parallel);
 bool yoke_is_sharded(const yoke_data_parallel *parallel);
+bool yoke_shares_update(const yoke_data_parallel *parallel); /* the sharded schedule of DDP */
 yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket);
 
 /* exchange.c: reduce + update + publish in one pass. announce says that a replica's gradients of a
@@ -223,6 +238,11 @@ yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, in
 yoke_status yoke_exchange_mark(yoke_data_parallel *parallel, int replica, int bucket);
 yoke_status yoke_exchange_release(yoke_data_parallel *parallel, int replica, int bucket);
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker);
+/* Of a rank that shares the update: its slice of a bucket, once all have it; or, when clipping, the
+ * sums and squares of all its slices and then their updates. */
+yoke_status yoke_exchange_slice(yoke_data_parallel *parallel, int bucket);
+yoke_status yoke_exchange_sums(yoke_data_parallel *parallel);
+yoke_status yoke_exchange_updates(yoke_data_parallel *parallel);
 
 /* exchange_queued.c: the same on devices that queue. The root's worker queues for all; nobody
  * waits. */
@@ -241,12 +261,19 @@ yoke_status yoke_all_reduce_finish(yoke_data_parallel *parallel);
 yoke_status yoke_all_reduce_idle(yoke_data_parallel *parallel);
 yoke_status yoke_all_reduce_gradient(yoke_data_parallel *parallel);
 
+/* shared_update.c: the same in the sharded schedule. */
+yoke_status yoke_shared_update_create(yoke_data_parallel *parallel);
+void yoke_shared_update_begin(yoke_data_parallel *parallel);
+void yoke_shared_update_loss(yoke_data_parallel *parallel, double loss);
+yoke_status yoke_shared_update_ready(yoke_data_parallel *parallel, int bucket);
+yoke_status yoke_shared_update_finish(yoke_data_parallel *parallel);
+
 /* ranks.c: every rank calls these together; alone they do nothing. PEER when options, model or
  * layouts differ. */
 yoke_status yoke_ranks_compare_options(const yoke_data_parallel *parallel);
 yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel);
 yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel);
-yoke_status yoke_ranks_place_gradients(void *context, size_t bytes, float **gradients);
+yoke_status yoke_ranks_place(void *context, bool gradients, size_t bytes, float **memory);
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel);
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel);

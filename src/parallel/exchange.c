@@ -13,7 +13,8 @@ void yoke_exchange_begin(yoke_data_parallel *parallel) {
         parallel->exchanged[k] = 0;
 }
 
-/* Which worker exchanges which part: home is the replica that is updated and published. */
+/* Which party exchanges which part, on which worker: home is the party whose weights are updated
+ * and published. */
 typedef struct exchange_slice {
     yoke_data_parallel *parallel;
     int worker, home;
@@ -22,35 +23,40 @@ typedef struct exchange_slice {
 } exchange_slice;
 
 static exchange_slice slice_of(yoke_data_parallel *parallel, int worker, int bucket) {
+    bool ranks = yoke_shares_update(parallel);
+    int party = ranks ? parallel->rank : worker;
     exchange_slice slice = {.parallel = parallel,
                             .worker = worker,
-                            .home = yoke_is_sharded(parallel) ? worker : 0,
+                            .home = ranks || yoke_is_sharded(parallel) ? party : 0,
                             .optimizer = yoke_optimizer_of(parallel, worker, bucket)};
-    yoke_bucket_slice(parallel, bucket, worker, &slice.offset, &slice.elements);
+    yoke_bucket_slice(parallel, bucket, party, &slice.offset, &slice.elements);
     return slice;
 }
 
-/* The replicas' gradients of a range, summed in replica order. */
+/* Memory is shared: the worker's own device reaches all of it. */
+static yoke_device *device_of(const exchange_slice *slice) {
+    return yoke_devices_at(slice->parallel->devices, slice->worker);
+}
+
+/* The parties' gradients of a range, summed in their order. */
 static yoke_status sum_gradients(const exchange_slice *slice, size_t offset, size_t elements,
                                  float *to) {
     yoke_data_parallel *parallel = slice->parallel;
     const float *from[YOKE_DEVICES_LIMIT];
     for (int k = 0; k < parallel->contributors; k++)
-        from[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients + offset;
-    return yoke_device_sum(yoke_devices_at(parallel->devices, slice->worker), YOKE_STREAM_COMPUTE,
-                           to, from, parallel->contributors, elements);
+        from[k] = parallel->party_gradients[k] + offset;
+    return yoke_device_sum(device_of(slice), YOKE_STREAM_COMPUTE, to, from, parallel->contributors,
+                           elements);
 }
 
 static yoke_status publish(const exchange_slice *slice, size_t offset, size_t elements) {
     yoke_data_parallel *parallel = slice->parallel;
-    yoke_device *home = yoke_devices_at(parallel->devices, slice->home);
-    const float *weights =
-        yoke_replica_memory_of(parallel->replicas[slice->home])->parameters + offset;
-    for (int k = 0; k < parallel->count; k++) {
+    yoke_device *device = device_of(slice);
+    const float *weights = parallel->party_parameters[slice->home] + offset;
+    for (int k = 0; k < parallel->parties; k++) {
         if (k == slice->home) continue;
-        float *to = yoke_replica_memory_of(parallel->replicas[k])->parameters + offset;
-        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE, to, home,
-                             weights, elements * sizeof *to));
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, parallel->party_parameters[k] + offset,
+                             device, weights, elements * sizeof *weights));
     }
     return YOKE_OK;
 }
@@ -58,10 +64,9 @@ static yoke_status publish(const exchange_slice *slice, size_t offset, size_t el
 static yoke_status update_and_publish(const exchange_slice *slice, size_t offset, size_t elements,
                                       const float *gradients) {
     yoke_data_parallel *parallel = slice->parallel;
-    float *weights = yoke_replica_memory_of(parallel->replicas[slice->home])->parameters + offset;
-    TRY(yoke_optimizer_update(slice->optimizer, &parallel->update,
-                              yoke_devices_at(parallel->devices, slice->worker), offset, elements,
-                              weights, gradients));
+    float *weights = parallel->party_parameters[slice->home] + offset;
+    TRY(yoke_optimizer_update(slice->optimizer, &parallel->update, device_of(slice), offset,
+                              elements, weights, gradients));
     return publish(slice, offset, elements);
 }
 
@@ -70,7 +75,7 @@ static yoke_status exchange_blocks(const exchange_slice *slice) {
     size_t end = slice->offset + slice->elements;
     for (size_t at = slice->offset; at < end; at += YOKE_EXCHANGE_BLOCK) {
         size_t count = end - at < YOKE_EXCHANGE_BLOCK ? end - at : YOKE_EXCHANGE_BLOCK;
-        const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients + at;
+        const float *gradients = parallel->party_gradients[0] + at;
         if (parallel->contributors > 1) {
             TRY(sum_gradients(slice, at, count, parallel->blocks[slice->worker]));
             gradients = parallel->blocks[slice->worker];
@@ -82,7 +87,7 @@ static yoke_status exchange_blocks(const exchange_slice *slice) {
 
 static void trace_exchange(const exchange_slice *slice, uint64_t begin) {
     yoke_data_parallel *parallel = slice->parallel;
-    size_t streams = (size_t)parallel->contributors + 4 + (size_t)parallel->count - 1;
+    size_t streams = (size_t)parallel->contributors + 4 + (size_t)parallel->parties - 1;
     yoke_trace_span(parallel->trace, slice->worker, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
                     streams * slice->elements * sizeof(float));
 }
@@ -128,21 +133,34 @@ yoke_status yoke_exchange_release(yoke_data_parallel *parallel, int replica, int
     return exchange_ready(parallel, replica);
 }
 
-/* Clipping needs the norm of the whole gradient before the first update: the sums wait on the root.
- */
+/* Clipping needs the norm of the whole gradient before the first update: until then the sums lie
+ * where the first party's gradients were. */
+static float *kept_sum(const exchange_slice *slice) {
+    return slice->parallel->party_gradients[0] + slice->offset;
+}
+
 static yoke_status reduce_slices(yoke_data_parallel *parallel, int worker) {
     parallel->square_sums[worker] = 0;
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         exchange_slice slice = slice_of(parallel, worker, bucket);
         uint64_t begin = yoke_trace_now();
-        float *sum = yoke_replica_memory_of(parallel->replicas[0])->gradients + slice.offset;
+        float *sum = kept_sum(&slice);
         double squares;
         if (parallel->contributors > 1)
             TRY(sum_gradients(&slice, slice.offset, slice.elements, sum));
-        TRY(yoke_device_square_sum(yoke_devices_at(parallel->devices, worker), YOKE_STREAM_COMPUTE,
-                                   sum, slice.elements, &squares));
+        TRY(yoke_device_square_sum(device_of(&slice), YOKE_STREAM_COMPUTE, sum, slice.elements,
+                                   &squares));
         parallel->square_sums[worker] += squares;
         trace_exchange(&slice, begin);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status update_slices(yoke_data_parallel *parallel, int worker) {
+    if (!isfinite(parallel->gradient_norm)) return YOKE_OK;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        exchange_slice slice = slice_of(parallel, worker, bucket);
+        TRY(update_and_publish(&slice, slice.offset, slice.elements, kept_sum(&slice)));
     }
     return YOKE_OK;
 }
@@ -152,13 +170,7 @@ static yoke_status exchange_clipped(yoke_data_parallel *parallel, int worker) {
     TRY(yoke_workers_barrier(parallel->workers));
     if (worker == 0) yoke_clip(parallel);
     TRY(yoke_workers_barrier(parallel->workers));
-    if (!isfinite(parallel->gradient_norm)) return YOKE_OK;
-    const float *gradients = yoke_replica_memory_of(parallel->replicas[0])->gradients;
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        exchange_slice slice = slice_of(parallel, worker, bucket);
-        TRY(update_and_publish(&slice, slice.offset, slice.elements, gradients + slice.offset));
-    }
-    return YOKE_OK;
+    return update_slices(parallel, worker);
 }
 
 yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
@@ -171,4 +183,18 @@ yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
     }
     if (parallel->optimizer_options.clip_norm <= 0 || step_is_bad(parallel)) return YOKE_OK;
     return exchange_clipped(parallel, worker);
+}
+
+/* By ranks. */
+
+yoke_status yoke_exchange_slice(yoke_data_parallel *parallel, int bucket) {
+    return exchange_bucket(parallel, 0, bucket);
+}
+
+yoke_status yoke_exchange_sums(yoke_data_parallel *parallel) {
+    return reduce_slices(parallel, 0);
+}
+
+yoke_status yoke_exchange_updates(yoke_data_parallel *parallel) {
+    return update_slices(parallel, 0);
 }

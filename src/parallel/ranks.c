@@ -141,12 +141,13 @@ yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
 }
 
 /* The others have had rank 0's choices before they made their plans; its own are made by now. */
-yoke_status yoke_ranks_place_gradients(void *context, size_t bytes, float **gradients) {
+yoke_status yoke_ranks_place(void *context, bool gradients, size_t bytes, float **memory) {
     yoke_data_parallel *parallel = context;
-    void *memory = NULL;
-    if (parallel->rank == 0) TRY(yoke_ranks_share_choices(parallel));
-    TRY(yoke_process_group_allocate(parallel->ranks, bytes, &memory));
-    *gradients = memory;
+    void *placed = NULL;
+    if (parallel->rank == 0 && !gradients) TRY(yoke_ranks_share_choices(parallel));
+    if (gradients || yoke_shares_update(parallel))
+        TRY(yoke_process_group_allocate(parallel->ranks, bytes, &placed));
+    *memory = placed;
     return YOKE_OK;
 }
 

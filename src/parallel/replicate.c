@@ -10,9 +10,9 @@ static void cut(size_t all, int parts, int part, size_t *offset, size_t *element
     *elements = end - *offset;
 }
 
-void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int worker, size_t *offset,
+void yoke_bucket_slice(const yoke_data_parallel *parallel, int bucket, int party, size_t *offset,
                        size_t *elements) {
-    cut(parallel->flat->buckets[bucket].elements, parallel->count, worker, offset, elements);
+    cut(parallel->flat->buckets[bucket].elements, parallel->parties, party, offset, elements);
     *offset += parallel->flat->buckets[bucket].offset;
 }
 

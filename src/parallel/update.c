@@ -7,6 +7,10 @@ bool yoke_is_sharded(const yoke_data_parallel *parallel) {
     return parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->count > 1;
 }
 
+bool yoke_shares_update(const yoke_data_parallel *parallel) {
+    return parallel->options.schedule == YOKE_SCHEDULE_SHARDED && parallel->ranks != NULL;
+}
+
 /* One optimizer a bucket on the root, or one a bucket and device. */
 yoke_optimizer *yoke_optimizer_of(const yoke_data_parallel *parallel, int worker, int bucket) {
     int home = yoke_is_sharded(parallel) ? worker : 0;
@@ -89,6 +93,9 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
                     parallel == NULL ? "the engine is NULL"
                                      : "no gradient is on the root; call yoke_reduce first");
+    if (yoke_shares_update(parallel))
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: ranks that share the update (the sharded "
+                                         "schedule) make it in yoke_data_parallel_step alone");
     TRY(yoke_update_begin(parallel, learning_rate));
     TRY(parallel->queued ? yoke_queue_update(parallel) : update_by_slices(parallel));
     parallel->weights_version++;
