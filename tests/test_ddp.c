@@ -157,6 +157,40 @@ static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **
     expect_spoilt_batch_refused(true, 2, false); /* in the first of two micro-batches */
 }
 
+/* Memory. */
+
+static yoke_status report_memory(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    rank_rig rig = {0};
+    yoke_memory_report report = {.struct_size = sizeof report};
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (status == YOKE_OK) status = yoke_data_parallel_memory(rig.parallel, 0, &report);
+    plan->records[0].count = report.total;
+    return end_rank(&rig, status);
+}
+
+static void what_lies_with_the_group_is_counted_as_the_devices(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    for (int sharded = 0; sharded < 2; sharded++) {
+        const ddp_setting s = {.batch = 8, .accumulate = 1, .sharded = sharded == 1};
+        const yoke_optimizer_options optimizer = optimizer_of(&s);
+        record total = {0};
+        course plan = {.setting = &s, .model = model, .records = &total};
+        script play = {
+            .world = 1, .timeout_ms = TIMEOUT_MS, .scene = report_memory, .detail = &plan};
+        outcome *outcomes = play_threads(&play);
+        expect_all_well(outcomes, play.world);
+        free(outcomes);
+        yoke_memory_report alone = {.struct_size = sizeof alone};
+        check_engine engine = check_engine_make(model, 1, options_of(&s), &optimizer);
+        EXPECT_OK(yoke_data_parallel_memory(engine.parallel, 0, &alone));
+        check_engine_free(&engine);
+        assert_int_equal(total.count, alone.total);
+    }
+    yoke_model_destroy(model);
+}
+
 /* A mistake of one rank. */
 
 static yoke_status give_a_bad_label(yoke_process_group *group, const script *play) {
@@ -230,6 +264,7 @@ int main(void) {
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),
         cmocka_unit_test(ranks_that_differ_are_refused_with_both_sides_named),
         cmocka_unit_test(a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none),
+        cmocka_unit_test(what_lies_with_the_group_is_counted_as_the_devices),
         cmocka_unit_test(what_one_rank_refuses_ends_the_others_at_once_in_its_words),
         cmocka_unit_test(a_rank_has_one_device),
     };

@@ -163,6 +163,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     for (int b = 0; b < parallel->flat->bucket_count && replica < parallel->optimizer_homes; b++)
         own.optimizer += yoke_optimizer_bytes(yoke_optimizer_of(parallel, replica, b));
     own.total = yoke_device_allocated(yoke_devices_at(parallel->devices, replica));
+    if (parallel->ranks != NULL && !parallel->queued) /* what the group holds for this rank */
+        own.total += flat * (yoke_shares_update(parallel) ? 2 : 1);
     return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
 }
 
