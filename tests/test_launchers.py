@@ -93,6 +93,13 @@ class OpenMpi(Case):
         for ranks in [1, 2, 3]:
             self.expect_one_result(self.mpirun(ranks), ranks)
 
+    def test_gradients_carried_by_mpi_learn_the_same(self):
+        for ranks in [2, 3]:
+            ran = self.mpirun(ranks, "--transport", "mpi")
+            if "this build" in ran.stderr:
+                self.skipTest("this build has no MPI")
+            self.expect_one_result(ran, ranks)
+
     def test_a_failing_rank_ends_the_job(self):
         ran = self.mpirun(2, "--init", str(self.folder / "nothing.safetensors"))
         self.assertNotEqual(ran.returncode, 0)
