@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli.h"
 #include "compare_contender.h"
 
 typedef struct duel {
@@ -83,7 +84,7 @@ static yoke_status measure(const bench_row *row, const bench_effort *effort, due
                            bench_result *result) {
     compare_setup setup = setup_of(row->a);
     duel *both = calloc(1, sizeof *both);
-    if (both == NULL) return YOKE_ERROR_MEMORY;
+    if (both == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a race");
     both->ranks = (compare_contender){.kind = COMPARE_DDP, .devices = row->a->devices};
     bool open = compare_meeting_open(&both->meeting) < 0;
     yoke_status status =

@@ -64,7 +64,7 @@ static const cli_option options[] = {
      0},
     {"collectives", "auto|nccl|copy", "what carries gradients between GPUs (auto)", CLI_CHOICE,
      AT(collectives), 0, 0},
-    {"bucket-mb", "X", "MiB of gradients that travel as one (dp on CPUs: 4; else 1, then 25)",
+    {"bucket-mb", "X", "MiB of gradients that travel as one (1, then 4 on CPUs, 25 on GPUs)",
      CLI_REAL, AT(bucket_mb), 1e-3, 1 << 20},
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: what carries gradients between ranks (auto)",
      CLI_CHOICE, AT(transport), 0, 0},
