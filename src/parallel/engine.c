@@ -269,7 +269,7 @@ static yoke_status build_tables(yoke_data_parallel *parallel) {
 /* One float that the ranks sum ahead of the gradients. */
 static yoke_status build_doubt(yoke_data_parallel *parallel) {
     void *memory = NULL;
-    if (!is_ddp_on_host(parallel)) return YOKE_OK;
+    if (!is_ddp_on_host(parallel) || yoke_shares_update(parallel)) return YOKE_OK;
     TRY(yoke_process_group_allocate(parallel->ranks, sizeof *parallel->doubt, &memory));
     parallel->doubt = memory;
     return YOKE_OK;

@@ -83,9 +83,7 @@ static yoke_status await_all(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
-/* Everybody's gradients are complete behind the first barrier, everybody's weights behind the
- * other.
- */
+/* Behind the first barrier everybody's gradients are complete, behind the other the weights. */
 yoke_status yoke_shared_update_finish(yoke_data_parallel *parallel) {
     TRY(await_all(parallel));
     if (anybody_doubts(parallel)) return YOKE_OK;
