@@ -86,8 +86,8 @@ class Torchrun(Case):
 
 @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
 class OpenMpi(Case):
-    def mpirun(self, ranks, *more):
-        return run(["mpirun", "--oversubscribe", "-n", str(ranks), *DDP, *more], AS_ROOT)
+    def mpirun(self, ranks, *more, env=None):
+        return run(["mpirun", "--oversubscribe", "-n", str(ranks), *DDP, *more], {**AS_ROOT, **(env or {})})
 
     def test_mpirun_starts_ranks(self):
         for ranks in [1, 2, 3]:
@@ -95,7 +95,8 @@ class OpenMpi(Case):
 
     def test_gradients_carried_by_mpi_learn_the_same(self):
         for ranks in [2, 3]:
-            ran = self.mpirun(ranks, "--transport", "mpi")
+            # Open MPI's own plug-ins leak, and are gone when it would be told where.
+            ran = self.mpirun(ranks, "--transport", "mpi", env={"ASAN_OPTIONS": "detect_leaks=0"})
             if "this build" in ran.stderr:
                 self.skipTest("this build has no MPI")
             self.expect_one_result(ran, ranks)
