@@ -7,7 +7,7 @@ endif()
 if(NOT MPI_C_FOUND)
   set(missing "no MPI of version 3.1 or newer was found: install one (Debian: libopenmpi-dev) or name its compiler with -DMPI_C_COMPILER=FILE")
 endif()
-list(GET MPI_C_LIBRARIES 0 library)
+list(JOIN MPI_C_LIBRARIES " " library) # empty without an MPI
 yoke_decide(MPI MPI "${missing}" "${MPI_C_VERSION}" "${library}")
 
 add_library(yoke_mpi INTERFACE)
