@@ -10,6 +10,8 @@ foreach(header oneapi/dnnl/dnnl_version.h dnnl_version.h)
     endif()
   endif()
 endforeach()
+# Twin files: one speaks the C API of version 2, one that of version 3.
+string(REGEX MATCH "^[0-9]+" ONEDNN_MAJOR "${ONEDNN_VERSION}")
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(OneDNN REQUIRED_VARS ONEDNN_LIBRARY ONEDNN_INCLUDE_DIR VERSION_VAR ONEDNN_VERSION
   REASON_FAILURE_MESSAGE "install libdnnl-dev (scripts/install-deps.sh does) or set -DONEDNN_ROOT=PREFIX")

@@ -64,7 +64,7 @@ static inline bool check_no_bfloat16(void) {
 /* Values. */
 
 static inline size_t check_count(const yoke_layout *layout) {
-    const dnnl_memory_desc_t *desc = cpu_layout_desc(layout);
+    const cpu_desc *desc = cpu_layout_desc(layout);
     size_t count = 1;
     for (int i = 0; i < desc->ndims; i++) {
         count *= (size_t)desc->dims[i];
@@ -73,32 +73,31 @@ static inline size_t check_count(const yoke_layout *layout) {
 }
 
 /* Where logical element `index` lies, in elements. */
-static inline size_t check_offset(const dnnl_memory_desc_t *desc, size_t index) {
+static inline size_t check_offset(const cpu_desc *desc, size_t index) {
     dnnl_dim_t position[DNNL_MAX_NDIMS], rest = (dnnl_dim_t)index;
     for (int i = desc->ndims - 1; i >= 0; i--) {
         position[i] = rest % desc->dims[i];
         rest /= desc->dims[i];
     }
-    const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
     dnnl_dim_t offset = 0, inner = 1;
-    for (int b = blocking->inner_nblks - 1; b >= 0; b--) {
-        dnnl_dim_t *at = &position[blocking->inner_idxs[b]];
-        offset += *at % blocking->inner_blks[b] * inner;
-        inner *= blocking->inner_blks[b];
-        *at /= blocking->inner_blks[b];
+    for (int b = desc->inner_count - 1; b >= 0; b--) {
+        dnnl_dim_t *at = &position[desc->inner_dims[b]];
+        offset += *at % desc->inner_blocks[b] * inner;
+        inner *= desc->inner_blocks[b];
+        *at /= desc->inner_blocks[b];
     }
     for (int i = 0; i < desc->ndims; i++) {
-        offset += position[i] * blocking->strides[i];
+        offset += position[i] * desc->strides[i];
     }
     return (size_t)offset;
 }
 
 static inline void check_store(const yoke_layout *layout, void *memory, const double *values) {
-    const dnnl_memory_desc_t *desc = cpu_layout_desc(layout);
+    const cpu_desc *desc = cpu_layout_desc(layout);
     memset(memory, 0, layout->bytes);
     for (size_t i = 0; i < check_count(layout); i++) {
         size_t at = check_offset(desc, i);
-        if (desc->data_type == dnnl_bf16)
+        if (desc->type == dnnl_bf16)
             ((uint16_t *)memory)[at] = yoke_bfloat16_round((float)values[i]);
         else
             ((float *)memory)[at] = (float)values[i];
@@ -107,14 +106,14 @@ static inline void check_store(const yoke_layout *layout, void *memory, const do
 
 /* The values of a layout in logical order; padding must be zero. The caller frees them. */
 static inline double *check_load(const yoke_layout *layout, const void *memory) {
-    const dnnl_memory_desc_t *desc = cpu_layout_desc(layout);
-    size_t bytes = desc->data_type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    const cpu_desc *desc = cpu_layout_desc(layout);
+    size_t bytes = desc->type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
     double *values = test_calloc(check_count(layout), sizeof *values);
     char *padding = test_malloc(layout->bytes);
     memcpy(padding, memory, layout->bytes);
     for (size_t i = 0; i < check_count(layout); i++) {
         size_t at = check_offset(desc, i);
-        values[i] = desc->data_type == dnnl_bf16
+        values[i] = desc->type == dnnl_bf16
                         ? (double)yoke_bfloat16_widen(((const uint16_t *)memory)[at])
                         : (double)((const float *)memory)[at];
         memset(padding + at * bytes, 0, bytes);
@@ -184,11 +183,11 @@ static inline yoke_plan_request check_request(operation_check *check) {
                                  .input_gradient = !check->no_input_gradient};
     if (check->input_count == 0) check->input_count = 1;
     for (int i = 0; i < check->input_count; i++) {
-        dnnl_memory_desc_t desc;
-        CHECK(cpu_value_desc(&desc, check->rows, check->operation.input,
+        const cpu_desc *desc = NULL;
+        CHECK(cpu_value_desc(&desc, cpu_of(check->device), check->rows, check->operation.input,
                              cpu_data_type(check->precision),
                              check->tags[i] != 0 ? check->tags[i] : dnnl_nchw));
-        cpu_layout_store(&check->inputs[i], &desc);
+        cpu_layout_store(&check->inputs[i], desc);
         request.inputs[i] = check->inputs[i];
     }
     return request;

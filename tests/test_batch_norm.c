@@ -179,6 +179,7 @@ static void refuses_to_train_on_one_value_per_channel(void **state) {
     operation_check check = prepare((shape){1, 7, 1, 1}, dnnl_nchw, YOKE_FLOAT32);
     check.training = true;
     check.operation.name = "layer4.1.bn2";
+    check.device = yoke_devices_at(devices, 0);
     yoke_plan_request request = check_request(&check);
     yoke_plan *plan = NULL;
     assert_int_equal(yoke_plan_create(&plan, yoke_devices_at(devices, 0), &request),

@@ -142,10 +142,11 @@ static void flatten_of_plain_memory_moves_nothing_in_place(void **state) {
 }
 
 static void accumulates(yoke_device *device, yoke_precision precision, dnnl_format_tag_t tag) {
-    dnnl_memory_desc_t desc;
+    const cpu_desc *desc = NULL;
     yoke_layout layout;
-    CHECK(cpu_value_desc(&desc, 3, (yoke_dims){20, 5, 3}, cpu_data_type(precision), tag));
-    cpu_layout_store(&layout, &desc);
+    CHECK(cpu_value_desc(&desc, cpu_of(device), 3, (yoke_dims){20, 5, 3}, cpu_data_type(precision),
+                         tag));
+    cpu_layout_store(&layout, desc);
     size_t count = check_count(&layout);
     double *left = check_random(count, -1, 1, 1), *right = check_random(count, -1, 1, 2);
     void *to = test_malloc(layout.bytes), *from = test_malloc(layout.bytes);

@@ -182,7 +182,7 @@ yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yok
  * padding is zero and stays zero. */
 typedef struct yoke_layout {
     size_t bytes;
-    uint64_t opaque[96];
+    uint64_t opaque[8];
 } yoke_layout;
 
 /* Row-major float32 of `rank` <= 5 dimensions. */

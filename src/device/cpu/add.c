@@ -9,7 +9,7 @@ typedef struct add_plan {
     cpu_primitive_plan plan;   /* backward: the ReLU's */
     cpu_call align, give_back; /* input 1 into input 0's layout; its gradient the other way */
     bool relu, same_layout;
-    dnnl_memory_desc_t inputs[2];
+    const cpu_desc *inputs[2];
     size_t aligned_offset; /* in scratch: input 1 in input 0's layout */
     void *output_gradient, *input_gradient;
 } add_plan;
@@ -40,8 +40,8 @@ static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding
     add->output_gradient = binding->output_gradient;
     add->input_gradient = binding->input_gradients[0];
     if (!add->same_layout && binding->input_gradients[1] != NULL)
-        TRY(cpu_reorder(&add->give_back, device, &add->inputs[0], binding->input_gradients[0],
-                        &add->inputs[1], binding->input_gradients[1]));
+        TRY(cpu_reorder(&add->give_back, device, add->inputs[0], binding->input_gradients[0],
+                        add->inputs[1], binding->input_gradients[1]));
     if (!add->relu) return YOKE_OK;
     const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
                                      {DNNL_ARG_DIFF_DST, binding->output_gradient},
@@ -58,7 +58,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_call_destroy(&add->give_back);
     if (!add->same_layout) {
         right = (char *)binding->scratch + add->aligned_offset;
-        TRY(cpu_reorder(&add->align, device, &add->inputs[1], binding->inputs[1], &add->inputs[0],
+        TRY(cpu_reorder(&add->align, device, add->inputs[1], binding->inputs[1], add->inputs[0],
                         right));
     }
     const cpu_address addresses[] = {{DNNL_ARG_SRC_0, binding->inputs[0]},
@@ -70,54 +70,38 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 }
 
 static yoke_status create_forward(add_plan *add) {
-    const dnnl_memory_desc_t *value = &add->inputs[0];
-    dnnl_binary_desc_t sum;
-    TRY_DNNL(dnnl_binary_desc_init(&sum, dnnl_binary_add, value, value, value));
-    dnnl_post_ops_t post_ops = NULL;
-    TRY_DNNL(dnnl_post_ops_create(&post_ops));
-    yoke_status status = YOKE_OK;
-    if (add->relu &&
-        dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, 0, 0) != dnnl_success)
-        status = FAIL_MEMORY(sizeof post_ops, "the ReLU of an addition");
-    if (status == YOKE_OK)
-        status = cpu_primitive_create(&add->plan.forward, cpu_of(add->plan.base.device), &sum, NULL,
-                                      post_ops);
-    dnnl_post_ops_destroy(post_ops);
-    return status;
+    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = add->relu};
+    return cpu_primitive_create(&add->plan.forward, cpu_of(add->plan.base.device), &sum);
 }
 
 /* oneDNN wants the forward description of a ReLU of its own beside the backward one. */
 static yoke_status create_relu_backward(add_plan *add) {
-    const dnnl_memory_desc_t *value = &add->inputs[0];
-    const dnnl_alg_kind_t algorithm = dnnl_eltwise_relu_use_dst_for_bwd;
     cpu_device *device = cpu_of(add->plan.base.device);
-    dnnl_eltwise_desc_t relu;
-    TRY_DNNL(dnnl_eltwise_forward_desc_init(&relu, dnnl_forward_training, algorithm, value, 0, 0));
-    cpu_primitive hint = {0};
-    yoke_status status = cpu_primitive_create(&hint, device, &relu, NULL, NULL);
-    if (status == YOKE_OK) {
-        dnnl_status_t made = dnnl_eltwise_backward_desc_init(&relu, algorithm, value, value, 0, 0);
-        status = made != dnnl_success ? cpu_dnnl_failed(made, "dnnl_eltwise_backward_desc_init")
-                                      : cpu_primitive_create(&add->plan.backward, device, &relu,
-                                                             hint.description, NULL);
-    }
-    cpu_primitive_destroy(&hint);
+    cpu_operation relu = {.kind = CPU_ELTWISE,
+                          .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                          .source = add->inputs[0]};
+    cpu_primitive forward = {0};
+    yoke_status status = cpu_primitive_create(&forward, device, &relu);
+    relu.direction = CPU_BACKWARD_DATA;
+    relu.hint = forward.description;
+    if (status == YOKE_OK) status = cpu_primitive_create(&add->plan.backward, device, &relu);
+    cpu_primitive_destroy(&forward);
     return status;
 }
 
 static yoke_status build(add_plan *add, const yoke_plan_request *request) {
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
-        add->inputs[i] = *cpu_layout_desc(&request->inputs[i]);
+        add->inputs[i] = cpu_layout_desc(&request->inputs[i]);
     }
     add->relu = request->operation->relu;
-    add->same_layout = dnnl_memory_desc_equal(&add->inputs[0], &add->inputs[1]) != 0;
+    add->same_layout = add->inputs[0] == add->inputs[1];
     TRY(create_forward(add));
     bool gradient = request->training && request->input_gradient;
     if (gradient && add->relu) TRY(create_relu_backward(add));
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
     /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
-    bool padded = add->inputs[0].padded_dims[1] != add->inputs[0].dims[1];
+    bool padded = add->inputs[0]->padded_dims[1] != add->inputs[0]->dims[1];
     needs->forward_in_place = !(add->relu && padded);
     needs->backward_reads_output = gradient && add->relu;
     needs->backward_in_place = gradient;

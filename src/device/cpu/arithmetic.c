@@ -283,7 +283,7 @@ CPU_CLONES static void accumulate_bfloat16(const void *job, size_t begin, size_t
 yoke_status cpu_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                            const void *from) {
     accumulate_job job = {.to = to, .from = from};
-    bool wide = cpu_layout_desc(layout)->data_type == dnnl_f32;
+    bool wide = cpu_layout_desc(layout)->type == dnnl_f32;
     size_t elements = layout->bytes / (wide ? sizeof(float) : sizeof(uint16_t));
     run_range(device, wide ? accumulate_float32 : accumulate_bfloat16, &job, elements);
     return YOKE_OK;

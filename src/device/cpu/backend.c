@@ -14,6 +14,7 @@
 static void cpu_close(yoke_device *device) {
     if (device == NULL) return;
     cpu_device *cpu = cpu_of(device);
+    cpu_descs_clear(&cpu->descs);
     if (cpu->stream != NULL) dnnl_stream_destroy(cpu->stream);
     if (cpu->engine != NULL) dnnl_engine_destroy(cpu->engine);
     free(cpu);
@@ -227,22 +228,17 @@ static yoke_status cpu_synchronize(yoke_device *device) {
 
 static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                                     yoke_layout *layout) {
-    (void)device;
-    dnnl_dims_t dims = {0}, strides = {0};
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
+    const cpu_desc *desc = NULL;
+    dnnl_dims_t dims = {0};
+    for (int i = 0; i < rank; i++)
         dims[i] = shape[i];
-        strides[i] = stride;
-        stride *= shape[i];
-    }
-    dnnl_memory_desc_t desc;
-    TRY_DNNL(dnnl_memory_desc_init_by_strides(&desc, rank, dims, dnnl_f32, strides));
-    cpu_layout_store(layout, &desc);
+    TRY_DNNL(cpu_desc_by_strides(&desc, &cpu_of(device)->descs, rank, dims, dnnl_f32, NULL));
+    cpu_layout_store(layout, desc);
     return YOKE_OK;
 }
 
-static yoke_status run_reorder(cpu_device *cpu, const dnnl_memory_desc_t *to_desc, void *to,
-                               const dnnl_memory_desc_t *from_desc, const void *from) {
+static yoke_status run_reorder(cpu_device *cpu, const cpu_desc *to_desc, void *to,
+                               const cpu_desc *from_desc, const void *from) {
     cpu_call call = {0};
     yoke_status status = cpu_reorder(&call, cpu, from_desc, (void *)(uintptr_t)from, to_desc, to);
     if (status == YOKE_OK) status = cpu_call_run(&call, cpu);
@@ -254,17 +250,13 @@ static yoke_status run_reorder(cpu_device *cpu, const dnnl_memory_desc_t *to_des
  * the plain one of them is then seen in the shape of the other. */
 static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                       const yoke_layout *from_layout, const void *from) {
-    dnnl_memory_desc_t to_desc = *cpu_layout_desc(to_layout);
-    dnnl_memory_desc_t from_desc = *cpu_layout_desc(from_layout);
-    if (to_desc.ndims > from_desc.ndims) {
-        dnnl_memory_desc_t plain = from_desc;
-        TRY_DNNL(dnnl_memory_desc_reshape(&from_desc, &plain, to_desc.ndims, to_desc.dims));
-    } else if (to_desc.ndims < from_desc.ndims) {
-        dnnl_memory_desc_t plain = to_desc;
-        TRY_DNNL(dnnl_memory_desc_reshape(&to_desc, &plain, from_desc.ndims, from_desc.dims));
-    }
-    if (!dnnl_memory_desc_equal(&to_desc, &from_desc))
-        return run_reorder(cpu_of(device), &to_desc, to, &from_desc, from);
+    cpu_descs *descs = &cpu_of(device)->descs;
+    const cpu_desc *to_desc = cpu_layout_desc(to_layout), *from_desc = cpu_layout_desc(from_layout);
+    if (to_desc->ndims > from_desc->ndims)
+        TRY_DNNL(cpu_desc_reshape(&from_desc, descs, from_desc, to_desc->ndims, to_desc->dims));
+    else if (to_desc->ndims < from_desc->ndims)
+        TRY_DNNL(cpu_desc_reshape(&to_desc, descs, to_desc, from_desc->ndims, from_desc->dims));
+    if (to_desc != from_desc) return run_reorder(cpu_of(device), to_desc, to, from_desc, from);
     if (to != from) memcpy(to, from, to_layout->bytes);
     return YOKE_OK;
 }

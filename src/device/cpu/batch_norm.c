@@ -96,29 +96,26 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 }
 
 static yoke_status create_primitives(batch_norm_plan *norm, const yoke_plan_request *request) {
-    const dnnl_memory_desc_t *value = cpu_layout_desc(&request->inputs[0]);
-    float epsilon = (float)request->operation->epsilon;
-    unsigned flags = dnnl_use_scale | dnnl_use_shift;
-    if (request->operation->relu) flags |= dnnl_fuse_norm_relu;
-    if (!norm->training) flags |= dnnl_use_global_stats;
-    dnnl_prop_kind_t pass = norm->training ? dnnl_forward_training : dnnl_forward_inference;
-    dnnl_batch_normalization_desc_t operation;
     cpu_device *device = cpu_of(norm->plan.base.device);
-    TRY_DNNL(dnnl_batch_normalization_forward_desc_init(&operation, pass, value, epsilon, flags));
-    TRY(cpu_primitive_create(&norm->plan.forward, device, &operation, NULL, NULL));
+    cpu_operation operation = {.kind = CPU_NORM,
+                               .inference = !norm->training,
+                               .source = cpu_layout_desc(&request->inputs[0]),
+                               .epsilon = (float)request->operation->epsilon,
+                               .flags = dnnl_use_scale | dnnl_use_shift};
+    if (request->operation->relu) operation.flags |= dnnl_fuse_norm_relu;
+    if (!norm->training) operation.flags |= dnnl_use_global_stats;
+    TRY(cpu_primitive_create(&norm->plan.forward, device, &operation));
     if (!norm->training) return YOKE_OK;
-    TRY_DNNL(dnnl_batch_normalization_backward_desc_init(&operation, dnnl_backward, value, value,
-                                                         epsilon, flags));
-    return cpu_primitive_create(&norm->plan.backward, device, &operation,
-                                norm->plan.forward.description, NULL);
+    operation.direction = CPU_BACKWARD_DATA;
+    operation.hint = norm->plan.forward.description;
+    return cpu_primitive_create(&norm->plan.backward, device, &operation);
 }
 
 static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
     size_t vector = aligned(norm->channels * sizeof(float));
     norm->variance_offset = norm->mean_offset + vector;
     needs->saved_bytes = norm->variance_offset + vector;
-    const dnnl_memory_desc_t *mask = cpu_primitive_desc(&norm->plan.forward, DNNL_ARG_WORKSPACE);
-    size_t mask_bytes = dnnl_memory_desc_get_size(mask);
+    size_t mask_bytes = cpu_primitive_bytes(&norm->plan.forward, DNNL_ARG_WORKSPACE);
     if (mask_bytes == 0) return;
     norm->mask_offset = needs->saved_bytes;
     needs->saved_bytes += mask_bytes;

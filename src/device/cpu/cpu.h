@@ -1,18 +1,17 @@
-/* The CPU room, for its own files only: the device, and the few oneDNN words they share. No dnnl_
- * name leaves this folder; calls whose form differs between oneDNN 2 and 3 live in onednn.c alone.
- */
+/* The CPU room, for its own files only: the device, and the oneDNN calls its operations share. */
 #ifndef DEVICE_CPU_CPU_H
 #define DEVICE_CPU_CPU_H
 
-#include <dnnl.h>
 #include <sched.h>
 
 #include "device/backend.h"
+#include "device/cpu/onednn.h"
 
 typedef struct cpu_device {
     yoke_device base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    cpu_descs descs; /* of all its plans and layouts */
     cpu_set_t cores; /* those it is bound to; empty: unbound */
 } cpu_device;
 
@@ -31,9 +30,9 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes);
     } while (0)
 yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call);
 
-/* A layout is a memory descriptor in the words of yoke_layout. */
-void cpu_layout_store(yoke_layout *layout, const dnnl_memory_desc_t *desc);
-const dnnl_memory_desc_t *cpu_layout_desc(const yoke_layout *layout);
+/* A layout points to a descriptor of the device's: equal layouts are equal as bytes. */
+void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc);
+const cpu_desc *cpu_layout_desc(const yoke_layout *layout); /* NULL: a zeroed layout */
 
 /* A primitive with its arguments bound: executing it allocates nothing. */
 #define CPU_CALL_ARGUMENTS 12
@@ -44,30 +43,23 @@ typedef struct cpu_call {
 } cpu_call;
 
 /* Makes a memory object at `address` (may be NULL now) and appends it as argument `index`. */
-yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index,
-                              const dnnl_memory_desc_t *desc, void *address);
+yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
+                              void *address);
 yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
 void cpu_call_unbind(cpu_call *call);  /* drops the memories, keeps the primitive */
 void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed calls */
 
-/* User-mode scratchpad for every primitive; f32 or bf16. */
-yoke_status cpu_attributes(dnnl_primitive_attr_t *attributes);
-dnnl_data_type_t cpu_data_type(yoke_precision precision);
-size_t cpu_scratchpad_bytes(const_dnnl_primitive_desc_t description);
+dnnl_data_type_t cpu_data_type(yoke_precision precision); /* f32 or bf16 */
 /* [rows, channels, height, width] in `tag` (dnnl_format_tag_any allowed). */
-yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
+yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
 /* A reorder from one descriptor to another, addresses bound. When the two are equal the call stays
  * empty and cpu_call_run does nothing. */
-yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_desc_t *from,
-                        void *from_address, const dnnl_memory_desc_t *to, void *to_address);
-
-/* From the tensor's first byte to the end of what desc covers: oneDNN answers 0 for a part of a
- * tensor that does not begin where the tensor does. */
-size_t cpu_desc_bytes(const dnnl_memory_desc_t *desc);
+yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
+                        void *from_address, const cpu_desc *to, void *to_address);
 
 /* Measuring: small random values, never zeros or denormals. */
-void cpu_probe_fill(void *memory, const dnnl_memory_desc_t *desc);
+void cpu_probe_fill(void *memory, const cpu_desc *desc);
 
 /* One planner a kind, in the file named after it. */
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,

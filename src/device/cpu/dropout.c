@@ -129,28 +129,27 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 }
 
 /* Plain, channels last, or channels in one block: every layout a plan of this room writes. */
-static yoke_status read_geometry(dropout_plan *dropout, const dnnl_memory_desc_t *desc) {
-    const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
-    const dnnl_dim_t *dims = desc->dims, *strides = blocking->strides;
+static yoke_status read_geometry(dropout_plan *dropout, const cpu_desc *desc) {
+    const dnnl_dim_t *dims = desc->dims, *strides = desc->strides;
     bool by_channel =
-        blocking->inner_nblks == 0 || (blocking->inner_nblks == 1 && blocking->inner_idxs[0] == 1);
+        desc->inner_count == 0 || (desc->inner_count == 1 && desc->inner_dims[0] == 1);
     bool dense_pixels = dims[2] == 1 || strides[2] == dims[3] * strides[3];
-    if (desc->format_kind != dnnl_blocked || desc->ndims != 4 || !by_channel || !dense_pixels)
+    if (!desc->is_blocked || desc->ndims != 4 || !by_channel || !dense_pixels)
         return FAIL(YOKE_ERROR_INTERNAL,
                     "dropout over a layout of %d dimensions and %d blocks; at most one block, over "
                     "the channels of 4 dimensions",
-                    desc->ndims, blocking->inner_nblks);
+                    desc->ndims, desc->inner_count);
     size_t pixels = (size_t)(dims[2] * dims[3]);
     dropout->row_stride = (size_t)strides[0];
     dropout->geometry = (row_geometry){
         .channels = (size_t)dims[1],
         .padded_channels = (size_t)desc->padded_dims[1],
         .pixels = pixels,
-        .block = blocking->inner_nblks == 1 ? (size_t)blocking->inner_blks[0] : 1,
+        .block = desc->inner_count == 1 ? (size_t)desc->inner_blocks[0] : 1,
         .block_stride = (size_t)strides[1],
         .pixel_stride = (size_t)strides[3],
     };
-    if (blocking->inner_nblks == 0 && (size_t)strides[1] == pixels && strides[3] == 1)
+    if (desc->inner_count == 0 && (size_t)strides[1] == pixels && strides[3] == 1)
         dropout->geometry = (row_geometry){.channels = 1,
                                            .padded_channels = 1,
                                            .pixels = (size_t)dims[1] * pixels,
@@ -161,12 +160,12 @@ static yoke_status read_geometry(dropout_plan *dropout, const dnnl_memory_desc_t
 
 static yoke_status build(dropout_plan *dropout, const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
-    const dnnl_memory_desc_t *value = cpu_layout_desc(&request->inputs[0]);
+    const cpu_desc *value = cpu_layout_desc(&request->inputs[0]);
     TRY(read_geometry(dropout, value));
     dropout->rows = (size_t)request->rows;
     dropout->elements = dropout->geometry.channels * dropout->geometry.pixels;
     dropout->mask_stride = (dropout->elements + 7) / 8;
-    dropout->half = value->data_type == dnnl_bf16;
+    dropout->half = value->type == dnnl_bf16;
     dropout->active = request->training && operation->probability > 0;
     dropout->layer = operation->layer;
     dropout->threshold = (uint32_t)(operation->probability * 0x1p32);

@@ -26,116 +26,112 @@ bool cpu_is_one_pixel(const yoke_operation *operation) {
 
 /* Descriptors. */
 
-/* A value or weights of one pixel, without the two dimensions that are 1. Where it is in blocks
- * that follow each other it is plain. */
-static void drop_pixel(dnnl_memory_desc_t *desc) {
-    dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
-    desc->ndims = 2;
-    if (blocking->inner_nblks != 1 || blocking->inner_idxs[0] != 1) return;
-    if (blocking->strides[1] != blocking->inner_blks[0]) return;
-    if (desc->padded_dims[1] != desc->dims[1]) return;
-    blocking->inner_nblks = 0;
-    blocking->strides[1] = 1;
-}
-
-static void add_pixel(dnnl_memory_desc_t *desc) {
-    dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
-    for (int i = 2; i < 4; i++) {
-        desc->dims[i] = desc->padded_dims[i] = 1;
-        desc->padded_offsets[i] = 0;
-        blocking->strides[i] = (dnnl_dim_t)(dnnl_memory_desc_get_size(desc) / sizeof(float));
-    }
-    desc->ndims = 4;
-}
-
-/* The window's part of a value (first = 0) or of weights (first = padding). */
-static yoke_status cut(dnnl_memory_desc_t *part, const dnnl_memory_desc_t *whole, tap_window window,
-                       int first) {
-    const dnnl_dims_t dims = {whole->dims[0], whole->dims[1], window.height, window.width};
-    const dnnl_dims_t offsets = {0, 0, first, first};
-    TRY_DNNL(dnnl_memory_desc_init_submemory(part, whole, dims, offsets));
-    if (window.height == 1 && window.width == 1) drop_pixel(part);
+/* A value or weights of one pixel, without the two dimensions that are 1. Where its channels lie in
+ * blocks that follow each other it is plain. */
+static yoke_status drop_pixel(const cpu_desc **desc, cpu_device *device) {
+    const cpu_desc *from = *desc;
+    bool is_plain = from->inner_count == 1 && from->inner_dims[0] == 1 &&
+                    from->strides[1] == from->inner_blocks[0] &&
+                    from->padded_dims[1] == from->dims[1] && from->offset == 0;
+    const dnnl_dims_t strides = {from->strides[0], 1};
+    TRY_DNNL(is_plain
+                 ? cpu_desc_by_strides(desc, &device->descs, 2, from->dims, from->type, strides)
+                 : cpu_desc_reshape(desc, &device->descs, from, 2, from->dims));
     return YOKE_OK;
 }
 
-static yoke_status shape_free(dnnl_memory_desc_t *desc, const dnnl_memory_desc_t *whole,
+/* The window's part of a value (first = 0) or of weights (first = padding). */
+static yoke_status cut(const cpu_desc **part, cpu_device *device, const cpu_desc *whole,
+                       tap_window window, int first) {
+    const dnnl_dims_t dims = {whole->dims[0], whole->dims[1], window.height, window.width};
+    const dnnl_dims_t offsets = {0, 0, first, first};
+    TRY_DNNL(cpu_desc_part(part, &device->descs, whole, dims, offsets));
+    return window.height == 1 && window.width == 1 ? drop_pixel(part, device) : YOKE_OK;
+}
+
+static yoke_status shape_free(const cpu_desc **desc, cpu_device *device, const cpu_desc *whole,
                               tap_window window) {
     const dnnl_dims_t dims = {whole->dims[0], whole->dims[1], window.height, window.width};
     int ndims = window.height == 1 && window.width == 1 ? 2 : 4;
-    TRY_DNNL(
-        dnnl_memory_desc_init_by_tag(desc, ndims, dims, whole->data_type, dnnl_format_tag_any));
+    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, ndims, dims, whole->type, dnnl_format_tag_any));
     return YOKE_OK;
 }
 
 /* Planning. */
 
-/* The layouts that neighbours expect of a convolution, whoever computes it. */
-static yoke_status ask_convolution(const cpu_problem *convolution, cpu_device *device,
-                                   dnnl_memory_desc_t *output, dnnl_memory_desc_t *weights) {
-    cpu_operation_desc operation;
-    TRY_DNNL(convolution->describe(&operation, convolution, CPU_FORWARD, 0, convolution->free));
+/* The layout that a forward convolution in `type` gives to an argument. */
+static yoke_status ask_convolution(const cpu_desc **desc, cpu_device *device,
+                                   const cpu_problem *convolution, dnnl_data_type_t type,
+                                   int argument) {
+    cpu_operation operation = convolution->operation;
+    operation.algorithm = convolution->algorithms[0].kind;
+    operation.bias = convolution->free[CPU_BIAS];
+    TRY(cpu_free_desc(&operation.source, device, convolution->free[CPU_INPUT], type));
+    TRY(cpu_free_desc(&operation.weights, device, convolution->free[CPU_WEIGHTS], type));
+    TRY(cpu_free_desc(&operation.destination, device, convolution->free[CPU_OUTPUT], type));
     cpu_primitive primitive = {0};
-    yoke_status status = cpu_primitive_create(&primitive, device, &operation, NULL, NULL);
-    if (status == YOKE_OK) {
-        *output = *cpu_primitive_desc(&primitive, DNNL_ARG_DST);
-        *weights = *cpu_primitive_desc(&primitive, DNNL_ARG_WEIGHTS);
-        weights->data_type = dnnl_f32;
-    }
+    yoke_status status = cpu_primitive_create(&primitive, device, &operation);
+    if (status == YOKE_OK) *desc = cpu_primitive_desc(&primitive, argument);
     cpu_primitive_destroy(&primitive);
     return status;
 }
 
-static yoke_status pose_product(cpu_problem *product, const cpu_problem *convolution,
-                                tap_window window) {
-    product->operation = convolution->operation;
+static yoke_status pose_product(cpu_problem *product, cpu_device *device,
+                                const cpu_problem *convolution, tap_window window) {
+    product->operation = (cpu_operation){.kind = CPU_PRODUCT};
     product->algorithms = cpu_product_algorithms;
-    product->describe = cpu_describe_product;
     memcpy(product->key, convolution->key, sizeof product->key);
     product->free[CPU_BIAS] = convolution->free[CPU_BIAS];
     product->stored[CPU_BIAS] = convolution->stored[CPU_BIAS];
-    const dnnl_memory_desc_t *free = convolution->free;
-    TRY(shape_free(&product->free[CPU_INPUT], &free[CPU_INPUT], window));
-    TRY(shape_free(&product->free[CPU_WEIGHTS], &free[CPU_WEIGHTS], window));
-    return shape_free(&product->free[CPU_OUTPUT], &free[CPU_OUTPUT], (tap_window){1, 1});
+    const cpu_desc *const *free = convolution->free;
+    TRY(shape_free(&product->free[CPU_INPUT], device, free[CPU_INPUT], window));
+    TRY(shape_free(&product->free[CPU_WEIGHTS], device, free[CPU_WEIGHTS], window));
+    return shape_free(&product->free[CPU_OUTPUT], device, free[CPU_OUTPUT], (tap_window){1, 1});
 }
 
 /* Part of the taps are a part of the layout of all; all of them are the product's to lay out. */
-static yoke_status place_weights(cpu_problem *product, const yoke_plan_request *request,
-                                 dnnl_memory_desc_t *all, tap_window window) {
+static yoke_status place_weights(cpu_problem *product, cpu_device *device,
+                                 const yoke_plan_request *request, const cpu_desc *all,
+                                 tap_window window) {
     const yoke_operation *operation = request->operation;
     bool whole = window.height == operation->kernel && window.width == operation->kernel;
-    bool given = request->parameters[0].bytes > 0;
-    if (given) *all = *cpu_layout_desc(&request->parameters[0]);
-    if (!whole) product->cleared[CPU_WEIGHTS] = dnnl_memory_desc_get_size(all);
-    if (whole && !given) return YOKE_OK;
-    return cut(&product->stored[CPU_WEIGHTS], all, window, operation->padding);
+    if (!whole) product->cleared[CPU_WEIGHTS] = all->bytes;
+    if (whole && request->parameters[0].bytes == 0) return YOKE_OK;
+    return cut(&product->stored[CPU_WEIGHTS], device, all, window, operation->padding);
 }
 
-static yoke_status place_values(cpu_problem *product, const yoke_plan_request *request,
-                                const dnnl_memory_desc_t *output, tap_window window) {
+static yoke_status place_values(cpu_problem *product, cpu_device *device,
+                                const yoke_plan_request *request, const cpu_desc *output,
+                                tap_window window) {
     yoke_dims input = request->operation->input;
+    const cpu_desc *whole = cpu_layout_desc(&request->inputs[0]);
     if (window.height < input.height || window.width < input.width)
-        product->cleared[CPU_INPUT] = request->inputs[0].bytes;
-    TRY(cut(&product->stored[CPU_INPUT], cpu_layout_desc(&request->inputs[0]), window, 0));
-    return cut(&product->stored[CPU_OUTPUT], output, (tap_window){1, 1}, 0);
+        product->cleared[CPU_INPUT] = whole->bytes;
+    TRY(cut(&product->stored[CPU_INPUT], device, whole, window, 0));
+    return cut(&product->stored[CPU_OUTPUT], device, output, (tap_window){1, 1}, 0);
 }
 
 yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution) {
     tap_window window = window_of(request->operation);
-    dnnl_memory_desc_t output, weights;
-    TRY(ask_convolution(convolution, device, &output, &weights));
+    const cpu_desc *output = NULL, *weights = cpu_layout_desc(&request->parameters[0]);
+    TRY(ask_convolution(&output, device, convolution, cpu_data_type(request->precision),
+                        DNNL_ARG_DST));
+    if (weights == NULL)
+        TRY(ask_convolution(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
     cpu_problem product = {0};
-    TRY(pose_product(&product, convolution, window));
-    TRY(place_values(&product, request, &output, window));
-    TRY(place_weights(&product, request, &weights, window));
-    bool laid_out = product.stored[CPU_WEIGHTS].ndims > 0;
+    TRY(pose_product(&product, device, convolution, window));
+    TRY(place_values(&product, device, request, output, window));
+    TRY(place_weights(&product, device, request, weights, window));
+    bool laid_out = product.stored[CPU_WEIGHTS] != NULL;
     TRY(cpu_weighted_create(plan, device, request, &product));
-    if (!laid_out) {
-        weights = product.stored[CPU_WEIGHTS];
-        if (weights.ndims == 2) add_pixel(&weights);
-    }
-    cpu_layout_store(&(*plan)->needs.output, &output);
-    cpu_layout_store(&(*plan)->needs.parameters[0], &weights);
+    const cpu_desc *chosen = product.stored[CPU_WEIGHTS];
+    const dnnl_dims_t dims = {chosen->dims[0], chosen->dims[1], 1, 1};
+    if (!laid_out && chosen->ndims == 2)
+        TRY_DNNL(cpu_desc_reshape(&weights, &device->descs, chosen, 4, dims));
+    else if (!laid_out)
+        weights = chosen;
+    cpu_layout_store(&(*plan)->needs.output, output);
+    cpu_layout_store(&(*plan)->needs.parameters[0], weights);
     return YOKE_OK;
 }

@@ -1,161 +1,135 @@
-/* What the operations share of oneDNN: errors, layouts, calls with bound arguments, reorders. Every
- * call whose form differs between oneDNN 2 and 3 belongs here. */
+/* What versions 2 and 3 of oneDNN share: descriptors that are made once, and descriptions of
+ * primitives. */
+#include "device/cpu/onednn.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/cpu.h"
+/* Descriptors. */
 
-_Static_assert(sizeof(dnnl_memory_desc_t) <= sizeof((yoke_layout *)0)->opaque,
-               "a layout holds a memory descriptor");
-
-/* Errors. */
-
-static const struct {
-    dnnl_status_t from;
-    yoke_status to;
-    const char *text;
-} dnnl_failures[] = {
-    {dnnl_out_of_memory, YOKE_ERROR_MEMORY, "out of memory"},
-    {dnnl_unimplemented, YOKE_ERROR_DEVICE, "not implemented for this processor"},
-    {dnnl_runtime_error, YOKE_ERROR_SYSTEM, "failed while running"},
-};
-
-yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call) {
-    int name_length = (int)strcspn(call, "(");
-    for (size_t i = 0; i < sizeof dnnl_failures / sizeof dnnl_failures[0]; i++) {
-        if (dnnl_failures[i].from == status)
-            return FAIL(dnnl_failures[i].to, "oneDNN: %.*s: %s", name_length, call,
-                        dnnl_failures[i].text);
+void cpu_descs_clear(cpu_descs *descs) {
+    while (descs->first != NULL) {
+        cpu_desc *desc = descs->first;
+        descs->first = desc->next;
+        cpu_md_destroy(desc->onednn);
+        free(desc);
     }
-    return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: %.*s: status %d", name_length, call, (int)status);
 }
 
-/* Layouts. */
-
-/* Only the fields in use are copied, so that equal layouts are equal as bytes. */
-static void copy_blocking(dnnl_blocking_desc_t *to, const dnnl_blocking_desc_t *from, int ndims) {
-    size_t dims_bytes = (size_t)ndims * sizeof from->strides[0];
-    size_t blocks_bytes = (size_t)from->inner_nblks * sizeof from->inner_blks[0];
-    memcpy(to->strides, from->strides, dims_bytes);
-    to->inner_nblks = from->inner_nblks;
-    memcpy(to->inner_blks, from->inner_blks, blocks_bytes);
-    memcpy(to->inner_idxs, from->inner_idxs, blocks_bytes);
+static dnnl_status_t add(const cpu_desc **desc, cpu_descs *descs, void *md) {
+    cpu_desc *added = calloc(1, sizeof *added);
+    if (added == NULL) return dnnl_out_of_memory;
+    cpu_md_read(added, md);
+    added->onednn = md;
+    added->next = descs->first;
+    descs->first = added;
+    *desc = added;
+    return dnnl_success;
 }
 
-void cpu_layout_store(yoke_layout *layout, const dnnl_memory_desc_t *desc) {
-    memset(layout, 0, sizeof *layout);
-    layout->bytes = dnnl_memory_desc_get_size(desc);
-    dnnl_memory_desc_t *to = (dnnl_memory_desc_t *)layout->opaque;
-    if (desc->format_kind != dnnl_blocked) {
-        memcpy(to, desc, sizeof *to);
-        return;
+/* Takes a fresh md: the list keeps it, or has its equal already. */
+static dnnl_status_t keep(const cpu_desc **desc, cpu_descs *descs, dnnl_status_t made, void *md) {
+    *desc = NULL;
+    if (made != dnnl_success) return made;
+    for (cpu_desc *known = descs->first; known != NULL; known = known->next) {
+        if (!dnnl_memory_desc_equal(known->onednn, md)) continue;
+        cpu_md_destroy(md);
+        *desc = known;
+        return dnnl_success;
     }
-    size_t dims_bytes = (size_t)desc->ndims * sizeof desc->dims[0];
-    to->ndims = desc->ndims;
-    memcpy(to->dims, desc->dims, dims_bytes);
-    to->data_type = desc->data_type;
-    memcpy(to->padded_dims, desc->padded_dims, dims_bytes);
-    memcpy(to->padded_offsets, desc->padded_offsets, dims_bytes);
-    to->offset0 = desc->offset0;
-    to->format_kind = desc->format_kind;
-    copy_blocking(&to->format_desc.blocking, &desc->format_desc.blocking, desc->ndims);
-    to->extra.flags = desc->extra.flags;
+    dnnl_status_t status = add(desc, descs, md);
+    if (status != dnnl_success) cpu_md_destroy(md);
+    return status;
 }
 
-const dnnl_memory_desc_t *cpu_layout_desc(const yoke_layout *layout) {
-    return (const dnnl_memory_desc_t *)layout->opaque;
+dnnl_status_t cpu_desc_by_tag(const cpu_desc **desc, cpu_descs *descs, int ndims,
+                              const dnnl_dims_t dims, dnnl_data_type_t type,
+                              dnnl_format_tag_t tag) {
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_by_tag(&md, ndims, dims, type, tag);
+    return keep(desc, descs, made, md);
 }
 
-yoke_status cpu_value_desc(dnnl_memory_desc_t *desc, int rows, yoke_dims dims,
-                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
-    dnnl_dims_t shape = {rows, dims.channels, dims.height, dims.width};
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(desc, 4, shape, type, tag));
-    return YOKE_OK;
+dnnl_status_t cpu_desc_by_strides(const cpu_desc **desc, cpu_descs *descs, int ndims,
+                                  const dnnl_dims_t dims, dnnl_data_type_t type,
+                                  const dnnl_dims_t strides) {
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_by_strides(&md, ndims, dims, type, strides);
+    return keep(desc, descs, made, md);
 }
 
-size_t cpu_desc_bytes(const dnnl_memory_desc_t *desc) {
-    dnnl_memory_desc_t start = *desc;
-    start.offset0 = 0;
-    size_t value_bytes = desc->data_type == dnnl_bf16 ? 2 : 4;
-    return (size_t)desc->offset0 * value_bytes + dnnl_memory_desc_get_size(&start);
+dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from,
+                               int ndims, const dnnl_dims_t dims) {
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_reshape(&md, from->onednn, ndims, dims);
+    return keep(desc, descs, made, md);
 }
 
-dnnl_data_type_t cpu_data_type(yoke_precision precision) {
-    return precision == YOKE_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
+                            const dnnl_dims_t dims, const dnnl_dims_t offsets) {
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_part(&md, whole->onednn, dims, offsets);
+    return keep(desc, descs, made, md);
 }
 
-/* Calls. */
+dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
+                                   const_dnnl_primitive_desc_t description, int argument) {
+    const void *from = dnnl_primitive_desc_query_md(description, dnnl_query_exec_arg_md, argument);
+    *desc = NULL;
+    if (from == NULL) return dnnl_success;
+    cpu_desc fields = {0};
+    cpu_md_read(&fields, from);
+    if (fields.ndims == 0) return dnnl_success;
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_copy(&md, from);
+    return keep(desc, descs, made, md);
+}
 
-yoke_status cpu_attributes(dnnl_primitive_attr_t *attributes) {
-    *attributes = NULL;
-    TRY_DNNL(dnnl_primitive_attr_create(attributes));
+size_t cpu_type_bytes(dnnl_data_type_t type) {
+    return type == dnnl_bf16 ? 2 : 4;
+}
+
+static dnnl_dim_t block_of(const cpu_desc *desc, int dim) {
+    dnnl_dim_t block = 1;
+    for (int i = 0; i < desc->inner_count; i++)
+        if (desc->inner_dims[i] == dim) block *= desc->inner_blocks[i];
+    return block;
+}
+
+/* oneDNN answers 0 bytes for a part that does not begin where the tensor does. */
+size_t cpu_desc_span(const cpu_desc *desc) {
+    if (!desc->is_blocked || desc->offset == 0) return desc->bytes;
+    dnnl_dim_t end = desc->offset, inner = 1;
+    for (int i = 0; i < desc->ndims; i++)
+        end += (desc->padded_dims[i] / block_of(desc, i) - 1) * desc->strides[i];
+    for (int i = 0; i < desc->inner_count; i++)
+        inner *= desc->inner_blocks[i];
+    return (size_t)(end + inner) * cpu_type_bytes(desc->type);
+}
+
+/* Descriptions. */
+
+static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes, bool relu) {
     dnnl_status_t status =
-        dnnl_primitive_attr_set_scratchpad_mode(*attributes, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success) return YOKE_OK;
-    dnnl_primitive_attr_destroy(*attributes);
-    *attributes = NULL;
-    return cpu_dnnl_failed(status, "dnnl_primitive_attr_set_scratchpad_mode");
+        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success || !relu) return status;
+    dnnl_post_ops_t post_ops = NULL;
+    status = dnnl_post_ops_create(&post_ops);
+    if (status != dnnl_success) return status;
+    status = cpu_append_relu(post_ops);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
+    dnnl_post_ops_destroy(post_ops);
+    return status;
 }
 
-size_t cpu_scratchpad_bytes(const_dnnl_primitive_desc_t description) {
-    return dnnl_memory_desc_get_size(
-        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0));
-}
-
-yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index,
-                              const dnnl_memory_desc_t *desc, void *address) {
-    if (call->count == CPU_CALL_ARGUMENTS)
-        return FAIL(YOKE_ERROR_INTERNAL, "a call has more than %d arguments", CPU_CALL_ARGUMENTS);
-    dnnl_exec_arg_t *argument = &call->arguments[call->count];
-    TRY_DNNL(dnnl_memory_create(&argument->memory, desc, device->engine, address));
-    argument->arg = index;
-    call->count++;
-    return YOKE_OK;
-}
-
-yoke_status cpu_call_run(const cpu_call *call, cpu_device *device) {
-    if (call->primitive == NULL) return YOKE_OK;
-    TRY_DNNL(dnnl_primitive_execute(call->primitive, device->stream, call->count, call->arguments));
-    return YOKE_OK;
-}
-
-void cpu_call_unbind(cpu_call *call) {
-    for (int i = 0; i < call->count; i++)
-        dnnl_memory_destroy(call->arguments[i].memory);
-    call->count = 0;
-}
-
-void cpu_call_destroy(cpu_call *call) {
-    cpu_call_unbind(call);
-    if (call->primitive != NULL) dnnl_primitive_destroy(call->primitive);
-    memset(call, 0, sizeof *call);
-}
-
-/* Reorders keep their (rare, small) scratchpads themselves: created with the primitive, not when it
- * runs, because oneDNN is built for concurrent execution. */
-yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const dnnl_memory_desc_t *from,
-                        void *from_address, const dnnl_memory_desc_t *to, void *to_address) {
-    if (dnnl_memory_desc_equal(from, to)) return YOKE_OK;
-    dnnl_primitive_desc_t description = NULL;
-    TRY_DNNL(dnnl_reorder_primitive_desc_create(&description, from, device->engine, to,
-                                                device->engine, NULL));
-    dnnl_status_t status = dnnl_primitive_create(&call->primitive, description);
-    dnnl_primitive_desc_destroy(description);
-    if (status != dnnl_success)
-        return cpu_dnnl_failed(status, "dnnl_primitive_create of a reorder");
-    TRY(cpu_call_argument(call, device, DNNL_ARG_FROM, from, from_address));
-    return cpu_call_argument(call, device, DNNL_ARG_TO, to, to_address);
-}
-
-/* Measuring. */
-
-/* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
-void cpu_probe_fill(void *memory, const dnnl_memory_desc_t *desc) {
-    uint32_t *words = memory;
-    bool half = desc->data_type == dnnl_bf16;
-    uint32_t keep = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3e803e80u : 0x3e800000u;
-    uint64_t state = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < cpu_desc_bytes(desc) / sizeof *words; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        words[i] = ((uint32_t)(state >> 32) & keep) | exponent;
-    }
+dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                     const cpu_operation *operation) {
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
+    if (status != dnnl_success) return status;
+    status = fill_attributes(attributes, operation->relu);
+    if (status == dnnl_success)
+        status = cpu_describe_primitive(description, engine, operation, attributes);
+    dnnl_primitive_attr_destroy(attributes);
+    return status;
 }

@@ -11,17 +11,16 @@ static size_t aligned(size_t bytes) {
 }
 
 static void place_operand(cpu_pass *pass, cpu_operand *operand) {
-    const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
-    if (operand->stored.ndims == 0) operand->stored = *liked;
-    operand->moved = !dnnl_memory_desc_equal(&operand->stored, liked);
+    const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+    if (operand->stored == NULL) operand->stored = liked;
+    operand->moved = operand->stored != liked;
     if (!operand->moved) return;
     operand->copy_offset = pass->scratch_bytes;
-    pass->scratch_bytes += aligned(dnnl_memory_desc_get_size(liked));
+    pass->scratch_bytes += aligned(liked->bytes);
 }
 
-yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const_dnnl_op_desc_t operation,
-                            const_dnnl_primitive_desc_t hint) {
-    TRY(cpu_primitive_create(&pass->primitive, device, operation, hint, NULL));
+yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation) {
+    TRY(cpu_primitive_create(&pass->primitive, device, operation));
     pass->scratch_bytes = aligned(cpu_primitive_scratch(&pass->primitive));
     for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
         if (pass->operands[i].argument != 0) place_operand(pass, &pass->operands[i]);
@@ -38,11 +37,11 @@ void cpu_pass_destroy(cpu_pass *pass) {
 
 static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_device *device,
                              void *address, void *copy) {
-    const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+    const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
     cpu_call_destroy(&operand->move);
     if (operand->written)
-        return cpu_reorder(&operand->move, device, liked, copy, &operand->stored, address);
-    return cpu_reorder(&operand->move, device, &operand->stored, address, liked, copy);
+        return cpu_reorder(&operand->move, device, liked, copy, operand->stored, address);
+    return cpu_reorder(&operand->move, device, operand->stored, address, liked, copy);
 }
 
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,

@@ -10,9 +10,9 @@
 typedef struct cpu_operand {
     int argument; /* DNNL_ARG_SRC, ...; 0: the pass has no such operand */
     bool written;
-    dnnl_memory_desc_t stored; /* as it lies outside; ndims = 0: as the primitive likes it */
-    bool moved;                /* differs from what the primitive likes */
-    size_t copy_offset;        /* in scratch, of the reordered copy */
+    const cpu_desc *stored; /* as it lies outside; NULL: as the primitive likes it */
+    bool moved;             /* differs from what the primitive likes */
+    size_t copy_offset;     /* in scratch, of the reordered copy */
     cpu_call move;
 } cpu_operand;
 
@@ -24,8 +24,7 @@ typedef struct cpu_pass {
 
 /* The caller has filled argument, written and stored of every operand; the rest is zero. DEVICE:
  * oneDNN has no such primitive. */
-yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const_dnnl_op_desc_t operation,
-                            const_dnnl_primitive_desc_t hint);
+yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
 void cpu_pass_destroy(cpu_pass *pass); /* takes zeroed and half-built ones; keeps nothing */
 
 /* addresses: one an operand. */

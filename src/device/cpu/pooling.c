@@ -24,39 +24,36 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 static yoke_status create_primitives(cpu_primitive_plan *pooling,
                                      const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
-    const dnnl_memory_desc_t *input = cpu_layout_desc(&request->inputs[0]);
-    dnnl_dims_t kernel = {operation->kernel, operation->kernel};
-    if (operation->kernel == 0) {
-        kernel[0] = operation->input.height;
-        kernel[1] = operation->input.width;
-    }
-    int stride = operation->stride > 0 ? operation->stride : 1;
-    dnnl_dims_t strides = {stride, stride}, padding = {operation->padding, operation->padding};
-    dnnl_alg_kind_t algorithm =
-        operation->kind == YOKE_OP_MAX_POOL ? dnnl_pooling_max : dnnl_pooling_avg_include_padding;
-    dnnl_prop_kind_t pass = request->training ? dnnl_forward_training : dnnl_forward_inference;
+    bool whole = operation->kernel == 0;
+    int stride = operation->stride > 0 ? operation->stride : 1, padding = operation->padding;
     cpu_device *device = cpu_of(pooling->base.device);
-    dnnl_memory_desc_t output;
-    TRY(cpu_value_desc(&output, request->rows, operation->output, input->data_type,
+    const cpu_desc *input = cpu_layout_desc(&request->inputs[0]);
+    cpu_operation pool = {.kind = CPU_POOLING,
+                          .inference = !request->training,
+                          .algorithm = operation->kind == YOKE_OP_MAX_POOL
+                                           ? dnnl_pooling_max
+                                           : dnnl_pooling_avg_include_padding,
+                          .source = input,
+                          .kernel = {whole ? operation->input.height : operation->kernel,
+                                     whole ? operation->input.width : operation->kernel},
+                          .strides = {stride, stride},
+                          .padding = {padding, padding},
+                          .padding_end = {padding, padding}};
+    TRY(cpu_value_desc(&pool.destination, device, request->rows, operation->output, input->type,
                        dnnl_format_tag_any));
-    dnnl_pooling_desc_t pool;
-    TRY_DNNL(dnnl_pooling_forward_desc_init(&pool, pass, algorithm, input, &output, strides, kernel,
-                                            padding, padding));
-    TRY(cpu_primitive_create(&pooling->forward, device, &pool, NULL, NULL));
+    TRY(cpu_primitive_create(&pooling->forward, device, &pool));
     if (!request->training || !request->input_gradient) return YOKE_OK;
-    const dnnl_memory_desc_t *chosen = cpu_primitive_desc(&pooling->forward, DNNL_ARG_DST);
-    TRY_DNNL(dnnl_pooling_backward_desc_init(&pool, algorithm, input, chosen, strides, kernel,
-                                             padding, padding));
-    return cpu_primitive_create(&pooling->backward, device, &pool, pooling->forward.description,
-                                NULL);
+    pool.direction = CPU_BACKWARD_DATA;
+    pool.destination = cpu_primitive_desc(&pooling->forward, DNNL_ARG_DST);
+    pool.hint = pooling->forward.description;
+    return cpu_primitive_create(&pooling->backward, device, &pool);
 }
 
 static yoke_status build(cpu_primitive_plan *pooling, const yoke_plan_request *request) {
     TRY(create_primitives(pooling, request));
     yoke_plan_needs *needs = &pooling->base.needs;
     cpu_layout_store(&needs->output, cpu_primitive_desc(&pooling->forward, DNNL_ARG_DST));
-    const dnnl_memory_desc_t *winners = cpu_primitive_desc(&pooling->forward, DNNL_ARG_WORKSPACE);
-    needs->saved_bytes = dnnl_memory_desc_get_size(winners);
+    needs->saved_bytes = cpu_primitive_bytes(&pooling->forward, DNNL_ARG_WORKSPACE);
     needs->scratch_bytes = cpu_primitive_plan_scratch(pooling);
     return YOKE_OK;
 }

@@ -1,48 +1,55 @@
-/* A oneDNN primitive from its operation descriptor to a call with addresses. */
+/* A oneDNN primitive from its description to a call with addresses. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cpu/primitive.h"
 
-static dnnl_status_t create(cpu_primitive *primitive, cpu_device *device,
-                            const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                            const_dnnl_primitive_attr_t attributes) {
-    dnnl_status_t status = dnnl_primitive_desc_create(&primitive->description, operation,
-                                                      attributes, device->engine, hint);
-    if (status != dnnl_success) return status;
-    return dnnl_primitive_create(&primitive->call.primitive, primitive->description);
+static const int known_arguments[CPU_PRIMITIVE_ARGUMENTS] = {
+    DNNL_ARG_SRC,       DNNL_ARG_SRC_1,      DNNL_ARG_WEIGHTS,      DNNL_ARG_BIAS,
+    DNNL_ARG_DST,       DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,     DNNL_ARG_SCALE,
+    DNNL_ARG_SHIFT,     DNNL_ARG_DIFF_SRC,   DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS,
+    DNNL_ARG_DIFF_DST,  DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT,   DNNL_ARG_WORKSPACE,
+    DNNL_ARG_SCRATCHPAD};
+
+static yoke_status read_arguments(cpu_primitive *primitive, cpu_device *device) {
+    for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)
+        TRY_DNNL(cpu_desc_of_argument(&primitive->descs[i], &device->descs, primitive->description,
+                                      known_arguments[i]));
+    return YOKE_OK;
 }
 
 yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
-                                 const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                                 const_dnnl_post_ops_t post_ops) {
-    dnnl_primitive_attr_t attributes = NULL;
-    TRY(cpu_attributes(&attributes));
-    dnnl_status_t status = dnnl_success;
-    if (post_ops != NULL) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
-    if (status == dnnl_success) status = create(primitive, device, operation, hint, attributes);
-    dnnl_primitive_attr_destroy(attributes);
-    if (status != dnnl_success) return cpu_dnnl_failed(status, "dnnl_primitive_create");
-    return YOKE_OK;
+                                 const cpu_operation *operation) {
+    TRY_DNNL(cpu_operation_describe(&primitive->description, device->engine, operation));
+    TRY_DNNL(dnnl_primitive_create(&primitive->call.primitive, primitive->description));
+    return read_arguments(primitive, device);
 }
 
 void cpu_primitive_destroy(cpu_primitive *primitive) {
     cpu_call_destroy(&primitive->call);
     if (primitive->description != NULL) dnnl_primitive_desc_destroy(primitive->description);
-    primitive->description = NULL;
+    memset(primitive, 0, sizeof *primitive);
 }
 
-const dnnl_memory_desc_t *cpu_primitive_desc(const cpu_primitive *primitive, int argument) {
-    return dnnl_primitive_desc_query_md(primitive->description, dnnl_query_exec_arg_md, argument);
+const cpu_desc *cpu_primitive_desc(const cpu_primitive *primitive, int argument) {
+    for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)
+        if (known_arguments[i] == argument) return primitive->descs[i];
+    return NULL;
+}
+
+size_t cpu_primitive_bytes(const cpu_primitive *primitive, int argument) {
+    const cpu_desc *desc = cpu_primitive_desc(primitive, argument);
+    return desc != NULL ? desc->bytes : 0;
 }
 
 size_t cpu_primitive_scratch(const cpu_primitive *primitive) {
-    return primitive->description != NULL ? cpu_scratchpad_bytes(primitive->description) : 0;
+    return cpu_primitive_bytes(primitive, DNNL_ARG_SCRATCHPAD);
 }
 
 static yoke_status bind_argument(cpu_primitive *primitive, cpu_device *device, int argument,
                                  void *address) {
-    const dnnl_memory_desc_t *desc = cpu_primitive_desc(primitive, argument);
-    if (desc->ndims == 0)
+    const cpu_desc *desc = cpu_primitive_desc(primitive, argument);
+    if (desc == NULL)
         return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: a primitive has no argument %d", argument);
     return cpu_call_argument(&primitive->call, device, argument, desc, address);
 }

@@ -1,25 +1,29 @@
-/* A oneDNN primitive from its operation descriptor to a call with addresses: what the operations
+/* A oneDNN primitive from its description to a call with addresses: what the operations
  * that are one primitive a pass have in common. */
 #ifndef DEVICE_CPU_PRIMITIVE_H
 #define DEVICE_CPU_PRIMITIVE_H
 
 #include "device/cpu/cpu.h"
 
+/* DNNL_ARG_... that operations of this room have. */
+#define CPU_PRIMITIVE_ARGUMENTS 17
+
 typedef struct cpu_primitive {
-    dnnl_primitive_desc_t description; /* NULL: there is no such pass */
+    dnnl_primitive_desc_t description;              /* NULL: there is no such pass */
+    const cpu_desc *descs[CPU_PRIMITIVE_ARGUMENTS]; /* see cpu_primitive_desc */
     cpu_call call;
 } cpu_primitive;
 
-/* hint: the forward description for a backward one, or NULL. post_ops may be NULL. The scratchpad
- * is the caller's. */
+/* DEVICE: oneDNN has no such primitive. The scratchpad is the caller's. */
 yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
-                                 const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                                 const_dnnl_post_ops_t post_ops);
+                                 const cpu_operation *operation);
 void cpu_primitive_destroy(cpu_primitive *primitive); /* takes zeroed and half-built ones */
 
-/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...); of 0 dimensions
- * and 0 bytes when it has no such argument. */
-const dnnl_memory_desc_t *cpu_primitive_desc(const cpu_primitive *primitive, int argument);
+/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...); NULL when it
+ * has no such argument. */
+const cpu_desc *cpu_primitive_desc(const cpu_primitive *primitive, int argument);
+/* Bytes of an argument; 0 when there is none. */
+size_t cpu_primitive_bytes(const cpu_primitive *primitive, int argument);
 size_t cpu_primitive_scratch(const cpu_primitive *primitive); /* bytes; 0 for no pass */
 
 typedef struct cpu_address {

@@ -18,21 +18,19 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 }
 
 static yoke_status build(cpu_primitive_plan *relu, const yoke_plan_request *request) {
-    const dnnl_memory_desc_t *value = cpu_layout_desc(&request->inputs[0]);
     cpu_device *device = cpu_of(relu->base.device);
-    dnnl_prop_kind_t pass = request->training ? dnnl_forward_training : dnnl_forward_inference;
-    dnnl_eltwise_desc_t operation;
-    TRY_DNNL(dnnl_eltwise_forward_desc_init(&operation, pass, dnnl_eltwise_relu_use_dst_for_bwd,
-                                            value, 0, 0));
-    TRY(cpu_primitive_create(&relu->forward, device, &operation, NULL, NULL));
+    cpu_operation operation = {.kind = CPU_ELTWISE,
+                               .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                               .inference = !request->training,
+                               .source = cpu_layout_desc(&request->inputs[0])};
+    TRY(cpu_primitive_create(&relu->forward, device, &operation));
     yoke_plan_needs *needs = &relu->base.needs;
     needs->output = request->inputs[0];
     needs->forward_in_place = true;
     if (request->training && request->input_gradient) {
-        TRY_DNNL(dnnl_eltwise_backward_desc_init(&operation, dnnl_eltwise_relu_use_dst_for_bwd,
-                                                 value, value, 0, 0));
-        TRY(cpu_primitive_create(&relu->backward, device, &operation, relu->forward.description,
-                                 NULL));
+        operation.direction = CPU_BACKWARD_DATA;
+        operation.hint = relu->forward.description;
+        TRY(cpu_primitive_create(&relu->backward, device, &operation));
         needs->backward_reads_output = true;
         needs->backward_in_place = true;
     }

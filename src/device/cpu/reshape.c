@@ -7,7 +7,7 @@
 
 typedef struct reshape_plan {
     yoke_plan base;
-    dnnl_memory_desc_t input, plain; /* [rows, channels, height, width], both */
+    const cpu_desc *input, *plain; /* [rows, channels, height, width], both */
     cpu_call forward, backward;
     bool same; /* the two are one layout: a copy, or nothing in place */
     yoke_plan_binding binding;
@@ -47,24 +47,25 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     reshape->binding = *binding;
     cpu_call_destroy(&reshape->forward);
     cpu_call_destroy(&reshape->backward);
-    TRY(cpu_reorder(&reshape->forward, device, &reshape->input, binding->inputs[0], &reshape->plain,
+    TRY(cpu_reorder(&reshape->forward, device, reshape->input, binding->inputs[0], reshape->plain,
                     binding->output));
     if (plan->backward == NULL) return YOKE_OK;
-    return cpu_reorder(&reshape->backward, device, &reshape->plain, binding->output_gradient,
-                       &reshape->input, binding->input_gradients[0]);
+    return cpu_reorder(&reshape->backward, device, reshape->plain, binding->output_gradient,
+                       reshape->input, binding->input_gradients[0]);
 }
 
 static yoke_status build(reshape_plan *reshape, const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type =
         operation->kind == YOKE_OP_OUTPUT ? dnnl_f32 : cpu_data_type(request->precision);
-    reshape->input = *cpu_layout_desc(&request->inputs[0]);
-    TRY(cpu_value_desc(&reshape->plain, request->rows, operation->input, type, dnnl_nchw));
-    reshape->same = dnnl_memory_desc_equal(&reshape->input, &reshape->plain) != 0;
-    dnnl_memory_desc_t output;
-    TRY(cpu_value_desc(&output, request->rows, operation->output, type, dnnl_nchw));
+    reshape->input = cpu_layout_desc(&request->inputs[0]);
+    cpu_device *device = cpu_of(reshape->base.device);
+    TRY(cpu_value_desc(&reshape->plain, device, request->rows, operation->input, type, dnnl_nchw));
+    reshape->same = reshape->input == reshape->plain;
+    const cpu_desc *output = NULL;
+    TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
     yoke_plan_needs *needs = &reshape->base.needs;
-    cpu_layout_store(&needs->output, &output);
+    cpu_layout_store(&needs->output, output);
     needs->forward_in_place = reshape->same;
     needs->backward_in_place = reshape->same;
     return YOKE_OK;

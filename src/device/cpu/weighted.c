@@ -56,22 +56,28 @@ static int kept_by(cpu_role role) {
 static yoke_status create_candidate(const weighted_planner *planner, cpu_direction direction,
                                     int candidate, cpu_pass *pass) {
     const cpu_problem *problem = planner->problem;
-    dnnl_memory_desc_t descs[CPU_ROLES];
+    const cpu_desc *descs[CPU_ROLES];
     memcpy(descs, problem->free, sizeof descs);
     /* Gradients of weights are float32 whatever the precision. */
-    if (direction == CPU_BACKWARD_WEIGHTS) descs[CPU_WEIGHTS].data_type = dnnl_f32;
+    if (direction == CPU_BACKWARD_WEIGHTS)
+        TRY(cpu_free_desc(&descs[CPU_WEIGHTS], planner->device, descs[CPU_WEIGHTS], dnnl_f32));
     for (int role = 0; role < CPU_ROLES; role++) {
         cpu_operand *operand = &pass->operands[role];
-        if (problem->free[role].ndims > 0) operand->argument = operands[direction][role].argument;
+        if (problem->free[role] != NULL) operand->argument = operands[direction][role].argument;
         operand->written = operands[direction][role].written;
         operand->stored = problem->stored[role];
         bool kept = (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
-        if (kept && operand->stored.ndims > 0) descs[role] = operand->stored;
+        if (kept && operand->stored != NULL) descs[role] = operand->stored;
     }
-    cpu_operation_desc operation;
-    TRY_DNNL(problem->describe(&operation, problem, direction, candidate / KEEP_SETS, descs));
-    return cpu_pass_create(pass, planner->device, &operation,
-                           direction == CPU_FORWARD ? NULL : planner->hint);
+    cpu_operation operation = problem->operation;
+    operation.direction = direction;
+    operation.algorithm = problem->algorithms[candidate / KEEP_SETS].kind;
+    operation.source = descs[CPU_INPUT];
+    operation.weights = descs[CPU_WEIGHTS];
+    operation.bias = descs[CPU_BIAS];
+    operation.destination = descs[CPU_OUTPUT];
+    if (direction != CPU_FORWARD) operation.hint = planner->hint;
+    return cpu_pass_create(pass, planner->device, &operation);
 }
 
 /* The sets worth trying beside "keep nothing": roles that would otherwise be reordered, but for
@@ -81,8 +87,8 @@ static int roles_to_keep(const cpu_pass *pass) {
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
         if (!operand->moved) continue;
-        const dnnl_memory_desc_t *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
-        if (liked->data_type == operand->stored.data_type) keep |= kept_by((cpu_role)role);
+        const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+        if (liked->type == operand->stored->type) keep |= kept_by((cpu_role)role);
     }
     return keep;
 }
@@ -109,11 +115,12 @@ static yoke_status provide_buffers(const weighted_planner *planner, weighted_tri
     yoke_device *device = &planner->device->base;
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
-        size_t bytes = cpu_desc_bytes(&operand->stored);
-        if (operand->argument == 0 || bytes <= trial->bytes[role]) continue;
+        if (operand->argument == 0) continue;
+        size_t bytes = cpu_desc_span(operand->stored);
+        if (bytes <= trial->bytes[role]) continue;
         yoke_device_free(device, trial->addresses[role]);
         TRY(yoke_device_allocate(device, bytes, "measuring", &trial->addresses[role]));
-        cpu_probe_fill(trial->addresses[role], &operand->stored);
+        cpu_probe_fill(trial->addresses[role], operand->stored);
         trial->bytes[role] = bytes;
     }
     return YOKE_OK;
@@ -136,8 +143,8 @@ static yoke_status try_pass(const weighted_planner *planner, weighted_trial *tri
     trial->best = candidate;
     trial->best_ms = milliseconds;
     snprintf(trial->best_name, sizeof trial->best_name, "%s (%s, %d reordered)",
-             planner->problem->algorithms[candidate / KEEP_SETS], cpu_pass_implementation(pass),
-             moves);
+             planner->problem->algorithms[candidate / KEEP_SETS].name,
+             cpu_pass_implementation(pass), moves);
     return YOKE_OK;
 }
 
@@ -164,7 +171,7 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
                            const char *key, int *candidate) {
     weighted_trial trial = {.best_ms = 1e30};
     yoke_status status = YOKE_OK;
-    for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i] != NULL; i++)
+    for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i].name != NULL; i++)
         status = try_algorithm(planner, direction, i, &trial);
     close_trial(planner, &trial);
     TRY(status);
@@ -207,24 +214,32 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     return YOKE_OK;
 }
 
-/* The direct forward pass says which layout the output gets and, where nothing else does, the
- * weights. Its description is the hint. */
+/* Where no gradient decides, the direct forward pass lays the weights out; master weights are
+ * float32, which a bfloat16 pass does not lay out: those stay plain. */
+static yoke_status lay_out_weights(const weighted_planner *planner, const cpu_pass *first) {
+    cpu_problem *problem = planner->problem;
+    const cpu_desc *liked = first->operands[CPU_WEIGHTS].stored;
+    problem->stored[CPU_WEIGHTS] = liked;
+    if (liked->type == dnnl_f32) return YOKE_OK;
+    TRY_DNNL(cpu_desc_by_strides(&problem->stored[CPU_WEIGHTS], &planner->device->descs,
+                                 liked->ndims, liked->dims, dnnl_f32, NULL));
+    return YOKE_OK;
+}
+
+/* The direct forward pass lays out the output and, where nothing else does, the weights. Its
+ * description is the hint. */
 static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan, cpu_pass *first) {
     cpu_problem *problem = planner->problem;
     TRY(create_candidate(planner, CPU_FORWARD, 0, first));
     planner->hint = first->primitive.description;
-    if (problem->stored[CPU_OUTPUT].ndims == 0)
+    if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
     if (planner->request->training) {
         TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
     }
-    if (problem->stored[CPU_WEIGHTS].ndims == 0) {
-        problem->stored[CPU_WEIGHTS] = first->operands[CPU_WEIGHTS].stored;
-        problem->stored[CPU_WEIGHTS].data_type = dnnl_f32;
-    }
-    return YOKE_OK;
+    return problem->stored[CPU_WEIGHTS] == NULL ? lay_out_weights(planner, first) : YOKE_OK;
 }
 
 static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
@@ -286,9 +301,17 @@ static void weighted_destroy(yoke_plan *plan) {
     free(plan);
 }
 
-yoke_status cpu_bias_desc(cpu_problem *problem, int channels) {
+yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
+                          dnnl_data_type_t type) {
+    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, shape->ndims, shape->dims, type,
+                             dnnl_format_tag_any));
+    return YOKE_OK;
+}
+
+yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels) {
     const dnnl_dims_t shape = {channels};
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(&problem->stored[CPU_BIAS], 1, shape, dnnl_f32, dnnl_a));
+    TRY_DNNL(
+        cpu_desc_by_tag(&problem->stored[CPU_BIAS], &device->descs, 1, shape, dnnl_f32, dnnl_a));
     problem->free[CPU_BIAS] = problem->stored[CPU_BIAS];
     return YOKE_OK;
 }
@@ -307,10 +330,10 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     weighted_planner planner = {.device = device, .request = request, .problem = problem};
     TRY(plan_passes(&planner, self));
     yoke_plan_needs *needs = &self->base.needs;
-    cpu_layout_store(&needs->output, &problem->stored[CPU_OUTPUT]);
-    cpu_layout_store(&needs->parameters[0], &problem->stored[CPU_WEIGHTS]);
-    if (problem->free[CPU_BIAS].ndims > 0)
-        cpu_layout_store(&needs->parameters[1], &problem->stored[CPU_BIAS]);
+    cpu_layout_store(&needs->output, problem->stored[CPU_OUTPUT]);
+    cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
+    if (problem->free[CPU_BIAS] != NULL)
+        cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
     needs->backward_reads_input = request->training;
     return YOKE_OK;
 }

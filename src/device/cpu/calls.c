@@ -1,0 +1,112 @@
+/* What the operations share of oneDNN: errors, layouts, calls with bound arguments, reorders. */
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+/* Errors. */
+
+static const struct {
+    dnnl_status_t from;
+    yoke_status to;
+    const char *text;
+} dnnl_failures[] = {
+    {dnnl_out_of_memory, YOKE_ERROR_MEMORY, "out of memory"},
+    {dnnl_unimplemented, YOKE_ERROR_DEVICE, "not implemented for this processor"},
+    {dnnl_runtime_error, YOKE_ERROR_SYSTEM, "failed while running"},
+};
+
+yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call) {
+    int name_length = (int)strcspn(call, "(");
+    for (size_t i = 0; i < sizeof dnnl_failures / sizeof dnnl_failures[0]; i++) {
+        if (dnnl_failures[i].from == status)
+            return FAIL(dnnl_failures[i].to, "oneDNN: %.*s: %s", name_length, call,
+                        dnnl_failures[i].text);
+    }
+    return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: %.*s: status %d", name_length, call, (int)status);
+}
+
+/* Layouts. */
+
+void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc) {
+    memset(layout, 0, sizeof *layout);
+    layout->bytes = desc->bytes;
+    memcpy(layout->opaque, &desc, sizeof desc);
+}
+
+const cpu_desc *cpu_layout_desc(const yoke_layout *layout) {
+    const cpu_desc *desc = NULL;
+    memcpy(&desc, layout->opaque, sizeof desc);
+    return desc;
+}
+
+yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
+                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
+    const dnnl_dims_t shape = {rows, dims.channels, dims.height, dims.width};
+    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, 4, shape, type, tag));
+    return YOKE_OK;
+}
+
+dnnl_data_type_t cpu_data_type(yoke_precision precision) {
+    return precision == YOKE_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* Calls. */
+
+yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
+                              void *address) {
+    if (call->count == CPU_CALL_ARGUMENTS)
+        return FAIL(YOKE_ERROR_INTERNAL, "a call has more than %d arguments", CPU_CALL_ARGUMENTS);
+    dnnl_exec_arg_t *argument = &call->arguments[call->count];
+    TRY_DNNL(dnnl_memory_create(&argument->memory, desc->onednn, device->engine, address));
+    argument->arg = index;
+    call->count++;
+    return YOKE_OK;
+}
+
+yoke_status cpu_call_run(const cpu_call *call, cpu_device *device) {
+    if (call->primitive == NULL) return YOKE_OK;
+    TRY_DNNL(dnnl_primitive_execute(call->primitive, device->stream, call->count, call->arguments));
+    return YOKE_OK;
+}
+
+void cpu_call_unbind(cpu_call *call) {
+    for (int i = 0; i < call->count; i++)
+        dnnl_memory_destroy(call->arguments[i].memory);
+    call->count = 0;
+}
+
+void cpu_call_destroy(cpu_call *call) {
+    cpu_call_unbind(call);
+    if (call->primitive != NULL) dnnl_primitive_destroy(call->primitive);
+    memset(call, 0, sizeof *call);
+}
+
+/* Reorders keep their (rare, small) scratchpads themselves: created with the primitive, not when it
+ * runs, because oneDNN is built for concurrent execution. */
+yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
+                        void *from_address, const cpu_desc *to, void *to_address) {
+    if (from == to) return YOKE_OK;
+    dnnl_primitive_desc_t description = NULL;
+    TRY_DNNL(dnnl_reorder_primitive_desc_create(&description, from->onednn, device->engine,
+                                                to->onednn, device->engine, NULL));
+    dnnl_status_t status = dnnl_primitive_create(&call->primitive, description);
+    dnnl_primitive_desc_destroy(description);
+    if (status != dnnl_success)
+        return cpu_dnnl_failed(status, "dnnl_primitive_create of a reorder");
+    TRY(cpu_call_argument(call, device, DNNL_ARG_FROM, from, from_address));
+    return cpu_call_argument(call, device, DNNL_ARG_TO, to, to_address);
+}
+
+/* Measuring. */
+
+/* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
+void cpu_probe_fill(void *memory, const cpu_desc *desc) {
+    uint32_t *words = memory;
+    bool half = desc->type == dnnl_bf16;
+    uint32_t keep = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3e803e80u : 0x3e800000u;
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < cpu_desc_span(desc) / sizeof *words; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        words[i] = ((uint32_t)(state >> 32) & keep) | exponent;
+    }
+}

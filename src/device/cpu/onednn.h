@@ -1,0 +1,108 @@
+/* oneDNN for the CPU room and its benchmarks, the same in versions 2 and 3. onednn.c holds what the
+ * two versions share; onednn_2.c and onednn_3.c are twins, and CMake compiles the one that fits. No
+ * dnnl_ name leaves this folder. */
+#ifndef DEVICE_CPU_ONEDNN_H
+#define DEVICE_CPU_ONEDNN_H
+
+#include <dnnl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A memory descriptor: oneDNN's own, and its fields for reading. */
+typedef struct cpu_desc {
+    struct cpu_desc *next;
+    void *onednn; /* version 2: dnnl_memory_desc_t *; version 3: dnnl_memory_desc_t */
+    int ndims;
+    dnnl_data_type_t type;
+    dnnl_dims_t dims, padded_dims;
+    bool is_blocked; /* the fields below describe the whole layout */
+    dnnl_dims_t strides;
+    dnnl_dim_t offset; /* of the first element, in elements */
+    int inner_count;   /* blocks inside the strides, the outermost first */
+    dnnl_dims_t inner_blocks, inner_dims;
+    size_t bytes; /* 0: a layout of any kind, or a part of a tensor */
+} cpu_desc;
+
+/* Owns descriptors until cpu_descs_clear. Equal descriptors are one object: compare pointers. */
+typedef struct cpu_descs {
+    cpu_desc *first;
+} cpu_descs;
+
+void cpu_descs_clear(cpu_descs *descs);
+
+/* [dims] in `tag`; dnnl_format_tag_any leaves the layout to the primitive. */
+dnnl_status_t cpu_desc_by_tag(const cpu_desc **desc, cpu_descs *descs, int ndims,
+                              const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag);
+/* strides NULL: row-major. */
+dnnl_status_t cpu_desc_by_strides(const cpu_desc **desc, cpu_descs *descs, int ndims,
+                                  const dnnl_dims_t dims, dnnl_data_type_t type,
+                                  const dnnl_dims_t strides);
+/* The same memory seen with other dimensions. */
+dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from,
+                               int ndims, const dnnl_dims_t dims);
+/* The part of `whole` that begins at `offsets`. */
+dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
+                            const dnnl_dims_t dims, const dnnl_dims_t offsets);
+
+/* From the whole tensor's first byte to the end of what `desc` covers. */
+size_t cpu_desc_span(const cpu_desc *desc);
+size_t cpu_type_bytes(dnnl_data_type_t type);
+
+/* One operation in one direction. A gradient has the descriptor of what it belongs to. */
+typedef enum cpu_operation_kind {
+    CPU_CONVOLUTION, /* source, weights, bias (NULL: none), destination, strides, padding */
+    CPU_PRODUCT,     /* inner product: source, weights, bias, destination */
+    CPU_MATMUL,      /* source times weights, forward only */
+    CPU_POOLING,     /* source, destination, kernel, strides, padding */
+    CPU_ELTWISE,     /* source */
+    CPU_NORM,        /* source, epsilon, flags */
+    CPU_SUM          /* source + source; relu: with a ReLU behind it, forward only */
+} cpu_operation_kind;
+
+typedef enum cpu_direction {
+    CPU_FORWARD,
+    CPU_BACKWARD_DATA,
+    CPU_BACKWARD_WEIGHTS,
+    CPU_DIRECTIONS
+} cpu_direction;
+
+typedef struct cpu_operation {
+    cpu_operation_kind kind;
+    cpu_direction direction; /* norm: backward data computes both gradients */
+    bool inference;
+    dnnl_alg_kind_t algorithm;
+    const cpu_desc *source, *weights, *bias, *destination;
+    dnnl_dims_t strides, kernel, padding, padding_end;
+    float epsilon;
+    unsigned flags;
+    bool relu;
+    const_dnnl_primitive_desc_t hint; /* backward: the forward description */
+} cpu_operation;
+
+/* Describes the operation's primitive with a scratchpad of the caller's. dnnl_unimplemented: oneDNN
+ * has no such primitive here. */
+dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                     const cpu_operation *operation);
+
+/* The descriptor a primitive uses for an execution argument (DNNL_ARG_SRC, ...); NULL when it has
+ * no such argument. */
+dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
+                                   const_dnnl_primitive_desc_t description, int argument);
+
+/* The twins. `md` stands for the type of cpu_desc.onednn; who makes one destroys it. */
+dnnl_status_t cpu_md_by_tag(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
+                            dnnl_format_tag_t tag);
+dnnl_status_t cpu_md_by_strides(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                const dnnl_dims_t strides);
+dnnl_status_t cpu_md_reshape(void **md, const void *from, int ndims, const dnnl_dims_t dims);
+dnnl_status_t cpu_md_part(void **md, const void *whole, const dnnl_dims_t dims,
+                          const dnnl_dims_t offsets);
+dnnl_status_t cpu_md_copy(void **md, const void *from);
+void cpu_md_destroy(void *md);
+void cpu_md_read(cpu_desc *desc, const void *md); /* fills the fields from ndims to bytes */
+dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops);
+dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                     const cpu_operation *operation,
+                                     const_dnnl_primitive_attr_t attributes);
+
+#endif
