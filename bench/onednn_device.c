@@ -27,28 +27,34 @@ void *loop_allocate(loop_device *device, size_t bytes) {
     return memory;
 }
 
-void loop_bind(loop_device *device, loop_call *call, int argument, const dnnl_memory_desc_t *desc,
+void loop_bind(loop_device *device, loop_call *call, int argument, const cpu_desc *desc,
                void *data) {
     dnnl_exec_arg_t *slot = &call->arguments[call->count++];
     slot->arg = argument;
-    MUST(dnnl_memory_create(&slot->memory, desc, device->engine, data));
+    MUST(dnnl_memory_create(&slot->memory, desc->onednn, device->engine, data));
+}
+
+const cpu_desc *loop_desc(loop_device *device, const_dnnl_primitive_desc_t description,
+                          int argument) {
+    const cpu_desc *desc = NULL;
+    MUST(cpu_desc_of_argument(&desc, &device->descs, description, argument));
+    return desc;
 }
 
 void loop_make(loop_device *device, loop_call *call, dnnl_primitive_desc_t description) {
     MUST(dnnl_primitive_create(&call->primitive, description));
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    size_t bytes = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    const cpu_desc *scratch = loop_desc(device, description, DNNL_ARG_SCRATCHPAD);
+    size_t bytes = scratch ? scratch->bytes : 0;
     if (bytes > device->scratch_bytes) device->scratch_bytes = bytes;
     if (bytes > 0) loop_bind(device, call, DNNL_ARG_SCRATCHPAD, scratch, DNNL_MEMORY_NONE);
     MUST(dnnl_primitive_desc_destroy(description));
 }
 
-void loop_reorder(loop_device *device, loop_call *call, const dnnl_memory_desc_t *from,
-                  void *from_data, const dnnl_memory_desc_t *to, void *to_data) {
+void loop_reorder(loop_device *device, loop_call *call, const cpu_desc *from, void *from_data,
+                  const cpu_desc *to, void *to_data) {
     dnnl_primitive_desc_t description;
-    MUST(dnnl_reorder_primitive_desc_create(&description, from, device->engine, to, device->engine,
-                                            device->attributes));
+    MUST(dnnl_reorder_primitive_desc_create(&description, from->onednn, device->engine, to->onednn,
+                                            device->engine, NULL));
     loop_make(device, call, description);
     loop_bind(device, call, DNNL_ARG_FROM, from, from_data);
     loop_bind(device, call, DNNL_ARG_TO, to, to_data);
@@ -65,7 +71,7 @@ static void bind_scratch(const loop_device *device, loop_call *call) {
             MUST(dnnl_memory_set_data_handle(call->arguments[i].memory, device->scratch));
 }
 
-static void call_destroy(loop_call *call) {
+void loop_call_destroy(loop_call *call) {
     for (int i = 0; i < call->count; i++)
         dnnl_memory_destroy(call->arguments[i].memory);
     if (call->primitive) dnnl_primitive_destroy(call->primitive);
@@ -91,7 +97,7 @@ static void visit_scratch(loop_device *device, loop_call *call) {
 
 static void visit_destroy(loop_device *device, loop_call *call) {
     (void)device;
-    call_destroy(call);
+    loop_call_destroy(call);
 }
 
 void loop_bind_scratch(loop_device *device) {
@@ -102,8 +108,6 @@ void loop_bind_scratch(loop_device *device) {
 void loop_device_create(loop_device *device) {
     MUST(dnnl_engine_create(&device->engine, dnnl_cpu, 0));
     MUST(dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags));
-    MUST(dnnl_primitive_attr_create(&device->attributes));
-    MUST(dnnl_primitive_attr_set_scratchpad_mode(device->attributes, dnnl_scratchpad_mode_user));
     device->type = device->options->bfloat16 ? dnnl_bf16 : dnnl_f32;
 }
 
@@ -111,7 +115,7 @@ void loop_device_destroy(loop_device *device) {
     each_call(device, visit_destroy);
     for (int i = 0; i < device->allocation_count; i++)
         free(device->allocations[i]);
-    if (device->attributes) dnnl_primitive_attr_destroy(device->attributes);
+    cpu_descs_clear(&device->descs);
     if (device->stream) dnnl_stream_destroy(device->stream);
     if (device->engine) dnnl_engine_destroy(device->engine);
 }

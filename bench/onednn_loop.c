@@ -146,11 +146,11 @@ static void build_head(loop_device *device, const loop_op *op) {
 
 static void build_input(loop_device *device) {
     loop_value *value = &device->values[0];
-    dnnl_memory_desc_t plain;
-    MUST(dnnl_memory_desc_init_by_tag(&plain, 4, value->desc.dims, dnnl_f32, dnnl_nchw));
-    device->input = loop_allocate(device, dnnl_memory_desc_get_size(&plain));
+    const cpu_desc *plain = NULL;
+    MUST(cpu_desc_by_strides(&plain, &device->descs, 4, value->desc->dims, dnnl_f32, NULL));
+    device->input = loop_allocate(device, plain->bytes);
     device->labels = loop_allocate(device, (size_t)device->options->rows * sizeof(int32_t));
-    loop_reorder(device, &device->upload, &plain, device->input, &value->desc, value->data);
+    loop_reorder(device, &device->upload, plain, device->input, value->desc, value->data);
 }
 
 static void build(loop_device *device) {
@@ -254,13 +254,13 @@ static void initialise(onednn_loop *loop) {
     const loop_device *root = &loop->devices[0];
     for (int i = 0; i < root->parameter_count; i++) {
         const loop_parameter *parameter = &root->parameters[i];
-        size_t count = dnnl_memory_desc_get_size(&parameter->plain) / sizeof(float);
+        size_t count = parameter->plain->bytes / sizeof(float);
         float *values = malloc(count * sizeof *values);
         if (!values) exit(71);
         for (size_t k = 0; k < count; k++)
             values[k] = parameter->initial;
-        if (parameter->plain.ndims > 1)
-            draw(values, count, count / (size_t)parameter->plain.dims[0], &state);
+        if (parameter->plain->ndims > 1)
+            draw(values, count, count / (size_t)parameter->plain->dims[0], &state);
         onednn_loop_write(loop, i, values);
         free(values);
     }
@@ -326,7 +326,7 @@ bool onednn_loop_tensor(const onednn_loop *loop, int index, const char **name, s
     const loop_device *root = &loop->devices[0];
     if (index >= root->parameter_count) return false;
     *name = root->parameters[index].name;
-    *count = dnnl_memory_desc_get_size(&root->parameters[index].plain) / sizeof(float);
+    *count = root->parameters[index].plain->bytes / sizeof(float);
     return true;
 }
 
@@ -335,17 +335,10 @@ void onednn_loop_write(onednn_loop *loop, int index, const float *values) {
         loop_device *device = &loop->devices[i];
         const loop_parameter *parameter = &device->parameters[index];
         loop_call call = {0};
-        dnnl_primitive_desc_t description;
-        MUST(dnnl_reorder_primitive_desc_create(&description, &parameter->plain, device->engine,
-                                                &parameter->desc, device->engine, NULL));
-        loop_make(device, &call, description);
-        loop_bind(device, &call, DNNL_ARG_FROM, &parameter->plain, (void *)(uintptr_t)values);
-        loop_bind(device, &call, DNNL_ARG_TO, &parameter->desc,
-                  (char *)device->weights + parameter->offset);
+        loop_reorder(device, &call, parameter->plain, (void *)(uintptr_t)values, parameter->desc,
+                     (char *)device->weights + parameter->offset);
         loop_execute(device, &call);
-        for (int k = 0; k < call.count; k++)
-            dnnl_memory_destroy(call.arguments[k].memory);
-        dnnl_primitive_destroy(call.primitive);
+        loop_call_destroy(&call);
     }
 }
 

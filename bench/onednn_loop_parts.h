@@ -3,8 +3,7 @@
 #ifndef BENCH_ONEDNN_LOOP_PARTS_H
 #define BENCH_ONEDNN_LOOP_PARTS_H
 
-#include <dnnl.h>
-
+#include "device/cpu/onednn.h" /* one face of oneDNN 2 and 3 */
 #include "onednn_loop.h"
 
 #define LOOP_CLASSES 10
@@ -18,14 +17,14 @@ void loop_must(dnnl_status_t status, const char *call);
 typedef struct loop_call {
     dnnl_primitive_t primitive; /* NULL: nothing to run */
     int count;
-    dnnl_exec_arg_t arguments[10];
+    dnnl_exec_arg_t arguments[12];
 } loop_call;
 
 /* One activation [rows, channels, size, size] in nChw16c, or nchw for the input. gradients: the
  * buffers whose sum is its gradient; one for each reader. */
 typedef struct loop_value {
     int channels, size;
-    dnnl_memory_desc_t desc;
+    const cpu_desc *desc;
     size_t elements, bytes;
     void *data;
     int gradient_count;
@@ -35,14 +34,12 @@ typedef struct loop_value {
 /* A tensor of the flat parameter buffer. desc is the layout its gradient is computed in. */
 typedef struct loop_parameter {
     char name[48];
-    dnnl_memory_desc_t plain, desc;
+    const cpu_desc *plain, *desc;
     size_t offset, bytes;
     float initial; /* what a vector starts from; matrices and filters are drawn */
 } loop_parameter;
 
 typedef enum loop_kind { LOOP_CONV, LOOP_NORM, LOOP_ADD, LOOP_MAX_POOL, LOOP_HEAD } loop_kind;
-
-typedef enum loop_pass { LOOP_FORWARD, LOOP_BACKWARD_DATA, LOOP_BACKWARD_WEIGHTS } loop_pass;
 
 typedef struct loop_op {
     loop_kind kind;
@@ -50,7 +47,7 @@ typedef struct loop_op {
     int parameter;            /* the first of this operation's */
     int kernel, stride, padding;
     bool relu;
-    dnnl_alg_kind_t algorithms[3]; /* by pass */
+    dnnl_alg_kind_t algorithms[CPU_DIRECTIONS];
     loop_call forward, backward, backward_weights;
     loop_call forward_reorder, backward_reorder; /* weights from the flat buffer's layout */
     void *forward_weights, *backward_weights_copy;
@@ -75,7 +72,7 @@ typedef struct loop_device {
     const struct loop_device *root; /* whose algorithms this one uses; NULL: measure */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attributes;
+    cpu_descs descs;
     dnnl_data_type_t type;
     loop_value values[LOOP_VALUES];
     loop_op ops[LOOP_OPS];
@@ -98,17 +95,26 @@ typedef struct loop_device {
 /* onednn_device.c: memory and calls. Memory is zeroed, 64-byte aligned and freed with the device.
  */
 void *loop_allocate(loop_device *device, size_t bytes);
-void loop_bind(loop_device *device, loop_call *call, int argument, const dnnl_memory_desc_t *desc,
+void loop_bind(loop_device *device, loop_call *call, int argument, const cpu_desc *desc,
                void *data);
+/* The descriptor a primitive uses for an argument; NULL: it has none. */
+const cpu_desc *loop_desc(loop_device *device, const_dnnl_primitive_desc_t description,
+                          int argument);
 /* Makes the primitive, remembers its scratchpad and frees the description. */
 void loop_make(loop_device *device, loop_call *call, dnnl_primitive_desc_t description);
-void loop_reorder(loop_device *device, loop_call *call, const dnnl_memory_desc_t *from,
-                  void *from_data, const dnnl_memory_desc_t *to, void *to_data);
+void loop_reorder(loop_device *device, loop_call *call, const cpu_desc *from, void *from_data,
+                  const cpu_desc *to, void *to_data);
 void loop_execute(const loop_device *device, const loop_call *call);
+void loop_call_destroy(loop_call *call); /* takes zeroed ones */
 /* Points every call at the device's scratchpad, once its size is known. */
 void loop_bind_scratch(loop_device *device);
 void loop_device_create(loop_device *device);
 void loop_device_destroy(loop_device *device);
+
+/* What the stride leaves over at the end is not padding. */
+static inline dnnl_dim_t loop_padding_end(const loop_op *op, dnnl_dim_t in, dnnl_dim_t out) {
+    return (out - 1) * op->stride + op->kernel - in - op->padding;
+}
 
 /* onednn_network.c: the list of operations. */
 bool loop_network_build(loop_device *device, const char *name);

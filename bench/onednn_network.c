@@ -13,8 +13,8 @@ static int add_value(loop_device *device, int channels, int size) {
     value->size = size;
     dnnl_dims_t dims = {device->options->rows, channels, size, size};
     dnnl_format_tag_t tag = index == 0 ? dnnl_nchw : dnnl_nChw16c;
-    MUST(dnnl_memory_desc_init_by_tag(&value->desc, 4, dims, device->type, tag));
-    value->bytes = dnnl_memory_desc_get_size(&value->desc);
+    MUST(cpu_desc_by_tag(&value->desc, &device->descs, 4, dims, device->type, tag));
+    value->bytes = value->desc->bytes;
     value->elements = value->bytes / (device->options->bfloat16 ? 2 : 4);
     return index;
 }
@@ -35,10 +35,9 @@ static void add_parameter(loop_device *device, const char *layer, const char *ki
     assert(device->parameter_count < LOOP_PARAMETERS);
     loop_parameter *parameter = &device->parameters[device->parameter_count++];
     snprintf(parameter->name, sizeof parameter->name, "%s.%s", layer, kind);
-    static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
-    MUST(dnnl_memory_desc_init_by_tag(&parameter->plain, rank, dims, dnnl_f32, tags[rank]));
+    MUST(cpu_desc_by_strides(&parameter->plain, &device->descs, rank, dims, dnnl_f32, NULL));
     parameter->desc = parameter->plain;
-    parameter->bytes = dnnl_memory_desc_get_size(&parameter->plain);
+    parameter->bytes = parameter->plain->bytes;
 }
 
 typedef struct filter {

@@ -46,7 +46,7 @@ static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding
     const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
                                      {DNNL_ARG_DIFF_DST, binding->output_gradient},
                                      {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
@@ -64,7 +64,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     const cpu_address addresses[] = {{DNNL_ARG_SRC_0, binding->inputs[0]},
                                      {DNNL_ARG_SRC_1, right},
                                      {DNNL_ARG_DST, binding->output},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&add->plan.forward, device, addresses, binding->scratch));
     return plan->needs.backward_in_place ? bind_backward(add, binding) : YOKE_OK;
 }

@@ -59,13 +59,13 @@ static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding 
                                      {DNNL_ARG_MEAN, norm->mean},
                                      {DNNL_ARG_VARIANCE, norm->variance},
                                      {DNNL_ARG_SCALE, binding->parameters[0]},
-                                     {DNNL_ARG_SHIFT, binding->parameters[1]},
+                                     {cpu_norm_backward_shift, binding->parameters[1]},
                                      {DNNL_ARG_DIFF_DST, binding->output_gradient},
                                      {DNNL_ARG_DIFF_SRC, input_gradient},
                                      {DNNL_ARG_DIFF_SCALE, binding->parameter_gradients[0]},
                                      {DNNL_ARG_DIFF_SHIFT, binding->parameter_gradients[1]},
                                      {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     return cpu_primitive_bind(&norm->plan.backward, cpu_of(norm->plan.base.device), addresses,
                               binding->scratch);
 }
@@ -90,7 +90,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {DNNL_ARG_SCALE, binding->parameters[0]},
                                      {DNNL_ARG_SHIFT, binding->parameters[1]},
                                      {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&norm->plan.forward, cpu_of(plan->device), addresses, binding->scratch));
     return norm->training ? bind_backward(norm, binding, mask) : YOKE_OK;
 }

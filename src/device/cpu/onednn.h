@@ -100,6 +100,8 @@ dnnl_status_t cpu_md_part(void **md, const void *whole, const dnnl_dims_t dims,
 dnnl_status_t cpu_md_copy(void **md, const void *from);
 void cpu_md_destroy(void *md);
 void cpu_md_read(cpu_desc *desc, const void *md); /* fills the fields from ndims to bytes */
+extern const int
+    cpu_norm_backward_shift; /* DNNL_ARG_SHIFT if batch norm's backward reads it, else 0 */
 dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops);
 dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                                      const cpu_operation *operation,

@@ -144,6 +144,8 @@ static dnnl_status_t eltwise(dnnl_eltwise_desc_t *desc, const recipe *r) {
     return dnnl_eltwise_backward_desc_init(desc, o->algorithm, r->source, r->source, 0, 0);
 }
 
+const int cpu_norm_backward_shift = DNNL_ARG_SHIFT;
+
 static dnnl_status_t norm(dnnl_batch_normalization_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)

@@ -133,6 +133,8 @@ static dnnl_status_t eltwise(const recipe *r) {
                                                        o->hint, r->attributes);
 }
 
+const int cpu_norm_backward_shift = 0;
+
 static dnnl_status_t norm(const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)

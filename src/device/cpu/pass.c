@@ -47,7 +47,6 @@ static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_dev
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch) {
     cpu_address bound[CPU_PASS_OPERANDS + 1] = {0};
-    int count = 0;
     for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
         cpu_operand *operand = &pass->operands[i];
         if (operand->argument == 0) continue;
@@ -57,8 +56,9 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
             TRY(bind_move(pass, operand, device, address, copy));
             address = copy;
         }
-        bound[count++] = (cpu_address){operand->argument, address};
+        bound[i] = (cpu_address){operand->argument, address};
     }
+    bound[CPU_PASS_OPERANDS] = (cpu_address)CPU_LAST_ADDRESS;
     return cpu_primitive_bind(&pass->primitive, device, bound, scratch);
 }
 

@@ -10,14 +10,14 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     const cpu_address addresses[] = {{DNNL_ARG_SRC, binding->inputs[0]},
                                      {DNNL_ARG_DST, binding->output},
                                      {winners, binding->saved},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     cpu_device *device = cpu_of(plan->device);
     TRY(cpu_primitive_bind(&pooling->forward, device, addresses, binding->scratch));
     if (pooling->backward.description == NULL) return YOKE_OK;
     const cpu_address gradients[] = {{DNNL_ARG_DIFF_DST, binding->output_gradient},
                                      {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
                                      {winners, binding->saved},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     return cpu_primitive_bind(&pooling->backward, device, gradients, binding->scratch);
 }
 

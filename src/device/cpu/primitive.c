@@ -57,7 +57,8 @@ static yoke_status bind_argument(cpu_primitive *primitive, cpu_device *device, i
 yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
                                const cpu_address *addresses, void *scratch) {
     cpu_call_unbind(&primitive->call);
-    for (; addresses->argument != 0; addresses++) {
+    for (; addresses->argument >= 0; addresses++) {
+        if (addresses->argument == 0) continue;
         TRY(bind_argument(primitive, device, addresses->argument, addresses->address));
     }
     if (cpu_primitive_scratch(primitive) == 0) return YOKE_OK;

@@ -31,8 +31,11 @@ typedef struct cpu_address {
     void *address;
 } cpu_address;
 
-/* Binds every argument of the list, ended by {0, NULL}, with the descriptor the primitive chose.
- * Forgets an earlier binding. */
+#define CPU_LAST_ADDRESS                                                                           \
+    { -1, NULL }
+
+/* Binds every argument of the list with the descriptor the primitive chose, but for those of
+ * argument 0. Forgets an earlier binding. */
 yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
                                const cpu_address *addresses, void *scratch);
 

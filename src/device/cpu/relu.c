@@ -7,13 +7,13 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_primitive_plan *relu = (cpu_primitive_plan *)plan;
     cpu_device *device = cpu_of(plan->device);
     const cpu_address addresses[] = {
-        {DNNL_ARG_SRC, binding->inputs[0]}, {DNNL_ARG_DST, binding->output}, {0, NULL}};
+        {DNNL_ARG_SRC, binding->inputs[0]}, {DNNL_ARG_DST, binding->output}, CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&relu->forward, device, addresses, binding->scratch));
     if (relu->backward.description == NULL) return YOKE_OK;
     const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
                                      {DNNL_ARG_DIFF_DST, binding->output_gradient},
                                      {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
-                                     {0, NULL}};
+                                     CPU_LAST_ADDRESS};
     return cpu_primitive_bind(&relu->backward, device, gradients, binding->scratch);
 }
 
