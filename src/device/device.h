@@ -182,13 +182,15 @@ yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yok
  * padding is zero and stays zero. */
 typedef struct yoke_layout {
     size_t bytes;
-    uint64_t opaque[8];
+    uint64_t opaque[8]; /* the same for equal layouts, on every device and in every process */
+    const void *kept;   /* the backend's own, while the device that made it is open */
 } yoke_layout;
 
 /* Row-major float32 of `rank` <= 5 dimensions. */
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
                               yoke_layout *layout);
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
+uint64_t yoke_layout_digest(const yoke_layout *layout);
 /* Host copies of values and parameters at the edges: either end may be host memory or memory of
  * `device`. Slow: the host waits. */
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,

@@ -1,6 +1,8 @@
 /* Passes what is asked of devices on to their backends. */
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "device/backend.h"
 
 /* Order. */
@@ -144,7 +146,11 @@ yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int ran
 }
 
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b) {
-    return memcmp(a, b, sizeof *a) == 0;
+    return a->bytes == b->bytes && memcmp(a->opaque, b->opaque, sizeof a->opaque) == 0;
+}
+
+uint64_t yoke_layout_digest(const yoke_layout *layout) {
+    return XXH3_64bits_withSeed(layout->opaque, sizeof layout->opaque, layout->bytes);
 }
 
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,

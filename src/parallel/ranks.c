@@ -50,8 +50,7 @@ static void tell_layouts(FILE *facts, const yoke_data_parallel *parallel) {
     for (int i = 0; i < parallel->flat->parameter_count; i++) {
         const yoke_parameter *parameter = &parallel->flat->parameters[i];
         fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
-                parameter->offset,
-                (unsigned long long)XXH3_64bits(&parameter->layout, sizeof parameter->layout));
+                parameter->offset, (unsigned long long)yoke_layout_digest(&parameter->layout));
     }
 }
 

@@ -251,7 +251,9 @@ static yoke_status run_reorder(cpu_device *cpu, const cpu_desc *to_desc, void *t
 static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                       const yoke_layout *from_layout, const void *from) {
     cpu_descs *descs = &cpu_of(device)->descs;
-    const cpu_desc *to_desc = cpu_layout_desc(to_layout), *from_desc = cpu_layout_desc(from_layout);
+    const cpu_desc *to_desc = NULL, *from_desc = NULL;
+    TRY_DNNL(cpu_desc_copy(&to_desc, descs, cpu_layout_desc(to_layout)));
+    TRY_DNNL(cpu_desc_copy(&from_desc, descs, cpu_layout_desc(from_layout)));
     if (to_desc->ndims > from_desc->ndims)
         TRY_DNNL(cpu_desc_reshape(&from_desc, descs, from_desc, to_desc->ndims, to_desc->dims));
     else if (to_desc->ndims < from_desc->ndims)
@@ -261,12 +263,8 @@ static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to
     return YOKE_OK;
 }
 
-static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
-                            const yoke_plan_request *request) {
-    cpu_device *cpu = cpu_of(device);
-    if (!cpu_supports(device, request->precision))
-        return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
-                    device->name, yoke_precision_name(request->precision));
+static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
+                                  const yoke_plan_request *request) {
     switch (request->operation->kind) {
     case YOKE_OP_CONV2D:
         return cpu_plan_convolution(plan, cpu, request);
@@ -292,6 +290,19 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
         return cpu_plan_loss(plan, cpu, request);
     }
     return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
+}
+
+static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
+                            const yoke_plan_request *request) {
+    if (!cpu_supports(device, request->precision))
+        return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
+                    device->name, yoke_precision_name(request->precision));
+    yoke_plan_request own = *request; /* the root's layouts, for instance, become this device's */
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        TRY(cpu_layout_adopt(&own.inputs[i], cpu_of(device)));
+    for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
+        TRY(cpu_layout_adopt(&own.parameters[i], cpu_of(device)));
+    return plan_operation(plan, cpu_of(device), &own);
 }
 
 const yoke_backend *yoke_cpu_backend(void) {

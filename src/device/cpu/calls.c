@@ -30,13 +30,20 @@ yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call) {
 void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc) {
     memset(layout, 0, sizeof *layout);
     layout->bytes = desc->bytes;
-    memcpy(layout->opaque, &desc, sizeof desc);
+    layout->opaque[0] = desc->digest;
+    layout->kept = desc;
+}
+
+yoke_status cpu_layout_adopt(yoke_layout *layout, cpu_device *device) {
+    if (layout->kept == NULL) return YOKE_OK;
+    const cpu_desc *desc = NULL;
+    TRY_DNNL(cpu_desc_copy(&desc, &device->descs, layout->kept));
+    layout->kept = desc;
+    return YOKE_OK;
 }
 
 const cpu_desc *cpu_layout_desc(const yoke_layout *layout) {
-    const cpu_desc *desc = NULL;
-    memcpy(&desc, layout->opaque, sizeof desc);
-    return desc;
+    return layout->kept;
 }
 
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,

@@ -30,8 +30,10 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes);
     } while (0)
 yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call);
 
-/* A layout points to a descriptor of the device's: equal layouts are equal as bytes. */
+/* A layout keeps a descriptor of the device that made it. */
 void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc);
+/* Makes it one of this device's, which compares with others of this device's as a pointer. */
+yoke_status cpu_layout_adopt(yoke_layout *layout, cpu_device *device);
 const cpu_desc *cpu_layout_desc(const yoke_layout *layout); /* NULL: a zeroed layout */
 
 /* A primitive with its arguments bound: executing it allocates nothing. */

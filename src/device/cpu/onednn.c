@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 /* Descriptors. */
 
 void cpu_descs_clear(cpu_descs *descs) {
@@ -20,6 +22,8 @@ static dnnl_status_t add(const cpu_desc **desc, cpu_descs *descs, void *md) {
     cpu_desc *added = calloc(1, sizeof *added);
     if (added == NULL) return dnnl_out_of_memory;
     cpu_md_read(added, md);
+    size_t fields = offsetof(cpu_desc, ndims);
+    added->digest = XXH3_64bits((const char *)added + fields, sizeof *added - fields);
     added->onednn = md;
     added->next = descs->first;
     descs->first = added;
@@ -69,6 +73,12 @@ dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_d
                             const dnnl_dims_t dims, const dnnl_dims_t offsets) {
     void *md = NULL;
     dnnl_status_t made = cpu_md_part(&md, whole->onednn, dims, offsets);
+    return keep(desc, descs, made, md);
+}
+
+dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from) {
+    void *md = NULL;
+    dnnl_status_t made = cpu_md_copy(&md, from->onednn);
     return keep(desc, descs, made, md);
 }
 

@@ -7,11 +7,13 @@
 #include <dnnl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A memory descriptor: oneDNN's own, and its fields for reading. */
 typedef struct cpu_desc {
     struct cpu_desc *next;
-    void *onednn; /* version 2: dnnl_memory_desc_t *; version 3: dnnl_memory_desc_t */
+    void *onednn;    /* version 2: dnnl_memory_desc_t *; version 3: dnnl_memory_desc_t */
+    uint64_t digest; /* of the fields below */
     int ndims;
     dnnl_data_type_t type;
     dnnl_dims_t dims, padded_dims;
@@ -43,6 +45,9 @@ dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cp
 /* The part of `whole` that begins at `offsets`. */
 dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
                             const dnnl_dims_t dims, const dnnl_dims_t offsets);
+
+/* The equal of a descriptor that another list owns. */
+dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from);
 
 /* From the whole tensor's first byte to the end of what `desc` covers. */
 size_t cpu_desc_span(const cpu_desc *desc);
