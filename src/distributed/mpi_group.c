@@ -47,8 +47,9 @@ static yoke_status check_rank(const mpi_group *mpi) {
     if (rank == mpi->group.rank && world == mpi->group.world) return YOKE_OK;
     if (world == 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "rank %d of %d is alone as MPI sees it: start the ranks with mpirun or srun",
-                    mpi->group.rank, mpi->group.world);
+                    "rank %d of %d is alone as MPI sees it: start the ranks with srun, or with the "
+                    "mpirun of Yoke's MPI (%s)",
+                    mpi->group.rank, mpi->group.world, mpi->group.transport);
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "rank %d of %d is rank %d of %d as MPI sees it: let both come from one launcher",
                 mpi->group.rank, mpi->group.world, rank, world);
