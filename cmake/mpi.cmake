@@ -25,7 +25,7 @@ if(YOKE_HAS_MPI)
   file(RELATIVE_PATH from_tool ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/yoke)
   set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/yoke)
   if(NOT PROJECT_IS_TOP_LEVEL) # who adds this folder does not install it
-    set(folder ${CMAKE_CURRENT_BINARY_DIR})
+    set(folder $<TARGET_FILE_DIR:yoke_mpi>)
   endif()
   set_source_files_properties(src/distributed/mpi_library.c PROPERTIES COMPILE_DEFINITIONS
     "YOKE_HAS_MPI;YOKE_MPI_FROM_TOOL=\"${from_tool}\";YOKE_MPI_FOLDER=\"${folder}\"")

@@ -72,13 +72,20 @@ def check_output(way, output):
     print(f"{way}: {output.strip()}")
 
 
-def build_with_cmake(way, cmake, folder, listing, *options):
+def join_over_mpi(way, built, program, environment=os.environ):
+    """Whatever a program uses Yoke by, the module is found; where MPI is in the build."""
+    if list(built.rglob("libyoke_mpi.so")):
+        print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
+
+
+def build_with_cmake(way, cmake, folder, built, listing, *options):
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     (folder / "CMakeLists.txt").write_text(listing)
     run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", *options)
     run(cmake, "--build", folder / "build")
     check_output(way, run(folder / "build/program"))
+    join_over_mpi(way, built, folder / "build/program")
 
 
 def refuse_other_major(cmake, folder, prefix):
@@ -119,8 +126,7 @@ def build_with_pkg_config(cc, folder, prefix):
     library = next(prefix.rglob("libyoke.so")).parent
     environment["LD_LIBRARY_PATH"] = str(library)
     check_output("pkg-config", run(folder / "program", env=environment))
-    if list(prefix.rglob("libyoke_mpi.so")):
-        print("installed library:", run(folder / "program", "mpi", env={**environment, **AS_ROOT}).strip())
+    join_over_mpi("pkg-config", prefix, folder / "program", environment)
     words = static.replace("-lyoke", str(library / "libyoke.a")).split()
     run(cc, folder / "program.c", "-o", folder / "static", f"-I{prefix / 'include'}", *words)
     check_output("pkg-config --static", run(folder / "static"))
@@ -132,7 +138,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="yoke-install-") as name:
         work = pathlib.Path(name)
         if ways == "subdirectory":
-            build_with_cmake("add_subdirectory", cmake, work / "added", ADDED.format(source=source),
+            build_with_cmake("add_subdirectory", cmake, work / "added", work / "added", ADDED.format(source=source),
                              "-DCMAKE_BUILD_TYPE=Debug")
             return
         first, prefix = work / "first", work / "prefix"
@@ -141,7 +147,7 @@ def main():
         check_output("installed tool", re.sub(r"(?s)^yoke (\S+).*", r"yoke \1, mlp has 1863690 parameters",
                                               run(prefix / "bin/yoke", "version")))
         check_module(prefix)
-        build_with_cmake("find_package", cmake, work / "found", FOUND.format(version="0.1"),
+        build_with_cmake("find_package", cmake, work / "found", prefix, FOUND.format(version="0.1"),
                          f"-DCMAKE_PREFIX_PATH={prefix}")
         refuse_other_major(cmake, work / "refused", prefix)
         build_with_pkg_config(cc, work / "flags", prefix)
