@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so.
 # Looks for the thing itself (a command, a header), not for a package, so other sources of it count.
-# --launchers: also the MPI that a transport of DDP can use and the launchers whose tests are skipped without them.
+# --launchers: also both MPIs that a transport of DDP can use and the launchers whose tests are skipped without them.
 set -euo pipefail
 
 cmake_wanted=3.25 # presets of version 6
@@ -38,6 +38,8 @@ needs=(
 launchers=(
     "libopenmpi-dev have_command mpicc"
     "openmpi-bin have_command mpirun"
+    "libmpich-dev have_command mpicc.mpich"
+    "mpich have_command mpirun.mpich"
     "slurm-wlm have_command srun"
     "munge have_command munge"
 )

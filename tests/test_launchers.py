@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Yoke as a rank of the launchers people have: Open MPI's mpirun, SLURM's srun, and torchrun's variables.
-Each must give what one process gives. Launchers that are not installed are skipped and said so.
+"""Yoke as a rank of the launchers people have: mpirun of Open MPI and of MPICH, SLURM's srun, and torchrun's variables.
+Each must give what one process gives. Launchers that are not installed are skipped and said so. YOKE_TEST_MPIEXEC is
+the launcher of the MPI in the build; test_each_mpi.py has those of others.
 
 usage: test_launchers.py YOKE [unittest arguments]
 """
@@ -19,7 +20,9 @@ from launch_case import LIMIT_S, YOKE, environment
 TRAIN = ["train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=96", "--batch", "24", "--steps", "6",
          "--algorithm", "direct", "--threads", "1", "--json", "--quiet"]
 DDP = [str(YOKE), *TRAIN, "--mode", "ddp"]
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# As root, and with more ranks than cores.
+OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
 def run(command, env=None):
@@ -84,27 +87,40 @@ class Torchrun(Case):
         self.assertIn("started 4 processes, but --mode dp is one process for all devices", ran.stderr)
 
 
-@unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
-class OpenMpi(Case):
-    def mpirun(self, ranks, *more, env=None):
-        return run(["mpirun", "--oversubscribe", "-n", str(ranks), *DDP, *more], {**AS_ROOT, **(env or {})})
+class MpiCase(Case):
+    program = os.environ.get("YOKE_TEST_MPIEXEC") or "mpirun"
 
+    def setUp(self):
+        super().setUp()
+        if shutil.which(self.program) is None:
+            self.skipTest(f"{self.program} is not installed")
+
+    def mpirun(self, ranks, *more, env=None):
+        return run([self.program, "-n", str(ranks), *DDP, *more], {**OPEN_MPI, **(env or {})})
+
+
+class Mpi(MpiCase):
     def test_mpirun_starts_ranks(self):
         for ranks in [1, 2, 3]:
             self.expect_one_result(self.mpirun(ranks), ranks)
-
-    def test_gradients_carried_by_mpi_learn_the_same(self):
-        for ranks in [2, 3]:
-            # Open MPI's own plug-ins leak, and are gone when it would be told where.
-            ran = self.mpirun(ranks, "--transport", "mpi", env={"ASAN_OPTIONS": "detect_leaks=0"})
-            if "this build" in ran.stderr:
-                self.skipTest("this build has no MPI")
-            self.expect_one_result(ran, ranks)
 
     def test_a_failing_rank_ends_the_job(self):
         ran = self.mpirun(2, "--init", str(self.folder / "nothing.safetensors"))
         self.assertNotEqual(ran.returncode, 0)
         self.assertIn("nothing.safetensors", ran.stderr)
+
+
+class Mpich(Mpi):
+    program = "mpirun.mpich"
+
+
+@unittest.skipUnless(os.environ.get("YOKE_TEST_MPIEXEC"), "this build has no MPI")
+class Transport(MpiCase):
+    def test_gradients_carried_by_mpi_learn_the_same(self):
+        for ranks in [2, 3]:
+            # Open MPI's own plug-ins leak, and are gone when it would be told where.
+            ran = self.mpirun(ranks, "--transport", "mpi", env={"ASAN_OPTIONS": "detect_leaks=0"})
+            self.expect_one_result(ran, ranks)
 
 
 @unittest.skipIf(slurm_cluster.missing(), slurm_cluster.missing())

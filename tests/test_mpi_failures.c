@@ -85,29 +85,31 @@ static yoke_status detect(const char *scene, yoke_process_group_options *options
     return YOKE_OK;
 }
 
-static yoke_status play(const char *scene, const char *store, int *rank) {
+static void tell(int rank, yoke_status status) {
+    printf("rank %d: %s: %s\n", rank, yoke_status_name(status), yoke_last_error());
+    fflush(stdout);
+}
+
+static yoke_status play(const char *scene, const char *store) {
     yoke_process_group_options options = {.struct_size = sizeof options,
                                           .transport = YOKE_TRANSPORT_MPI,
                                           .store = store,
                                           .timeout_ms = 10000};
     yoke_process_group *group = NULL;
     TRY(detect(scene, &options));
-    *rank = options.rank.rank;
     yoke_status status = yoke_process_group_create(&group, &options);
     for (size_t i = 0; i < sizeof scenes / sizeof scenes[0] && status == YOKE_OK; i++) {
         if (strcmp(scenes[i].name, scene) == 0) status = scenes[i].run(group);
     }
-    yoke_error error = yoke_error_take(status);
+    tell(options.rank.rank, status); /* whoever keeps the store waits in the end for all others */
     yoke_process_group_destroy(group);
-    return yoke_error_restore(&error);
+    return YOKE_OK;
 }
 
 int main(int count, char **arguments) {
-    int rank = -1;
     if (yoke_mpi_check() != YOKE_OK) return 77;
-    yoke_status status = count > 2 ? play(arguments[1], arguments[2], &rank) : YOKE_ERROR_ARGUMENT;
-    printf("rank %d: %s: %s\n", rank, yoke_status_name(status), yoke_last_error());
-    fflush(stdout);
+    yoke_status status = count > 2 ? play(arguments[1], arguments[2]) : YOKE_ERROR_ARGUMENT;
+    if (status != YOKE_OK) tell(-1, status);
     usleep(400000);
     return 0;
 }

@@ -1,17 +1,16 @@
 /* Ranks that mpirun starts: every collective equals a loop, and started sums go on behind the
  * computation. Each process of the run runs these tests beside the others'.
- * Argument: "own" begins MPI as a program that embeds Yoke may; otherwise the library does. */
+ * Built WITH_MPI it begins MPI, as a program that embeds Yoke may; otherwise the library does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include <cmocka.h>
-
-#ifdef YOKE_HAS_MPI
-
-#include <mpi.h>
 #include <unistd.h>
+#ifdef WITH_MPI
+#include <mpi.h>
+#endif
 
 #include "collective_grid.h"
 
@@ -41,6 +40,36 @@ static yoke_process_group *open_round(int round) {
     assert_non_null(strstr(yoke_process_group_transport(group), "mpi ("));
     return group;
 }
+
+#ifdef WITH_MPI
+
+/* MPI is the program's: groups come and go. */
+static void a_host_program_makes_groups_as_it_likes(void **state) {
+    int finalized = 1;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        yoke_process_group *group = open_round(i);
+        int64_t one = 1;
+        EXPECT_OK(yoke_process_group_all_reduce(group, &one, 1, YOKE_ELEMENT_INT64, YOKE_SUM));
+        assert_int_equal(one, yoke_process_group_world(group));
+        yoke_process_group_destroy(group);
+        assert_int_equal(MPI_Finalized(&finalized), MPI_SUCCESS);
+        assert_false(finalized);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_program_makes_groups_as_it_likes),
+    };
+    int level;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    MPI_Finalize();
+    return failed;
+}
+
+#else
 
 static int open_group(void **state) {
     *state = open_round(0);
@@ -134,36 +163,22 @@ static void a_nan_is_not_lost_in_a_minimum(void **state) {
     }
 }
 
-/* MPI is the program's: groups come and go. */
-static void a_host_program_makes_groups_as_it_likes(void **state) {
-    int finalized = 1;
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        yoke_process_group *group = open_round(i);
-        int64_t one = 1;
-        EXPECT_OK(yoke_process_group_all_reduce(group, &one, 1, YOKE_ELEMENT_INT64, YOKE_SUM));
-        assert_int_equal(one, yoke_process_group_world(group));
-        yoke_process_group_destroy(group);
-        assert_int_equal(MPI_Finalized(&finalized), MPI_SUCCESS);
-        assert_false(finalized);
-    }
-}
-
 /* After the library has begun and finished MPI. */
 static void mpi_cannot_be_begun_twice(void **state) {
     yoke_process_group_options options = {
         .struct_size = sizeof options, .transport = YOKE_TRANSPORT_MPI, .timeout_ms = TIMEOUT_MS};
     yoke_process_group *group;
-    int finalized = 0;
     (void)state;
-    assert_int_equal(MPI_Finalized(&finalized), MPI_SUCCESS);
-    assert_true(finalized);
     assert_int_equal(yoke_process_group_create(&group, &options), YOKE_ERROR_ARGUMENT);
     assert_null(group);
     assert_non_null(strstr(yoke_last_error(), "MPI was finalized in this process"));
 }
 
-static int run_as_guest(void) {
+int main(void) {
+    if (yoke_mpi_check() != YOKE_OK) {
+        printf("skipped: %s\n", yoke_last_error());
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_equals_a_loop),
         cmocka_unit_test(large_buffers_arrive_whole),
@@ -175,28 +190,6 @@ static int run_as_guest(void) {
     const struct CMUnitTest after[] = {cmocka_unit_test(mpi_cannot_be_begun_twice)};
     int failed = cmocka_run_group_tests(tests, open_group, close_group);
     return failed + cmocka_run_group_tests(after, NULL, NULL);
-}
-
-static int run_as_host(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_program_makes_groups_as_it_likes),
-    };
-    int level;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    MPI_Finalize();
-    return failed;
-}
-
-int main(int count, char **arguments) {
-    return count > 1 && strcmp(arguments[1], "own") == 0 ? run_as_host() : run_as_guest();
-}
-
-#else
-
-int main(void) {
-    puts("skipped: this build has no MPI");
-    return 77;
 }
 
 #endif

@@ -40,7 +40,7 @@ typedef struct yoke_process_group yoke_process_group;
 typedef enum yoke_transport {
     YOKE_TRANSPORT_AUTO, /* NCCL for GPUs; shared memory on one machine; MPI on several */
     YOKE_TRANSPORT_SHARED_MEMORY,
-    YOKE_TRANSPORT_MPI,
+    YOKE_TRANSPORT_MPI, /* libyoke_mpi.so, which lies with the library, is opened for it */
     YOKE_TRANSPORT_NCCL
 } yoke_transport;
 

@@ -96,10 +96,10 @@ struct yoke_process_group {
 
 yoke_status yoke_shared_memory_group(yoke_process_group **group,
                                      const yoke_transport_request *request);
-/* check: whether it can be, before anybody is met. */
+/* check: whether it can be, before anybody is met. What it takes is then loaded. */
 yoke_status yoke_mpi_check(void);
 yoke_status yoke_mpi_group(yoke_process_group **group, const yoke_transport_request *request);
-/* Whether this process is one of several that MPI knows. */
+/* Whether this process is one of several that MPI knows, and MPI can be opened. */
 bool yoke_mpi_launched(const yoke_rank_info *rank);
 yoke_status yoke_nccl_check(const yoke_process_group_options *options);
 yoke_status yoke_nccl_group(yoke_process_group **group, const yoke_transport_request *request);

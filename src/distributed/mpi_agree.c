@@ -1,26 +1,19 @@
 /* Waits of the MPI transport, and the agreement before anything moves: MPI itself would mix up,
  * cut off or hang where ranks differ. */
-#include "distributed/call.h"
-
-#ifdef YOKE_HAS_MPI
-
 #include "distributed/mpi_group.h"
 
-#include <string.h>
-
-yoke_status yoke_mpi_answered(const mpi_group *mpi, int answer, const char *call) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length;
-    if (answer == MPI_SUCCESS) return YOKE_OK;
-    MPI_Error_string(answer, text, &length);
-    return FAIL(YOKE_ERROR_SYSTEM, "rank %d: %.*s: %s", mpi->group.rank, (int)strcspn(call, "("),
-                call, text);
+yoke_status yoke_mpi_answered(const mpi_group *mpi, int answer) {
+    char text[256];
+    if (answer == 0) return YOKE_OK;
+    mpi->calls->explain(answer, text, sizeof text);
+    return FAIL(YOKE_ERROR_SYSTEM, "rank %d: %s over MPI: %s", mpi->group.rank,
+                yoke_call_name(mpi->watch.kind), text);
 }
 
-yoke_status yoke_mpi_wait(mpi_group *mpi, MPI_Request *request) {
+yoke_status yoke_mpi_wait(mpi_group *mpi, yoke_mpi_request *request) {
     for (;;) {
         int over = 0;
-        TRY_MPI(mpi, MPI_Test(request, &over, MPI_STATUS_IGNORE));
+        TRY_MPI(mpi, test(request, &over));
         if (over) return YOKE_OK;
         TRY(yoke_watch_wait(&mpi->watch));
     }
@@ -52,18 +45,18 @@ yoke_status yoke_mpi_compare(const mpi_group *mpi, const int64_t *all) {
 }
 
 yoke_status yoke_mpi_agree(mpi_group *mpi, const yoke_call *call) {
-    int64_t own[CALL_WORDS];
-    MPI_Request request;
+    yoke_mpi_request request;
+    const yoke_mpi_transfer transfer = {.collective = YOKE_MPI_ALL_GATHER,
+                                        .channel = YOKE_MPI_AGREEMENT,
+                                        .to = mpi->headers,
+                                        .count = CALL_WORDS,
+                                        .element = YOKE_ELEMENT_INT64};
     TRY(yoke_mpi_progress(&mpi->group, true));
-    yoke_mpi_pack(call, own);
-    memcpy(mpi->headers + mpi->group.rank * CALL_WORDS, own, sizeof own);
+    yoke_mpi_pack(call, mpi->headers + mpi->group.rank * CALL_WORDS);
     yoke_watch_begin(&mpi->watch, call->kind);
-    TRY_MPI(mpi, MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, mpi->headers, CALL_WORDS,
-                                MPI_INT64_T, mpi->agreement, &request));
+    TRY_MPI(mpi, post(mpi->world, &transfer, &request));
     TRY(yoke_mpi_wait(mpi, &request));
     yoke_status status = yoke_mpi_compare(mpi, mpi->headers);
     mpi->disagreed = status != YOKE_OK;
     return status;
 }
-
-#endif

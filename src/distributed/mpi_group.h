@@ -1,10 +1,9 @@
-/* The MPI transport, for its own files only; no word of MPI leaves them. Every call is non-blocking
- * and polled, for the deadline's sake. */
+/* The MPI transport, for its own files only. MPI is called through the module, and every call is
+ * non-blocking and polled, for the deadline's sake. */
 #ifndef DISTRIBUTED_MPI_GROUP_H
 #define DISTRIBUTED_MPI_GROUP_H
 
-#include <mpi.h>
-
+#include "distributed/mpi/mpi.h"
 #include "distributed/plain_memory.h"
 #include "distributed/watch.h"
 
@@ -19,18 +18,16 @@ typedef struct mpi_started {
     yoke_call call;
     int64_t operation; /* of the watch */
     bool moves;
-    MPI_Request request;
+    yoke_mpi_request request;
     int64_t own[CALL_WORDS], *all; /* [world][CALL_WORDS] */
 } mpi_started;
 
 typedef struct mpi_group {
     yoke_process_group group;
-    /* Ranks agree on the one and move data on the other: each sees its calls in the same order
-     * everywhere. */
-    MPI_Comm agreement, data;
+    const yoke_mpi_calls *calls;
+    yoke_mpi_world *world; /* each of its channels sees its calls in the same order everywhere */
     bool initialized_here;
     bool disagreed; /* the failure is every rank's, at the same call: they can part in order */
-    MPI_Op extreme[2][2]; /* [element is int64][maximum] */
     yoke_watch watch;
     int64_t *headers; /* [world][CALL_WORDS] */
     float *wide;      /* of bfloat16 on its way */
@@ -44,13 +41,16 @@ static inline mpi_group *mpi_of(yoke_process_group *group) {
     return (mpi_group *)group;
 }
 
-/* SYSTEM with MPI's own text when the answer of `call` is no success. */
-yoke_status yoke_mpi_answered(const mpi_group *mpi, int answer, const char *call);
-#define TRY_MPI(mpi, call) TRY(yoke_mpi_answered(mpi, call, #call))
+/* mpi_library.c */
+/* Opens the module, which stays open for good. DEVICE: why there is none, and what to do. */
+yoke_status yoke_mpi_open(const yoke_mpi_calls **calls);
 
-/* yoke_mpi_agree.c */
+/* mpi_agree.c */
+/* SYSTEM with MPI's own text when the answer is no success. */
+yoke_status yoke_mpi_answered(const mpi_group *mpi, int answer);
+#define TRY_MPI(mpi, call) TRY(yoke_mpi_answered(mpi, (mpi)->calls->call))
 /* Waits until the request is over. */
-yoke_status yoke_mpi_wait(mpi_group *mpi, MPI_Request *request);
+yoke_status yoke_mpi_wait(mpi_group *mpi, yoke_mpi_request *request);
 void yoke_mpi_pack(const yoke_call *call, int64_t *words);
 /* ARGUMENT on every rank when the calls differ. */
 yoke_status yoke_mpi_compare(const mpi_group *mpi, const int64_t *all);

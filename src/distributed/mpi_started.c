@@ -1,9 +1,5 @@
 /* All-reduces that go on while the caller computes. They agree and move in the order they were
  * started in; MPI gets on with them whenever this process calls it. */
-#include "distributed/call.h"
-
-#ifdef YOKE_HAS_MPI
-
 #include "distributed/mpi_group.h"
 
 static mpi_started *at(mpi_group *mpi, int index) {
@@ -12,7 +8,7 @@ static mpi_started *at(mpi_group *mpi, int index) {
 
 static yoke_status test(mpi_group *mpi, mpi_started *one, bool *over) {
     int answer = 0;
-    TRY_MPI(mpi, MPI_Test(&one->request, &answer, MPI_STATUS_IGNORE));
+    TRY_MPI(mpi, test(&one->request, &answer));
     *over = answer != 0;
     return YOKE_OK;
 }
@@ -22,10 +18,11 @@ static yoke_status move(mpi_group *mpi, mpi_started *one) {
     TRY(yoke_mpi_compare(mpi, one->all));
     TRY(yoke_mpi_check_count(mpi, &one->call));
     one->moves = true;
-    one->request = MPI_REQUEST_NULL;
-    if (one->call.count == 0) return YOKE_OK;
-    TRY_MPI(mpi, MPI_Iallreduce(MPI_IN_PLACE, one->buffer, (int)one->call.count, MPI_FLOAT, MPI_SUM,
-                                mpi->data, &one->request));
+    const yoke_mpi_transfer transfer = {.collective = YOKE_MPI_ALL_REDUCE,
+                                        .channel = YOKE_MPI_DATA,
+                                        .to = one->buffer,
+                                        .count = one->call.count};
+    TRY_MPI(mpi, post(mpi->world, &transfer, &one->request));
     return YOKE_OK;
 }
 
@@ -80,11 +77,16 @@ yoke_status yoke_mpi_progress(yoke_process_group *group, bool wait) {
 }
 
 static yoke_status announce(mpi_group *mpi, mpi_started *one) {
+    const yoke_mpi_transfer transfer = {.collective = YOKE_MPI_ALL_GATHER,
+                                        .channel = YOKE_MPI_AGREEMENT,
+                                        .from = one->own,
+                                        .to = one->all,
+                                        .count = CALL_WORDS,
+                                        .element = YOKE_ELEMENT_INT64};
     yoke_mpi_pack(&one->call, one->own);
     yoke_watch_begin(&mpi->watch, CALL_START);
     one->operation = mpi->watch.operation;
-    TRY_MPI(mpi, MPI_Iallgather(one->own, CALL_WORDS, MPI_INT64_T, one->all, CALL_WORDS,
-                                MPI_INT64_T, mpi->agreement, &one->request));
+    TRY_MPI(mpi, post(mpi->world, &transfer, &one->request));
     mpi->started_count++;
     return progress(mpi, false);
 }
@@ -99,5 +101,3 @@ yoke_status yoke_mpi_start(yoke_process_group *group, float *buffer, size_t coun
     yoke_status status = announce(mpi, one);
     return status == YOKE_OK ? YOKE_OK : yoke_watch_break(&mpi->watch, status);
 }
-
-#endif

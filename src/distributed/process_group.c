@@ -87,11 +87,11 @@ static yoke_status open_transport(yoke_process_group **group,
     if (options->transport == YOKE_TRANSPORT_MPI) return yoke_mpi_group(group, request);
     if (elsewhere == 0 || options->transport == YOKE_TRANSPORT_SHARED_MEMORY)
         return yoke_shared_memory_group(group, request);
-    if (yoke_mpi_check() == YOKE_OK) return yoke_mpi_group(group, request);
-    return FAIL(YOKE_ERROR_DEVICE,
-                "rank 0 is on %s and rank %d on %s: several machines need MPI, which this build of "
-                "Yoke does not have",
-                request->peers[0].host, elsewhere, request->peers[elsewhere].host);
+    yoke_status status = yoke_mpi_check();
+    if (status == YOKE_OK) return yoke_mpi_group(group, request);
+    yoke_error_prefix("rank 0 is on %s and rank %d on %s, several machines need MPI",
+                      request->peers[0].host, elsewhere, request->peers[elsewhere].host);
+    return status;
 }
 
 static yoke_status meet(yoke_process_group **group, const yoke_process_group_options *options,

@@ -15,8 +15,18 @@ PROGRAM = r"""
 #include <stdio.h>
 #include <string.h>
 #include <yoke/yoke.h>
-int main(void) {
+static int join_over_mpi(void) {
+    yoke_process_group_options options = {.struct_size = sizeof options, .transport = YOKE_TRANSPORT_MPI};
+    yoke_process_group *group = NULL;
+    yoke_status status = yoke_process_group_create(&group, &options);
+    puts(status == YOKE_OK ? yoke_process_group_transport(group) : yoke_last_error());
+    yoke_process_group_destroy(group);
+    return status != YOKE_OK;
+}
+int main(int count, char **words) {
     char header[32];
+    (void)words;
+    if (count > 1) return join_over_mpi();
     snprintf(header, sizeof header, "%d.%d.%d", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
              YOKE_VERSION_PATCH);
     yoke_model *model = NULL;
@@ -29,6 +39,7 @@ int main(void) {
 }
 """
 EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 FOUND = """cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES C)
 find_package(yoke {version} REQUIRED)
@@ -61,13 +72,20 @@ def check_output(way, output):
     print(f"{way}: {output.strip()}")
 
 
-def build_with_cmake(way, cmake, folder, listing, *options):
+def join_over_mpi(way, built, program, environment=os.environ):
+    """Whatever a program uses Yoke by, the module is found; where MPI is in the build."""
+    if list(built.rglob("libyoke_mpi.so")):
+        print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
+
+
+def build_with_cmake(way, cmake, folder, built, listing, *options):
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     (folder / "CMakeLists.txt").write_text(listing)
     run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", *options)
     run(cmake, "--build", folder / "build")
     check_output(way, run(folder / "build/program"))
+    join_over_mpi(way, built, folder / "build/program")
 
 
 def refuse_other_major(cmake, folder, prefix):
@@ -80,6 +98,20 @@ def refuse_other_major(cmake, folder, prefix):
         sys.exit("find_package(yoke 99.0) was satisfied by another major version")
 
 
+def check_module(prefix):
+    """The installed tool finds the installed module, whether or not there is one elsewhere."""
+    modules = list(prefix.rglob("libyoke_mpi.so"))
+    train = [prefix / "bin/yoke", "train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=32", "--steps",
+             "2", "--batch", "8", "--threads", "1", "--quiet", "--mode", "ddp", "--transport", "mpi"]
+    environment = dict(os.environ, LD_DEBUG="files", LD_DEBUG_OUTPUT=str(prefix / "loaded"), **AS_ROOT)
+    for module in modules:
+        run(*train, env=environment)
+        loaded = "".join(path.read_text(errors="replace") for path in prefix.glob("loaded.*"))
+        if f"calling init: {prefix / 'bin/..' / module.relative_to(prefix)}" not in loaded:
+            sys.exit(f"the installed tool does not open {module}")
+    print(f"modules found where the installation was moved to: {len(modules)}")
+
+
 def build_with_pkg_config(cc, folder, prefix):
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
@@ -88,12 +120,13 @@ def build_with_pkg_config(cc, folder, prefix):
     flags = run("pkg-config", "--cflags", "--libs", "yoke", env=environment).split()
     version = run("pkg-config", "--modversion", "yoke", env=environment).strip()
     static = run("pkg-config", "--static", "--libs", "yoke", env=environment)
-    if not re.fullmatch(r"\d+\.\d+\.\d+", version) or "-ldnnl" not in static:
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version) or "-ldnnl" not in static or "mpi" in static:
         sys.exit(f"yoke.pc: version {version!r}, static libraries {static!r}")
     run(cc, folder / "program.c", "-o", folder / "program", *flags)
     library = next(prefix.rglob("libyoke.so")).parent
     environment["LD_LIBRARY_PATH"] = str(library)
     check_output("pkg-config", run(folder / "program", env=environment))
+    join_over_mpi("pkg-config", prefix, folder / "program", environment)
     words = static.replace("-lyoke", str(library / "libyoke.a")).split()
     run(cc, folder / "program.c", "-o", folder / "static", f"-I{prefix / 'include'}", *words)
     check_output("pkg-config --static", run(folder / "static"))
@@ -105,7 +138,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="yoke-install-") as name:
         work = pathlib.Path(name)
         if ways == "subdirectory":
-            build_with_cmake("add_subdirectory", cmake, work / "added", ADDED.format(source=source),
+            build_with_cmake("add_subdirectory", cmake, work / "added", work / "added", ADDED.format(source=source),
                              "-DCMAKE_BUILD_TYPE=Debug")
             return
         first, prefix = work / "first", work / "prefix"
@@ -113,7 +146,8 @@ def main():
         first.rename(prefix)  # an installation may be moved
         check_output("installed tool", re.sub(r"(?s)^yoke (\S+).*", r"yoke \1, mlp has 1863690 parameters",
                                               run(prefix / "bin/yoke", "version")))
-        build_with_cmake("find_package", cmake, work / "found", FOUND.format(version="0.1"),
+        check_module(prefix)
+        build_with_cmake("find_package", cmake, work / "found", prefix, FOUND.format(version="0.1"),
                          f"-DCMAKE_PREFIX_PATH={prefix}")
         refuse_other_major(cmake, work / "refused", prefix)
         build_with_pkg_config(cc, work / "flags", prefix)

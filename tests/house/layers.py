@@ -16,7 +16,8 @@ EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h"),
 # The simulated CUDA stands in for nvcc.
 STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # Foreign libraries that must not leave a room.
-CONFINED = {"device/cpu": ("dnnl", "oneapi/"), "device/cuda": ("cuda", "cublas", "cudnn", "nccl")}
+CONFINED = {"device/cpu": ("dnnl", "oneapi/"), "device/cuda": ("cuda", "cublas", "cudnn", "nccl"),
+            "distributed/mpi": ("mpi.h",)}
 
 
 def read_layers(root):
