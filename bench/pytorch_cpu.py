@@ -101,10 +101,16 @@ class Race:
             self.ask_yoke("yoke-ddp", f"ranks={DEVICES}", "threads=1")
             self.runners["yoke-ddp"] = self.run_with(yoke, "yoke-ddp")
 
+    def layouts(self, way):
+        """Inductor lays out every convolution channels last itself: one layout is enough of it, and
+        compiling a ResNet-50 takes minutes."""
+        if self.setup.model == "mlp":
+            return ("",)
+        return ("-channels_last",) if way == "compile" else ("", "-channels_last")
+
     def open_torch(self, folder):
-        layouts = ("",) if self.setup.model == "mlp" else ("", "-channels_last")
         for way in self.arguments.contenders:
-            for name in (way + layout for layout in layouts):
+            for name in (way + layout for layout in self.layouts(way)):
                 try:
                     self.open_contender(self.field.torch[way == "ddp"], name, folder)
                 except DrivenError as error:  # its failure leaves the others their race
