@@ -77,6 +77,27 @@ MODELS = {"mlp": Mlp,
           "resnet20": lambda: ResNet((3, 3, 3), 16, False, False)}
 
 
+# What `yoke bench --drive` writes.
+
+
+def read_weights(path, tensors):
+    """{state_dict name: flat tensor}; tensors: [name, count] in the order of the file"""
+    with open(path, "rb") as file:
+        values = torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
+    return dict(zip((name for name, _ in tensors), torch.split(values, [count for _, count in tensors])))
+
+
+def read_batch(path, values, setup):
+    """inputs of as many values [rows, channels, side, side], labels"""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    inputs = torch.frombuffer(data, dtype=torch.float32, count=values)
+    labels = torch.frombuffer(data, dtype=torch.int32, offset=4 * values)
+    mlp = setup.model == "mlp"
+    side = setup.side or (28 if mlp else 32)
+    return inputs.view(-1, 1 if mlp else 3, side, side).clone(), labels.long()
+
+
 # PyTorch's contenders.
 
 

@@ -9,10 +9,8 @@ is void when the losses of the first steps differ beyond rounding. bench/README.
 """
 import argparse
 import json
-import math
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +18,8 @@ import time
 import torch
 
 import gpu_rows
-from pytorch_contenders import Compiled, DataParallel, Eager, Graph
+from pytorch_contenders import Compiled, DataParallel, Eager, Graph, read_batch, read_weights
+from pytorch_race import DrivenError, Yoke, interval, judge, largest_difference
 
 LOSS_STEPS = 20
 WARM_STEPS = 50          # the first of them are those of the losses
@@ -31,58 +30,15 @@ LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
 
-# Yoke.
+def weights_of(yoke, name):
+    """{state_dict name: flat tensor}"""
+    with tempfile.NamedTemporaryFile() as file:
+        return read_weights(file.name, yoke.ask("weights", name, file.name)["tensors"])
 
 
-class YokeError(Exception):
-    pass
-
-
-class Yoke:
-    """`yoke bench --drive`: a request a line, an answer a line."""
-
-    def __init__(self, program):
-        self.process = subprocess.Popen([program, "bench", "--drive"], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, *words):
-        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise YokeError(f"{words[0]}: yoke ended with {self.process.wait()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise YokeError(f"{words[0]}: {answer['error']}")
-        return answer
-
-    def open(self, name, setup, devices, fake):
-        kind = f"{devices}xcpu" if fake else f"{devices}xcuda:0"
-        words = [f"model={setup.model}", f"devices={kind}", f"rows={setup.rows}",
-                 f"precision={setup.precision}"]
-        return self.ask("open", name, *words, *([f"side={setup.side}"] if setup.side else []))
-
-    def weights(self, name):
-        """{state_dict name: flat tensor}"""
-        with tempfile.NamedTemporaryFile() as file:
-            tensors = self.ask("weights", name, file.name)["tensors"]
-            values = torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
-        counts = [count for _, count in tensors]
-        return dict(zip((tensor for tensor, _ in tensors), torch.split(values, counts)))
-
-    def batch(self, name, setup):
-        with tempfile.NamedTemporaryFile() as file:
-            values = self.ask("batch", name, file.name)["values"]
-            data = bytearray(file.read())
-        inputs = torch.frombuffer(data, dtype=torch.float32, count=values)
-        labels = torch.frombuffer(data, dtype=torch.int32, offset=4 * values)
-        mlp = setup.model == "mlp"
-        side = setup.side or (28 if mlp else 32)
-        return inputs.view(-1, 1 if mlp else 3, side, side).clone(), labels.long()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def batch_of(yoke, name, setup):
+    with tempfile.NamedTemporaryFile() as file:
+        return read_batch(file.name, yoke.ask("batch", name, file.name)["values"], setup)
 
 
 def contenders_of(wanted, setup, arguments):
@@ -105,18 +61,6 @@ def contenders_of(wanted, setup, arguments):
 # The race.
 
 
-def interval(values):
-    """(median, low, high): the bootstrap 95 % interval of the median."""
-    draw = random.Random(20260101)
-    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
-    return statistics.median(values), medians[50], medians[-51]
-
-
-def largest_difference(got, wanted):
-    return max(abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) else math.inf
-               for a, b in zip(got, wanted))
-
-
 class Race:
     """All contenders of one setup, in one run."""
 
@@ -128,10 +72,13 @@ class Race:
         self.round_count = 3 if arguments.fake else ROUNDS
         self.made = contenders_of(self.wanted, setup, arguments)
 
+    def open_devices(self, name, count):
+        self.yoke.open(name, self.setup, f"devices={count}x{'cpu' if self.fake else 'cuda:0'}")
+
     def open_yoke(self):
         name = self.setup.name
-        self.yoke.open(name, self.setup, self.setup.devices, self.fake)
-        self.weights, (self.inputs, self.labels) = self.yoke.weights(name), self.yoke.batch(name, self.setup)
+        self.open_devices(name, self.setup.devices)
+        self.weights, (self.inputs, self.labels) = weights_of(self.yoke, name), batch_of(self.yoke, name, self.setup)
         self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(LOSS_STEPS)]
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
@@ -139,7 +86,7 @@ class Race:
             for how in FLOORS:
                 self.runners[how] = lambda count, how=how: self.run_floor(how, count)
         if "one device" in self.wanted:
-            self.yoke.open(name + "-one", self.setup, 1, self.fake)
+            self.open_devices(name + "-one", 1)
             self.runners["one device"] = lambda count: self.yoke.ask("steps", name + "-one", count)["ms"]
 
     def run_yoke(self, count):
@@ -184,7 +131,7 @@ class Race:
         for name in (self.setup.name, self.setup.name + "-one"):
             try:
                 self.yoke.ask("close", name)
-            except YokeError:
+            except DrivenError:
                 pass  # it was never opened
         self.runners.clear()
         self.weights = self.inputs = self.labels = None
@@ -241,10 +188,7 @@ class Race:
             return "void"
         if row.against == "best" and "compile" not in self.times:
             return "skipped"
-        beyond = found["high"] - row.line if row.most else row.line - found["low"]
-        if beyond <= 0:
-            return "pass"
-        return "in noise" if beyond <= found["noise"] * row.line else "MISS"
+        return judge(found["low"], found["high"], row.line, row.most, found["noise"])
 
     def text(self, row, found):
         text = (f"{found['value']:.3g} ({found['low']:.3g} .. {found['high']:.3g}), line "
@@ -289,7 +233,7 @@ def race_setup(setup, rows, yoke, arguments, report):
         race.run()
         report["rows"] += [race.result(row) for row in rows]
         report["setups"].append(race.record())
-    except YokeError as error:
+    except DrivenError as error:
         report["rows"] += [{**skipped(row, str(error)), "verdict": "MISS"} for row in rows]
     finally:
         race.close()

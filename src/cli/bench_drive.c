@@ -6,16 +6,18 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench_engine.h"
+#include "bench_ranks.h"
 #include "cli.h"
 
 #define ENGINES 16
 #define WORD_BYTES 64
 #define WORDS 12
+#define MOST_RANKS 64
 
 typedef struct drive_engine {
     char name[WORD_BYTES], model[WORD_BYTES], list[WORD_BYTES];
-    bench_engine *engine;
+    bench_engine *engine; /* one of the two */
+    bench_ranks *ranks;
 } drive_engine;
 
 typedef struct drive_request {
@@ -62,18 +64,23 @@ static yoke_status open_engine(drive_request *request, emit *answer) {
     const char *model = value_of(request, "model"), *list = value_of(request, "devices");
     int precision = choice_of(request, "precision", precisions, 3);
     int schedule = choice_of(request, "schedule", schedules, 3);
-    if (!model || !list || number_of(request, "rows") < 1)
-        return refuse(request, "open needs model=, devices= and rows=");
+    int ranks = number_of(request, "ranks");
+    if (!model || !list == !ranks || ranks < 0 || ranks > MOST_RANKS ||
+        number_of(request, "rows") < 1)
+        return refuse(request, "open needs model=, rows= and devices= or ranks=");
     if (precision < 0 || schedule < 0) return refuse(request, "no such precision or schedule");
     snprintf(slot->name, sizeof slot->name, "%s", request->words[1]);
     snprintf(slot->model, sizeof slot->model, "%s", model);
-    snprintf(slot->list, sizeof slot->list, "%s", list);
+    snprintf(slot->list, sizeof slot->list, "%s", list ? list : "");
     bench_setup setup = {.model = slot->model,
                          .list = slot->list,
+                         .devices = ranks,
+                         .threads = number_of(request, "threads"),
                          .rows = number_of(request, "rows"),
                          .side = number_of(request, "side"),
                          .precision = (yoke_precision)precision,
                          .schedule = (yoke_schedule)schedule};
+    if (ranks > 0) return bench_ranks_create(&slot->ranks, &setup);
     yoke_status status = bench_engine_create(&slot->engine, &setup);
     if (status != YOKE_OK) return status;
     emit_integer(answer, "devices", slot->engine->setup.devices);
@@ -81,10 +88,16 @@ static yoke_status open_engine(drive_request *request, emit *answer) {
     return YOKE_OK;
 }
 
+static void clear(drive_engine *slot) {
+    bench_engine_destroy(slot->engine);
+    bench_ranks_destroy(slot->ranks);
+    slot->engine = NULL;
+    slot->ranks = NULL;
+}
+
 static yoke_status close_engine(drive_request *request, emit *answer) {
     (void)answer;
-    bench_engine_destroy(request->slot->engine);
-    request->slot->engine = NULL;
+    clear(request->slot);
     return YOKE_OK;
 }
 
@@ -153,6 +166,12 @@ static yoke_status run_steps(drive_request *request, emit *answer) {
     int count = request->count > 2 ? atoi(request->words[2]) : 0;
     if (count < 1) return refuse(request, "steps needs their number");
     double wall_ms = 0, begin_ms = processor_ms();
+    if (request->slot->ranks) {
+        yoke_status status =
+            compare_contender_run(&request->slot->ranks->contender, count, &wall_ms);
+        if (status == YOKE_OK) emit_real(answer, "ms", wall_ms);
+        return status;
+    }
     yoke_status status = bench_engine_steps(engine, count, &wall_ms);
     if (status != YOKE_OK) return status;
     emit_real(answer, "ms", wall_ms);
@@ -175,15 +194,17 @@ static yoke_status run_floor(drive_request *request, emit *answer) {
 static const struct {
     const char *word;
     drive_function function;
-} functions[] = {{"open", open_engine}, {"weights", write_weights}, {"batch", write_batch},
-                 {"steps", run_steps},  {"floor", run_floor},       {"close", close_engine}};
+    bool of_ranks; /* too */
+} functions[] = {{"open", open_engine, true},   {"weights", write_weights, false},
+                 {"batch", write_batch, false}, {"steps", run_steps, true},
+                 {"floor", run_floor, false},   {"close", close_engine, true}};
 
 static drive_engine *find_slot(drive_engine *engines, const char *name, bool opens) {
     drive_engine *unused = NULL;
     for (int i = 0; i < ENGINES; i++) {
-        if (engines[i].engine && strcmp(engines[i].name, name) == 0)
-            return opens ? NULL : &engines[i];
-        if (!engines[i].engine) unused = &engines[i];
+        bool used = engines[i].engine || engines[i].ranks;
+        if (used && strcmp(engines[i].name, name) == 0) return opens ? NULL : &engines[i];
+        if (!used) unused = &engines[i];
     }
     return opens ? unused : NULL;
 }
@@ -197,7 +218,9 @@ static yoke_status serve(drive_engine *engines, drive_request *request, emit *an
                                      : "no engine of that name is open");
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if (strcmp(request->words[0], functions[i].word) == 0)
-            return functions[i].function(request, answer);
+            return request->slot->ranks && !functions[i].of_ranks
+                       ? refuse(request, "ranks take steps and close only")
+                       : functions[i].function(request, answer);
     return refuse(request, "a request begins with open, weights, batch, steps, floor or close");
 }
 
@@ -227,6 +250,6 @@ int bench_drive(void) {
     }
     free(line);
     for (int i = 0; i < ENGINES; i++)
-        bench_engine_destroy(engines[i].engine);
+        clear(&engines[i]);
     return 0;
 }

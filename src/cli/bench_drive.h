@@ -4,13 +4,14 @@
 #define CLI_BENCH_DRIVE_H
 
 /* Requests, a line each; WORD names an engine:
- *   open WORD model=NAME devices=LIST rows=N [precision=P] [schedule=S] [side=N]
+ *   open WORD model=NAME devices=LIST rows=N [precision=P] [schedule=S] [side=N] [threads=N]
+ *   open WORD model=NAME ranks=N rows=N ...  DDP's ranks, a CPU device each: steps and close only
  *   weights WORD FILE   float32 of every tensor but integers, in state_dict order
  *   batch WORD FILE     float32 inputs, then int32 labels
- *   steps WORD N        mean wall and processor milliseconds of N steps, loss of the last
- *   floor WORD HOW N    milliseconds of a step's kernels, HOW alone or in-order, N times
- *   close WORD
- * A request that fails is answered {"error": text}; the end of stdin ends the program. */
+ *   steps WORD N        mean wall and processor milliseconds of N steps, loss of the last; of
+ * ranks: the slowest's mean wall milliseconds floor WORD HOW N    milliseconds of a step's kernels,
+ * HOW alone or in-order, N times close WORD A request that fails is answered {"error": text}; the
+ * end of stdin ends the program. */
 int bench_drive(void);
 
 #endif

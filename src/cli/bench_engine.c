@@ -8,7 +8,7 @@
 
 #define CLASSES 10
 
-static yoke_shape input_of(const bench_setup *setup) {
+yoke_shape bench_input_shape(const bench_setup *setup) {
     bool mlp = strcmp(setup->model, "mlp") == 0;
     int side = setup->side > 0 ? setup->side : mlp ? 28 : 32;
     return (yoke_shape){.channels = mlp ? 1 : 3, .height = side, .width = side};
@@ -16,7 +16,7 @@ static yoke_shape input_of(const bench_setup *setup) {
 
 /* Random, never zeros: zeros would time something else. */
 static yoke_status fill_batch(bench_engine *engine) {
-    yoke_shape shape = input_of(&engine->setup);
+    yoke_shape shape = bench_input_shape(&engine->setup);
     int rows = engine->setup.rows * engine->setup.devices;
     size_t count = (size_t)rows * (size_t)(shape.channels * shape.height * shape.width);
     engine->inputs = malloc(count * sizeof *engine->inputs);
@@ -39,7 +39,7 @@ static yoke_status load_batch(bench_engine *engine) {
     int rows = engine->setup.rows * engine->setup.devices;
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = (size_t)rows,
-                          .shape = input_of(&engine->setup),
+                          .shape = bench_input_shape(&engine->setup),
                           .floats = engine->inputs,
                           .classes = CLASSES,
                           .labels = engine->labels};
@@ -81,7 +81,8 @@ static yoke_status build_engine(bench_engine *engine) {
     yoke_status status = fill_batch(engine);
     if (status == YOKE_OK) status = load_batch(engine);
     if (status == YOKE_OK)
-        status = yoke_model_preset(&engine->model, setup->model, input_of(setup), CLASSES, NULL);
+        status = yoke_model_preset(&engine->model, setup->model, bench_input_shape(setup), CLASSES,
+                                   NULL);
     if (status == YOKE_OK)
         status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                            &optimizer, &options);

@@ -33,6 +33,8 @@ typedef struct bench_engine {
 #define BENCH_MOMENTUM 0.9
 #define BENCH_WEIGHT_DECAY 5e-4
 
+yoke_shape bench_input_shape(const bench_setup *setup);
+
 /* NULL on failure. */
 yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup);
 void bench_engine_destroy(bench_engine *engine);

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""PyTorch's contenders on the CPU, in a process of their own that works when it is told to.
+
+usage: pytorch_worker.py THREADS [RANK RANKS STORE]
+
+Requests come on stdin, a line each, and answers go to stdout, as those of `yoke bench --drive`:
+  hello               PyTorch's version and what it was built with
+  open NAME FOLDER    eager, compile or ddp, with -channels_last or without; FOLDER: what Yoke wrote
+  losses NAME N       of the next N steps
+  steps NAME N        mean milliseconds of N steps; ranks begin together
+  close NAME
+"""
+import datetime
+import gc
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+import types
+import warnings
+
+import torch
+import torch.distributed as dist
+
+from gpu_rows import Setup
+from pytorch_contenders import (LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, load, read_batch,
+                                read_weights)
+
+warnings.simplefilter("ignore", FutureWarning)  # DDP renames broadcast_buffers
+UPDATES = ({"fused": True}, {"foreach": True}, {"foreach": False})
+LOST_RANK_S = 120
+
+
+class Contender(Eager):
+    def __init__(self, setup, work, name):
+        way, _, layout = name.partition("-")
+        super().__init__(setup, work, channels_last=layout == "channels_last")
+        if way == "ddp":  # running statistics have no part in a training step: nothing sends them
+            self.call = torch.nn.parallel.DistributedDataParallel(
+                self.model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        if way == "compile":
+            self.loss = torch.compile(self.loss)
+        self.loss(self.inputs, self.labels).backward()
+        self.update = self.fastest_update()
+        self.optimizer = self.make_optimizer(self.update, LEARNING_RATE)
+        load(self.model, work.weights)
+
+    def make_optimizer(self, update, rate):
+        return torch.optim.SGD(self.model.parameters(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY, **update)
+
+    def fastest_update(self):
+        """By its best of five; ranks decide together, or their weights would part."""
+        best = torch.tensor([self.time_update(update) for update in UPDATES])
+        if dist.is_initialized():
+            dist.all_reduce(best)
+        return UPDATES[int(best.argmin())]
+
+    def time_update(self, update):
+        optimizer = self.make_optimizer(update, 0.0)
+        times = []
+        for _ in range(6):  # the first makes the momentum
+            begin = time.monotonic()
+            optimizer.step()
+            times.append(time.monotonic() - begin)
+        return min(times[1:])
+
+    def steps(self, count):
+        if dist.is_initialized():
+            dist.barrier()
+        return super().steps(count)
+
+
+def read_work(folder):
+    """(setup, weights and this rank's part of the batch), as pytorch_cpu.py left them"""
+    folder = pathlib.Path(folder)
+    told = json.loads((folder / "work.json").read_text())
+    setup = Setup(*told["setup"])
+    inputs, labels = read_batch(folder / "batch", told["values"], setup)
+    if dist.is_initialized():
+        inputs, labels = (part.chunk(dist.get_world_size())[dist.get_rank()] for part in (inputs, labels))
+    return setup, types.SimpleNamespace(fake=True, weights=read_weights(folder / "weights", told["tensors"]),
+                                        inputs=inputs, labels=labels)
+
+
+def describe():
+    onednn = re.search(r"MKL-DNN v([\w.]+)", torch.__config__.show())
+    return {"torch": torch.__version__, "onednn": onednn and onednn[1], "threads": torch.get_num_threads(),
+            "capability": torch.backends.cpu.get_cpu_capability()}
+
+
+def open_contender(contenders, name, folder):
+    contender = contenders[name] = Contender(*read_work(folder), name)
+    return {"update": next(key if on else "single tensor" for key, on in contender.update.items()),
+            "parameters": sum(values.numel() for values in contender.model.parameters())}
+
+
+def close_contender(contenders, name):
+    del contenders[name]
+    torch.compiler.reset()
+    gc.collect()
+    return {}
+
+
+def serve(contenders, verb, name="", argument=""):
+    if verb == "hello":
+        return describe()
+    if verb == "open":
+        return open_contender(contenders, name, argument)
+    if verb == "losses":
+        return {"losses": contenders[name].losses(int(argument))}
+    if verb == "steps":
+        return {"ms": contenders[name].steps(int(argument))}
+    return close_contender(contenders, name)
+
+
+def main():
+    threads, ranks = sys.argv[1], sys.argv[2:]
+    torch.set_num_threads(int(threads))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what compilers print is no answer
+    if ranks:
+        dist.init_process_group("gloo", init_method=f"file://{ranks[2]}", rank=int(ranks[0]),
+                                world_size=int(ranks[1]), timeout=datetime.timedelta(seconds=LOST_RANK_S))
+    contenders = {}
+    for line in sys.stdin:
+        try:
+            answer = serve(contenders, *line.split())
+        except Exception as error:  # the race goes on without this contender
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
