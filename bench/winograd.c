@@ -14,12 +14,13 @@ typedef struct shape {
     int channels, size, out;
 } shape;
 
-static const shape shapes[] = {
-    {"resnet18-cifar", 64, 32, 64}, {"resnet18-cifar", 128, 16, 128}, {"resnet18-cifar", 256, 8, 256},
-    {"resnet18-cifar", 512, 4, 512}, {"resnet20", 16, 32, 16}, {"resnet20", 32, 16, 32},
-    {"resnet20", 64, 8, 64}, {"resnet50 at 32", 128, 4, 128}, {"resnet50 at 32", 256, 2, 256},
-    {"resnet50", 64, 56, 64}, {"resnet50", 128, 28, 128}, {"resnet50", 256, 14, 256},
-    {"resnet50", 512, 7, 512}};
+static const shape shapes[] = {{"resnet18-cifar", 64, 32, 64},  {"resnet18-cifar", 128, 16, 128},
+                               {"resnet18-cifar", 256, 8, 256}, {"resnet18-cifar", 512, 4, 512},
+                               {"resnet20", 16, 32, 16},        {"resnet20", 32, 16, 32},
+                               {"resnet20", 64, 8, 64},         {"resnet50 at 32", 128, 4, 128},
+                               {"resnet50 at 32", 256, 2, 256}, {"resnet50", 64, 56, 64},
+                               {"resnet50", 128, 28, 128},      {"resnet50", 256, 14, 256},
+                               {"resnet50", 512, 7, 512}};
 
 enum { RUNS = 15, WAYS = 3 };
 
@@ -67,9 +68,8 @@ static dnnl_primitive_desc_t describe(const shape *s, int rows, int direction,
                                                        algorithm, x, w, NULL, y, strides, dilation,
                                                        strides, strides, attributes);
     if (direction == 1)
-        dnnl_convolution_backward_data_primitive_desc_create(&to, engine, algorithm, x, w, y,
-                                                             strides, dilation, strides, strides,
-                                                             hint, attributes);
+        dnnl_convolution_backward_data_primitive_desc_create(
+            &to, engine, algorithm, x, w, y, strides, dilation, strides, strides, hint, attributes);
     if (direction == 2)
         dnnl_convolution_backward_weights_primitive_desc_create(&to, engine, algorithm, x, w, NULL,
                                                                 y, strides, dilation, strides,
@@ -140,7 +140,8 @@ static void destroy_native(native *of) {
 static cpu_winograd *create_own(const shape *s, int rows, int direction, int threads,
                                 cpu_winograd_addresses *at) {
     int size = s->size, in = s->channels;
-    cpu_winograd_layout values = {{in * size * size, size * size * 16, size * 16, 16}, 1, {1}, {16}};
+    cpu_winograd_layout values = {
+        {in * size * size, size * size * 16, size * 16, 16}, 1, {1}, {16}};
     if (getenv("NHWC"))
         values = (cpu_winograd_layout){.strides = {in * size * size, 1, size * in, in}};
     cpu_winograd_problem problem = {

@@ -9,25 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/batched_product.h"
 #include "device/cpu/winograd_tile.h"
 
-#ifndef CHUNK_KB
-#define CHUNK_KB 512
-#define RESIDENT_KB 6144
-#define SLICE_KB 1024
-#define SLICE 64
-#define TLEAST 32
-#define DLEAST 64
-#endif
 enum {
     LANES = WINOGRAD_LANES,
-    LINE_FLOATS = 16,             /* a cache line */
-    CHUNK_BYTES = CHUNK_KB << 10,      /* of tiles, a thread: half a second-level cache */
-    CHUNK_TILES_LEAST = TLEAST,       /* fewer rows leave the product idle */
-    CHUNK_DEPTH_LEAST = DLEAST,       /* shorter sums write and read the product too often */
-    RESIDENT_BYTES = RESIDENT_KB << 10, /* of tiles that stay in the third level while filters pass */
-    SLICE_BYTES = SLICE_KB << 10,     /* more filters pass in slices */
-    SLICE_CHANNELS = SLICE
+    LINE_FLOATS = 16,          /* a cache line */
+    CHUNK_BYTES = 1 << 20,     /* of tiles, a thread: a second-level cache */
+    CHUNK_TILES_LEAST = 32,    /* fewer rows leave the product idle */
+    CHUNK_DEPTH_LEAST = 64,    /* shorter sums write and read the product too often */
+    RESIDENT_BYTES = 20 << 20, /* of tiles that stay in the third level while filters pass */
+    SLICE_BYTES = 4 << 20,     /* more filters pass in slices */
+    SLICE_CHANNELS = 32
 };
 
 /* A tensor of values cut into tiles of `edge` pixels, WINOGRAD_OUTPUT apart, the first of which
@@ -52,15 +45,12 @@ typedef struct matrices {
 struct cpu_winograd {
     cpu_winograd_problem problem;
     tiled from, to;
-    bool swapped; /* `to` is the input and `from` the output */
+    bool swapped;                            /* `to` is the input and `from` the output */
     ptrdiff_t *filter_rows, *filter_columns; /* offsets in the weights by channel of from, to */
     int tiles, tiles_high, tiles_wide;
     int chunk_tiles, chunks, slice_channels, slices;
     matrices left, right, product;
-    dnnl_primitive_desc_t descriptions[2]; /* of the product; adding to what is there */
-    dnnl_primitive_t multiply[2];
-    dnnl_exec_arg_t arguments[4];
-    size_t scratch_bytes;
+    cpu_batched_product multiply, multiply_add; /* the second where chunks add up */
     float *weights, *bias, *scratch;
 };
 
@@ -115,7 +105,8 @@ static bool layout_fits(const cpu_winograd_layout *layout) {
 
 static bool problem_fits(const cpu_winograd_problem *problem) {
     if (!layout_fits(&problem->input) || !layout_fits(&problem->weights)) return false;
-    if (!layout_fits(&problem->output) || problem->padding < 0 || problem->padding > 2) return false;
+    if (!layout_fits(&problem->output) || problem->padding < 0 || problem->padding > 2)
+        return false;
     if (problem->height + 2 * problem->padding < 3) return false;
     if (problem->width + 2 * problem->padding < 3) return false;
     return in_groups(&problem->input, problem->input_channels) &&
@@ -187,22 +178,29 @@ static dnnl_status_t view_tensors(cpu_winograd *self) {
 }
 
 /* Chunks are of one size, so that one product serves all; the last may have empty tiles. */
-static void cut(cpu_winograd *self) {
-    size_t filter_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
-    size_t tile_bytes = filter_bytes + WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
-    self->slice_channels = self->to.channels;
-    self->chunk_tiles = self->tiles;
-    if (filter_bytes * (size_t)self->to.channels > SLICE_BYTES &&
-        self->to.channels % SLICE_CHANNELS == 0 &&
-        tile_bytes * (size_t)self->tiles <= RESIDENT_BYTES) {
-        self->slice_channels = SLICE_CHANNELS;
+static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
+    int tiles = (int)(CHUNK_BYTES / tile_bytes), least = CHUNK_TILES_LEAST;
+    /* Threads share a sum's chunks, whose number shows in the bits. */
+    if (for_weights(self)) {
+        least = CHUNK_DEPTH_LEAST;
     } else {
-        int tiles = (int)(CHUNK_BYTES / tile_bytes);
-        if (!for_weights(self)) tiles *= self->problem.threads;
-        int least = for_weights(self) ? CHUNK_DEPTH_LEAST : CHUNK_TILES_LEAST;
-        if (tiles < least) tiles = least;
-        self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
+        tiles *= self->problem.threads;
     }
+    if (tiles < least) tiles = least;
+    self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
+}
+
+/* Many filters pass in slices where the tiles can stay, all of them one chunk. */
+static void cut(cpu_winograd *self) {
+    size_t from_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
+    size_t to_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
+    size_t staying = for_weights(self) ? from_bytes + to_bytes : from_bytes;
+    bool sliced = from_bytes * (size_t)self->to.channels > SLICE_BYTES &&
+                  self->to.channels % SLICE_CHANNELS == 0 &&
+                  staying * (size_t)self->tiles <= RESIDENT_BYTES;
+    self->slice_channels = sliced ? SLICE_CHANNELS : self->to.channels;
+    self->chunk_tiles = self->tiles;
+    if (!sliced) cut_chunks(self, from_bytes + to_bytes);
     self->slices = self->to.channels / self->slice_channels;
     self->chunks = divided_up(self->tiles, self->chunk_tiles);
 }
@@ -233,107 +231,21 @@ static void lay_out(cpu_winograd *self) {
     self->product.offset = self->right.offset + self->right.floats;
 }
 
-/* The only calls whose form differs between oneDNN 2 and 3. */
-#if DNNL_VERSION_MAJOR >= 3
-static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_sum(operations, 1, 0, dnnl_data_type_undef);
-}
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
-                                      dnnl_dims_t *dims, dnnl_dims_t *strides,
-                                      dnnl_primitive_attr_t attributes) {
-    dnnl_memory_desc_t descs[3] = {NULL};
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < 3 && status == dnnl_success; i++)
-        status = dnnl_memory_desc_create_with_strides(&descs[i], 3, dims[i], dnnl_f32, strides[i]);
-    if (status == dnnl_success)
-        status = dnnl_matmul_primitive_desc_create(description, engine, descs[0], descs[1], NULL,
-                                                   descs[2], attributes);
-    for (int i = 0; i < 3; i++)
-        if (descs[i] != NULL) dnnl_memory_desc_destroy(descs[i]);
-    return status;
-}
-#else
-static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_sum(operations, 1);
-}
-
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
-                                      dnnl_dims_t *dims, dnnl_dims_t *strides,
-                                      dnnl_primitive_attr_t attributes) {
-    dnnl_memory_desc_t descs[3];
-    dnnl_matmul_desc_t product;
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < 3 && status == dnnl_success; i++)
-        status = dnnl_memory_desc_init_by_strides(&descs[i], 3, dims[i], dnnl_f32, strides[i]);
-    if (status == dnnl_success)
-        status = dnnl_matmul_desc_init(&product, &descs[0], &descs[1], NULL, &descs[2]);
-    if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(description, &product, attributes, engine, NULL);
-    return status;
-}
-#endif
-
-static dnnl_status_t create_multiply(cpu_winograd *self, dnnl_engine_t engine, bool add,
-                                     dnnl_primitive_attr_t attributes) {
+static dnnl_status_t create_products(cpu_winograd *self, dnnl_engine_t engine) {
     const matrices *left = &self->left, *right = &self->right, *product = &self->product;
-    int rows = for_weights(self) ? self->from.channels : self->chunk_tiles;
-    int depth = for_weights(self) ? self->chunk_tiles : self->from.channels;
-    int columns = self->slice_channels;
-    dnnl_dims_t dims[3] = {{WINOGRAD_PRODUCTS, rows, depth},
-                                 {WINOGRAD_PRODUCTS, depth, columns},
-                                 {WINOGRAD_PRODUCTS, rows, columns}};
-    dnnl_dims_t strides[3] = {{(dnnl_dim_t)left->stride, (dnnl_dim_t)left->row, 1},
-                              {(dnnl_dim_t)right->stride, (dnnl_dim_t)right->row, 1},
-                              {(dnnl_dim_t)product->stride, (dnnl_dim_t)product->row, 1}};
-    if (for_weights(self)) {
-        strides[0][1] = 1;
-        strides[0][2] = (dnnl_dim_t)left->row;
-    }
-    dnnl_status_t status =
-        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success)
-        status = describe_product(&self->descriptions[add], engine, dims, strides, attributes);
-    if (status != dnnl_success) return status;
-    return dnnl_primitive_create(&self->multiply[add], self->descriptions[add]);
-}
-
-static dnnl_status_t create_product(cpu_winograd *self, dnnl_engine_t engine, bool add) {
-    dnnl_primitive_attr_t attributes = NULL;
-    dnnl_post_ops_t operations = NULL;
-    dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
-    if (status == dnnl_success && add) status = dnnl_post_ops_create(&operations);
-    if (status == dnnl_success && add) status = append_sum(operations);
-    if (status == dnnl_success && add)
-        status = dnnl_primitive_attr_set_post_ops(attributes, operations);
-    if (status == dnnl_success) status = create_multiply(self, engine, add, attributes);
-    if (operations != NULL) dnnl_post_ops_destroy(operations);
-    if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
+    bool weights = for_weights(self);
+    cpu_product_shape shape = {
+        .count = WINOGRAD_PRODUCTS,
+        .rows = weights ? self->from.channels : self->chunk_tiles,
+        .depth = weights ? self->chunk_tiles : self->from.channels,
+        .columns = self->slice_channels,
+        .left = {left->stride, weights ? 1 : left->row, weights ? left->row : 1},
+        .right = {right->stride, right->row, 1},
+        .product = {product->stride, product->row, 1}};
+    dnnl_status_t status = cpu_batched_product_create(&self->multiply, engine, &shape, false);
+    if (status == dnnl_success && weights && self->chunks > 1)
+        status = cpu_batched_product_create(&self->multiply_add, engine, &shape, true);
     return status;
-}
-
-static size_t scratchpad_bytes(const cpu_winograd *self, bool add) {
-    if (self->descriptions[add] == NULL) return 0;
-    return dnnl_memory_desc_get_size(
-        dnnl_primitive_desc_query_md(self->descriptions[add], dnnl_query_scratchpad_md, 0));
-}
-
-/* Memories without an address yet. The larger scratchpad serves both products. */
-static dnnl_status_t create_memories(cpu_winograd *self, dnnl_engine_t engine) {
-    static const int names[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
-    static const dnnl_query_t queries[4] = {dnnl_query_src_md, dnnl_query_weights_md,
-                                            dnnl_query_dst_md, dnnl_query_scratchpad_md};
-    bool add = scratchpad_bytes(self, true) > scratchpad_bytes(self, false);
-    self->scratch_bytes = (self->product.offset + self->product.floats) * sizeof(float);
-    self->scratch_bytes += scratchpad_bytes(self, add);
-    for (int i = 0; i < 4; i++) {
-        self->arguments[i].arg = names[i];
-        dnnl_status_t status = dnnl_memory_create(
-            &self->arguments[i].memory,
-            dnnl_primitive_desc_query_md(self->descriptions[add], queries[i], 0), engine, NULL);
-        if (status != dnnl_success) return status;
-    }
-    return dnnl_success;
 }
 
 static dnnl_status_t build(cpu_winograd *self, dnnl_engine_t engine) {
@@ -341,10 +253,7 @@ static dnnl_status_t build(cpu_winograd *self, dnnl_engine_t engine) {
     if (status != dnnl_success) return status;
     cut(self);
     lay_out(self);
-    status = create_product(self, engine, false);
-    if (status == dnnl_success && for_weights(self) && self->chunks > 1)
-        status = create_product(self, engine, true);
-    return status == dnnl_success ? create_memories(self, engine) : status;
+    return create_products(self, engine);
 }
 
 dnnl_status_t cpu_winograd_create(cpu_winograd **winograd, dnnl_engine_t engine,
@@ -365,12 +274,8 @@ dnnl_status_t cpu_winograd_create(cpu_winograd **winograd, dnnl_engine_t engine,
 
 void cpu_winograd_destroy(cpu_winograd *self) {
     if (self == NULL) return;
-    for (int i = 0; i < 4; i++)
-        if (self->arguments[i].memory != NULL) dnnl_memory_destroy(self->arguments[i].memory);
-    for (int i = 0; i < 2; i++) {
-        if (self->multiply[i] != NULL) dnnl_primitive_destroy(self->multiply[i]);
-        if (self->descriptions[i] != NULL) dnnl_primitive_desc_destroy(self->descriptions[i]);
-    }
+    cpu_batched_product_destroy(&self->multiply);
+    cpu_batched_product_destroy(&self->multiply_add);
     free(self->from.groups);
     free(self->to.groups);
     free(self->filter_rows);
@@ -378,8 +283,14 @@ void cpu_winograd_destroy(cpu_winograd *self) {
     free(self);
 }
 
+static size_t matrices_floats(const cpu_winograd *self) {
+    return self->product.offset + self->product.floats;
+}
+
+/* One scratchpad serves both products. */
 size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
-    return self->scratch_bytes;
+    size_t first = self->multiply.scratch_bytes, second = self->multiply_add.scratch_bytes;
+    return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
 }
 
 dnnl_status_t cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
@@ -388,14 +299,14 @@ dnnl_status_t cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses
     self->scratch = addresses->scratch;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
-    const matrices *places[3] = {&self->left, &self->right, &self->product};
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < 3 && status == dnnl_success; i++)
-        status = dnnl_memory_set_data_handle(self->arguments[i].memory,
-                                             self->scratch + places[i]->offset);
-    if (status != dnnl_success) return status;
-    size_t end = self->product.offset + self->product.floats;
-    return dnnl_memory_set_data_handle(self->arguments[3].memory, self->scratch + end);
+    float *left = self->scratch + self->left.offset, *right = self->scratch + self->right.offset;
+    float *product = self->scratch + self->product.offset;
+    void *scratchpad = self->scratch + matrices_floats(self);
+    dnnl_status_t status =
+        cpu_batched_product_bind(&self->multiply, left, right, product, scratchpad);
+    if (status == dnnl_success && self->multiply_add.primitive != NULL)
+        status = cpu_batched_product_bind(&self->multiply_add, left, right, product, scratchpad);
+    return status;
 }
 
 /* Running. */
@@ -436,8 +347,8 @@ static winograd_window window_at(const cpu_winograd *self, const tiled *values, 
 }
 
 /* Tiles begin .. end - 1 of the part's chunk, for `count` groups of channels from `first`. */
-static void transform_tiles(const winograd_part *part, const tiled *values, const matrices *to, int first,
-                            int count, int begin, int end) {
+static void transform_tiles(const winograd_part *part, const tiled *values, const matrices *to,
+                            int first, int count, int begin, int end) {
     const cpu_winograd *self = part->winograd;
     float *matrix = self->scratch + to->offset;
     int before = part->chunk * self->chunk_tiles;
@@ -505,8 +416,8 @@ static void transform_filters(const winograd_part *part, int begin, int end) {
     for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
         for (int row = begin; row < end; row++) {
             winograd_filter filter = filter_at(part, row, group);
-            winograd_filter_forward(
-                &filter, matrix + (size_t)row * to->row + (size_t)group * LANES, to->stride);
+            winograd_filter_forward(&filter, matrix + (size_t)row * to->row + (size_t)group * LANES,
+                                    to->stride);
         }
     }
 }
@@ -531,19 +442,15 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
         float *sums = self->bias + (size_t)group * LANES;
         memset(sums, 0, LANES * sizeof *sums);
         for (int image = 0; image < self->problem.rows; image++) {
-            winograd_window window = {
-                .origin = output->memory + image * output->row + output->groups[group],
-                .line = output->line,
-                .pixel = output->pixel,
-                .rows = {0, output->height},
-                .columns = {0, output->width}};
+            winograd_window window = {.origin = output->memory + image * output->row +
+                                                output->groups[group],
+                                      .line = output->line,
+                                      .pixel = output->pixel,
+                                      .rows = {0, output->height},
+                                      .columns = {0, output->width}};
             winograd_add_pixels(&window, sums);
         }
     }
-}
-
-static dnnl_status_t multiply(const cpu_winograd *self, bool add, dnnl_stream_t stream) {
-    return dnnl_primitive_execute(self->multiply[add], stream, 4, self->arguments);
 }
 
 /* A slice's filters, then every chunk; tiles in one chunk stay for all slices. */
@@ -553,7 +460,7 @@ static dnnl_status_t run_values(const cpu_winograd *self, dnnl_stream_t stream) 
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
-            dnnl_status_t status = multiply(self, false, stream);
+            dnnl_status_t status = cpu_batched_product_run(&self->multiply, stream);
             if (status != dnnl_success) return status;
             run_range(&at, transform_product, self->chunk_tiles);
         }
@@ -570,7 +477,8 @@ static dnnl_status_t run_weights(const cpu_winograd *self, dnnl_stream_t stream)
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
             run_range(&at, transform_right, self->chunk_tiles);
-            dnnl_status_t status = multiply(self, at.chunk > 0, stream);
+            dnnl_status_t status = cpu_batched_product_run(
+                at.chunk > 0 ? &self->multiply_add : &self->multiply, stream);
             if (status != dnnl_success) return status;
         }
         run_range(&at, transform_filter_gradients, self->from.channels);

@@ -25,8 +25,8 @@ typedef struct cpu_winograd_layout {
 /* Gradients lie as what they belong to. */
 typedef struct cpu_winograd_problem {
     cpu_winograd_direction direction;
-    int rows, padding;                  /* padding 0 .. 2 on every side */
-    int input_channels, height, width;  /* of the input */
+    int rows, padding;                 /* padding 0 .. 2 on every side */
+    int input_channels, height, width; /* of the input */
     int output_channels;
     cpu_winograd_layout input, weights, output; /* weights: [out, in, 3, 3] */
     int threads;
