@@ -1,6 +1,6 @@
 /* Winograd's convolution against oneDNN's direct one, and against oneDNN's own Winograd where there
  * is one: milliseconds a pass, runs interleaved, the median of each.
- *     bench_winograd [ROWS [THREADS]]                                                            */
+ *     winograd_passes [ROWS [THREADS [FIRST END]]]; NHWC=1 for channels last */
 #include <dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
