@@ -1,0 +1,491 @@
+/* Tiles of values and of filters are transformed into 36 matrices each; oneDNN multiplies them and
+ * the products are transformed back. A chunk of tiles goes through all three while it is in the
+ * second-level cache. Where many filters meet few tiles, these stay and the filters go through in
+ * slices instead. */
+#include "device/cpu/winograd.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/batched_product.h"
+#include "device/cpu/winograd_tile.h"
+
+enum {
+    LANES = WINOGRAD_LANES,
+    LINE_FLOATS = 16,          /* a cache line */
+    CHUNK_BYTES = 1 << 20,     /* of tiles, a thread: a second-level cache */
+    CHUNK_TILES_LEAST = 32,    /* fewer rows leave the product idle */
+    CHUNK_DEPTH_LEAST = 64,    /* shorter sums write and read the product too often */
+    RESIDENT_BYTES = 20 << 20, /* of tiles that stay in the third level while filters pass */
+    SLICE_BYTES = 4 << 20,     /* more filters pass in slices */
+    SLICE_CHANNELS = 32
+};
+
+/* A tensor of values cut into tiles of `edge` pixels, WINOGRAD_OUTPUT apart, the first of which
+ * begins `before` pixels outside. */
+typedef struct tiled {
+    int channels, height, width, edge, before;
+    ptrdiff_t row, line, pixel; /* strides, in floats */
+    ptrdiff_t *groups;          /* where each group of LANES channels begins */
+    void (*transform)(const winograd_window *from, float *tile, size_t stride);
+    float *memory;
+} tiled;
+
+/* 36 matrices in scratch. */
+typedef struct matrices {
+    size_t stride, row; /* from one to the next, from row to row; in floats */
+    size_t offset, floats;
+} matrices;
+
+/* left * right = product. For values left has a tile a row and right a filter an element; product
+ * is transformed into the tiles of `to`. For the gradient of the weights left (transposed) and
+ * right have a tile of `from` and `to` a row, and product is transformed into filters. */
+struct cpu_winograd {
+    cpu_winograd_problem problem;
+    tiled from, to;
+    bool swapped;                            /* `to` is the input and `from` the output */
+    ptrdiff_t *filter_rows, *filter_columns; /* offsets in the weights by channel of from, to */
+    int tiles, tiles_high, tiles_wide;
+    int chunk_tiles, chunks, slice_channels, slices;
+    matrices left, right, product;
+    cpu_batched_product multiply, multiply_add; /* the second where chunks add up */
+    float *weights, *bias, *scratch;
+};
+
+/* A part of the work: tiles of a chunk, channels of a slice. */
+typedef struct winograd_part {
+    const cpu_winograd *winograd;
+    int chunk, slice;
+} winograd_part;
+
+static bool for_weights(const cpu_winograd *self) {
+    return self->problem.direction == CPU_WINOGRAD_BACKWARD_WEIGHTS;
+}
+
+/* Layouts. */
+
+/* Offsets of blocked layouts are sums of one of each dimension. */
+static ptrdiff_t offset_along(const cpu_winograd_layout *layout, int dimension, int index) {
+    ptrdiff_t offset = 0, stride = 1;
+    for (int i = layout->block_count - 1; i >= 0; i--) {
+        int size = layout->block_sizes[i];
+        if (layout->block_dimensions[i] == dimension) {
+            offset += index % size * stride;
+            index /= size;
+        }
+        stride *= size;
+    }
+    return offset + index * layout->strides[dimension];
+}
+
+static ptrdiff_t *offsets_along(const cpu_winograd_layout *layout, int dimension, int count,
+                                int step) {
+    ptrdiff_t *offsets = malloc((size_t)(count / step) * sizeof *offsets);
+    for (int i = 0; offsets != NULL && i < count / step; i++)
+        offsets[i] = offset_along(layout, dimension, i * step);
+    return offsets;
+}
+
+static bool in_groups(const cpu_winograd_layout *layout, int channels) {
+    if (channels % LANES != 0) return false;
+    for (int i = 0; i < channels; i++) {
+        ptrdiff_t first = offset_along(layout, 1, i - i % LANES);
+        if (offset_along(layout, 1, i) != first + i % LANES) return false;
+    }
+    return true;
+}
+
+static bool layout_fits(const cpu_winograd_layout *layout) {
+    for (int i = 0; i < layout->block_count; i++)
+        if (layout->block_dimensions[i] > 1) return false;
+    return layout->block_count <= CPU_WINOGRAD_BLOCKS;
+}
+
+static bool problem_fits(const cpu_winograd_problem *problem) {
+    if (!layout_fits(&problem->input) || !layout_fits(&problem->weights)) return false;
+    if (!layout_fits(&problem->output) || problem->padding < 0 || problem->padding > 2)
+        return false;
+    if (problem->height + 2 * problem->padding < 3) return false;
+    if (problem->width + 2 * problem->padding < 3) return false;
+    return in_groups(&problem->input, problem->input_channels) &&
+           in_groups(&problem->output, problem->output_channels);
+}
+
+/* Planning. */
+
+static int divided_up(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+static void view_input(tiled *view, const cpu_winograd_problem *problem) {
+    const cpu_winograd_layout *layout = &problem->input;
+    *view = (tiled){.channels = problem->input_channels,
+                    .height = problem->height,
+                    .width = problem->width,
+                    .edge = WINOGRAD_OUTPUT,
+                    .row = layout->strides[0],
+                    .line = layout->strides[2],
+                    .pixel = layout->strides[3],
+                    .groups = offsets_along(layout, 1, problem->input_channels, LANES)};
+}
+
+static void view_output(tiled *view, const cpu_winograd_problem *problem) {
+    const cpu_winograd_layout *layout = &problem->output;
+    *view = (tiled){.channels = problem->output_channels,
+                    .height = problem->height + 2 * problem->padding - 2,
+                    .width = problem->width + 2 * problem->padding - 2,
+                    .edge = WINOGRAD_OUTPUT,
+                    .row = layout->strides[0],
+                    .line = layout->strides[2],
+                    .pixel = layout->strides[3],
+                    .groups = offsets_along(layout, 1, problem->output_channels, LANES),
+                    .transform = winograd_output_gradient};
+}
+
+/* The values that the filters slide over. */
+static void overlap(tiled *view, int padding) {
+    view->edge = WINOGRAD_EDGE;
+    view->before = padding;
+    view->transform = winograd_input;
+}
+
+static dnnl_status_t view_tensors(cpu_winograd *self) {
+    const cpu_winograd_problem *problem = &self->problem;
+    const cpu_winograd_layout *weights = &problem->weights;
+    self->swapped = problem->direction == CPU_WINOGRAD_BACKWARD_DATA;
+    /* The gradient of the weights is written in groups of columns: in runs where possible. */
+    if (for_weights(self)) self->swapped = offset_along(weights, 1, 1) == 1;
+    tiled *input = self->swapped ? &self->to : &self->from;
+    tiled *output = self->swapped ? &self->from : &self->to;
+    view_input(input, problem);
+    view_output(output, problem);
+    if (problem->direction == CPU_WINOGRAD_BACKWARD_DATA) {
+        overlap(output, 2 - problem->padding);
+    } else {
+        overlap(input, problem->padding);
+    }
+    self->filter_rows = offsets_along(weights, self->swapped ? 0 : 1, self->from.channels, 1);
+    self->filter_columns = offsets_along(weights, self->swapped ? 1 : 0, self->to.channels, 1);
+    const tiled *whole = input->edge == WINOGRAD_OUTPUT ? input : output;
+    self->tiles_high = divided_up(whole->height, WINOGRAD_OUTPUT);
+    self->tiles_wide = divided_up(whole->width, WINOGRAD_OUTPUT);
+    self->tiles = problem->rows * self->tiles_high * self->tiles_wide;
+    bool complete = input->groups != NULL && output->groups != NULL && self->filter_rows != NULL &&
+                    self->filter_columns != NULL;
+    return complete ? dnnl_success : dnnl_out_of_memory;
+}
+
+/* Chunks are of one size, so that one product serves all; the last may have empty tiles. */
+static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
+    int tiles = (int)(CHUNK_BYTES / tile_bytes), least = CHUNK_TILES_LEAST;
+    /* Threads share a sum's chunks, whose number shows in the bits. */
+    if (for_weights(self)) {
+        least = CHUNK_DEPTH_LEAST;
+    } else {
+        tiles *= self->problem.threads;
+    }
+    if (tiles < least) tiles = least;
+    self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
+}
+
+/* Many filters pass in slices where the tiles can stay, all of them one chunk. */
+static void cut(cpu_winograd *self) {
+    size_t from_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
+    size_t to_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
+    size_t staying = for_weights(self) ? from_bytes + to_bytes : from_bytes;
+    bool sliced = from_bytes * (size_t)self->to.channels > SLICE_BYTES &&
+                  self->to.channels % SLICE_CHANNELS == 0 &&
+                  staying * (size_t)self->tiles <= RESIDENT_BYTES;
+    self->slice_channels = sliced ? SLICE_CHANNELS : self->to.channels;
+    self->chunk_tiles = self->tiles;
+    if (!sliced) cut_chunks(self, from_bytes + to_bytes);
+    self->slices = self->to.channels / self->slice_channels;
+    self->chunks = divided_up(self->tiles, self->chunk_tiles);
+}
+
+/* The 36 of a row together. */
+static matrices of_tiles(int tiles, int channels) {
+    size_t stride = (size_t)channels, row = WINOGRAD_PRODUCTS * stride;
+    return (matrices){.stride = stride, .row = row, .floats = (size_t)tiles * row};
+}
+
+/* One matrix after the other, not quite a power of two apart: they would share cache sets. */
+static matrices of_filters(int rows, int columns) {
+    size_t stride = (size_t)rows * (size_t)columns + LINE_FLOATS;
+    return (matrices){
+        .stride = stride, .row = (size_t)columns, .floats = WINOGRAD_PRODUCTS * stride};
+}
+
+static void lay_out(cpu_winograd *self) {
+    self->left = of_tiles(self->chunk_tiles, self->from.channels);
+    self->right = of_tiles(self->chunk_tiles, self->slice_channels);
+    self->product = of_filters(self->from.channels, self->slice_channels);
+    if (!for_weights(self)) {
+        matrices filters = self->product;
+        self->product = self->right;
+        self->right = filters;
+    }
+    self->right.offset = self->left.floats;
+    self->product.offset = self->right.offset + self->right.floats;
+}
+
+static dnnl_status_t create_products(cpu_winograd *self, dnnl_engine_t engine) {
+    const matrices *left = &self->left, *right = &self->right, *product = &self->product;
+    bool weights = for_weights(self);
+    cpu_product_shape shape = {
+        .count = WINOGRAD_PRODUCTS,
+        .rows = weights ? self->from.channels : self->chunk_tiles,
+        .depth = weights ? self->chunk_tiles : self->from.channels,
+        .columns = self->slice_channels,
+        .left = {left->stride, weights ? 1 : left->row, weights ? left->row : 1},
+        .right = {right->stride, right->row, 1},
+        .product = {product->stride, product->row, 1}};
+    dnnl_status_t status = cpu_batched_product_create(&self->multiply, engine, &shape, false);
+    if (status == dnnl_success && weights && self->chunks > 1)
+        status = cpu_batched_product_create(&self->multiply_add, engine, &shape, true);
+    return status;
+}
+
+static dnnl_status_t build(cpu_winograd *self, dnnl_engine_t engine) {
+    dnnl_status_t status = view_tensors(self);
+    if (status != dnnl_success) return status;
+    cut(self);
+    lay_out(self);
+    return create_products(self, engine);
+}
+
+dnnl_status_t cpu_winograd_create(cpu_winograd **winograd, dnnl_engine_t engine,
+                                  const cpu_winograd_problem *problem) {
+    *winograd = NULL;
+    if (!problem_fits(problem)) return dnnl_unimplemented;
+    cpu_winograd *self = calloc(1, sizeof *self);
+    if (self == NULL) return dnnl_out_of_memory;
+    self->problem = *problem;
+    dnnl_status_t status = build(self, engine);
+    if (status == dnnl_success) {
+        *winograd = self;
+    } else {
+        cpu_winograd_destroy(self);
+    }
+    return status;
+}
+
+void cpu_winograd_destroy(cpu_winograd *self) {
+    if (self == NULL) return;
+    cpu_batched_product_destroy(&self->multiply);
+    cpu_batched_product_destroy(&self->multiply_add);
+    free(self->from.groups);
+    free(self->to.groups);
+    free(self->filter_rows);
+    free(self->filter_columns);
+    free(self);
+}
+
+static size_t matrices_floats(const cpu_winograd *self) {
+    return self->product.offset + self->product.floats;
+}
+
+/* One scratchpad serves both products. */
+size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
+    size_t first = self->multiply.scratch_bytes, second = self->multiply_add.scratch_bytes;
+    return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
+}
+
+dnnl_status_t cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
+    self->weights = addresses->weights;
+    if (self->problem.direction != CPU_WINOGRAD_BACKWARD_DATA) self->bias = addresses->bias;
+    self->scratch = addresses->scratch;
+    *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
+    *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
+    float *left = self->scratch + self->left.offset, *right = self->scratch + self->right.offset;
+    float *product = self->scratch + self->product.offset;
+    void *scratchpad = self->scratch + matrices_floats(self);
+    dnnl_status_t status =
+        cpu_batched_product_bind(&self->multiply, left, right, product, scratchpad);
+    if (status == dnnl_success && self->multiply_add.primitive != NULL)
+        status = cpu_batched_product_bind(&self->multiply_add, left, right, product, scratchpad);
+    return status;
+}
+
+/* Running. */
+
+typedef void (*range_body)(const winograd_part *part, int begin, int end);
+
+/* One thread does without OpenMP: a team, even of one, is allocated. */
+static void run_range(const winograd_part *part, range_body body, int count) {
+    int threads = part->winograd->problem.threads;
+    if (threads <= 1) {
+        body(part, 0, count);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int thread = 0; thread < threads; thread++)
+        body(part, (int)((long)count * thread / threads),
+             (int)((long)count * (thread + 1) / threads));
+}
+
+static winograd_range existing(int first, int edge, int size) {
+    winograd_range range = {first < 0 ? -first : 0, size - first < edge ? size - first : edge};
+    return range;
+}
+
+static winograd_window window_at(const cpu_winograd *self, const tiled *values, int tile,
+                                 int group) {
+    int column = tile % self->tiles_wide * WINOGRAD_OUTPUT - values->before;
+    int row = tile / self->tiles_wide;
+    int image = row / self->tiles_high;
+    row = row % self->tiles_high * WINOGRAD_OUTPUT - values->before;
+    winograd_window window = {.line = values->line,
+                              .pixel = values->pixel,
+                              .rows = existing(row, values->edge, values->height),
+                              .columns = existing(column, values->edge, values->width)};
+    window.origin = values->memory + image * values->row + values->groups[group] +
+                    row * values->line + column * values->pixel;
+    return window;
+}
+
+/* Tiles begin .. end - 1 of the part's chunk, for `count` groups of channels from `first`. */
+static void transform_tiles(const winograd_part *part, const tiled *values, const matrices *to,
+                            int first, int count, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    float *matrix = self->scratch + to->offset;
+    int before = part->chunk * self->chunk_tiles;
+    for (int group = 0; group < count; group++) {
+        for (int i = begin; i < end; i++) {
+            float *tile = matrix + (size_t)i * to->row + (size_t)group * LANES;
+            if (before + i >= self->tiles) {
+                for (int k = 0; k < WINOGRAD_PRODUCTS; k++)
+                    memset(tile + (size_t)k * to->stride, 0, LANES * sizeof *tile);
+                continue;
+            }
+            winograd_window window = window_at(self, values, before + i, first + group);
+            values->transform(&window, tile, to->stride);
+        }
+    }
+}
+
+static void transform_left(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    transform_tiles(part, &self->from, &self->left, 0, self->from.channels / LANES, begin, end);
+}
+
+static void transform_right(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    int groups = self->slice_channels / LANES;
+    transform_tiles(part, &self->to, &self->right, part->slice * groups, groups, begin, end);
+}
+
+static void transform_product(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    const float *matrix = self->scratch + self->product.offset;
+    int groups = self->slice_channels / LANES, before = part->chunk * self->chunk_tiles;
+    if (before + end > self->tiles) end = self->tiles - before;
+    for (int group = 0; group < groups; group++) {
+        int channels = (part->slice * groups + group) * LANES;
+        const float *bias = self->bias != NULL ? self->bias + channels : NULL;
+        for (int i = begin; i < end; i++) {
+            winograd_window window =
+                window_at(self, &self->to, before + i, part->slice * groups + group);
+            winograd_output(matrix + (size_t)i * self->product.row + (size_t)group * LANES,
+                            self->product.stride, bias, &window);
+        }
+    }
+}
+
+/* The gradient of the data slides the filters turned by half a circle over that of the output. */
+static winograd_filter filter_at(const winograd_part *part, int row, int group) {
+    const cpu_winograd *self = part->winograd;
+    const ptrdiff_t *strides = self->problem.weights.strides;
+    winograd_filter filter = {.origin = self->weights + self->filter_rows[row],
+                              .line = strides[2],
+                              .pixel = strides[3],
+                              .lanes = self->filter_columns + part->slice * self->slice_channels +
+                                       group * LANES};
+    if (self->problem.direction != CPU_WINOGRAD_BACKWARD_DATA) return filter;
+    filter.origin += (WINOGRAD_TAPS - 1) * (filter.line + filter.pixel);
+    filter.line = -filter.line;
+    filter.pixel = -filter.pixel;
+    return filter;
+}
+
+static void transform_filters(const winograd_part *part, int begin, int end) {
+    const matrices *to = &part->winograd->right;
+    float *matrix = part->winograd->scratch + to->offset;
+    for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
+        for (int row = begin; row < end; row++) {
+            winograd_filter filter = filter_at(part, row, group);
+            winograd_filter_forward(&filter, matrix + (size_t)row * to->row + (size_t)group * LANES,
+                                    to->stride);
+        }
+    }
+}
+
+static void transform_filter_gradients(const winograd_part *part, int begin, int end) {
+    const matrices *from = &part->winograd->product;
+    const float *matrix = part->winograd->scratch + from->offset;
+    for (int group = 0; group < part->winograd->slice_channels / LANES; group++) {
+        for (int row = begin; row < end; row++) {
+            winograd_filter filter = filter_at(part, row, group);
+            winograd_filter_gradient(matrix + (size_t)row * from->row + (size_t)group * LANES,
+                                     from->stride, &filter);
+        }
+    }
+}
+
+/* The output gradient of some groups of channels, added up over the images. */
+static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
+    const cpu_winograd *self = part->winograd;
+    const tiled *output = self->swapped ? &self->from : &self->to;
+    for (int group = begin; group < end; group++) {
+        float *sums = self->bias + (size_t)group * LANES;
+        memset(sums, 0, LANES * sizeof *sums);
+        for (int image = 0; image < self->problem.rows; image++) {
+            winograd_window window = {.origin = output->memory + image * output->row +
+                                                output->groups[group],
+                                      .line = output->line,
+                                      .pixel = output->pixel,
+                                      .rows = {0, output->height},
+                                      .columns = {0, output->width}};
+            winograd_add_pixels(&window, sums);
+        }
+    }
+}
+
+/* A slice's filters, then every chunk; tiles in one chunk stay for all slices. */
+static dnnl_status_t run_values(const cpu_winograd *self, dnnl_stream_t stream) {
+    for (winograd_part at = {.winograd = self}; at.slice < self->slices; at.slice++) {
+        run_range(&at, transform_filters, self->from.channels);
+        for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
+            if (at.slice == 0 || self->chunks > 1)
+                run_range(&at, transform_left, self->chunk_tiles);
+            dnnl_status_t status = cpu_batched_product_run(&self->multiply, stream);
+            if (status != dnnl_success) return status;
+            run_range(&at, transform_product, self->chunk_tiles);
+        }
+    }
+    return dnnl_success;
+}
+
+static dnnl_status_t run_weights(const cpu_winograd *self, dnnl_stream_t stream) {
+    winograd_part at = {.winograd = self};
+    if (self->bias != NULL)
+        run_range(&at, sum_bias_gradient, self->problem.output_channels / LANES);
+    for (; at.slice < self->slices; at.slice++) {
+        for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
+            if (at.slice == 0 || self->chunks > 1)
+                run_range(&at, transform_left, self->chunk_tiles);
+            run_range(&at, transform_right, self->chunk_tiles);
+            dnnl_status_t status = cpu_batched_product_run(
+                at.chunk > 0 ? &self->multiply_add : &self->multiply, stream);
+            if (status != dnnl_success) return status;
+        }
+        run_range(&at, transform_filter_gradients, self->from.channels);
+    }
+    return dnnl_success;
+}
+
+dnnl_status_t cpu_winograd_run(const cpu_winograd *self, dnnl_stream_t stream) {
+    return for_weights(self) ? run_weights(self, stream) : run_values(self, stream);
+}

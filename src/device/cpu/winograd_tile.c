@@ -1,0 +1,257 @@
+/* Each transform is one-dimensional, done down the columns and then along the rows. The points are
+ * 0, +-5/8, +-3/2 and infinity: float32 loses less there than at 0, +-1, +-2 (Barabasz and others
+ * 2020). */
+#include "device/cpu/winograd_tile.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
+ * ready, which therefore gets the plain loop. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_CLONES
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CPU_CLONES
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };
+
+typedef float lanes __attribute__((vector_size(WINOGRAD_LANES * sizeof(float))));
+
+/* Copies of a size known to the compiler are single moves, whatever the alignment. */
+INLINE void load(lanes *to, const float *from) {
+    memcpy(to, from, sizeof *to);
+}
+
+INLINE void store(float *to, const lanes *from) {
+    memcpy(to, from, sizeof *from);
+}
+
+/* One dimension. */
+
+#define P 0.625f
+#define Q 1.5f
+#define P2 (P * P)
+#define Q2 (Q * Q)
+
+/* B^T d: for each point the product of (x - other finite point), at infinity that of all. */
+INLINE void line_input(lanes to[EDGE], const lanes d[EDGE]) {
+    lanes p_even = d[4] - Q2 * d[2], p_odd = P * d[3] - P * Q2 * d[1];
+    lanes q_even = d[4] - P2 * d[2], q_odd = Q * d[3] - Q * P2 * d[1];
+    to[0] = P2 * Q2 * d[0] - (P2 + Q2) * d[2] + d[4];
+    to[1] = p_even + p_odd;
+    to[2] = p_even - p_odd;
+    to[3] = q_even + q_odd;
+    to[4] = q_even - q_odd;
+    to[5] = P2 * Q2 * d[1] - (P2 + Q2) * d[3] + d[5];
+}
+
+/* A^T m, where A[point][i] = point^i. */
+INLINE void line_output(lanes to[OUTPUT], const lanes m[EDGE]) {
+    lanes p_sum = m[1] + m[2], p_difference = m[1] - m[2];
+    lanes q_sum = m[3] + m[4], q_difference = m[3] - m[4];
+    to[0] = m[0] + p_sum + q_sum;
+    to[1] = P * p_difference + Q * q_difference;
+    to[2] = P2 * p_sum + Q2 * q_sum;
+    to[3] = P2 * P * p_difference + Q2 * Q * q_difference + m[5];
+}
+
+/* A y. */
+INLINE void line_output_gradient(lanes to[EDGE], const lanes y[OUTPUT]) {
+    lanes p_even = y[0] + P2 * y[2], p_odd = P * y[1] + P2 * P * y[3];
+    lanes q_even = y[0] + Q2 * y[2], q_odd = Q * y[1] + Q2 * Q * y[3];
+    to[0] = y[0];
+    to[1] = p_even + p_odd;
+    to[2] = p_even - p_odd;
+    to[3] = q_even + q_odd;
+    to[4] = q_even - q_odd;
+    to[5] = y[3];
+}
+
+/* One over the product of a point's distances from the other finite ones. */
+#define OVER_0 (1 / (P2 * Q2))
+#define OVER_P (1 / (2 * P2 * (P2 - Q2)))
+#define OVER_Q (1 / (2 * Q2 * (Q2 - P2)))
+
+/* G w, where G[point][i] = point^i over those distances. */
+INLINE void line_filter(lanes to[EDGE], const lanes w[TAPS]) {
+    lanes p_even = OVER_P * w[0] + OVER_P * P2 * w[2], p_odd = OVER_P * P * w[1];
+    lanes q_even = OVER_Q * w[0] + OVER_Q * Q2 * w[2], q_odd = OVER_Q * Q * w[1];
+    to[0] = OVER_0 * w[0];
+    to[1] = p_even + p_odd;
+    to[2] = p_even - p_odd;
+    to[3] = q_even + q_odd;
+    to[4] = q_even - q_odd;
+    to[5] = w[2];
+}
+
+/* G^T u. */
+INLINE void line_filter_gradient(lanes to[TAPS], const lanes u[EDGE]) {
+    lanes p_sum = OVER_P * (u[1] + u[2]), p_difference = OVER_P * (u[1] - u[2]);
+    lanes q_sum = OVER_Q * (u[3] + u[4]), q_difference = OVER_Q * (u[3] - u[4]);
+    to[0] = OVER_0 * u[0] + p_sum + q_sum;
+    to[1] = P * p_difference + Q * q_difference;
+    to[2] = P2 * p_sum + Q2 * q_sum + u[5];
+}
+
+/* Tiles. */
+
+INLINE bool has(winograd_range range, int i) {
+    return i >= range.first && i < range.end;
+}
+
+/* Column `column` of the first `rows` rows; what does not exist is zero. */
+INLINE void load_column(lanes *to, const winograd_window *from, int column, int rows) {
+    static const float zeros[WINOGRAD_LANES];
+    const float *top = from->origin + column * from->pixel;
+    bool there = has(from->columns, column);
+    for (int row = 0; row < rows; row++)
+        load(&to[row], there && has(from->rows, row) ? top + row * from->line : zeros);
+}
+
+INLINE void store_tile_row(float *tile, size_t stride, int row, const lanes *values) {
+    for (int column = 0; column < EDGE; column++)
+        store(tile + (size_t)(row * EDGE + column) * stride, &values[column]);
+}
+
+/* Down the columns of a transformed tile. */
+INLINE void load_tile_column(lanes *to, const float *tile, size_t stride, int column) {
+    for (int row = 0; row < EDGE; row++)
+        load(&to[row], tile + (size_t)(row * EDGE + column) * stride);
+}
+
+CPU_CLONES void winograd_input(const winograd_window *from, float *tile, size_t stride) {
+    lanes half[EDGE][EDGE];
+    for (int column = 0; column < EDGE; column++) {
+        lanes pixels[EDGE], line[EDGE];
+        load_column(pixels, from, column, EDGE);
+        line_input(line, pixels);
+        for (int row = 0; row < EDGE; row++)
+            half[row][column] = line[row];
+    }
+    for (int row = 0; row < EDGE; row++) {
+        lanes line[EDGE];
+        line_input(line, half[row]);
+        store_tile_row(tile, stride, row, line);
+    }
+}
+
+CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride) {
+    lanes half[EDGE][OUTPUT];
+    for (int column = 0; column < OUTPUT; column++) {
+        lanes pixels[OUTPUT], line[EDGE];
+        load_column(pixels, from, column, OUTPUT);
+        line_output_gradient(line, pixels);
+        for (int row = 0; row < EDGE; row++)
+            half[row][column] = line[row];
+    }
+    for (int row = 0; row < EDGE; row++) {
+        lanes line[EDGE];
+        line_output_gradient(line, half[row]);
+        store_tile_row(tile, stride, row, line);
+    }
+}
+
+CPU_CLONES void winograd_output(const float *tile, size_t stride, const float *bias,
+                                const winograd_window *to) {
+    lanes half[OUTPUT][EDGE], added = {0};
+    if (bias != NULL) load(&added, bias);
+    for (int column = 0; column < EDGE; column++) {
+        lanes products[EDGE], line[OUTPUT];
+        load_tile_column(products, tile, stride, column);
+        line_output(line, products);
+        for (int row = 0; row < OUTPUT; row++)
+            half[row][column] = line[row];
+    }
+    for (int row = 0; row < OUTPUT; row++) {
+        lanes line[OUTPUT];
+        line_output(line, half[row]);
+        if (!has(to->rows, row)) continue;
+        for (int column = 0; column < OUTPUT; column++) {
+            lanes sum = line[column] + added;
+            if (has(to->columns, column))
+                store(to->origin + row * to->line + column * to->pixel, &sum);
+        }
+    }
+}
+
+CPU_CLONES void winograd_add_pixels(const winograd_window *from, float *sums) {
+    lanes sum;
+    load(&sum, sums);
+    for (int row = from->rows.first; row < from->rows.end; row++) {
+        for (int column = from->columns.first; column < from->columns.end; column++) {
+            lanes pixel;
+            load(&pixel, from->origin + row * from->line + column * from->pixel);
+            sum += pixel;
+        }
+    }
+    store(sums, &sum);
+}
+
+/* Filters. */
+
+INLINE bool together(const ptrdiff_t *offsets) {
+    return offsets[WINOGRAD_LANES - 1] - offsets[0] == WINOGRAD_LANES - 1;
+}
+
+INLINE void load_tap(lanes *to, const float *tap, const ptrdiff_t *offsets, bool side_by_side) {
+    if (side_by_side) {
+        load(to, tap + offsets[0]);
+        return;
+    }
+    float gathered[WINOGRAD_LANES];
+    for (int lane = 0; lane < WINOGRAD_LANES; lane++)
+        gathered[lane] = tap[offsets[lane]];
+    load(to, gathered);
+}
+
+INLINE void store_tap(float *tap, const ptrdiff_t *offsets, const lanes *from, bool side_by_side) {
+    if (side_by_side) {
+        store(tap + offsets[0], from);
+        return;
+    }
+    for (int lane = 0; lane < WINOGRAD_LANES; lane++)
+        tap[offsets[lane]] = (*from)[lane];
+}
+
+CPU_CLONES void winograd_filter_forward(const winograd_filter *from, float *tile, size_t stride) {
+    bool side_by_side = together(from->lanes);
+    lanes half[EDGE][TAPS];
+    for (int column = 0; column < TAPS; column++) {
+        lanes taps[TAPS], line[EDGE];
+        for (int row = 0; row < TAPS; row++)
+            load_tap(&taps[row], from->origin + row * from->line + column * from->pixel,
+                     from->lanes, side_by_side);
+        line_filter(line, taps);
+        for (int row = 0; row < EDGE; row++)
+            half[row][column] = line[row];
+    }
+    for (int row = 0; row < EDGE; row++) {
+        lanes line[EDGE];
+        line_filter(line, half[row]);
+        store_tile_row(tile, stride, row, line);
+    }
+}
+
+CPU_CLONES void winograd_filter_gradient(const float *tile, size_t stride,
+                                         const winograd_filter *to) {
+    bool side_by_side = together(to->lanes);
+    lanes half[TAPS][EDGE];
+    for (int column = 0; column < EDGE; column++) {
+        lanes products[EDGE], line[TAPS];
+        load_tile_column(products, tile, stride, column);
+        line_filter_gradient(line, products);
+        for (int row = 0; row < TAPS; row++)
+            half[row][column] = line[row];
+    }
+    for (int row = 0; row < TAPS; row++) {
+        lanes line[TAPS];
+        line_filter_gradient(line, half[row]);
+        for (int column = 0; column < TAPS; column++)
+            store_tap(to->origin + row * to->line + column * to->pixel, to->lanes, &line[column],
+                      side_by_side);
+    }
+}

@@ -1,0 +1,51 @@
+/* The transforms of one Winograd tile, WINOGRAD_LANES channels at a time. */
+#ifndef DEVICE_CPU_WINOGRAD_TILE_H
+#define DEVICE_CPU_WINOGRAD_TILE_H
+
+#include <stddef.h>
+
+#ifndef WINOGRAD_LANES
+#define WINOGRAD_LANES 8
+#endif
+
+enum {
+    WINOGRAD_OUTPUT = 4, /* a tile's edge in the output */
+    WINOGRAD_TAPS = 3,   /* the filter's edge */
+    WINOGRAD_EDGE = 6,   /* a tile's edge in the input, and transformed */
+    WINOGRAD_PRODUCTS = 36
+};
+
+/* Pixels first .. end - 1 of a tile's rows or columns exist. Others read as zero and are not
+ * written. */
+typedef struct winograd_range {
+    int first, end;
+} winograd_range;
+
+/* The part of a tensor under a tile; `origin` belongs to pixel (0, 0), whether that exists or not.
+ * Strides are in floats. */
+typedef struct winograd_window {
+    float *origin;
+    ptrdiff_t line, pixel;
+    winograd_range rows, columns;
+} winograd_window;
+
+/* Product k of a transformed tile is at tile[k * stride]. */
+void winograd_input(const winograd_window *from, float *tile, size_t stride);
+void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride);
+void winograd_output(const float *tile, size_t stride, const float *bias,
+                     const winograd_window *to); /* bias may be NULL */
+
+/* Adds every pixel of a window to `sums`. */
+void winograd_add_pixels(const winograd_window *from, float *sums);
+
+/* Tap (row, column) of lane l is at origin[row * line + column * pixel + lanes[l]]. */
+typedef struct winograd_filter {
+    float *origin;
+    ptrdiff_t line, pixel;
+    const ptrdiff_t *lanes;
+} winograd_filter;
+
+void winograd_filter_forward(const winograd_filter *from, float *tile, size_t stride);
+void winograd_filter_gradient(const float *tile, size_t stride, const winograd_filter *to);
+
+#endif
