@@ -1,13 +1,6 @@
 /* Winograd's convolution equals a plain one in double: every pass, layouts of values and weights,
- * padding, heights and widths that no tile divides, bias, one thread and more; and the same bits
- * again. */
-#include <dnnl.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+ * padding, sizes that no tile divides, bias, one thread and more; and the same bits again. */
+#include "operation_check.h"
 
 #include "device/cpu/winograd.h"
 
@@ -16,234 +9,192 @@ typedef struct shape {
     bool bias;
 } shape;
 
-static const shape shapes[] = {
-    {2, 16, 32, 32, 16, 1, false},  {3, 32, 16, 16, 32, 1, true},    {5, 64, 8, 8, 64, 1, false},
-    {4, 64, 32, 32, 64, 1, false},  {3, 128, 16, 16, 128, 1, false}, {4, 256, 8, 8, 256, 1, false},
-    {32, 512, 4, 4, 512, 1, false}, {3, 64, 28, 28, 64, 1, true},    {3, 32, 14, 14, 64, 1, false},
-    {5, 64, 7, 7, 32, 1, false},    {3, 256, 2, 2, 256, 1, true},    {2, 16, 9, 5, 32, 0, true},
-    {2, 32, 5, 6, 16, 2, false},    {1, 128, 3, 11, 64, 1, true},    {2, 48, 10, 10, 80, 1, true},
-    {1, 16, 1, 1, 16, 1, false},    {40, 64, 16, 16, 192, 1, false}};
-
-static const char *const passes[3] = {"forward", "backward data", "backward weights"};
-
-static cpu_winograd_layout blocked_values(int channels, int height, int width) {
-    return (cpu_winograd_layout){
-        .strides = {channels * height * width, height * width * 16, width * 16, 16},
-        .block_count = 1,
-        .block_dimensions = {1},
-        .block_sizes = {16}};
-}
-
-static cpu_winograd_layout channels_last(int channels, int height, int width) {
-    return (cpu_winograd_layout){
-        .strides = {channels * height * width, 1, width * channels, channels}};
-}
-
-/* OIhw16i16o, OIhw16o16i, oihw, Ohwi16o, OIhw4i16o4i */
-static cpu_winograd_layout weights_layout(int kind, int out, int in) {
-    switch (kind) {
-    case 0:
-        return (cpu_winograd_layout){{in * 9 * 16, 9 * 256, 3 * 256, 256}, 2, {1, 0}, {16, 16}};
-    case 1:
-        return (cpu_winograd_layout){{in * 9 * 16, 9 * 256, 3 * 256, 256}, 2, {0, 1}, {16, 16}};
-    case 2:
-        return (cpu_winograd_layout){.strides = {in * 9, 9, 3, 1}};
-    case 3:
-        return (cpu_winograd_layout){{in * 9 * 16, 16, in * 48, in * 16}, 1, {0}, {16}};
-    default:
-        (void)out;
-        return (cpu_winograd_layout){
-            {in * 9 * 16, 9 * 256, 3 * 256, 256}, 3, {1, 0, 1}, {4, 16, 4}};
-    }
-}
-
-/* Written out once more, by the definition. */
-static size_t place(const cpu_winograd_layout *layout, int a, int b, int h, int w) {
-    int index[2] = {a, b};
-    ptrdiff_t offset = h * layout->strides[2] + w * layout->strides[3], inner = 1;
-    for (int i = layout->block_count; i-- > 0;) {
-        int d = layout->block_dimensions[i], size = layout->block_sizes[i];
-        offset += (index[d] % size) * inner;
-        index[d] /= size;
-        inner *= size;
-    }
-    return (size_t)(offset + index[0] * layout->strides[0] + index[1] * layout->strides[1]);
-}
-
-static float *random_floats(size_t count, uint64_t seed) {
-    float *to = aligned_alloc(64, (count * sizeof *to + 63) / 64 * 64);
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        to[i] = (float)((double)(seed >> 40) / (1 << 23) - 1);
-    }
-    return to;
-}
-
-/* A tensor [dims[0], ...] in double, without a layout. */
-static double *plain(const cpu_winograd_layout *layout, const int *dims, const float *from) {
-    size_t count = (size_t)dims[0] * (size_t)dims[1] * (size_t)dims[2] * (size_t)dims[3], at = 0;
-    double *to = calloc(count, sizeof *to);
-    for (int a = 0; a < dims[0]; a++)
-        for (int b = 0; b < dims[1]; b++)
-            for (int h = 0; h < dims[2]; h++)
-                for (int w = 0; w < dims[3]; w++)
-                    to[at++] = from == NULL ? 0 : (double)from[place(layout, a, b, h, w)];
-    return to;
-}
-
-/* One output plane, one input plane and the filter between them, by the definition. */
-static void convolve(const cpu_winograd_problem *p, double *x, double *taps, double *y) {
-    int high = p->height + 2 * p->padding - 2, wide = p->width + 2 * p->padding - 2;
-    for (int tap = 0; tap < 9; tap++) {
-        int down = tap / 3 - p->padding, right = tap % 3 - p->padding;
-        for (int h = down < 0 ? -down : 0; h < high && h + down < p->height; h++)
-            for (int w = right < 0 ? -right : 0; w < wide && w + right < p->width; w++) {
-                double *input = &x[(h + down) * p->width + w + right], *output = &y[h * wide + w];
-                if (p->direction == CPU_WINOGRAD_FORWARD) *output += *input * taps[tap];
-                if (p->direction == CPU_WINOGRAD_BACKWARD_DATA) *input += *output * taps[tap];
-                if (p->direction == CPU_WINOGRAD_BACKWARD_WEIGHTS) taps[tap] += *output * *input;
-            }
-    }
-}
+enum { X, W, Y, TENSORS };
 
 typedef struct tensors {
-    int dims[3][4]; /* of x, w, y */
-    size_t counts[3];
-    float *floats[3], *bias;
-    double *exact[3]; /* plain; the one written zeroed */
+    const cpu_desc *descs[TENSORS];
+    yoke_layout layouts[TENSORS];
+    double *exact[TENSORS]; /* in logical order */
+    float *memory[TENSORS], *bias;
 } tensors;
 
-static void compute_exact(const cpu_winograd_problem *p, const tensors *t) {
-    const int *w = t->dims[1], *y = t->dims[2];
-    int x_plane = p->height * p->width, y_plane = y[2] * y[3];
-    for (int n = 0; n < p->rows; n++)
-        for (int o = 0; o < w[0]; o++) {
-            double *plane = t->exact[2] + (ptrdiff_t)(n * w[0] + o) * y_plane;
-            if (p->direction == CPU_WINOGRAD_FORWARD && t->bias != NULL)
-                for (int i = 0; i < y_plane; i++)
-                    plane[i] = (double)t->bias[o];
-            for (int i = 0; i < w[1]; i++)
-                convolve(p, t->exact[0] + (ptrdiff_t)(n * w[1] + i) * x_plane,
-                         t->exact[1] + (o * w[1] + i) * 9, plane);
-        }
+static size_t count_of(const cpu_desc *desc) {
+    return (size_t)(desc->dims[0] * desc->dims[1] * desc->dims[2] * desc->dims[3]);
 }
 
-/* The largest error beside the root of the mean square of the exact values. */
-static double relative_error(const cpu_winograd_layout *layout, const int *dims, const float *got,
-                             const double *exact) {
-    double *values = plain(layout, dims, got), worst = 0, squares = 0;
-    size_t count = (size_t)dims[0] * (size_t)dims[1] * (size_t)dims[2] * (size_t)dims[3];
-    for (size_t i = 0; i < count; i++) {
-        double error = fabs(values[i] - exact[i]);
-        if (!(error <= worst)) worst = error;
-        squares += exact[i] * exact[i];
+static void make(tensors *t, cpu_device *device, const shape *s, dnnl_format_tag_t values,
+                 dnnl_format_tag_t weights) {
+    int high = s->height + 2 * s->padding - 2, wide = s->width + 2 * s->padding - 2;
+    const dnnl_dims_t dims[TENSORS] = {{s->rows, s->in, s->height, s->width},
+                                       {s->out, s->in, 3, 3},
+                                       {s->rows, s->out, high, wide}};
+    for (int i = 0; i < TENSORS; i++) {
+        assert_int_equal(cpu_desc_by_tag(&t->descs[i], &device->descs, 4, dims[i], dnnl_f32,
+                                         i == W ? weights : values),
+                         dnnl_success);
+        cpu_layout_store(&t->layouts[i], t->descs[i]);
+        t->exact[i] = check_random(count_of(t->descs[i]), -1, 1, (uint64_t)i);
+        t->memory[i] = aligned_alloc(64, (t->layouts[i].bytes + 63) / 64 * 64);
+        check_store(&t->layouts[i], t->memory[i], t->exact[i]);
     }
-    free(values);
-    return worst / sqrt(squares / (double)count + 1e-30);
+    t->bias = test_calloc((size_t)s->out, sizeof *t->bias);
+    for (int i = 0; i < s->out; i++)
+        t->bias[i] = (float)(i % 7) - 3;
 }
 
-static double bias_error(const tensors *t) {
-    const int *dims = t->dims[2];
-    double worst = 0;
-    for (int o = 0; o < dims[1]; o++) {
-        double sum = 0;
-        for (int n = 0; n < dims[0]; n++)
-            for (int i = 0; i < dims[2] * dims[3]; i++)
-                sum += t->exact[2][(ptrdiff_t)(n * dims[1] + o) * dims[2] * dims[3] + i];
-        double error = fabs((double)t->bias[o] - sum);
-        if (!(error <= worst)) worst = error;
+static void drop(tensors *t) {
+    for (int i = 0; i < TENSORS; i++) {
+        test_free(t->exact[i]);
+        free(t->memory[i]);
     }
-    return worst / sqrt((double)(dims[0] * dims[2] * dims[3]));
+    test_free(t->bias);
 }
 
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
+/* One input plane, one filter and one output plane, by the definition. */
+static void convolve(const tensors *t, const shape *s, cpu_direction direction, size_t plane[3]) {
+    ptrdiff_t high = t->descs[Y]->dims[2], wide = t->descs[Y]->dims[3];
+    double *x = t->exact[X] + plane[X] * (size_t)(s->height * s->width);
+    double *w = t->exact[W] + plane[W] * 9, *y = t->exact[Y] + plane[Y] * (size_t)(high * wide);
+    for (ptrdiff_t at = 0; at < high * wide * 9; at++) {
+        ptrdiff_t tap = at % 9, h = at / 9 / wide + tap / 3 - s->padding;
+        ptrdiff_t v = at / 9 % wide + tap % 3 - s->padding;
+        if (h < 0 || v < 0 || h >= s->height || v >= s->width) continue;
+        double *input = &x[h * s->width + v], *output = &y[at / 9];
+        if (direction == CPU_FORWARD) *output += *input * w[tap];
+        if (direction == CPU_BACKWARD_DATA) *input += *output * w[tap];
+        if (direction == CPU_BACKWARD_WEIGHTS) w[tap] += *output * *input;
+    }
+}
+
+static const int written[CPU_DIRECTIONS] = {Y, X, W};
+
+static void compute_exact(tensors *t, const shape *s, cpu_direction direction) {
+    double *to = t->exact[written[direction]];
+    size_t count = count_of(t->descs[written[direction]]), pixels = count_of(t->descs[Y]);
+    pixels /= (size_t)(s->rows * s->out);
+    for (size_t i = 0; i < count; i++)
+        to[i] =
+            direction == CPU_FORWARD && s->bias ? (double)t->bias[i / pixels % (size_t)s->out] : 0;
+    for (size_t n = 0; n < (size_t)s->rows; n++)
+        for (size_t o = 0; o < (size_t)s->out; o++)
+            for (size_t i = 0; i < (size_t)s->in; i++)
+                convolve(t, s, direction,
+                         (size_t[3]){n * (size_t)s->in + i, o * (size_t)s->in + i,
+                                     n * (size_t)s->out + o});
+}
+
+/* The gradient of the bias: the sum of the output's over rows and pixels. */
+static void check_bias(const tensors *t, const shape *s) {
+    size_t pixels = count_of(t->descs[Y]) / (size_t)(s->rows * s->out);
+    double *sums = test_calloc((size_t)s->out, sizeof *sums), *got = test_calloc((size_t)s->out, 8);
+    for (size_t i = 0; i < count_of(t->descs[Y]); i++)
+        sums[i / pixels % (size_t)s->out] += t->exact[Y][i];
+    for (int o = 0; o < s->out; o++)
+        got[o] = (double)t->bias[o];
+    check_close_values("gradient of the bias", got, sums, (size_t)s->out, 1e-5);
+    test_free(sums);
+    test_free(got);
+}
+
+static cpu_operation describe(const tensors *t, const shape *s, cpu_direction direction) {
+    return (cpu_operation){.kind = CPU_CONVOLUTION,
+                           .direction = direction,
+                           .source = t->descs[X],
+                           .weights = t->descs[W],
+                           .destination = t->descs[Y],
+                           .strides = {1, 1},
+                           .padding = {s->padding, s->padding}};
+}
 
 /* Twice: scratch full of NaN, then of what the first run left. */
-static bool run_twice(const cpu_winograd_problem *p, const tensors *t, float *written,
-                      size_t count) {
+static void run_twice(tensors *t, const shape *s, cpu_device *device, cpu_direction direction) {
+    cpu_operation convolution = describe(t, s, direction);
     cpu_winograd *winograd = NULL;
-    if (cpu_winograd_create(&winograd, engine, p) != dnnl_success) return false;
-    size_t bytes = (cpu_winograd_scratch_bytes(winograd) + 4095) / 4096 * 4096;
-    void *scratch = aligned_alloc(4096, bytes);
-    float *once = malloc(count * sizeof *once);
-    memset(scratch, 0xff, bytes);
-    memset(written, 0xff, count * sizeof *written);
-    const cpu_winograd_addresses at = {t->floats[0], t->floats[1], t->bias, t->floats[2], scratch};
-    bool ran = cpu_winograd_bind(winograd, &at) == dnnl_success &&
-               cpu_winograd_run(winograd, stream) == dnnl_success;
-    memcpy(once, written, count * sizeof *once);
-    ran = ran && cpu_winograd_run(winograd, stream) == dnnl_success &&
-          memcmp(once, written, count * sizeof *once) == 0;
-    free(once);
+    CHECK(cpu_winograd_create(&winograd, device, &convolution));
+    size_t scratch_bytes = (cpu_winograd_scratch_bytes(winograd) + 63) / 64 * 64;
+    size_t bytes = t->layouts[written[direction]].bytes;
+    float *to = t->memory[written[direction]], *once = test_malloc(bytes);
+    void *scratch = aligned_alloc(64, scratch_bytes);
+    memset(scratch, 0xff, scratch_bytes);
+    memset(to, 0xff, bytes);
+    const cpu_winograd_addresses at = {t->memory[X], t->memory[W], s->bias ? t->bias : NULL,
+                                       t->memory[Y], scratch};
+    CHECK(cpu_winograd_bind(winograd, &at));
+    CHECK(cpu_winograd_run(winograd));
+    memcpy(once, to, bytes);
+    CHECK(cpu_winograd_run(winograd));
+    assert_memory_equal(once, to, bytes);
+    test_free(once);
     free(scratch);
     cpu_winograd_destroy(winograd);
-    return ran;
 }
 
-static double check(const shape *s, int direction, int values, int weights, int threads) {
-    int high = s->height + 2 * s->padding - 2, wide = s->width + 2 * s->padding - 2;
-    cpu_winograd_problem p = {.direction = (cpu_winograd_direction)direction,
-                              .rows = s->rows,
-                              .padding = s->padding,
-                              .input_channels = s->in,
-                              .height = s->height,
-                              .width = s->width,
-                              .output_channels = s->out,
-                              .input = values ? channels_last(s->in, s->height, s->width)
-                                              : blocked_values(s->in, s->height, s->width),
-                              .output = values ? channels_last(s->out, high, wide)
-                                               : blocked_values(s->out, high, wide),
-                              .weights = weights_layout(weights, s->out, s->in),
-                              .threads = threads};
-    const cpu_winograd_layout *layouts[3] = {&p.input, &p.weights, &p.output};
-    const int which = direction == 0 ? 2 : direction == 1 ? 0 : 1;
-    tensors t = {.dims = {{s->rows, s->in, s->height, s->width},
-                          {s->out, s->in, 3, 3},
-                          {s->rows, s->out, high, wide}}};
-    if (s->bias) t.bias = random_floats((size_t)s->out, 9);
-    for (int i = 0; i < 3; i++) {
-        const int *dims = t.dims[i];
-        t.counts[i] = (size_t)dims[0] * (size_t)dims[1] * (size_t)(dims[2] * dims[3]);
-        t.floats[i] = random_floats(t.counts[i], (uint64_t)i);
-        t.exact[i] = plain(layouts[i], dims, i == which ? NULL : t.floats[i]);
-    }
-    compute_exact(&p, &t);
-    double error = INFINITY;
-    if (run_twice(&p, &t, t.floats[which], t.counts[which]))
-        error = relative_error(layouts[which], t.dims[which], t.floats[which], t.exact[which]);
-    if (s->bias && direction == 2 && !(bias_error(&t) < 1e-5)) error = INFINITY;
-    for (int i = 0; i < 3; i++) {
-        free(t.floats[i]);
-        free(t.exact[i]);
-    }
-    free(t.bias);
-    return error;
-}
-
-int main(int argc, char **argv) {
-    int threads = argc > 1 ? atoi(argv[1]) : 1, failures = 0;
-    dnnl_engine_create(&engine, dnnl_cpu, 0);
-    dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        const shape *s = &shapes[i];
-        for (int direction = 0; direction < 3; direction++) {
-            double worst = 0;
-            for (int values = 0; values < 2; values++)
-                for (int weights = 0; weights < 5; weights++) {
-                    if (s->in >= 256 && weights != values) continue;
-                    double error = check(s, direction, values, weights, threads);
-                    if (!(error <= worst)) worst = error;
-                }
-            bool good = worst < 1e-4;
-            failures += !good;
-            printf("%-16s rows %2d, %3d x %2d x %2d to %3d, padding %d: %.2g%s\n",
-                   passes[direction], s->rows, s->in, s->height, s->width, s->out, s->padding,
-                   worst, good ? "" : "  FAILED");
-            fflush(stdout);
+static void check_shape(const shape *s, int threads) {
+    static const dnnl_format_tag_t values[] = {dnnl_nChw16c, dnnl_nhwc};
+    static const dnnl_format_tag_t weights[] = {dnnl_OIhw16i16o, dnnl_OIhw16o16i, dnnl_oihw,
+                                                dnnl_Ohwi16o, dnnl_OIhw4i16o4i};
+    yoke_devices *devices = check_devices(threads);
+    cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
+    yoke_device_scope scope;
+    CHECK(yoke_device_enter(&device->base, false, &scope));
+    for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
+        for (int i = 0; i < 5; i++) {
+            tensors t = {0};
+            make(&t, device, s, values[i % 2], weights[(i + direction) % 5]);
+            compute_exact(&t, s, (cpu_direction)direction);
+            run_twice(&t, s, device, (cpu_direction)direction);
+            int to = written[direction];
+            check_memory("a pass", &t.layouts[to], t.memory[to], t.exact[to], 2e-5);
+            if (s->bias && direction == CPU_BACKWARD_WEIGHTS) check_bias(&t, s);
+            drop(&t);
         }
+    yoke_device_leave(&device->base, &scope);
+    yoke_devices_close(devices);
+}
+
+static void equals_a_plain_convolution(void **state) {
+    (void)state;
+    static const shape shapes[] = {{2, 16, 32, 32, 16, 1, false}, {3, 32, 16, 16, 32, 1, true},
+                                   {5, 64, 7, 7, 32, 1, false},   {3, 32, 14, 14, 64, 1, false},
+                                   {3, 64, 2, 2, 64, 1, true},    {2, 16, 9, 5, 32, 0, true},
+                                   {2, 32, 5, 6, 16, 2, false},   {1, 32, 3, 11, 64, 1, true},
+                                   {2, 48, 10, 10, 80, 1, true},  {1, 16, 1, 1, 16, 1, false}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        check_shape(&shapes[i], 1 + (int)(i % 2));
+}
+
+/* Sums over several chunks of tiles, and filters in slices. */
+static void equals_it_where_the_cache_does_not_hold_all(void **state) {
+    (void)state;
+    static const shape shapes[] = {{6, 64, 16, 16, 96, 1, false}, {4, 256, 4, 4, 160, 1, true}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        check_shape(&shapes[i], 1);
+}
+
+static void refuses_what_does_not_fit(void **state) {
+    (void)state;
+    static const shape odd = {2, 12, 8, 8, 16, 1, false}, good = {2, 16, 8, 8, 16, 1, false};
+    yoke_devices *devices = check_devices(1);
+    cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
+    for (int i = 0; i < 4; i++) {
+        tensors t = {0};
+        make(&t, device, i == 0 ? &odd : &good, i == 1 ? dnnl_nchw : dnnl_nhwc, dnnl_oihw);
+        cpu_operation convolution = describe(&t, &good, CPU_FORWARD);
+        if (i == 2) convolution.strides[0] = 2;
+        if (i == 3) convolution.padding[0] = convolution.padding[1] = 3;
+        cpu_winograd *winograd = NULL;
+        assert_int_equal(cpu_winograd_create(&winograd, device, &convolution), YOKE_ERROR_DEVICE);
+        assert_null(winograd);
+        drop(&t);
     }
-    dnnl_stream_destroy(stream);
-    dnnl_engine_destroy(engine);
-    return failures != 0;
+    yoke_devices_close(devices);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_a_plain_convolution),
+        cmocka_unit_test(equals_it_where_the_cache_does_not_hold_all),
+        cmocka_unit_test(refuses_what_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

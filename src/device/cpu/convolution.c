@@ -1,11 +1,14 @@
-/* Two-dimensional convolution: direct, or Winograd's F(4x4, 3x3) (Lavin and Gray 2016) where oneDNN
- * has it. */
+/* Two-dimensional convolution: direct, or Winograd's F(4x4, 3x3) (Lavin and Gray 2016), by oneDNN 2
+ * or by winograd.c. */
 #include <stdio.h>
 
 #include "device/cpu/weighted.h"
 
 static const cpu_algorithm algorithms[] = {
-    {"direct", dnnl_convolution_direct}, {"winograd", dnnl_convolution_winograd}, {NULL, 0}};
+    {"direct", dnnl_convolution_direct, false},
+    {"winograd", dnnl_convolution_winograd, false}, /* oneDNN 2 alone, on AVX-512 */
+    {"winograd", dnnl_alg_kind_undef, true},
+    {NULL, dnnl_alg_kind_undef, false}};
 
 /* [out, in / groups, k, k]; with groups oneDNN wants [groups, out / groups, in / groups, k, k]. */
 static yoke_status describe_weights(const cpu_desc **desc, cpu_device *device,

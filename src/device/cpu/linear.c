@@ -3,8 +3,8 @@
 
 #include "device/cpu/weighted.h"
 
-const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef},
-                                                {NULL, dnnl_alg_kind_undef}};
+const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, false},
+                                                {NULL, dnnl_alg_kind_undef, false}};
 
 static int features(yoke_dims dims) {
     return dims.channels * dims.height * dims.width;

@@ -119,17 +119,24 @@ size_t cpu_desc_span(const cpu_desc *desc) {
 
 /* Descriptions. */
 
-static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes, bool relu) {
-    dnnl_status_t status =
-        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || !relu) return status;
+static dnnl_status_t set_post_ops(dnnl_primitive_attr_t attributes,
+                                  const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;
-    status = dnnl_post_ops_create(&post_ops);
+    dnnl_status_t status = dnnl_post_ops_create(&post_ops);
     if (status != dnnl_success) return status;
-    status = cpu_append_relu(post_ops);
+    if (operation->relu) status = cpu_append_relu(post_ops);
+    if (status == dnnl_success && operation->accumulate) status = cpu_append_sum(post_ops);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, post_ops);
     dnnl_post_ops_destroy(post_ops);
     return status;
+}
+
+static dnnl_status_t fill_attributes(dnnl_primitive_attr_t attributes,
+                                     const cpu_operation *operation) {
+    dnnl_status_t status =
+        dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success) return status;
+    return operation->relu || operation->accumulate ? set_post_ops(attributes, operation) : status;
 }
 
 dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
@@ -137,7 +144,7 @@ dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_en
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
     if (status != dnnl_success) return status;
-    status = fill_attributes(attributes, operation->relu);
+    status = fill_attributes(attributes, operation);
     if (status == dnnl_success)
         status = cpu_describe_primitive(description, engine, operation, attributes);
     dnnl_primitive_attr_destroy(attributes);

@@ -81,6 +81,7 @@ typedef struct cpu_operation {
     float epsilon;
     unsigned flags;
     bool relu;
+    bool accumulate;                  /* matmul: adds to the destination */
     const_dnnl_primitive_desc_t hint; /* backward: the forward description */
 } cpu_operation;
 
@@ -108,6 +109,7 @@ void cpu_md_read(cpu_desc *desc, const void *md); /* fills the fields from ndims
 extern const int
     cpu_norm_backward_shift; /* DNNL_ARG_SHIFT if batch norm's backward reads it, else 0 */
 dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops);
+dnnl_status_t cpu_append_sum(dnnl_post_ops_t post_ops);
 dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                                      const cpu_operation *operation,
                                      const_dnnl_primitive_attr_t attributes);

@@ -196,3 +196,7 @@ dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_en
 dnnl_status_t cpu_append_relu(dnnl_post_ops_t post_ops) {
     return dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, 0, 0);
 }
+
+dnnl_status_t cpu_append_sum(dnnl_post_ops_t post_ops) {
+    return dnnl_post_ops_append_sum(post_ops, 1);
+}

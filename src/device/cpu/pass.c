@@ -22,16 +22,28 @@ static void place_operand(cpu_pass *pass, cpu_operand *operand) {
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation) {
     TRY(cpu_primitive_create(&pass->primitive, device, operation));
     pass->scratch_bytes = aligned(cpu_primitive_scratch(&pass->primitive));
-    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+    for (int i = 0; i < CPU_ROLES; i++) {
         if (pass->operands[i].argument != 0) place_operand(pass, &pass->operands[i]);
     }
     return YOKE_OK;
 }
 
+yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
+                                     const cpu_operation *operation) {
+    TRY(cpu_winograd_create(&pass->winograd, device, operation));
+    pass->scratch_bytes = cpu_winograd_scratch_bytes(pass->winograd);
+    return YOKE_OK;
+}
+
+bool cpu_pass_is_empty(const cpu_pass *pass) {
+    return pass->primitive.description == NULL && pass->winograd == NULL;
+}
+
 void cpu_pass_destroy(cpu_pass *pass) {
-    for (int i = 0; i < CPU_PASS_OPERANDS; i++)
+    for (int i = 0; i < CPU_ROLES; i++)
         cpu_call_destroy(&pass->operands[i].move);
     cpu_primitive_destroy(&pass->primitive);
+    cpu_winograd_destroy(pass->winograd);
     memset(pass, 0, sizeof *pass);
 }
 
@@ -44,10 +56,21 @@ static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_dev
     return cpu_reorder(&operand->move, device, operand->stored, address, liked, copy);
 }
 
+static yoke_status bind_winograd(cpu_pass *pass, void *const *addresses, void *scratch) {
+    const cpu_winograd_addresses bound = {
+        .input = addresses[CPU_INPUT],
+        .weights = addresses[CPU_WEIGHTS],
+        .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
+        .output = addresses[CPU_OUTPUT],
+        .scratch = scratch};
+    return cpu_winograd_bind(pass->winograd, &bound);
+}
+
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch) {
-    cpu_address bound[CPU_PASS_OPERANDS + 1] = {0};
-    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+    if (pass->winograd != NULL) return bind_winograd(pass, addresses, scratch);
+    cpu_address bound[CPU_ROLES + 1] = {0};
+    for (int i = 0; i < CPU_ROLES; i++) {
         cpu_operand *operand = &pass->operands[i];
         if (operand->argument == 0) continue;
         void *address = addresses[i];
@@ -58,16 +81,17 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
         }
         bound[i] = (cpu_address){operand->argument, address};
     }
-    bound[CPU_PASS_OPERANDS] = (cpu_address)CPU_LAST_ADDRESS;
+    bound[CPU_ROLES] = (cpu_address)CPU_LAST_ADDRESS;
     return cpu_primitive_bind(&pass->primitive, device, bound, scratch);
 }
 
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
-    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+    if (pass->winograd != NULL) return cpu_winograd_run(pass->winograd);
+    for (int i = 0; i < CPU_ROLES; i++) {
         if (!pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
     }
     TRY(cpu_call_run(&pass->primitive.call, device));
-    for (int i = 0; i < CPU_PASS_OPERANDS; i++) {
+    for (int i = 0; i < CPU_ROLES; i++) {
         if (pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
     }
     return YOKE_OK;
@@ -109,6 +133,7 @@ yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addre
 }
 
 const char *cpu_pass_implementation(const cpu_pass *pass) {
+    if (pass->winograd != NULL) return "yoke";
     const char *text = NULL;
     dnnl_status_t status = dnnl_primitive_desc_query(pass->primitive.description,
                                                      dnnl_query_impl_info_str, 0, (void *)&text);

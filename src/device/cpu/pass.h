@@ -1,11 +1,13 @@
 /* A pass: one primitive between tensors that may lie in another layout than it likes. What differs
- * is reordered through scratch memory before and after. */
+ * is reordered through scratch memory before and after. Winograd's tiles take every layout as it
+ * is. */
 #ifndef DEVICE_CPU_PASS_H
 #define DEVICE_CPU_PASS_H
 
-#include "device/cpu/primitive.h"
+#include "device/cpu/winograd.h"
 
-#define CPU_PASS_OPERANDS 4
+/* The operands of a convolution or a product, and of its gradients. */
+typedef enum cpu_role { CPU_INPUT, CPU_WEIGHTS, CPU_BIAS, CPU_OUTPUT, CPU_ROLES } cpu_role;
 
 typedef struct cpu_operand {
     int argument; /* DNNL_ARG_SRC, ...; 0: the pass has no such operand */
@@ -18,16 +20,21 @@ typedef struct cpu_operand {
 
 typedef struct cpu_pass {
     cpu_primitive primitive;
-    cpu_operand operands[CPU_PASS_OPERANDS];
+    cpu_winograd *winograd; /* in place of the primitive; NULL: none */
+    cpu_operand operands[CPU_ROLES];
     size_t scratch_bytes; /* scratchpad and copies */
 } cpu_pass;
 
 /* The caller has filled argument, written and stored of every operand; the rest is zero. DEVICE:
  * oneDNN has no such primitive. */
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
-void cpu_pass_destroy(cpu_pass *pass); /* takes zeroed and half-built ones; keeps nothing */
+/* The same by Winograd's tiles: every operand is stored. */
+yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
+                                     const cpu_operation *operation);
+bool cpu_pass_is_empty(const cpu_pass *pass); /* neither created */
+void cpu_pass_destroy(cpu_pass *pass);        /* takes zeroed and half-built ones; keeps nothing */
 
-/* addresses: one an operand. */
+/* addresses: one a role. */
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch);
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);

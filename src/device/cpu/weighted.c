@@ -18,7 +18,8 @@ typedef struct weighted_planner {
     cpu_device *device;
     const yoke_plan_request *request;
     cpu_problem *problem;
-    dnnl_primitive_desc_t hint; /* a forward description, which oneDNN wants to see first */
+    dnnl_primitive_desc_t hint;    /* a forward description, which oneDNN wants to see first */
+    const cpu_desc *liked_weights; /* as the direct forward pass lays them out */
 } weighted_planner;
 
 static const char *const direction_names[CPU_DIRECTIONS] = {"forward", "backward data",
@@ -56,6 +57,7 @@ static int kept_by(cpu_role role) {
 static yoke_status create_candidate(const weighted_planner *planner, cpu_direction direction,
                                     int candidate, cpu_pass *pass) {
     const cpu_problem *problem = planner->problem;
+    const cpu_algorithm *algorithm = &problem->algorithms[candidate / KEEP_SETS];
     const cpu_desc *descs[CPU_ROLES];
     memcpy(descs, problem->free, sizeof descs);
     /* Gradients of weights are float32 whatever the precision. */
@@ -66,18 +68,21 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
         if (problem->free[role] != NULL) operand->argument = operands[direction][role].argument;
         operand->written = operands[direction][role].written;
         operand->stored = problem->stored[role];
-        bool kept = (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
+        if (algorithm->tiles && role == CPU_WEIGHTS && operand->stored == NULL)
+            operand->stored = planner->liked_weights;
+        bool kept = algorithm->tiles || (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
         if (kept && operand->stored != NULL) descs[role] = operand->stored;
     }
     cpu_operation operation = problem->operation;
     operation.direction = direction;
-    operation.algorithm = problem->algorithms[candidate / KEEP_SETS].kind;
+    operation.algorithm = algorithm->kind;
     operation.source = descs[CPU_INPUT];
     operation.weights = descs[CPU_WEIGHTS];
     operation.bias = descs[CPU_BIAS];
     operation.destination = descs[CPU_OUTPUT];
     if (direction != CPU_FORWARD) operation.hint = planner->hint;
-    return cpu_pass_create(pass, planner->device, &operation);
+    return algorithm->tiles ? cpu_pass_create_winograd(pass, planner->device, &operation)
+                            : cpu_pass_create(pass, planner->device, &operation);
 }
 
 /* The sets worth trying beside "keep nothing": roles that would otherwise be reordered, but for
@@ -216,9 +221,9 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
 
 /* Where no gradient decides, the direct forward pass lays the weights out; master weights are
  * float32, which a bfloat16 pass does not lay out: those stay plain. */
-static yoke_status lay_out_weights(const weighted_planner *planner, const cpu_pass *first) {
+static yoke_status lay_out_weights(const weighted_planner *planner) {
     cpu_problem *problem = planner->problem;
-    const cpu_desc *liked = first->operands[CPU_WEIGHTS].stored;
+    const cpu_desc *liked = planner->liked_weights;
     problem->stored[CPU_WEIGHTS] = liked;
     if (liked->type == dnnl_f32) return YOKE_OK;
     TRY_DNNL(cpu_desc_by_strides(&problem->stored[CPU_WEIGHTS], &planner->device->descs,
@@ -232,6 +237,7 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
     cpu_problem *problem = planner->problem;
     TRY(create_candidate(planner, CPU_FORWARD, 0, first));
     planner->hint = first->primitive.description;
+    planner->liked_weights = first->operands[CPU_WEIGHTS].stored;
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
     if (planner->request->training) {
@@ -239,7 +245,7 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
     }
-    return problem->stored[CPU_WEIGHTS] == NULL ? lay_out_weights(planner, first) : YOKE_OK;
+    return problem->stored[CPU_WEIGHTS] == NULL ? lay_out_weights(planner) : YOKE_OK;
 }
 
 static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
@@ -273,7 +279,7 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
                                   binding->parameter_gradients[1], binding->output_gradient},
     };
     for (int i = 0; i < CPU_DIRECTIONS; i++) {
-        if (self->passes[i].primitive.description == NULL) continue;
+        if (cpu_pass_is_empty(&self->passes[i])) continue;
         TRY(cpu_pass_bind(&self->passes[i], cpu_of(plan->device), addresses[i], binding->scratch));
     }
     return YOKE_OK;
@@ -290,7 +296,7 @@ static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step
     cpu_device *device = cpu_of(plan->device);
     cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
     TRY(cpu_pass_run(&self->passes[CPU_BACKWARD_WEIGHTS], device));
-    if (self->passes[CPU_BACKWARD_DATA].primitive.description == NULL) return YOKE_OK;
+    if (cpu_pass_is_empty(&self->passes[CPU_BACKWARD_DATA])) return YOKE_OK;
     cpu_clear(device, self->input_gradient, self->cleared[CPU_INPUT]);
     return cpu_pass_run(&self->passes[CPU_BACKWARD_DATA], device);
 }

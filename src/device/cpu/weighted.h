@@ -6,11 +6,10 @@
 
 #include "device/cpu/pass.h"
 
-typedef enum cpu_role { CPU_INPUT, CPU_WEIGHTS, CPU_BIAS, CPU_OUTPUT, CPU_ROLES } cpu_role;
-
 typedef struct cpu_algorithm {
     const char *name;
-    dnnl_alg_kind_t kind;
+    dnnl_alg_kind_t kind; /* oneDNN's; undef with tiles */
+    bool tiles;           /* Winograd's, of winograd.h */
 } cpu_algorithm;
 extern const cpu_algorithm cpu_product_algorithms[]; /* of the matrix product */
 

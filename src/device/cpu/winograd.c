@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cpu/batched_product.h"
 #include "device/cpu/winograd_tile.h"
 
 enum {
@@ -43,14 +42,16 @@ typedef struct matrices {
  * is transformed into the tiles of `to`. For the gradient of the weights left (transposed) and
  * right have a tile of `from` and `to` a row, and product is transformed into filters. */
 struct cpu_winograd {
-    cpu_winograd_problem problem;
+    cpu_device *device;
+    cpu_operation convolution;
+    int rows, padding;
     tiled from, to;
     bool swapped;                            /* `to` is the input and `from` the output */
     ptrdiff_t *filter_rows, *filter_columns; /* offsets in the weights by channel of from, to */
     int tiles, tiles_high, tiles_wide;
     int chunk_tiles, chunks, slice_channels, slices;
     matrices left, right, product;
-    cpu_batched_product multiply, multiply_add; /* the second where chunks add up */
+    cpu_primitive multiply, multiply_add; /* the second where chunks add up */
     float *weights, *bias, *scratch;
 };
 
@@ -61,56 +62,62 @@ typedef struct winograd_part {
 } winograd_part;
 
 static bool for_weights(const cpu_winograd *self) {
-    return self->problem.direction == CPU_WINOGRAD_BACKWARD_WEIGHTS;
+    return self->convolution.direction == CPU_BACKWARD_WEIGHTS;
 }
 
 /* Layouts. */
 
 /* Offsets of blocked layouts are sums of one of each dimension. */
-static ptrdiff_t offset_along(const cpu_winograd_layout *layout, int dimension, int index) {
+static ptrdiff_t offset_along(const cpu_desc *desc, int dimension, int index) {
     ptrdiff_t offset = 0, stride = 1;
-    for (int i = layout->block_count - 1; i >= 0; i--) {
-        int size = layout->block_sizes[i];
-        if (layout->block_dimensions[i] == dimension) {
+    for (int i = desc->inner_count - 1; i >= 0; i--) {
+        int size = (int)desc->inner_blocks[i];
+        if (desc->inner_dims[i] == dimension) {
             offset += index % size * stride;
             index /= size;
         }
         stride *= size;
     }
-    return offset + index * layout->strides[dimension];
+    return offset + index * (ptrdiff_t)desc->strides[dimension];
 }
 
-static ptrdiff_t *offsets_along(const cpu_winograd_layout *layout, int dimension, int count,
-                                int step) {
-    ptrdiff_t *offsets = malloc((size_t)(count / step) * sizeof *offsets);
-    for (int i = 0; offsets != NULL && i < count / step; i++)
-        offsets[i] = offset_along(layout, dimension, i * step);
+static ptrdiff_t *offsets_along(const cpu_desc *desc, int dimension, int step) {
+    int count = (int)desc->dims[dimension] / step;
+    ptrdiff_t *offsets = malloc((size_t)count * sizeof *offsets);
+    for (int i = 0; offsets != NULL && i < count; i++)
+        offsets[i] = offset_along(desc, dimension, i * step);
     return offsets;
 }
 
-static bool in_groups(const cpu_winograd_layout *layout, int channels) {
-    if (channels % LANES != 0) return false;
-    for (int i = 0; i < channels; i++) {
-        ptrdiff_t first = offset_along(layout, 1, i - i % LANES);
-        if (offset_along(layout, 1, i) != first + i % LANES) return false;
+/* Only the first two dimensions may lie in blocks. */
+static bool desc_fits(const cpu_desc *desc) {
+    if (desc == NULL || !desc->is_blocked || desc->ndims != 4 || desc->type != dnnl_f32)
+        return false;
+    for (int i = 0; i < desc->inner_count; i++)
+        if (desc->inner_dims[i] > 1) return false;
+    return desc->offset == 0;
+}
+
+static bool value_fits(const cpu_desc *desc) {
+    if (!desc_fits(desc) || desc->dims[1] % LANES != 0) return false;
+    for (int i = 0; i < desc->dims[1]; i++) {
+        ptrdiff_t first = offset_along(desc, 1, i - i % LANES);
+        if (offset_along(desc, 1, i) != first + i % LANES) return false;
     }
     return true;
 }
 
-static bool layout_fits(const cpu_winograd_layout *layout) {
-    for (int i = 0; i < layout->block_count; i++)
-        if (layout->block_dimensions[i] > 1) return false;
-    return layout->block_count <= CPU_WINOGRAD_BLOCKS;
-}
-
-static bool problem_fits(const cpu_winograd_problem *problem) {
-    if (!layout_fits(&problem->input) || !layout_fits(&problem->weights)) return false;
-    if (!layout_fits(&problem->output) || problem->padding < 0 || problem->padding > 2)
+static bool convolution_fits(const cpu_operation *convolution) {
+    const cpu_desc *input = convolution->source, *weights = convolution->weights;
+    if (!value_fits(input) || !value_fits(convolution->destination) || !desc_fits(weights))
         return false;
-    if (problem->height + 2 * problem->padding < 3) return false;
-    if (problem->width + 2 * problem->padding < 3) return false;
-    return in_groups(&problem->input, problem->input_channels) &&
-           in_groups(&problem->output, problem->output_channels);
+    for (int i = 0; i < 2; i++) {
+        dnnl_dim_t padding = convolution->padding[i];
+        if (weights->dims[2 + i] != WINOGRAD_TAPS || convolution->strides[i] != 1) return false;
+        if (padding != convolution->padding[0] || padding < 0 || padding > 2) return false;
+        if (input->dims[2 + i] + 2 * padding < WINOGRAD_TAPS) return false;
+    }
+    return true;
 }
 
 /* Planning. */
@@ -119,62 +126,49 @@ static int divided_up(int a, int b) {
     return (a + b - 1) / b;
 }
 
-static void view_input(tiled *view, const cpu_winograd_problem *problem) {
-    const cpu_winograd_layout *layout = &problem->input;
-    *view = (tiled){.channels = problem->input_channels,
-                    .height = problem->height,
-                    .width = problem->width,
-                    .edge = WINOGRAD_OUTPUT,
-                    .row = layout->strides[0],
-                    .line = layout->strides[2],
-                    .pixel = layout->strides[3],
-                    .groups = offsets_along(layout, 1, problem->input_channels, LANES)};
-}
-
-static void view_output(tiled *view, const cpu_winograd_problem *problem) {
-    const cpu_winograd_layout *layout = &problem->output;
-    *view = (tiled){.channels = problem->output_channels,
-                    .height = problem->height + 2 * problem->padding - 2,
-                    .width = problem->width + 2 * problem->padding - 2,
-                    .edge = WINOGRAD_OUTPUT,
-                    .row = layout->strides[0],
-                    .line = layout->strides[2],
-                    .pixel = layout->strides[3],
-                    .groups = offsets_along(layout, 1, problem->output_channels, LANES),
-                    .transform = winograd_output_gradient};
+static void view(tiled *values, const cpu_desc *desc) {
+    *values = (tiled){.channels = (int)desc->dims[1],
+                      .height = (int)desc->dims[2],
+                      .width = (int)desc->dims[3],
+                      .edge = WINOGRAD_OUTPUT,
+                      .row = (ptrdiff_t)desc->strides[0],
+                      .line = (ptrdiff_t)desc->strides[2],
+                      .pixel = (ptrdiff_t)desc->strides[3],
+                      .groups = offsets_along(desc, 1, LANES)};
 }
 
 /* The values that the filters slide over. */
-static void overlap(tiled *view, int padding) {
-    view->edge = WINOGRAD_EDGE;
-    view->before = padding;
-    view->transform = winograd_input;
+static void overlap(tiled *values, int padding) {
+    values->edge = WINOGRAD_EDGE;
+    values->before = padding;
+    values->transform = winograd_input;
 }
 
-static dnnl_status_t view_tensors(cpu_winograd *self) {
-    const cpu_winograd_problem *problem = &self->problem;
-    const cpu_winograd_layout *weights = &problem->weights;
-    self->swapped = problem->direction == CPU_WINOGRAD_BACKWARD_DATA;
+static yoke_status view_tensors(cpu_winograd *self) {
+    const cpu_operation *convolution = &self->convolution;
+    const cpu_desc *weights = convolution->weights;
+    self->swapped = convolution->direction == CPU_BACKWARD_DATA;
     /* The gradient of the weights is written in groups of columns: in runs where possible. */
     if (for_weights(self)) self->swapped = offset_along(weights, 1, 1) == 1;
     tiled *input = self->swapped ? &self->to : &self->from;
     tiled *output = self->swapped ? &self->from : &self->to;
-    view_input(input, problem);
-    view_output(output, problem);
-    if (problem->direction == CPU_WINOGRAD_BACKWARD_DATA) {
-        overlap(output, 2 - problem->padding);
+    view(input, convolution->source);
+    view(output, convolution->destination);
+    output->transform = winograd_output_gradient;
+    if (convolution->direction == CPU_BACKWARD_DATA) {
+        overlap(output, 2 - self->padding);
     } else {
-        overlap(input, problem->padding);
+        overlap(input, self->padding);
     }
-    self->filter_rows = offsets_along(weights, self->swapped ? 0 : 1, self->from.channels, 1);
-    self->filter_columns = offsets_along(weights, self->swapped ? 1 : 0, self->to.channels, 1);
+    self->filter_rows = offsets_along(weights, self->swapped ? 0 : 1, 1);
+    self->filter_columns = offsets_along(weights, self->swapped ? 1 : 0, 1);
     const tiled *whole = input->edge == WINOGRAD_OUTPUT ? input : output;
     self->tiles_high = divided_up(whole->height, WINOGRAD_OUTPUT);
     self->tiles_wide = divided_up(whole->width, WINOGRAD_OUTPUT);
-    self->tiles = problem->rows * self->tiles_high * self->tiles_wide;
+    self->tiles = self->rows * self->tiles_high * self->tiles_wide;
     bool complete = input->groups != NULL && output->groups != NULL && self->filter_rows != NULL &&
                     self->filter_columns != NULL;
-    return complete ? dnnl_success : dnnl_out_of_memory;
+    return complete ? YOKE_OK : FAIL_MEMORY(sizeof *self, "the offsets of a convolution");
 }
 
 /* Chunks are of one size, so that one product serves all; the last may have empty tiles. */
@@ -184,7 +178,7 @@ static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
     if (for_weights(self)) {
         least = CHUNK_DEPTH_LEAST;
     } else {
-        tiles *= self->problem.threads;
+        tiles *= self->device->base.threads;
     }
     if (tiles < least) tiles = least;
     self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
@@ -231,40 +225,51 @@ static void lay_out(cpu_winograd *self) {
     self->product.offset = self->right.offset + self->right.floats;
 }
 
-static dnnl_status_t create_products(cpu_winograd *self, dnnl_engine_t engine) {
-    const matrices *left = &self->left, *right = &self->right, *product = &self->product;
-    bool weights = for_weights(self);
-    cpu_product_shape shape = {
-        .count = WINOGRAD_PRODUCTS,
-        .rows = weights ? self->from.channels : self->chunk_tiles,
-        .depth = weights ? self->chunk_tiles : self->from.channels,
-        .columns = self->slice_channels,
-        .left = {left->stride, weights ? 1 : left->row, weights ? left->row : 1},
-        .right = {right->stride, right->row, 1},
-        .product = {product->stride, product->row, 1}};
-    dnnl_status_t status = cpu_batched_product_create(&self->multiply, engine, &shape, false);
-    if (status == dnnl_success && weights && self->chunks > 1)
-        status = cpu_batched_product_create(&self->multiply_add, engine, &shape, true);
-    return status;
+/* [36, rows, columns]; a transposed operand has its columns where the memory has rows. */
+static yoke_status describe(const cpu_winograd *self, const cpu_desc **desc,
+                            const matrices *operand, int rows, int columns, bool transposed) {
+    dnnl_dim_t row = (dnnl_dim_t)operand->row;
+    const dnnl_dims_t dims = {WINOGRAD_PRODUCTS, rows, columns};
+    const dnnl_dims_t strides = {(dnnl_dim_t)operand->stride, transposed ? 1 : row,
+                                 transposed ? row : 1};
+    TRY_DNNL(cpu_desc_by_strides(desc, &self->device->descs, 3, dims, dnnl_f32, strides));
+    return YOKE_OK;
 }
 
-static dnnl_status_t build(cpu_winograd *self, dnnl_engine_t engine) {
-    dnnl_status_t status = view_tensors(self);
-    if (status != dnnl_success) return status;
+static yoke_status create_products(cpu_winograd *self) {
+    bool weights = for_weights(self);
+    int rows = weights ? self->from.channels : self->chunk_tiles;
+    int depth = weights ? self->chunk_tiles : self->from.channels;
+    cpu_operation product = {.kind = CPU_MATMUL};
+    TRY(describe(self, &product.source, &self->left, rows, depth, weights));
+    TRY(describe(self, &product.weights, &self->right, depth, self->slice_channels, false));
+    TRY(describe(self, &product.destination, &self->product, rows, self->slice_channels, false));
+    TRY(cpu_primitive_create(&self->multiply, self->device, &product));
+    product.accumulate = true;
+    if (!weights || self->chunks == 1) return YOKE_OK;
+    return cpu_primitive_create(&self->multiply_add, self->device, &product);
+}
+
+static yoke_status build(cpu_winograd *self) {
+    TRY(view_tensors(self));
     cut(self);
     lay_out(self);
-    return create_products(self, engine);
+    return create_products(self);
 }
 
-dnnl_status_t cpu_winograd_create(cpu_winograd **winograd, dnnl_engine_t engine,
-                                  const cpu_winograd_problem *problem) {
+yoke_status cpu_winograd_create(cpu_winograd **winograd, cpu_device *device,
+                                const cpu_operation *convolution) {
     *winograd = NULL;
-    if (!problem_fits(problem)) return dnnl_unimplemented;
+    if (!convolution_fits(convolution))
+        return FAIL(YOKE_ERROR_DEVICE, "this convolution does not fit Winograd's F(4x4, 3x3)");
     cpu_winograd *self = calloc(1, sizeof *self);
-    if (self == NULL) return dnnl_out_of_memory;
-    self->problem = *problem;
-    dnnl_status_t status = build(self, engine);
-    if (status == dnnl_success) {
+    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a convolution");
+    self->device = device;
+    self->convolution = *convolution;
+    self->rows = (int)convolution->source->dims[0];
+    self->padding = (int)convolution->padding[0];
+    yoke_status status = build(self);
+    if (status == YOKE_OK) {
         *winograd = self;
     } else {
         cpu_winograd_destroy(self);
@@ -274,8 +279,8 @@ dnnl_status_t cpu_winograd_create(cpu_winograd **winograd, dnnl_engine_t engine,
 
 void cpu_winograd_destroy(cpu_winograd *self) {
     if (self == NULL) return;
-    cpu_batched_product_destroy(&self->multiply);
-    cpu_batched_product_destroy(&self->multiply_add);
+    cpu_primitive_destroy(&self->multiply);
+    cpu_primitive_destroy(&self->multiply_add);
     free(self->from.groups);
     free(self->to.groups);
     free(self->filter_rows);
@@ -289,24 +294,25 @@ static size_t matrices_floats(const cpu_winograd *self) {
 
 /* One scratchpad serves both products. */
 size_t cpu_winograd_scratch_bytes(const cpu_winograd *self) {
-    size_t first = self->multiply.scratch_bytes, second = self->multiply_add.scratch_bytes;
+    size_t first = cpu_primitive_scratch(&self->multiply);
+    size_t second = cpu_primitive_scratch(&self->multiply_add);
     return matrices_floats(self) * sizeof(float) + (first > second ? first : second);
 }
 
-dnnl_status_t cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
+yoke_status cpu_winograd_bind(cpu_winograd *self, const cpu_winograd_addresses *addresses) {
     self->weights = addresses->weights;
-    if (self->problem.direction != CPU_WINOGRAD_BACKWARD_DATA) self->bias = addresses->bias;
+    if (self->convolution.direction != CPU_BACKWARD_DATA) self->bias = addresses->bias;
     self->scratch = addresses->scratch;
     *(self->swapped ? &self->to.memory : &self->from.memory) = addresses->input;
     *(self->swapped ? &self->from.memory : &self->to.memory) = addresses->output;
-    float *left = self->scratch + self->left.offset, *right = self->scratch + self->right.offset;
-    float *product = self->scratch + self->product.offset;
+    const cpu_address operands[] = {{DNNL_ARG_SRC, self->scratch + self->left.offset},
+                                    {DNNL_ARG_WEIGHTS, self->scratch + self->right.offset},
+                                    {DNNL_ARG_DST, self->scratch + self->product.offset},
+                                    CPU_LAST_ADDRESS};
     void *scratchpad = self->scratch + matrices_floats(self);
-    dnnl_status_t status =
-        cpu_batched_product_bind(&self->multiply, left, right, product, scratchpad);
-    if (status == dnnl_success && self->multiply_add.primitive != NULL)
-        status = cpu_batched_product_bind(&self->multiply_add, left, right, product, scratchpad);
-    return status;
+    TRY(cpu_primitive_bind(&self->multiply, self->device, operands, scratchpad));
+    if (self->multiply_add.description == NULL) return YOKE_OK;
+    return cpu_primitive_bind(&self->multiply_add, self->device, operands, scratchpad);
 }
 
 /* Running. */
@@ -315,7 +321,7 @@ typedef void (*range_body)(const winograd_part *part, int begin, int end);
 
 /* One thread does without OpenMP: a team, even of one, is allocated. */
 static void run_range(const winograd_part *part, range_body body, int count) {
-    int threads = part->winograd->problem.threads;
+    int threads = part->winograd->device->base.threads;
     if (threads <= 1) {
         body(part, 0, count);
         return;
@@ -397,13 +403,13 @@ static void transform_product(const winograd_part *part, int begin, int end) {
 /* The gradient of the data slides the filters turned by half a circle over that of the output. */
 static winograd_filter filter_at(const winograd_part *part, int row, int group) {
     const cpu_winograd *self = part->winograd;
-    const ptrdiff_t *strides = self->problem.weights.strides;
+    const cpu_desc *weights = self->convolution.weights;
     winograd_filter filter = {.origin = self->weights + self->filter_rows[row],
-                              .line = strides[2],
-                              .pixel = strides[3],
+                              .line = (ptrdiff_t)weights->strides[2],
+                              .pixel = (ptrdiff_t)weights->strides[3],
                               .lanes = self->filter_columns + part->slice * self->slice_channels +
                                        group * LANES};
-    if (self->problem.direction != CPU_WINOGRAD_BACKWARD_DATA) return filter;
+    if (self->convolution.direction != CPU_BACKWARD_DATA) return filter;
     filter.origin += (WINOGRAD_TAPS - 1) * (filter.line + filter.pixel);
     filter.line = -filter.line;
     filter.pixel = -filter.pixel;
@@ -441,7 +447,7 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     for (int group = begin; group < end; group++) {
         float *sums = self->bias + (size_t)group * LANES;
         memset(sums, 0, LANES * sizeof *sums);
-        for (int image = 0; image < self->problem.rows; image++) {
+        for (int image = 0; image < self->rows; image++) {
             winograd_window window = {.origin = output->memory + image * output->row +
                                                 output->groups[group],
                                       .line = output->line,
@@ -454,38 +460,36 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
 }
 
 /* A slice's filters, then every chunk; tiles in one chunk stay for all slices. */
-static dnnl_status_t run_values(const cpu_winograd *self, dnnl_stream_t stream) {
+static yoke_status run_values(const cpu_winograd *self) {
     for (winograd_part at = {.winograd = self}; at.slice < self->slices; at.slice++) {
         run_range(&at, transform_filters, self->from.channels);
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
-            dnnl_status_t status = cpu_batched_product_run(&self->multiply, stream);
-            if (status != dnnl_success) return status;
+            TRY(cpu_call_run(&self->multiply.call, self->device));
             run_range(&at, transform_product, self->chunk_tiles);
         }
     }
-    return dnnl_success;
+    return YOKE_OK;
 }
 
-static dnnl_status_t run_weights(const cpu_winograd *self, dnnl_stream_t stream) {
+static yoke_status run_weights(const cpu_winograd *self) {
     winograd_part at = {.winograd = self};
     if (self->bias != NULL)
-        run_range(&at, sum_bias_gradient, self->problem.output_channels / LANES);
+        run_range(&at, sum_bias_gradient, (int)self->convolution.destination->dims[1] / LANES);
     for (; at.slice < self->slices; at.slice++) {
         for (at.chunk = 0; at.chunk < self->chunks; at.chunk++) {
             if (at.slice == 0 || self->chunks > 1)
                 run_range(&at, transform_left, self->chunk_tiles);
             run_range(&at, transform_right, self->chunk_tiles);
-            dnnl_status_t status = cpu_batched_product_run(
-                at.chunk > 0 ? &self->multiply_add : &self->multiply, stream);
-            if (status != dnnl_success) return status;
+            const cpu_primitive *product = at.chunk > 0 ? &self->multiply_add : &self->multiply;
+            TRY(cpu_call_run(&product->call, self->device));
         }
         run_range(&at, transform_filter_gradients, self->from.channels);
     }
-    return dnnl_success;
+    return YOKE_OK;
 }
 
-dnnl_status_t cpu_winograd_run(const cpu_winograd *self, dnnl_stream_t stream) {
-    return for_weights(self) ? run_weights(self, stream) : run_values(self, stream);
+yoke_status cpu_winograd_run(const cpu_winograd *self) {
+    return for_weights(self) ? run_weights(self) : run_values(self);
 }
