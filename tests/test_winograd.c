@@ -15,22 +15,23 @@ typedef struct tensors {
     const cpu_desc *descs[TENSORS];
     yoke_layout layouts[TENSORS];
     double *exact[TENSORS]; /* in logical order */
-    float *memory[TENSORS], *bias;
+    void *memory[TENSORS];
+    float *bias;
 } tensors;
 
 static size_t count_of(const cpu_desc *desc) {
     return (size_t)(desc->dims[0] * desc->dims[1] * desc->dims[2] * desc->dims[3]);
 }
 
-static void make(tensors *t, cpu_device *device, const shape *s, dnnl_format_tag_t values,
-                 dnnl_format_tag_t weights) {
+static void make(tensors *t, cpu_device *device, const shape *s, dnnl_data_type_t type,
+                 dnnl_format_tag_t values, dnnl_format_tag_t weights) {
     int high = s->height + 2 * s->padding - 2, wide = s->width + 2 * s->padding - 2;
     const dnnl_dims_t dims[TENSORS] = {{s->rows, s->in, s->height, s->width},
                                        {s->out, s->in, 3, 3},
                                        {s->rows, s->out, high, wide}};
     for (int i = 0; i < TENSORS; i++) {
-        assert_int_equal(cpu_desc_by_tag(&t->descs[i], &device->descs, 4, dims[i], dnnl_f32,
-                                         i == W ? weights : values),
+        assert_int_equal(cpu_desc_by_tag(&t->descs[i], &device->descs, 4, dims[i],
+                                         i == W ? dnnl_f32 : type, i == W ? weights : values),
                          dnnl_success);
         cpu_layout_store(&t->layouts[i], t->descs[i]);
         t->exact[i] = check_random(count_of(t->descs[i]), -1, 1, (uint64_t)i);
@@ -113,12 +114,15 @@ static void run_twice(tensors *t, const shape *s, cpu_device *device, cpu_direct
     CHECK(cpu_winograd_create(&winograd, device, &convolution));
     size_t scratch_bytes = (cpu_winograd_scratch_bytes(winograd) + 63) / 64 * 64;
     size_t bytes = t->layouts[written[direction]].bytes;
-    float *to = t->memory[written[direction]], *once = test_malloc(bytes);
+    void *to = t->memory[written[direction]], *once = test_malloc(bytes);
     void *scratch = aligned_alloc(64, scratch_bytes);
     memset(scratch, 0xff, scratch_bytes);
     memset(to, 0xff, bytes);
-    const cpu_winograd_addresses at = {t->memory[X], t->memory[W], s->bias ? t->bias : NULL,
-                                       t->memory[Y], scratch};
+    const cpu_winograd_addresses at = {.input = t->memory[X],
+                                       .output = t->memory[Y],
+                                       .weights = t->memory[W],
+                                       .bias = s->bias ? t->bias : NULL,
+                                       .scratch = scratch};
     CHECK(cpu_winograd_bind(winograd, &at));
     CHECK(cpu_winograd_run(winograd));
     memcpy(once, to, bytes);
@@ -129,7 +133,7 @@ static void run_twice(tensors *t, const shape *s, cpu_device *device, cpu_direct
     cpu_winograd_destroy(winograd);
 }
 
-static void check_shape(const shape *s, int threads) {
+static void check_shape(const shape *s, int threads, dnnl_data_type_t type) {
     static const dnnl_format_tag_t values[] = {dnnl_nChw16c, dnnl_nhwc};
     static const dnnl_format_tag_t weights[] = {dnnl_OIhw16i16o, dnnl_OIhw16o16i, dnnl_oihw,
                                                 dnnl_Ohwi16o, dnnl_OIhw4i16o4i};
@@ -140,11 +144,12 @@ static void check_shape(const shape *s, int threads) {
     for (int direction = 0; direction < CPU_DIRECTIONS; direction++)
         for (int i = 0; i < 5; i++) {
             tensors t = {0};
-            make(&t, device, s, values[i % 2], weights[(i + direction) % 5]);
+            make(&t, device, s, type, values[i % 2], weights[(i + direction) % 5]);
             compute_exact(&t, s, (cpu_direction)direction);
             run_twice(&t, s, device, (cpu_direction)direction);
             int to = written[direction];
-            check_memory("a pass", &t.layouts[to], t.memory[to], t.exact[to], 2e-5);
+            check_memory("a pass", &t.layouts[to], t.memory[to], t.exact[to],
+                         to != W && type == dnnl_bf16 ? 0.004 : 2e-5);
             if (s->bias && direction == CPU_BACKWARD_WEIGHTS) check_bias(&t, s);
             drop(&t);
         }
@@ -160,7 +165,7 @@ static void equals_a_plain_convolution(void **state) {
                                    {2, 32, 5, 6, 16, 2, false},   {1, 32, 3, 11, 64, 1, true},
                                    {2, 48, 10, 10, 80, 1, true},  {1, 16, 1, 1, 16, 1, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_shape(&shapes[i], 1 + (int)(i % 2));
+        check_shape(&shapes[i], 1 + (int)(i % 2), i % 3 == 2 ? dnnl_bf16 : dnnl_f32);
 }
 
 /* Sums over several chunks of tiles, and filters in slices. */
@@ -168,7 +173,7 @@ static void equals_it_where_the_cache_does_not_hold_all(void **state) {
     (void)state;
     static const shape shapes[] = {{6, 64, 16, 16, 96, 1, false}, {4, 256, 4, 4, 160, 1, true}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_shape(&shapes[i], 1);
+        check_shape(&shapes[i], 1, i == 0 ? dnnl_f32 : dnnl_bf16);
 }
 
 static void refuses_what_does_not_fit(void **state) {
@@ -178,7 +183,8 @@ static void refuses_what_does_not_fit(void **state) {
     cpu_device *device = cpu_of(yoke_devices_at(devices, 0));
     for (int i = 0; i < 4; i++) {
         tensors t = {0};
-        make(&t, device, i == 0 ? &odd : &good, i == 1 ? dnnl_nchw : dnnl_nhwc, dnnl_oihw);
+        make(&t, device, i == 0 ? &odd : &good, dnnl_f32, i == 1 ? dnnl_nchw : dnnl_nhwc,
+             dnnl_oihw);
         cpu_operation convolution = describe(&t, &good, CPU_FORWARD);
         if (i == 2) convolution.strides[0] = 2;
         if (i == 3) convolution.padding[0] = convolution.padding[1] = 3;

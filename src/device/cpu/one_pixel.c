@@ -59,23 +59,6 @@ static yoke_status shape_free(const cpu_desc **desc, cpu_device *device, const c
 
 /* Planning. */
 
-/* The layout that a forward convolution in `type` gives to an argument. */
-static yoke_status ask_convolution(const cpu_desc **desc, cpu_device *device,
-                                   const cpu_problem *convolution, dnnl_data_type_t type,
-                                   int argument) {
-    cpu_operation operation = convolution->operation;
-    operation.algorithm = convolution->algorithms[0].kind;
-    operation.bias = convolution->free[CPU_BIAS];
-    TRY(cpu_free_desc(&operation.source, device, convolution->free[CPU_INPUT], type));
-    TRY(cpu_free_desc(&operation.weights, device, convolution->free[CPU_WEIGHTS], type));
-    TRY(cpu_free_desc(&operation.destination, device, convolution->free[CPU_OUTPUT], type));
-    cpu_primitive primitive = {0};
-    yoke_status status = cpu_primitive_create(&primitive, device, &operation);
-    if (status == YOKE_OK) *desc = cpu_primitive_desc(&primitive, argument);
-    cpu_primitive_destroy(&primitive);
-    return status;
-}
-
 static yoke_status pose_product(cpu_problem *product, cpu_device *device,
                                 const cpu_problem *convolution, tap_window window) {
     product->operation = (cpu_operation){.kind = CPU_PRODUCT};
@@ -115,10 +98,10 @@ yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution) {
     tap_window window = window_of(request->operation);
     const cpu_desc *output = NULL, *weights = cpu_layout_desc(&request->parameters[0]);
-    TRY(ask_convolution(&output, device, convolution, cpu_data_type(request->precision),
+    TRY(cpu_ask_forward(&output, device, convolution, cpu_data_type(request->precision),
                         DNNL_ARG_DST));
     if (weights == NULL)
-        TRY(ask_convolution(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
+        TRY(cpu_ask_forward(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
     cpu_problem product = {0};
     TRY(pose_product(&product, device, convolution, window));
     TRY(place_values(&product, device, request, output, window));

@@ -59,9 +59,9 @@ static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_dev
 static yoke_status bind_winograd(cpu_pass *pass, void *const *addresses, void *scratch) {
     const cpu_winograd_addresses bound = {
         .input = addresses[CPU_INPUT],
+        .output = addresses[CPU_OUTPUT],
         .weights = addresses[CPU_WEIGHTS],
         .bias = pass->operands[CPU_BIAS].argument != 0 ? addresses[CPU_BIAS] : NULL,
-        .output = addresses[CPU_OUTPUT],
         .scratch = scratch};
     return cpu_winograd_bind(pass->winograd, &bound);
 }

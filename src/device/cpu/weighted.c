@@ -19,7 +19,7 @@ typedef struct weighted_planner {
     const yoke_plan_request *request;
     cpu_problem *problem;
     dnnl_primitive_desc_t hint;    /* a forward description, which oneDNN wants to see first */
-    const cpu_desc *liked_weights; /* as the direct forward pass lays them out */
+    const cpu_desc *liked_weights; /* as a direct forward pass in float32 lays them out */
 } weighted_planner;
 
 static const char *const direction_names[CPU_DIRECTIONS] = {"forward", "backward data",
@@ -219,18 +219,6 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     return YOKE_OK;
 }
 
-/* Where no gradient decides, the direct forward pass lays the weights out; master weights are
- * float32, which a bfloat16 pass does not lay out: those stay plain. */
-static yoke_status lay_out_weights(const weighted_planner *planner) {
-    cpu_problem *problem = planner->problem;
-    const cpu_desc *liked = planner->liked_weights;
-    problem->stored[CPU_WEIGHTS] = liked;
-    if (liked->type == dnnl_f32) return YOKE_OK;
-    TRY_DNNL(cpu_desc_by_strides(&problem->stored[CPU_WEIGHTS], &planner->device->descs,
-                                 liked->ndims, liked->dims, dnnl_f32, NULL));
-    return YOKE_OK;
-}
-
 /* The direct forward pass lays out the output and, where nothing else does, the weights. Its
  * description is the hint. */
 static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan, cpu_pass *first) {
@@ -238,6 +226,9 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
     TRY(create_candidate(planner, CPU_FORWARD, 0, first));
     planner->hint = first->primitive.description;
     planner->liked_weights = first->operands[CPU_WEIGHTS].stored;
+    if (planner->liked_weights->type != dnnl_f32) /* master weights are float32 */
+        TRY(cpu_ask_forward(&planner->liked_weights, planner->device, problem, dnnl_f32,
+                            DNNL_ARG_WEIGHTS));
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
     if (planner->request->training) {
@@ -245,7 +236,8 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
     }
-    return problem->stored[CPU_WEIGHTS] == NULL ? lay_out_weights(planner) : YOKE_OK;
+    if (problem->stored[CPU_WEIGHTS] == NULL) problem->stored[CPU_WEIGHTS] = planner->liked_weights;
+    return YOKE_OK;
 }
 
 static yoke_status plan_passes(weighted_planner *planner, cpu_weighted *plan) {
@@ -312,6 +304,21 @@ yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_d
     TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, shape->ndims, shape->dims, type,
                              dnnl_format_tag_any));
     return YOKE_OK;
+}
+
+yoke_status cpu_ask_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
+                            dnnl_data_type_t type, int argument) {
+    cpu_operation operation = problem->operation;
+    operation.algorithm = problem->algorithms[0].kind;
+    operation.bias = problem->free[CPU_BIAS];
+    TRY(cpu_free_desc(&operation.source, device, problem->free[CPU_INPUT], type));
+    TRY(cpu_free_desc(&operation.weights, device, problem->free[CPU_WEIGHTS], type));
+    TRY(cpu_free_desc(&operation.destination, device, problem->free[CPU_OUTPUT], type));
+    cpu_primitive primitive = {0};
+    yoke_status status = cpu_primitive_create(&primitive, device, &operation);
+    if (status == YOKE_OK) *desc = cpu_primitive_desc(&primitive, argument);
+    cpu_primitive_destroy(&primitive);
+    return status;
 }
 
 yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels) {

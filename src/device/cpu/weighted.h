@@ -27,6 +27,9 @@ typedef struct cpu_problem {
 /* The shape of `desc` in another type, layout any. */
 yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
                           dnnl_data_type_t type);
+/* The layout that the problem's direct forward pass in `type` gives to an argument. */
+yoke_status cpu_ask_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
+                            dnnl_data_type_t type, int argument);
 /* Gives the problem a bias: plain float32 in every precision. */
 yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels);
 

@@ -26,10 +26,11 @@ enum {
  * begins `before` pixels outside. */
 typedef struct tiled {
     int channels, height, width, edge, before;
-    ptrdiff_t row, line, pixel; /* strides, in floats */
+    ptrdiff_t row, line, pixel; /* strides, in elements */
     ptrdiff_t *groups;          /* where each group of LANES channels begins */
     void (*transform)(const winograd_window *from, float *tile, size_t stride);
-    float *memory;
+    bool half; /* bfloat16 in memory */
+    char *memory;
 } tiled;
 
 /* 36 matrices in scratch. */
@@ -91,11 +92,14 @@ static ptrdiff_t *offsets_along(const cpu_desc *desc, int dimension, int step) {
 
 /* Only the first two dimensions may lie in blocks. */
 static bool desc_fits(const cpu_desc *desc) {
-    if (desc == NULL || !desc->is_blocked || desc->ndims != 4 || desc->type != dnnl_f32)
-        return false;
+    if (desc == NULL || !desc->is_blocked || desc->ndims != 4) return false;
     for (int i = 0; i < desc->inner_count; i++)
         if (desc->inner_dims[i] > 1) return false;
     return desc->offset == 0;
+}
+
+static bool is_half(const cpu_desc *desc) {
+    return desc->type == dnnl_bf16;
 }
 
 static bool value_fits(const cpu_desc *desc) {
@@ -110,6 +114,8 @@ static bool value_fits(const cpu_desc *desc) {
 static bool convolution_fits(const cpu_operation *convolution) {
     const cpu_desc *input = convolution->source, *weights = convolution->weights;
     if (!value_fits(input) || !value_fits(convolution->destination) || !desc_fits(weights))
+        return false;
+    if (weights->type != dnnl_f32 || is_half(input) != is_half(convolution->destination))
         return false;
     for (int i = 0; i < 2; i++) {
         dnnl_dim_t padding = convolution->padding[i];
@@ -134,7 +140,8 @@ static void view(tiled *values, const cpu_desc *desc) {
                       .row = (ptrdiff_t)desc->strides[0],
                       .line = (ptrdiff_t)desc->strides[2],
                       .pixel = (ptrdiff_t)desc->strides[3],
-                      .groups = offsets_along(desc, 1, LANES)};
+                      .groups = offsets_along(desc, 1, LANES),
+                      .half = is_half(desc)};
 }
 
 /* The values that the filters slide over. */
@@ -337,18 +344,23 @@ static winograd_range existing(int first, int edge, int size) {
     return range;
 }
 
+static char *element_at(const tiled *values, int image, int group, ptrdiff_t pixels) {
+    ptrdiff_t element = image * values->row + values->groups[group] + pixels;
+    return values->memory + element * (ptrdiff_t)(values->half ? sizeof(uint16_t) : sizeof(float));
+}
+
 static winograd_window window_at(const cpu_winograd *self, const tiled *values, int tile,
                                  int group) {
     int column = tile % self->tiles_wide * WINOGRAD_OUTPUT - values->before;
     int row = tile / self->tiles_wide;
     int image = row / self->tiles_high;
     row = row % self->tiles_high * WINOGRAD_OUTPUT - values->before;
-    winograd_window window = {.line = values->line,
+    winograd_window window = {.half = values->half,
+                              .line = values->line,
                               .pixel = values->pixel,
                               .rows = existing(row, values->edge, values->height),
                               .columns = existing(column, values->edge, values->width)};
-    window.origin = values->memory + image * values->row + values->groups[group] +
-                    row * values->line + column * values->pixel;
+    window.origin = element_at(values, image, group, row * values->line + column * values->pixel);
     return window;
 }
 
@@ -448,8 +460,8 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
         float *sums = self->bias + (size_t)group * LANES;
         memset(sums, 0, LANES * sizeof *sums);
         for (int image = 0; image < self->rows; image++) {
-            winograd_window window = {.origin = output->memory + image * output->row +
-                                                output->groups[group],
+            winograd_window window = {.origin = element_at(output, image, group, 0),
+                                      .half = output->half,
                                       .line = output->line,
                                       .pixel = output->pixel,
                                       .rows = {0, output->height},

@@ -1,6 +1,6 @@
-/* Winograd's F(4x4, 3x3) in float32 (Lavin and Gray 2016): a 3x3 convolution of stride 1 as 36
- * matrix products over tiles, which oneDNN computes, between transforms of the tiles. oneDNN 3 has
- * none of its own for x86-64. */
+/* Winograd's F(4x4, 3x3) (Lavin and Gray 2016): a 3x3 convolution of stride 1 as 36 matrix products
+ * over tiles, which oneDNN computes, between transforms of the tiles. It computes in float32 and
+ * reads and writes values in float32 or bfloat16. oneDNN 3 has none of its own for x86-64. */
 #ifndef DEVICE_CPU_WINOGRAD_H
 #define DEVICE_CPU_WINOGRAD_H
 
@@ -18,7 +18,8 @@ size_t cpu_winograd_scratch_bytes(const cpu_winograd *winograd);
 
 /* The gradients of a backward pass are written, the rest is read. bias: [out], or NULL. */
 typedef struct cpu_winograd_addresses {
-    float *input, *weights, *bias, *output;
+    void *input, *output; /* in the type of their descriptors */
+    float *weights, *bias;
     void *scratch; /* on a cache line */
 } cpu_winograd_addresses;
 

@@ -3,7 +3,7 @@
  * 2020). */
 #include "device/cpu/winograd_tile.h"
 
-#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 /* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
@@ -28,6 +28,40 @@ INLINE void load(lanes *to, const float *from) {
 
 INLINE void store(float *to, const lanes *from) {
     memcpy(to, from, sizeof *from);
+}
+
+typedef uint32_t words __attribute__((vector_size(WINOGRAD_LANES * sizeof(uint32_t))));
+typedef uint16_t halves __attribute__((vector_size(WINOGRAD_LANES * sizeof(uint16_t))));
+
+/* One pixel's channels. Bfloat16 rounds to nearest, ties to even, and a NaN stays one. */
+INLINE void load_pixel(lanes *to, const char *from, bool half) {
+    if (!half) {
+        memcpy(to, from, sizeof *to);
+        return;
+    }
+    halves narrow;
+    memcpy(&narrow, from, sizeof narrow);
+    words wide = __builtin_convertvector(narrow, words) << 16;
+    memcpy(to, &wide, sizeof *to);
+}
+
+INLINE void store_pixel(char *to, const lanes *from, bool half) {
+    if (!half) {
+        memcpy(to, from, sizeof *from);
+        return;
+    }
+    words wide;
+    memcpy(&wide, from, sizeof wide);
+    words is_nan = (words)((wide & 0x7fffffffu) > 0x7f800000u);
+    words rounded = (wide + 0x7fffu + (wide >> 16 & 1u)) >> 16;
+    words quiet = wide >> 16 | 0x40u;
+    halves narrow = __builtin_convertvector((is_nan & quiet) | (~is_nan & rounded), halves);
+    memcpy(to, &narrow, sizeof narrow);
+}
+
+INLINE char *pixel_at(const winograd_window *window, int row, int column, bool half) {
+    ptrdiff_t element = row * window->line + column * window->pixel;
+    return window->origin + element * (ptrdiff_t)(half ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* One dimension. */
@@ -104,12 +138,12 @@ INLINE bool has(winograd_range range, int i) {
 }
 
 /* Column `column` of the first `rows` rows; what does not exist is zero. */
-INLINE void load_column(lanes *to, const winograd_window *from, int column, int rows) {
-    static const float zeros[WINOGRAD_LANES];
-    const float *top = from->origin + column * from->pixel;
+INLINE void load_column(lanes *to, const winograd_window *from, int column, int rows, bool half) {
+    static const char zeros[WINOGRAD_LANES * sizeof(float)];
     bool there = has(from->columns, column);
     for (int row = 0; row < rows; row++)
-        load(&to[row], there && has(from->rows, row) ? top + row * from->line : zeros);
+        load_pixel(&to[row],
+                   there && has(from->rows, row) ? pixel_at(from, row, column, half) : zeros, half);
 }
 
 INLINE void store_tile_row(float *tile, size_t stride, int row, const lanes *values) {
@@ -123,11 +157,11 @@ INLINE void load_tile_column(lanes *to, const float *tile, size_t stride, int co
         load(&to[row], tile + (size_t)(row * EDGE + column) * stride);
 }
 
-CPU_CLONES void winograd_input(const winograd_window *from, float *tile, size_t stride) {
+INLINE void input(const winograd_window *from, float *tile, size_t stride, bool half_values) {
     lanes half[EDGE][EDGE];
     for (int column = 0; column < EDGE; column++) {
         lanes pixels[EDGE], line[EDGE];
-        load_column(pixels, from, column, EDGE);
+        load_column(pixels, from, column, EDGE, half_values);
         line_input(line, pixels);
         for (int row = 0; row < EDGE; row++)
             half[row][column] = line[row];
@@ -139,11 +173,20 @@ CPU_CLONES void winograd_input(const winograd_window *from, float *tile, size_t 
     }
 }
 
-CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride) {
+CPU_CLONES void winograd_input(const winograd_window *from, float *tile, size_t stride) {
+    if (from->half) {
+        input(from, tile, stride, true);
+    } else {
+        input(from, tile, stride, false);
+    }
+}
+
+INLINE void output_gradient(const winograd_window *from, float *tile, size_t stride,
+                            bool half_values) {
     lanes half[EDGE][OUTPUT];
     for (int column = 0; column < OUTPUT; column++) {
         lanes pixels[OUTPUT], line[EDGE];
-        load_column(pixels, from, column, OUTPUT);
+        load_column(pixels, from, column, OUTPUT, half_values);
         line_output_gradient(line, pixels);
         for (int row = 0; row < EDGE; row++)
             half[row][column] = line[row];
@@ -155,8 +198,16 @@ CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *til
     }
 }
 
-CPU_CLONES void winograd_output(const float *tile, size_t stride, const float *bias,
-                                const winograd_window *to) {
+CPU_CLONES void winograd_output_gradient(const winograd_window *from, float *tile, size_t stride) {
+    if (from->half) {
+        output_gradient(from, tile, stride, true);
+    } else {
+        output_gradient(from, tile, stride, false);
+    }
+}
+
+INLINE void output(const float *tile, size_t stride, const float *bias, const winograd_window *to,
+                   bool half_values) {
     lanes half[OUTPUT][EDGE], added = {0};
     if (bias != NULL) load(&added, bias);
     for (int column = 0; column < EDGE; column++) {
@@ -173,8 +224,17 @@ CPU_CLONES void winograd_output(const float *tile, size_t stride, const float *b
         for (int column = 0; column < OUTPUT; column++) {
             lanes sum = line[column] + added;
             if (has(to->columns, column))
-                store(to->origin + row * to->line + column * to->pixel, &sum);
+                store_pixel(pixel_at(to, row, column, half_values), &sum, half_values);
         }
+    }
+}
+
+CPU_CLONES void winograd_output(const float *tile, size_t stride, const float *bias,
+                                const winograd_window *to) {
+    if (to->half) {
+        output(tile, stride, bias, to, true);
+    } else {
+        output(tile, stride, bias, to, false);
     }
 }
 
@@ -184,7 +244,7 @@ CPU_CLONES void winograd_add_pixels(const winograd_window *from, float *sums) {
     for (int row = from->rows.first; row < from->rows.end; row++) {
         for (int column = from->columns.first; column < from->columns.end; column++) {
             lanes pixel;
-            load(&pixel, from->origin + row * from->line + column * from->pixel);
+            load_pixel(&pixel, pixel_at(from, row, column, from->half), from->half);
             sum += pixel;
         }
     }

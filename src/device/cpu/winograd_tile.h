@@ -2,6 +2,7 @@
 #ifndef DEVICE_CPU_WINOGRAD_TILE_H
 #define DEVICE_CPU_WINOGRAD_TILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifndef WINOGRAD_LANES
@@ -22,9 +23,10 @@ typedef struct winograd_range {
 } winograd_range;
 
 /* The part of a tensor under a tile; `origin` belongs to pixel (0, 0), whether that exists or not.
- * Strides are in floats. */
+ * Strides are in elements. */
 typedef struct winograd_window {
-    float *origin;
+    char *origin;
+    bool half; /* bfloat16 in memory; tiles are float32 */
     ptrdiff_t line, pixel;
     winograd_range rows, columns;
 } winograd_window;
