@@ -4,14 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install-deps.sh
-echo "building"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! { cmake --preset release && cmake --build --preset release --target yoke-tool; } >"$log" 2>&1; then
-    cat "$log" >&2
-    exit 1
-fi
+scripts/install-deps.sh --room 40
+scripts/build.sh release yoke-tool samples
 
 set -x
 build/release/yoke train --devices 2xcpu --trace build/trace.json

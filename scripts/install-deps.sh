@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so.
-# Looks for the thing itself (a command, a header), not for a package, so other sources of it count.
+# Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so. Asks nothing
+# when there is no terminal. Looks for the thing itself (a command, a header), not for a package, so other sources count.
 # --launchers: also both MPIs that a transport of DDP can use and the launchers whose tests are skipped without them.
+# --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C # apt's figures are read below
 
-cmake_wanted=3.25 # presets of version 6
+cmake_wanted=3.22
+usage() {
+    echo "usage: scripts/install-deps.sh [--launchers] [--room MB]" >&2
+    exit 2
+}
 
 have_command() { command -v "$1" >/dev/null 2>&1; }
 have_header() { have_command cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
-have_cmake() {
-    have_command cmake &&
-        printf '%s\n%s\n' "$cmake_wanted" "$(cmake --version | awk 'NR == 1 {print $3}')" | sort -CV
-}
+cmake_version() { cmake --version | awk 'NR == 1 {print $3}'; }
+have_cmake() { have_command cmake && printf '%s\n%s\n' "$cmake_wanted" "$(cmake_version)" | sort -CV; }
 
 have_cmocka() { # its header wants others before it
     have_command cc &&
@@ -43,14 +48,19 @@ launchers=(
     "slurm-wlm have_command srun"
     "munge have_command munge"
 )
-case ${1-} in
-'') ;;
---launchers) needs+=("${launchers[@]}") ;;
-*)
-    echo "usage: scripts/install-deps.sh [--launchers]" >&2
-    exit 2
-    ;;
-esac
+room=0
+while (($# > 0)); do
+    case $1 in
+    --launchers) needs+=("${launchers[@]}") ;;
+    --room)
+        [[ ${2-} =~ ^[0-9]+$ ]] || usage
+        room=$2
+        shift
+        ;;
+    *) usage ;;
+    esac
+    shift
+done
 
 find_missing() {
     missing=()
@@ -73,8 +83,32 @@ say_cuda() {
     fi
 }
 
+# check_disk MB FOLDER WHAT...: is there room for each, where several share a filesystem for all of them?
+check_disk() {
+    local -A needed=() free=() what=()
+    local available mount
+    while (($# > 0)); do
+        read -r _ _ _ available _ mount < <(df -Pm "$2" | tail -n 1)
+        free[$mount]=$available
+        needed[$mount]=$((${needed[$mount]-0} + $1))
+        what[$mount]="${what[$mount]+${what[$mount]}, }$1 MB for $3"
+        shift 3
+    done
+    for mount in "${!needed[@]}"; do
+        ((${needed[$mount]} > ${free[$mount]})) || continue
+        echo "The disk is too small: $mount has ${free[$mount]} MB free, and ${needed[$mount]} MB are needed (${what[$mount]})." >&2
+        exit 1
+    done
+}
+
+# What the build has written already is not needed again.
+built=0
+[[ ! -d build ]] || built=$(du -smx build | cut -f 1)
+build_room=("$((room > built ? room - built : 0))" . "the build")
+
 find_missing
 if ((${#missing[@]} == 0)); then
+    check_disk "${build_room[@]}"
     echo "dependencies: all present"
     say_cuda
     exit 0
@@ -86,35 +120,83 @@ if ! have_command apt-get; then
     printf '    %s\n' "${missing[@]}" >&2
     exit 1
 fi
+need_root() {
+    echo "$1 Run this as root, then run the script again:" >&2
+    echo "    apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+}
 as_root=()
 if ((EUID != 0)); then
-    if ! have_command sudo; then
-        echo "Root is needed: run 'apt-get install ${missing[*]}' as root, then run again." >&2
-        exit 1
-    fi
+    have_command sudo || need_root "Only root can install packages, and there is no sudo."
     as_root=(sudo)
+    if [[ ! -t 0 ]]; then
+        sudo -n true 2>/dev/null || need_root "Only root can install packages, and sudo asks for a password, but there is no terminal."
+        as_root=(sudo -n)
+    fi
 fi
 
-install_missing() {
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-        --no-install-recommends "${missing[@]}" </dev/null
+# Without questions: of debconf (tzdata), of needrestart, of dpkg about changed files. Waits for another apt, not for ever.
+apt_get() {
+    "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l NEEDRESTART_SUSPEND=1 \
+        apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=1 -o Acquire::http::Timeout=20 \
+        -o Acquire::https::Timeout=20 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
+        "$@" </dev/null
 }
-echo "dependencies: installing"
+# amount WORDS FILE...: apt's "1,234 kB" after these words, in MB and rounded up.
+amount() {
+    local words=$1
+    shift
+    cat "$@" | sed -n "s|.*$words \([0-9.,]*\) \([kMG]\{0,1\}\)B.*|\1 \2|p" | tr -d , | awk '
+        {sum += $1 * ($2 == "G" ? 1000 : $2 == "M" ? 1 : $2 == "k" ? 0.001 : 0.000001)}
+        END {print int(sum) + (sum > int(sum))}'
+}
+# show_quarters COUNT: a line for each quarter of what apt does with so many packages.
+show_quarters() {
+    local line got=0 ready=0
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        if [[ $line == Get:* ]] && ((++got * 4 % $1 < 4)); then echo "dependencies: fetched $got of $1"; fi
+        if [[ $line == "Setting up "* ]] && ((++ready * 4 % $1 < 4)); then echo "dependencies: set up $ready of $1"; fi
+    done
+}
+install_missing() {
+    local count fetch
+    if apt_get install --assume-no --no-install-recommends "${missing[@]}" >"$log" 2>&1; then return; fi # all there
+    grep -q '^Need to get' "$log" || return 1 # it does not know a package
+    count=$(sed -n 's/^\([0-9]*\) upgraded, \([0-9]*\) newly installed.*/\1 + \2/p' "$log")
+    count=$((count))
+    fetch=$(amount "Need to get" "$log")
+    check_disk "$fetch" /var/cache/apt "packages" "$(amount "After this operation," "$log")" /usr "what is in them" \
+        "${build_room[@]}"
+    echo "dependencies: installing $count packages, $fetch MB to fetch"
+    apt_get install -y --no-install-recommends "${missing[@]}" 2>&1 | show_quarters "$count"
+}
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! install_missing >"$log" 2>&1; then # no package lists yet, or stale ones
-    "${as_root[@]}" apt-get update -qq </dev/null >>"$log" 2>&1 || true
-    if ! install_missing >>"$log" 2>&1; then
-        tail -n 20 "$log" >&2
-        echo "apt-get could not install: ${missing[*]}" >&2
+updated=$(mktemp)
+trap 'rm -f "$log" "$updated"' EXIT
+if ! install_missing; then # no package lists yet, or stale ones
+    echo "dependencies: fetching the lists of packages"
+    apt_get update >"$updated" 2>&1 || true
+    if ! install_missing; then
+        for said in "$updated" "$log"; do { grep -E '^[EW]: ' "$said" || true; } | sort -u | sed -n 1,3p >&2; done
+        cat >&2 <<END
+apt-get could not install: ${missing[*]}
+Without a network, fetch them on a machine of the same system that has one:
+    apt-get install --download-only --no-install-recommends ${missing[*]}
+Bring its /var/cache/apt/archives/*.deb here, run 'dpkg -i *.deb' as root, then run this again.
+END
         exit 1
     fi
 fi
+fetched=$(amount Fetched "$updated" "$log")
 installed=${missing[*]}
 find_missing
 if ((${#missing[@]} > 0)); then
-    echo "Still missing after the installation: ${missing[*]} (cmake must be $cmake_wanted or newer)" >&2
+    echo "Still missing after the installation: ${missing[*]}" >&2
+    if have_command cmake && ! have_cmake; then
+        echo "cmake $(cmake_version) is too old: Yoke takes $cmake_wanted or newer: pip install 'cmake>=$cmake_wanted'" >&2
+    fi
     exit 1
 fi
-echo "dependencies: installed $installed"
+echo "dependencies: installed $installed (fetched $fetched MB)"
 say_cuda

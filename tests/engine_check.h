@@ -74,7 +74,8 @@ static inline check_batch check_batch_make(int rows, uint32_t seed) {
     for (int i = 0; i < rows * CHECK_ROW; i++)
         made.inputs[i] = (float)(2 * check_noise((uint32_t)i + 7919u * seed));
     for (int i = 0; i < rows; i++)
-        made.labels[i] = (int32_t)((check_noise(977u * (uint32_t)i + seed) + 0.5) * CHECK_CLASSES);
+        made.labels[i] =
+            (int32_t)((check_noise(977u * (uint32_t)i + seed) + 0.5) * (double)CHECK_CLASSES);
     made.batch = (yoke_batch){.struct_size = sizeof made.batch,
                               .rows = rows,
                               .inputs = made.inputs,

@@ -190,9 +190,37 @@ class Train(Case):
             self.assertIn(word, result.stderr)
         self.assertRegex(result.stderr, f"{BACKEND}:(1|0#1)")
         self.assertNotIn("\033", result.stdout + result.stderr)
+        both = subprocess.run([YOKE, "train", *SMALL, "--steps", "3"], stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, timeout=LIMIT_S, check=True).stdout
+        self.assertLess(both.index("weights "), both.index("Next:"))
         quiet = self.run_ok("train", *SMALL, "--steps", "3", "--quiet")
         self.assertEqual(quiet.stderr, "")
         self.assertIn("accuracy", quiet.stdout)
+
+    def follow_advice(self, tool, *arguments):
+        """What `Next:` offers after a run, each done in a shell as it is printed."""
+        said = subprocess.run([tool, "train", *SMALL, "--steps", "3", *arguments], cwd=self.folder, check=True,
+                              capture_output=True, text=True, timeout=LIMIT_S).stderr
+        offered = [line.strip() for line in said.split("\nNext:\n")[1].splitlines()
+                   if line.startswith("    ")]
+        for command in offered:
+            result = subprocess.run(["sh", "-c", command], cwd=self.folder, capture_output=True, text=True,
+                                    timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL)
+            self.assertEqual(result.returncode, 0, command + result.stderr)
+        return offered
+
+    def test_what_comes_next_runs_as_it_is_printed(self):
+        tool = self.folder / "it's here"
+        tool.symlink_to(YOKE)
+        offered = self.follow_advice("./it's here")
+        self.assertEqual(len(offered), 3)
+        self.assertTrue((self.folder / "mlp.safetensors").exists() and (self.folder / "trace.json").exists())
+        offered = self.follow_advice(YOKE, "--trace", "my trace.json", "--save", "$w;.safetensors")
+        self.assertEqual(len(offered), 2)
+        self.assertIn("evaluate --init '$w;.safetensors'", offered[0])
+        again = self.follow_advice(YOKE, "--trace", "my trace.json")[0]
+        self.assertEqual(again.count("--trace"), 1)
+        self.assertIn("--save mlp.safetensors", again)
 
     def test_every_option_of_the_interface_is_taken(self):
         metrics, trace = self.folder / "m.jsonl", self.folder / "t.json"

@@ -75,10 +75,10 @@ static void moments(double *mean, double *deviation) {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < DRAWS; i++)
         sum += (double)values[i];
-    *mean = sum / DRAWS;
+    *mean = sum / (double)DRAWS;
     for (size_t i = 0; i < DRAWS; i++)
         squares += ((double)values[i] - *mean) * ((double)values[i] - *mean);
-    *deviation = sqrt(squares / DRAWS);
+    *deviation = sqrt(squares / (double)DRAWS);
 }
 
 /* Bounds are six standard errors. */
@@ -113,13 +113,13 @@ static void normal_numbers_have_their_moments(void **state) {
     size_t beyond = 0;
     for (size_t i = 0; i < DRAWS; i++) {
         assert_true(isfinite(values[i]));
-        fourth += pow((double)values[i] / 0.5, 4) / DRAWS;
+        fourth += pow((double)values[i] / 0.5, 4) / (double)DRAWS;
         beyond += fabsf(values[i]) > 1.0f; /* two deviations: 4.55 % */
     }
     assert_true(fabs(mean) < 6 * 0.5 / sqrt(DRAWS));
     assert_true(fabs(deviation - 0.5) < 0.005);
     assert_true(fabs(fourth - 3) < 0.15);
-    assert_true(fabs((double)beyond / DRAWS - 0.0455) < 0.003);
+    assert_true(fabs((double)beyond / (double)DRAWS - 0.0455) < 0.003);
 }
 
 static void a_longer_fill_begins_like_a_shorter_one(void **state) {

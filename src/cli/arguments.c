@@ -253,7 +253,7 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *op
         }
         if (code >= 0) return code;
     }
-    if (operands + 1 < argc) argv[operands + 1] = NULL;
+    if (verb->operands != NULL && operands + 1 < argc) argv[operands + 1] = NULL;
     if (operand_count != NULL) *operand_count = operands;
     return -1;
 }

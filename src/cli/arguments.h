@@ -37,8 +37,8 @@ typedef struct cli_verb {
 #define CLI_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof((options)[0])))
 
 /* Fills `values`, the verb's own struct with its defaults already in it, from argv[1 ..]; operands
- * are moved to the front of argv[1 ..], followed by NULL, and counted. --help prints and ends. -1:
- * go on; otherwise the exit code to leave with, all said. */
+ * are moved to the front of argv[1 ..], followed by NULL, and counted; without any, argv stays.
+ * --help prints and ends. -1: go on; otherwise the exit code to leave with, all said. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *operand_count);
 
 /* "yoke: " what is wrong, and on a second line what to type; returns exit code 2. */

@@ -7,7 +7,8 @@
 #include "emit.h"
 #include "yoke/yoke.h"
 
-/* One file per verb. argv[0] is the verb; the answer is the tool's exit code. */
+/* One file per verb. argv[0] is the verb, argv[-1] the tool as it was called; the answer is the
+ * tool's exit code. */
 int train_main(int argc, char **argv);
 int evaluate_main(int argc, char **argv);
 int devices_main(int argc, char **argv);

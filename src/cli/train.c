@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "cli.h"
 #include "progress.h"
 #include "rank_options.h"
@@ -199,6 +200,7 @@ static void catch_signals(yoke_trainer *trainer) {
 
 typedef struct session {
     const train_flags *flags;
+    char *const *command; /* the tool, then argv */
     device_view view;
     yoke_trainer *trainer;
     progress progress;
@@ -225,19 +227,14 @@ static void on_event(const yoke_event *event, void *payload) {
     fprintf(stderr, " on %d test rows\n", event->rows);
 }
 
-static void print_advice(const train_flags *flags) {
-    bool drawn = strncmp(flags->dataset, SYNTHETIC, strlen(SYNTHETIC)) == 0;
-    fprintf(stderr, "\nNext:\n");
-    if (drawn)
-        fprintf(stderr, "  yoke train --dataset cifar10:DIR --augment crop-flip --lr-schedule "
-                        "onecycle --epochs 15\n");
-    else if (flags->save != NULL)
-        fprintf(stderr, "  yoke evaluate --init %s --model %s --dataset %s\n", flags->save,
-                flags->model, flags->dataset);
-    else
-        fprintf(stderr, "  --save FILE    keeps the weights, for yoke evaluate or PyTorch\n");
-    fprintf(stderr, "  --trace FILE   shows every stage as a bar in https://ui.perfetto.dev\n"
-                    "  yoke bench     measures what a second device is worth here\n");
+static void print_advice(const session *now) {
+    const train_flags *flags = now->flags;
+    print_train_advice(stderr, &(train_advice){.command = now->command,
+                                               .model = flags->model,
+                                               .dataset = flags->dataset,
+                                               .save = flags->save,
+                                               .trace = flags->trace,
+                                               .repeatable = now->rank.world <= 1});
 }
 
 /* A run that took no step has no result. */
@@ -250,6 +247,7 @@ static yoke_status report(session *now) {
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
     if (!now->flags->json || !now->flags->quiet) print_result(words, &summary);
     if (now->flags->json) emit_result(stdout, now->trainer, &summary);
+    fflush(stdout); /* before advice, where both streams go to one file */
     return YOKE_OK;
 }
 
@@ -265,7 +263,7 @@ static int run(session *now) {
         yoke_status reported = report(now);
         if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
     }
-    if (code == 0 && !flags->quiet && !flags->json && now->speaks) print_advice(flags);
+    if (code == 0 && !flags->quiet && !flags->json && now->speaks) print_advice(now);
     bool stopped = status == YOKE_OK || status == YOKE_ERROR_CANCELLED;
     return caught != 0 && stopped ? 128 + caught : code;
 }
@@ -325,7 +323,7 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
 
 int train_main(int argc, char **argv) {
     train_flags flags = defaults;
-    session now = {.flags = &flags, .speaks = true};
+    session now = {.flags = &flags, .command = argv - 1, .speaks = true};
     yoke_trainer_options run_options;
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);

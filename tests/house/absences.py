@@ -1,79 +1,134 @@
 #!/usr/bin/env python3
-"""Yoke without what it can do without: each optional part absent on its own, then all of them, as if it had never been
-installed. The tool builds, trains ten steps, and says what to install where the part is asked for.
+"""Yoke configures, builds and trains with each optional part absent, and with all of them. Absent means absent: every
+build runs in a view of this machine (an overlay that is thrown away) from which the part's files are deleted, wherever
+they lay, so no search can find them and no option has to be believed.
 
-usage: absences.py ROOT CMAKE
+usage: absences.py ROOT. Exit code 77: such a view cannot be made here. Parts this machine lacks need no view of their own.
 """
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import time
 
-# name in the table of a build, options that keep CMake from finding it, a run that asks for it and what that says
-PARTS = [
-    ("MPI", ["-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"], ["--mode", "ddp", "--transport", "mpi"],
-     ["this build of Yoke has no MPI", "libopenmpi-dev"]),
-    ("NCCL", ["-DCMAKE_DISABLE_FIND_PACKAGE_NCCL=ON"], None, []),
-    ("cuDNN", ["-DCMAKE_DISABLE_FIND_PACKAGE_CUDNN=ON"], None, []),
-    ("CUDA", ["-DYOKE_WITH_CUDA=OFF"], ["--devices", "cuda"], ["cuda"]),
-]
-TRAIN = ["train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=64", "--batch", "8", "--steps", "10",
-         "--threads", "1", "--quiet", "--json"]
+# part (as the table of the configuration calls it): its files, what a program that needs it asks the linker for, a run
+# that asks for it and what that says
+PARTS = {
+    "CUDA": (["nvcc", "cuda_runtime.h", "cuda_runtime_api.h", "cublasLt.h", "libcudart*", "libcublas*", "libcuda.so*"],
+             r"libcu(da|dart|blas)|\bcu(da|blas)\w+",
+             "--devices cuda", "cuda"),
+    "cuDNN": (["cudnn*.h", "libcudnn*"], r"libcudnn|\bcudnn\w+", None, None),
+    "NCCL": (["nccl*.h", "libnccl*"], r"libnccl|\bnccl\w+", None, None),
+    "MPI": (["mpicc*", "mpirun*", "mpiexec*", "mpi.h", "libmpi*", "mpi*.pc", "ompi*.pc"], r"libmpi|\bMPI_\w+",
+            "--mode ddp --transport mpi", "this build of Yoke has no MPI"),
+}
+NEEDS = {"cuDNN": "CUDA", "NCCL": "CUDA"}  # in no build without the other
+LIMIT_S = 900
+OBSTACLE = 77
+TRAIN = ["train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--devices",
+         "2xcpu", "--steps", "10", "--json", "--quiet"]
+
+# $1: an empty folder; $2: the files to delete, one a line; $3: the sources; the rest: what to run. Mounts end with it.
+VIEW = """set -e
+view=$1 files=$2 root=$3; shift 3
+mount -t tmpfs tmpfs "$view"
+mkdir "$view/changes" "$view/work" "$view/root" "$view/build"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$view/changes,workdir=$view/work" "$view/root"
+while IFS= read -r file; do rm -f "$view/root$file"; done <"$files"
+for folder in /proc /sys /dev; do mount --rbind "$folder" "$view/root$folder"; done
+mkdir -p "$view/root$root" "$view/root/absences"
+mount --bind "$root" "$view/root$root"
+mount --bind "$view/build" "$view/root/absences"
+exec chroot "$view/root" "$@"
+"""
 
 
-class Failure(Exception):
-    pass
+def find_files():
+    """part: every file of this machine's disks by which it could be found."""
+    patterns = [pattern for names, *_ in PARTS.values() for pattern in names]
+    search = [word for pattern in patterns for word in ("-o", "-name", pattern)][1:]
+    skip = [word for folder in ("/proc", "/sys", "/dev", "/mnt") for word in ("-o", "-path", folder)][1:]
+    lines = subprocess.run(["find", "/", "(", *skip, ")", "-prune", "-o", "(", *search, ")", "!", "-type", "d", "-print"],
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.splitlines()
+    return {part: [line for line in lines if any(pathlib.PurePath(line).match(name) for name in names)]
+            for part, (names, *_) in PARTS.items()}
 
 
-def run(command, code=0):
-    result = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-                            env={**os.environ, "CUDAARCHS": "90-real"})  # one kind of GPU shows that it builds
-    if result.returncode != code:
-        raise Failure(f"exit {result.returncode}: {' '.join(command)}\n{result.stdout}{result.stderr}")
-    return result.stdout + result.stderr
+def run_in_view(root, files, command):
+    """What a command prints in a view without the files, and its exit code."""
+    with tempfile.TemporaryDirectory(prefix="yoke-view-") as folder, tempfile.NamedTemporaryFile("w") as listed:
+        listed.write("".join(f"{file}\n" for file in files))
+        listed.flush()
+        done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", VIEW, "view", folder,
+                               listed.name, root, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
+                              env={**os.environ, "CUDAARCHS": "90-real"})
+        return done.returncode, done.stdout
 
 
-def configure(cmake, root, build, options):
-    """{part: whether it is in the build}"""
-    text = run([cmake, "-S", root, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DBUILD_TESTING=OFF",
-                *options])
-    rows = [line.split() for line in text.splitlines()]
-    return {row[0]: row[1] == "yes" for row in rows if len(row) > 1 and row[1] in ("yes", "no")}
+def table(text):
+    """part: is it in the build?, from what configuring says."""
+    return {part: answer == "yes" for part, answer in re.findall(r"^ {5}(\w+) +(yes|no) ", text, re.M)}
 
 
-def check_without(cmake, root, build, parts):
-    here = configure(cmake, root, build, [word for _, options, _, _ in parts for word in options])
-    found = [name for name, _, _, _ in parts if here[name]]
-    if found:
-        raise Failure(f"found all the same: {', '.join(found)}")
-    run([cmake, "--build", build, "--target", "yoke-tool"])
-    tool = f"{build}/yoke"
-    result = json.loads(run([tool, *TRAIN, "--devices", "2xcpu"]))
-    if result["steps"] != 10:
-        raise Failure(f"trained {result}")
-    for name, _, asking, words in parts:
-        said = run([tool, *TRAIN, *asking], 69) if asking else ""
-        if any(word not in said for word in words):
-            raise Failure(f"without {name}, {' '.join(asking)} said: {said}")
+def build_and_train(root, files, asked):
+    """The exit code, and every step's output in one text."""
+    tool = "/absences/yoke"
+    script = (f"set -e; cmake -S '{root}' -B /absences -G Ninja; cmake --build /absences --target yoke-tool >/absences/log"
+              f" || {{ tail -n 40 /absences/log; exit 1; }}; echo LINKED; readelf -d {tool} | grep NEEDED;"
+              f" nm -u {tool}; echo DEVICES; {tool} devices; echo TRAINED; {tool} {' '.join(TRAIN)}; echo ASKED;"
+              f" for words in {' '.join(repr(words) for words in asked)}; do"
+              f" {tool} {' '.join(TRAIN)} $words && echo 'nothing is wrong' || echo \"exit $?\"; done")
+    return run_in_view(root, files, ["bash", "-c", script])
+
+
+def check(root, absent, present, files):
+    gone = {part for part in PARTS if part in absent or NEEDS.get(part) in absent}
+    asked = {words: answer for _, _, words, answer in map(PARTS.get, gone) if words}
+    code, text = build_and_train(root, [file for part in absent for file in files[part]], asked)
+    if code != 0:
+        return f"exit {code}: {text[-6000:]}"
+    built = {part for part, is_in in table(text).items() if is_in and part in PARTS}
+    linked, rest = text.split("\nLINKED\n")[1].split("\nDEVICES\n")
+    devices, rest = rest.split("\nTRAINED\n")
+    trained, answers = rest.split("\nASKED\n")
+    wrong = [f"{part} is in the build" for part in built & gone]
+    wrong += [f"{part} is missing as well" for part in present - gone - built]
+    wrong += [f"{part} is asked of the linker: {found[0]}" for part in gone
+              if (found := re.search(PARTS[part][1], linked))]
+    if "CUDA" in gone and not re.search(r"^cuda +no +not in this build", devices, re.M):
+        wrong.append(f"yoke devices says otherwise:\n{devices}")
+    if json.loads(trained.splitlines()[-1])["steps"] != 10:
+        wrong.append(f"not ten steps: {trained}")
+    if answers.count("exit 69") != len(asked) or any(answer not in answers for answer in asked.values()):
+        wrong.append(f"{', '.join(asked)} said: {answers}")
+    return "; ".join(wrong)
 
 
 def main():
-    root, cmake = sys.argv[1:3]
-    with tempfile.TemporaryDirectory(prefix="yoke-absences-") as folder:
-        try:
-            here = configure(cmake, root, f"{folder}/full", [])
-            print("here:", ", ".join(name for name, is_here in here.items() if is_here))
-            check_without(cmake, root, f"{folder}/bare", PARTS)
-            for part in PARTS:
-                if here[part[0]] and sum(here[other] for other, _, _, _ in PARTS) > 1:
-                    check_without(cmake, root, f"{folder}/{part[0]}", [part])
-                    print("builds and trains without", part[0])
-        except Failure as failure:
-            print(failure)
-            return 1
-    print("builds and trains without", ", ".join(name for name, _, _, _ in PARTS))
-    return 0
+    root = str(pathlib.Path(sys.argv[1]).resolve())
+    code, text = run_in_view(root, [], ["true"]) if os.geteuid() == 0 else (1, "only root can make a view of the machine")
+    if code != 0:
+        print(f"skipped: {text.strip()}")
+        return OBSTACLE
+    code, text = run_in_view(root, [], ["cmake", "-S", root, "-B", "/absences", "-G", "Ninja"])
+    present = {part for part, is_in in table(text).items() if is_in and part in PARTS}
+    files = find_files()
+    views = [[part] for part in PARTS if part in present] + [list(PARTS)]
+    if len(present) == 1:
+        views = views[1:]  # without the one there is nothing
+    print(f"on this machine: {', '.join(sorted(present)) or 'no optional part'}", flush=True)
+    failed = code != 0
+    for absent in views:
+        begin = time.monotonic()
+        wrong = check(root, absent, present, files)
+        failed = failed or bool(wrong)
+        name = "all of them" if len(absent) == len(PARTS) else absent[0]
+        print(f"without {name}: {wrong or 'configures, builds, trains'} ({time.monotonic() - begin:.0f} s)", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

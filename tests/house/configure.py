@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """NCCL and cuDNN are found in toolkit, conda and wheel layouts, in the order that is promised, and an
-option that can't be met is an error that says what to do.
+option that can't be met, or a library of a wrong version, is an error that says what to do.
 
 usage: configure.py ROOT CMAKE
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-PROJECT = """cmake_minimum_required(VERSION 3.25)
+PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(finder LANGUAGES NONE)
 set(CMAKE_MODULE_PATH {root}/cmake)
 find_package(NCCL 2.18 QUIET)
@@ -99,11 +99,26 @@ def check_options(cmake, folder, root):
     return said
 
 
+def check_versions(cmake, folder, root):
+    """A library that is missing, too old or too new is named with what was found, what serves and its package."""
+    said = []
+    for version, words in [("2.5", "jansson 2.5 is too old: Yoke takes 2.11 or newer but older than 3. Install libjansson-dev"),
+                           ("3.0", "jansson 3.0 is too new: Yoke takes 2.11 or newer but older than 3. Install libjansson-dev"),
+                           (None, "jansson was not found: Yoke takes 2.11 or newer but older than 3. Install libjansson-dev")]:
+        packages = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        if version:
+            (packages / "jansson.pc").write_text(f"Name: jansson\nDescription: JSON\nVersion: {version}\n")
+        code, text = configure(cmake, root, tempfile.mkdtemp(dir=folder), PKG_CONFIG_LIBDIR=str(packages))
+        said.append((words, "", " ".join(text.split()) if code != 0 else f"exit {code}: {text}"))
+    return said
+
+
 def main():
     root, cmake = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory(prefix="yoke-configure-") as name:
         folder = pathlib.Path(name)
         said = check_places(cmake, folder, root) + check_options(cmake, folder, root)
+        said += check_versions(cmake, folder, root)
     wrong = [f"expected {words} {place}, got {text}" for words, place, text in said
              if words not in text or place not in text]
     print("\n".join(wrong) or f"{len(said)} configurations say what they found")

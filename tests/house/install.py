@@ -40,13 +40,13 @@ int main(int count, char **words) {
 """
 EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-FOUND = """cmake_minimum_required(VERSION 3.25)
+FOUND = """cmake_minimum_required(VERSION 3.22)
 project(consumer LANGUAGES C)
 find_package(yoke {version} REQUIRED)
 add_executable(program program.c)
 target_link_libraries(program PRIVATE yoke::yoke)
 """
-ADDED = """cmake_minimum_required(VERSION 3.25)
+ADDED = """cmake_minimum_required(VERSION 3.22)
 project(consumer LANGUAGES C)
 add_subdirectory({source} yoke)
 add_executable(program program.c)

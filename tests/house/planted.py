@@ -19,7 +19,7 @@ HOUSE = {
     "include/yoke/status.h": '#include <stddef.h>\n    X(YOKE_OK, "no error", 0)\n',
     "docs/errors.md": "| `YOKE_OK` | no error | 0 |\n",
     "samples/01_one/main.c": "#include <yoke/status.h>\n",
-    "README.md": "```sh\nprintf 'loss 1.5\\n'\n```\n\n```text\nloss 2.25\n```\n",
+    "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n",
 }
 LONG_FUNCTION = "int long_one(void) {\n" + "    long_one();\n" * 100 + "}\n"
 
@@ -47,6 +47,7 @@ FAULTS = [
     ("docs.py", "docs/road.md", "see [it](nowhere.md)\n", "leads nowhere"),
     ("readme.py", "README.md", "```sh\nfalse\n```\n", "false"),
     ("readme.py", "README.md", "```sh\necho one\n```\n```text\ntwo\n```\n", "two"),
+    ("readme.py", "README.md", "```sh\necho one two\n```\n```text\ntwo ...\n```\n", "two"),
     ("readme.py", "README.md", "```sh\nscripts/none.sh\n```\n", "scripts/none.sh"),
 ]
 
