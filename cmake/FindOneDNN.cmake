@@ -10,11 +10,20 @@ foreach(header oneapi/dnnl/dnnl_version.h dnnl_version.h)
     endif()
   endif()
 endforeach()
+# What its threads are: OMP, SEQ, TBB, THREADPOOL or SYCL.
+foreach(header oneapi/dnnl/dnnl_config.h dnnl_config.h)
+  if(ONEDNN_INCLUDE_DIR AND EXISTS ${ONEDNN_INCLUDE_DIR}/${header})
+    file(STRINGS ${ONEDNN_INCLUDE_DIR}/${header} line REGEX "#define DNNL_CPU_RUNTIME DNNL_RUNTIME_" LIMIT_COUNT 1)
+    string(REGEX REPLACE ".*DNNL_RUNTIME_" "" ONEDNN_THREADS "${line}")
+    if(ONEDNN_THREADS)
+      break()
+    endif()
+  endif()
+endforeach()
 # Twin files: one speaks the C API of version 2, one that of version 3.
 string(REGEX MATCH "^[0-9]+" ONEDNN_MAJOR "${ONEDNN_VERSION}")
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(OneDNN REQUIRED_VARS ONEDNN_LIBRARY ONEDNN_INCLUDE_DIR VERSION_VAR ONEDNN_VERSION
-  REASON_FAILURE_MESSAGE "install libdnnl-dev (scripts/install-deps.sh does) or set -DONEDNN_ROOT=PREFIX")
+find_package_handle_standard_args(OneDNN REQUIRED_VARS ONEDNN_LIBRARY ONEDNN_INCLUDE_DIR VERSION_VAR ONEDNN_VERSION)
 if(OneDNN_FOUND AND NOT TARGET OneDNN::dnnl)
   add_library(OneDNN::dnnl UNKNOWN IMPORTED)
   set_target_properties(OneDNN::dnnl PROPERTIES IMPORTED_LOCATION ${ONEDNN_LIBRARY}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sources stay small, have names of their own and leave nothing for later.
 
-usage: sizes.py ROOT. Functions of 70 lines and files of 400 are reported; 100 and 500 fail, and so do
+usage: sizes.py ROOT. Functions of 70 lines and files of 400 are reported; 100 and 600 fail, and so do
 two sources of one name and a note to do something later. Backends mirror each other, names included.
 """
 import pathlib
@@ -9,7 +9,7 @@ import re
 import sys
 
 FUNCTION_NOTE, FUNCTION_LIMIT = 70, 100
-FILE_NOTE, FILE_LIMIT = 400, 500
+FILE_NOTE, FILE_LIMIT = 400, 600
 LATER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 FOLDERS = ("include", "src", "samples", "tests", "bench")
 # Every sample is called main.c; its folder carries the name.
