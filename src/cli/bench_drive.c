@@ -60,15 +60,18 @@ static int choice_of(const drive_request *request, const char *key, const char *
 static yoke_status open_engine(drive_request *request, emit *answer) {
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     static const char *const schedules[] = {"overlap", "classic", "sharded"};
+    static const char *const algorithms[] = {"measured", "direct"};
     drive_engine *slot = request->slot;
     const char *model = value_of(request, "model"), *list = value_of(request, "devices");
     int precision = choice_of(request, "precision", precisions, 3);
     int schedule = choice_of(request, "schedule", schedules, 3);
+    int algorithm = choice_of(request, "algorithm", algorithms, 2);
     int ranks = number_of(request, "ranks");
     if (!model || !list == !ranks || ranks < 0 || ranks > MOST_RANKS ||
         number_of(request, "rows") < 1)
         return refuse(request, "open needs model=, rows= and devices= or ranks=");
-    if (precision < 0 || schedule < 0) return refuse(request, "no such precision or schedule");
+    if (precision < 0 || schedule < 0 || algorithm < 0)
+        return refuse(request, "no such precision, schedule or algorithm");
     snprintf(slot->name, sizeof slot->name, "%s", request->words[1]);
     snprintf(slot->model, sizeof slot->model, "%s", model);
     snprintf(slot->list, sizeof slot->list, "%s", list ? list : "");
@@ -79,7 +82,9 @@ static yoke_status open_engine(drive_request *request, emit *answer) {
                          .rows = number_of(request, "rows"),
                          .side = number_of(request, "side"),
                          .precision = (yoke_precision)precision,
-                         .schedule = (yoke_schedule)schedule};
+                         .schedule = (yoke_schedule)schedule,
+                         .algorithm =
+                             algorithm == 0 ? YOKE_ALGORITHM_MEASURED : YOKE_ALGORITHM_DIRECT};
     if (ranks > 0) return bench_ranks_create(&slot->ranks, &setup);
     yoke_status status = bench_engine_create(&slot->engine, &setup);
     if (status != YOKE_OK) return status;

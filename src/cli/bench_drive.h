@@ -5,6 +5,7 @@
 
 /* Requests, a line each; WORD names an engine:
  *   open WORD model=NAME devices=LIST rows=N [precision=P] [schedule=S] [side=N] [threads=N]
+ *        [algorithm=A]
  *   open WORD model=NAME ranks=N rows=N ...  DDP's ranks, a CPU device each: steps and close only
  *   weights WORD FILE   float32 of every tensor but integers, in state_dict order
  *   batch WORD FILE     float32 inputs, then int32 labels
