@@ -110,7 +110,26 @@ def check_versions(cmake, folder, root):
             (packages / "jansson.pc").write_text(f"Name: jansson\nDescription: JSON\nVersion: {version}\n")
         code, text = configure(cmake, root, tempfile.mkdtemp(dir=folder), PKG_CONFIG_LIBDIR=str(packages))
         said.append((words, "", " ".join(text.split()) if code != 0 else f"exit {code}: {text}"))
-    return said
+    return said + [check_onednn(cmake, folder, root, *one) for one in (
+        ("1.7.0", "OMP", "oneDNN 1.7.0 is too old: Yoke takes 2.5 or newer but older than 4. Install libdnnl-dev"),
+        ("4.0.1", "OMP", "oneDNN 4.0.1 is too new: Yoke takes 2.5 or newer but older than 4. Install libdnnl-dev"),
+        ("3.9.2", "TBB", "runs on TBB threads, Yoke needs one built for OpenMP: install libdnnl-dev"))]
+
+
+def check_onednn(cmake, folder, root, version, threads, words):
+    """What is said of a oneDNN that is planted where ONEDNN_ROOT points."""
+    prefix = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    headers = prefix / "include/oneapi/dnnl"
+    headers.mkdir(parents=True)
+    (prefix / "lib").mkdir()
+    (prefix / "lib/libdnnl.so").touch()
+    (prefix / "include/dnnl.h").touch()
+    major, minor, patch = version.split(".")
+    (headers / "dnnl_version.h").write_text(f"#define DNNL_VERSION_MAJOR {major}\n"
+                                            f"#define DNNL_VERSION_MINOR {minor}\n#define DNNL_VERSION_PATCH {patch}\n")
+    (headers / "dnnl_config.h").write_text(f"#define DNNL_CPU_RUNTIME DNNL_RUNTIME_{threads}\n")
+    code, text = configure(cmake, root, tempfile.mkdtemp(dir=folder), f"-DONEDNN_ROOT={prefix}")
+    return words, "", " ".join(text.split()) if code != 0 else f"exit {code}: {text}"
 
 
 def main():
