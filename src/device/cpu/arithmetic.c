@@ -3,17 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/clones.h"
 #include "device/cpu/cpu.h"
-
-/* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
- * ready, which therefore gets the plain loop. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CPU_CLONES
-#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CPU_CLONES
-#endif
 
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: threads never share one */

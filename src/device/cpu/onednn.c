@@ -119,6 +119,11 @@ size_t cpu_desc_span(const cpu_desc *desc) {
 
 /* Descriptions. */
 
+dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation) {
+    if (operation->direction != CPU_FORWARD) return dnnl_backward;
+    return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
+}
+
 static dnnl_status_t set_post_ops(dnnl_primitive_attr_t attributes,
                                   const cpu_operation *operation) {
     dnnl_post_ops_t post_ops = NULL;

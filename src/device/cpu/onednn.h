@@ -95,6 +95,8 @@ dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_en
 dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
                                    const_dnnl_primitive_desc_t description, int argument);
 
+dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation);
+
 /* The twins. `md` stands for the type of cpu_desc.onednn; who makes one destroys it. */
 dnnl_status_t cpu_md_by_tag(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
                             dnnl_format_tag_t tag);

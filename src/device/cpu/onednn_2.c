@@ -90,16 +90,11 @@ typedef struct recipe {
     const dnnl_memory_desc_t *source, *weights, *bias, *destination;
 } recipe;
 
-static dnnl_prop_kind_t propagation(const cpu_operation *operation) {
-    if (operation->direction != CPU_FORWARD) return dnnl_backward;
-    return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
-}
-
 static dnnl_status_t convolution(dnnl_convolution_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     switch (o->direction) {
     case CPU_FORWARD:
-        return dnnl_convolution_forward_desc_init(desc, propagation(o), o->algorithm, r->source,
+        return dnnl_convolution_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source,
                                                   r->weights, r->bias, r->destination, o->strides,
                                                   o->padding, o->padding_end);
     case CPU_BACKWARD_DATA:
@@ -116,7 +111,7 @@ static dnnl_status_t convolution(dnnl_convolution_desc_t *desc, const recipe *r)
 static dnnl_status_t product(dnnl_inner_product_desc_t *desc, const recipe *r) {
     switch (r->operation->direction) {
     case CPU_FORWARD:
-        return dnnl_inner_product_forward_desc_init(desc, propagation(r->operation), r->source,
+        return dnnl_inner_product_forward_desc_init(desc, cpu_propagation(r->operation), r->source,
                                                     r->weights, r->bias, r->destination);
     case CPU_BACKWARD_DATA:
         return dnnl_inner_product_backward_data_desc_init(desc, r->source, r->weights,
@@ -130,7 +125,7 @@ static dnnl_status_t product(dnnl_inner_product_desc_t *desc, const recipe *r) {
 static dnnl_status_t pooling(dnnl_pooling_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
-        return dnnl_pooling_forward_desc_init(desc, propagation(o), o->algorithm, r->source,
+        return dnnl_pooling_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source,
                                               r->destination, o->strides, o->kernel, o->padding,
                                               o->padding_end);
     return dnnl_pooling_backward_desc_init(desc, o->algorithm, r->source, r->destination,
@@ -140,7 +135,8 @@ static dnnl_status_t pooling(dnnl_pooling_desc_t *desc, const recipe *r) {
 static dnnl_status_t eltwise(dnnl_eltwise_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
-        return dnnl_eltwise_forward_desc_init(desc, propagation(o), o->algorithm, r->source, 0, 0);
+        return dnnl_eltwise_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source, 0,
+                                              0);
     return dnnl_eltwise_backward_desc_init(desc, o->algorithm, r->source, r->source, 0, 0);
 }
 
@@ -149,10 +145,10 @@ const int cpu_norm_backward_shift = DNNL_ARG_SHIFT;
 static dnnl_status_t norm(dnnl_batch_normalization_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
-        return dnnl_batch_normalization_forward_desc_init(desc, propagation(o), r->source,
+        return dnnl_batch_normalization_forward_desc_init(desc, cpu_propagation(o), r->source,
                                                           o->epsilon, o->flags);
-    return dnnl_batch_normalization_backward_desc_init(desc, propagation(o), r->source, r->source,
-                                                       o->epsilon, o->flags);
+    return dnnl_batch_normalization_backward_desc_init(desc, cpu_propagation(o), r->source,
+                                                       r->source, o->epsilon, o->flags);
 }
 
 static const dnnl_memory_desc_t *md_of(const cpu_desc *desc) {

@@ -69,18 +69,13 @@ typedef struct recipe {
     const_dnnl_memory_desc_t source, weights, bias, destination;
 } recipe;
 
-static dnnl_prop_kind_t propagation(const cpu_operation *operation) {
-    if (operation->direction != CPU_FORWARD) return dnnl_backward;
-    return operation->inference ? dnnl_forward_inference : dnnl_forward_training;
-}
-
 static dnnl_status_t convolution(const recipe *r) {
     const cpu_operation *o = r->operation;
     switch (o->direction) {
     case CPU_FORWARD:
         return dnnl_convolution_forward_primitive_desc_create(
-            r->description, r->engine, propagation(o), o->algorithm, r->source, r->weights, r->bias,
-            r->destination, o->strides, NULL, o->padding, o->padding_end, r->attributes);
+            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->weights,
+            r->bias, r->destination, o->strides, NULL, o->padding, o->padding_end, r->attributes);
     case CPU_BACKWARD_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(
             r->description, r->engine, o->algorithm, r->source, r->weights, r->destination,
@@ -97,7 +92,7 @@ static dnnl_status_t product(const recipe *r) {
     switch (o->direction) {
     case CPU_FORWARD:
         return dnnl_inner_product_forward_primitive_desc_create(
-            r->description, r->engine, propagation(o), r->source, r->weights, r->bias,
+            r->description, r->engine, cpu_propagation(o), r->source, r->weights, r->bias,
             r->destination, r->attributes);
     case CPU_BACKWARD_DATA:
         return dnnl_inner_product_backward_data_primitive_desc_create(
@@ -115,7 +110,7 @@ static dnnl_status_t pooling(const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
         return dnnl_pooling_forward_primitive_desc_create(
-            r->description, r->engine, propagation(o), o->algorithm, r->source, r->destination,
+            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->destination,
             o->strides, o->kernel, dense, o->padding, o->padding_end, r->attributes);
     return dnnl_pooling_backward_primitive_desc_create(
         r->description, r->engine, o->algorithm, r->source, r->destination, o->strides, o->kernel,
@@ -125,9 +120,9 @@ static dnnl_status_t pooling(const recipe *r) {
 static dnnl_status_t eltwise(const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
-        return dnnl_eltwise_forward_primitive_desc_create(r->description, r->engine, propagation(o),
-                                                          o->algorithm, r->source, r->source, 0, 0,
-                                                          r->attributes);
+        return dnnl_eltwise_forward_primitive_desc_create(
+            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->source, 0, 0,
+            r->attributes);
     return dnnl_eltwise_backward_primitive_desc_create(r->description, r->engine, o->algorithm,
                                                        r->source, r->source, r->source, 0, 0,
                                                        o->hint, r->attributes);
@@ -139,10 +134,10 @@ static dnnl_status_t norm(const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
         return dnnl_batch_normalization_forward_primitive_desc_create(
-            r->description, r->engine, propagation(o), r->source, r->source, o->epsilon, o->flags,
-            r->attributes);
+            r->description, r->engine, cpu_propagation(o), r->source, r->source, o->epsilon,
+            o->flags, r->attributes);
     return dnnl_batch_normalization_backward_primitive_desc_create(
-        r->description, r->engine, propagation(o), r->source, r->source, r->source, o->epsilon,
+        r->description, r->engine, cpu_propagation(o), r->source, r->source, r->source, o->epsilon,
         o->flags, o->hint, r->attributes);
 }
 

@@ -6,15 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* One clone an instruction set, picked when the program is loaded: before a sanitizer's runtime is
- * ready, which therefore gets the plain loop. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CPU_CLONES
-#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CPU_CLONES
-#endif
+#include "device/cpu/clones.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };

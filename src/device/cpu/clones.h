@@ -1,0 +1,14 @@
+/* CPU_CLONES: compiles a function once for each instruction set that pays. The loader picks one,
+ * before a sanitizer's runtime is ready, which therefore gets the plain loop. */
+#ifndef DEVICE_CPU_CLONES_H
+#define DEVICE_CPU_CLONES_H
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_CLONES
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+#endif
