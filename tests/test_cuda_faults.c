@@ -156,8 +156,8 @@ static void fail_some(whole_run *run, uint64_t first) {
     exit(0); /* through the leak check */
 }
 
-/* The caller's GPU is looked up and put back around what is freed, too: less than half of all times,
- * whichever thread comes first. */
+/* The caller's GPU is looked up and put back around what is freed, too: less than half of all
+ * times, whichever thread comes first. */
 static bool is_told(const outcome *of) {
     if (strcmp(of->call, "cudaSetDevice") == 0 || strcmp(of->call, "cudaGetDevice") == 0)
         return of->untold * 2 < of->failed;
