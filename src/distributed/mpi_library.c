@@ -59,7 +59,7 @@ yoke_status yoke_mpi_open(const yoke_mpi_calls **calls) {
         return FAIL(YOKE_ERROR_DEVICE,
                     "MPI can't be opened by %s: %s; install the MPI that Yoke was built with, or "
                     "build Yoke with the one that is here",
-                    path, reason != NULL ? reason : "no reason was told");
+                    path, reason != NULL ? reason : "the loader gives no reason");
     }
     *calls = dlsym(handle, YOKE_MPI_SYMBOL);
     if (*calls != NULL && (*calls)->version == YOKE_MPI_VERSION &&
