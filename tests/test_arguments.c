@@ -1,6 +1,7 @@
 /* Arguments that make no sense are told by name, at every public call of engine, trainer and
  * devices: a host program's mistake ends in a status, not in a crash. */
 #include "engine_check.h"
+#include "yoke/bench.h"
 
 static yoke_model *model;
 static check_engine engine;
@@ -54,9 +55,12 @@ static void an_engine_names_what_is_null(void **state) {
     REFUSED(yoke_data_parallel_memory(NULL, 0, &report), "parallel is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, 0, NULL), "yoke_memory_report is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, -1, &report), "replica -1");
-    REFUSED(yoke_data_parallel_floor(NULL, YOKE_FLOOR_ALONE, 1, &milliseconds), "parallel is NULL");
-    REFUSED(yoke_data_parallel_floor(parallel, YOKE_FLOOR_ALONE, 1, NULL), "milliseconds is NULL");
-    REFUSED(yoke_data_parallel_floor(parallel, (yoke_floor)9, 1, &milliseconds), "floor is 9");
+    REFUSED(yoke_data_parallel_kernel_time(NULL, YOKE_KERNELS_ALONE, 1, &milliseconds),
+            "parallel is NULL");
+    REFUSED(yoke_data_parallel_kernel_time(parallel, YOKE_KERNELS_ALONE, 1, NULL),
+            "milliseconds is NULL");
+    REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
+            "floor is 9");
     REFUSED(yoke_data_parallel_bind(NULL), "parallel is NULL");
     REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "parallel is NULL");
 }

@@ -24,7 +24,7 @@ enum {
 typedef struct group_rig {
     yoke_devices *devices;
     int count;
-    yoke_group *group;
+    yoke_device_group *group;
     bool exact_in_any_order; /* values whose sums are, for NCCL's own order */
     uint32_t round;
     float *memory[MOST];              /* of the devices, [ROOM] */
@@ -42,9 +42,9 @@ static yoke_status create_group(group_rig *rig, yoke_collectives kind) {
     yoke_device *devices[MOST];
     for (int k = 0; k < rig->count; k++)
         devices[k] = yoke_devices_at(rig->devices, k);
-    yoke_group_request request = {
+    yoke_device_group_request request = {
         .devices = devices, .count = rig->count, .kind = kind, .scratch_elements = SCRATCH};
-    return yoke_group_create(&rig->group, &request);
+    return yoke_device_group_create(&rig->group, &request);
 }
 
 static void open_devices(group_rig *rig, const char *list) {
@@ -70,7 +70,7 @@ static void open_rig(group_rig *rig, const char *list, yoke_collectives kind) {
 }
 
 static void close_rig(group_rig *rig) {
-    yoke_group_destroy(rig->group);
+    yoke_device_group_destroy(rig->group);
     for (int k = 0; k < rig->count; k++) {
         yoke_device *device = yoke_devices_at(rig->devices, k);
         yoke_device_free(device, rig->memory[k]);
@@ -125,8 +125,8 @@ static void expect_element(const group_rig *rig, const group_job *job, int k, si
     if (memcmp(&rig->taken[k][i], &expected, sizeof expected) == 0) return;
     fail_msg("%s, %d devices, %zu elements at %zu, %d contributors: device %d holds %.9g at %zu, "
              "not %.9g",
-             yoke_group_name(rig->group), rig->count, job->elements, job->offset, job->contributors,
-             k, (double)rig->taken[k][i], i, (double)expected);
+             yoke_device_group_name(rig->group), rig->count, job->elements, job->offset,
+             job->contributors, k, (double)rig->taken[k][i], i, (double)expected);
 }
 
 static void expect_edges(const group_rig *rig, const group_job *job) {
@@ -142,8 +142,9 @@ static void expect_edges(const group_rig *rig, const group_job *job) {
 /* One collective, and what must be true then. */
 
 typedef struct collective_case {
-    yoke_status (*sum)(yoke_group *group, const yoke_range *range, int contributors); /* or */
-    yoke_status (*spread)(yoke_group *group, const yoke_range *range);
+    yoke_status (*sum)(yoke_device_group *group, const yoke_range *range,
+                       int contributors); /* or */
+    yoke_status (*spread)(yoke_device_group *group, const yoke_range *range);
     void (*expect)(const group_rig *rig, const group_job *job);
     bool in_parts; /* ranges are cut into one part a device */
 } collective_case;
@@ -175,11 +176,13 @@ static void expect_gathered(const group_rig *rig, const group_job *job) {
             expect_element(rig, job, k, job->offset + i, rig->given[i / part][job->offset + i]);
 }
 
-static const collective_case reduce = {yoke_group_reduce, NULL, expect_reduced, false};
-static const collective_case broadcast = {NULL, yoke_group_broadcast, expect_broadcast, false};
-static const collective_case reduce_scatter = {yoke_group_reduce_scatter, NULL, expect_scattered,
-                                               true};
-static const collective_case all_gather = {NULL, yoke_group_all_gather, expect_gathered, true};
+static const collective_case reduce = {yoke_device_group_reduce, NULL, expect_reduced, false};
+static const collective_case broadcast = {NULL, yoke_device_group_broadcast, expect_broadcast,
+                                          false};
+static const collective_case reduce_scatter = {yoke_device_group_reduce_scatter, NULL,
+                                               expect_scattered, true};
+static const collective_case all_gather = {NULL, yoke_device_group_all_gather, expect_gathered,
+                                           true};
 
 static void check(group_rig *rig, const collective_case *collective, group_job job) {
     if (collective->in_parts) {
@@ -299,11 +302,11 @@ static void collectives_follow_each_other_without_the_host(void **state) {
         yoke_range range = {
             .buffers = rig.memory, .offset = EDGE + bucket * ELEMENTS, .elements = ELEMENTS};
         if (bucket % 2 == 0) {
-            EXPECT_OK(yoke_group_reduce(rig.group, &range, rig.count));
-            EXPECT_OK(yoke_group_broadcast(rig.group, &range));
+            EXPECT_OK(yoke_device_group_reduce(rig.group, &range, rig.count));
+            EXPECT_OK(yoke_device_group_broadcast(rig.group, &range));
         } else {
-            EXPECT_OK(yoke_group_reduce_scatter(rig.group, &range, rig.count));
-            EXPECT_OK(yoke_group_all_gather(rig.group, &range));
+            EXPECT_OK(yoke_device_group_reduce_scatter(rig.group, &range, rig.count));
+            EXPECT_OK(yoke_device_group_all_gather(rig.group, &range));
         }
     }
     take(&rig, &all);
@@ -340,7 +343,7 @@ static void auto_takes_nccl_only_for_two_gpus_or_more_of_their_own(void **state)
         group_rig rig;
         open_devices(&rig, rows[i].list);
         EXPECT_OK(create_group(&rig, YOKE_COLLECTIVES_AUTO));
-        assert_memory_equal(yoke_group_name(rig.group), rows[i].name, strlen(rows[i].name));
+        assert_memory_equal(yoke_device_group_name(rig.group), rows[i].name, strlen(rows[i].name));
         close_rig(&rig);
     }
 }
@@ -350,13 +353,13 @@ static void a_range_or_a_number_of_contributors_that_cannot_be_is_refused(void *
     group_rig rig;
     open_rig(&rig, "3xcuda:0", YOKE_COLLECTIVES_COPY);
     yoke_range range = {.buffers = rig.memory, .elements = 48};
-    assert_int_equal(yoke_group_reduce(rig.group, &range, 0), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_group_reduce(rig.group, &range, 4), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_group_reduce_scatter(rig.group, &range, 4), YOKE_ERROR_ARGUMENT);
-    EXPECT_OK(yoke_group_all_gather(rig.group, &range));
+    assert_int_equal(yoke_device_group_reduce(rig.group, &range, 0), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_device_group_reduce(rig.group, &range, 4), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_device_group_reduce_scatter(rig.group, &range, 4), YOKE_ERROR_ARGUMENT);
+    EXPECT_OK(yoke_device_group_all_gather(rig.group, &range));
     range.elements = 50;
-    assert_int_equal(yoke_group_reduce_scatter(rig.group, &range, 3), YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_group_all_gather(rig.group, &range), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_device_group_reduce_scatter(rig.group, &range, 3), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_device_group_all_gather(rig.group, &range), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "multiple of 48"));
     close_rig(&rig);
 }
@@ -371,7 +374,7 @@ static void devices_that_share_their_memory_have_no_group(void **state) {
         assert_int_equal(create_group(&rig, kinds[i]), YOKE_ERROR_DEVICE);
         assert_null(rig.group);
     }
-    yoke_group_destroy(NULL);
+    yoke_device_group_destroy(NULL);
     close_rig(&rig);
 }
 

@@ -170,8 +170,8 @@ static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
     EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
     yoke_gate gate, again;
     device_take(gpu, &gate, there, sizeof gate);
-    request =
-        (yoke_gate_request){.doubt = &there->doubt}; /* its own, as if others had added none */
+    request = (yoke_gate_request){
+        .found_nonfinite = &there->found_nonfinite}; /* its own, as if others had added none */
     EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
     device_take(gpu, &again, there, sizeof again);
     assert_int_equal(again.closed, gate.closed);
@@ -202,7 +202,7 @@ static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **sta
         const yoke_gate *expected = &cases[i].expected;
         yoke_gate gate = gate_of(both->gpu, &cases[i]);
         assert_int_equal(gate.closed, expected->closed);
-        assert_true(expected->closed ? isnan(gate.doubt) : gate.doubt == 0);
+        assert_true(expected->closed ? isnan(gate.found_nonfinite) : gate.found_nonfinite == 0);
         assert_true(gate.norm == expected->norm || (isnan(gate.norm) && isnan(expected->norm)));
         if (!gate.closed) assert_true(gate.gradient_scale == expected->gradient_scale);
     }

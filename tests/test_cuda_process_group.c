@@ -106,10 +106,10 @@ static yoke_status sum_buckets(yoke_process_group *group, yoke_device *device, f
         TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, bucket, values, sizeof values));
         TRY(yoke_device_event_record(event, YOKE_STREAM_COMPUTE));
         TRY(yoke_device_event_wait(event, device, YOKE_STREAM_COMMUNICATION));
-        TRY(yoke_process_group_start(group, bucket, BUCKET));
+        TRY(yoke_process_group_all_reduce_async(group, bucket, BUCKET));
         if (group->rank % 2 == 0) TRY(yoke_process_group_progress(group));
     }
-    TRY(yoke_process_group_finish(group));
+    TRY(yoke_process_group_wait(group));
     for (size_t i = 0; i < BUCKETS; i++) {
         float *bucket = buckets + i * BUCKET;
         TRY(yoke_device_download(device, YOKE_STREAM_COMMUNICATION, values, bucket, sizeof values));
@@ -155,7 +155,7 @@ static void a_gpu_alone_is_a_group(void **state) {
     EXPECT_OK(yoke_process_group_create(&group, &options));
     assert_memory_equal(yoke_process_group_transport(group), "nccl ", 5);
     float *gpu = device_copy_of(device, &value, sizeof value);
-    EXPECT_OK(yoke_process_group_start(group, gpu, 1));
+    EXPECT_OK(yoke_process_group_all_reduce_async(group, gpu, 1));
     EXPECT_OK(yoke_process_group_synchronize(group));
     EXPECT_OK(yoke_process_group_all_reduce(group, gpu, 1, YOKE_ELEMENT_FLOAT32, YOKE_MEAN));
     device_take(device, &value, gpu, sizeof value);

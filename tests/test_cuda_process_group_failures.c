@@ -32,8 +32,8 @@ static yoke_status mixed_memory(yoke_process_group *group, float *gpu, float *ho
 
 static yoke_status another_start(yoke_process_group *group, float *gpu, float *host) {
     (void)host;
-    TRY(yoke_process_group_start(group, gpu, 0));
-    if (group->rank == 1) TRY(yoke_process_group_start(group, gpu, 0));
+    TRY(yoke_process_group_all_reduce_async(group, gpu, 0));
+    if (group->rank == 1) TRY(yoke_process_group_all_reduce_async(group, gpu, 0));
     return yoke_process_group_barrier(group);
 }
 
@@ -82,7 +82,7 @@ static void a_difference_between_ranks_is_told_to_all_of_them(void **state) {
 static yoke_status start_on_host(yoke_process_group *group, const script *play) {
     float host[10] = {0};
     (void)play;
-    return yoke_process_group_start(group, host, 10);
+    return yoke_process_group_all_reduce_async(group, host, 10);
 }
 
 static void a_start_of_host_memory_is_refused(void **state) {
@@ -135,7 +135,7 @@ static yoke_status stay_away(yoke_process_group *group, const script *play) {
     }
     TRY(yoke_device_allocate(device, 400, "a test", &gpu));
     yoke_status status =
-        *started ? yoke_process_group_start(group, gpu, 100)
+        *started ? yoke_process_group_all_reduce_async(group, gpu, 100)
                  : yoke_process_group_all_reduce(group, gpu, 100, YOKE_ELEMENT_FLOAT32, YOKE_SUM);
     if (status == YOKE_OK) status = yoke_process_group_synchronize(group);
     yoke_error error = yoke_error_take(status);

@@ -11,7 +11,7 @@ enum { LAST = 100, APART = 4 };
 static yoke_status use_group(yoke_process_group *group, float *gpu) {
     double loss[2] = {1, 2};
     for (int bucket = 0; bucket < 3; bucket++) {
-        TRY(yoke_process_group_start(group, gpu + bucket * 100, 100));
+        TRY(yoke_process_group_all_reduce_async(group, gpu + bucket * 100, 100));
         TRY(yoke_process_group_progress(group));
     }
     TRY(yoke_process_group_synchronize(group));

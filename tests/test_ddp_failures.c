@@ -71,11 +71,11 @@ yoke_status WRAP(yoke_replica_backward_segment)(yoke_replica *replica, int segme
     return REAL(yoke_replica_backward_segment)(replica, segment, step);
 }
 
-yoke_status REAL(yoke_process_group_finish)(yoke_process_group *group);
-yoke_status WRAP(yoke_process_group_finish)(yoke_process_group *group);
-yoke_status WRAP(yoke_process_group_finish)(yoke_process_group *group) {
+yoke_status REAL(yoke_process_group_wait)(yoke_process_group *group);
+yoke_status WRAP(yoke_process_group_wait)(yoke_process_group *group);
+yoke_status WRAP(yoke_process_group_wait)(yoke_process_group *group) {
     pass(IN_ALL_REDUCE, STEP_OF_DEATH);
-    return REAL(yoke_process_group_finish)(group);
+    return REAL(yoke_process_group_wait)(group);
 }
 
 yoke_status REAL(yoke_optimizer_update)(yoke_optimizer *optimizer, const yoke_optimizer_step *step,

@@ -289,7 +289,7 @@ static void assert_tensor(const yoke_model *model, int index, const char *name,
     assert_int_equal(yoke_model_find_tensor(model, name, NULL), index);
     assert_int_equal(yoke_model_tensor(model, index, &info), YOKE_OK);
     assert_string_equal(info.name, name);
-    assert_int_equal(info.rank, rank);
+    assert_int_equal(info.ndim, rank);
     for (int i = 0; i < rank; i++)
         assert_int_equal(info.shape[i], shape[i]);
 }

@@ -30,9 +30,9 @@ static yoke_status other_call(yoke_process_group *group) {
 
 static yoke_status other_start(yoke_process_group *group) {
     static float values[200];
-    TRY(yoke_process_group_start(group, values, 10));
-    TRY(yoke_process_group_start(group, values, group->rank == 1 ? 150 : 200));
-    return yoke_process_group_finish(group);
+    TRY(yoke_process_group_all_reduce_async(group, values, 10));
+    TRY(yoke_process_group_all_reduce_async(group, values, group->rank == 1 ? 150 : 200));
+    return yoke_process_group_wait(group);
 }
 
 /* The others wait in vain; it comes when they are gone, and hears why. */
@@ -49,8 +49,8 @@ static yoke_status late_start(yoke_process_group *group) {
         usleep(1200000);
         return YOKE_OK;
     }
-    TRY(yoke_process_group_start(group, values, 100));
-    return yoke_process_group_finish(group);
+    TRY(yoke_process_group_all_reduce_async(group, values, 100));
+    return yoke_process_group_wait(group);
 }
 
 static yoke_status killed(yoke_process_group *group) {

@@ -122,10 +122,11 @@ static void started_sums_go_on_behind_the_computation(void **state) {
     for (int step = 0; step < 3; step++) {
         for (size_t i = 0; i < BUCKETS; i++) {
             fill(buckets + i * COUNT, COUNT, &s, group->rank, i);
-            EXPECT_OK(yoke_process_group_start(group, buckets + i * COUNT, i == 7 ? 0 : COUNT));
+            EXPECT_OK(yoke_process_group_all_reduce_async(group, buckets + i * COUNT,
+                                                          i == 7 ? 0 : COUNT));
             if (group->rank % 2 == 0) EXPECT_OK(yoke_process_group_progress(group));
         }
-        EXPECT_OK(yoke_process_group_finish(group));
+        EXPECT_OK(yoke_process_group_wait(group));
         for (size_t i = 0; i < BUCKETS; i++) {
             if (i == 7) continue;
             EXPECT_OK(expect_folded("a bucket", buckets + i * COUNT, &s, group->world, i));
@@ -133,7 +134,7 @@ static void started_sums_go_on_behind_the_computation(void **state) {
     }
     /* A collective waits for what was started before. */
     fill(buckets, COUNT, &s, group->rank, 0);
-    EXPECT_OK(yoke_process_group_start(group, buckets, COUNT));
+    EXPECT_OK(yoke_process_group_all_reduce_async(group, buckets, COUNT));
     EXPECT_OK(yoke_process_group_all_reduce(group, buckets, COUNT, YOKE_ELEMENT_FLOAT32, YOKE_MAX));
     EXPECT_OK(expect_folded("sum, then maximum", buckets, &s, group->world, 0));
 }
@@ -144,10 +145,10 @@ static void progress_never_waits(void **state) {
     EXPECT_OK(yoke_process_group_barrier(group));
     if (group->rank != 0) usleep(300000);
     uint64_t begin = yoke_now_ns();
-    EXPECT_OK(yoke_process_group_start(group, &value, 1));
+    EXPECT_OK(yoke_process_group_all_reduce_async(group, &value, 1));
     EXPECT_OK(yoke_process_group_progress(group));
     if (group->rank == 0) assert_true(yoke_now_ns() - begin < 200000000);
-    EXPECT_OK(yoke_process_group_finish(group));
+    EXPECT_OK(yoke_process_group_wait(group));
     assert_true(value == (float)group->world);
 }
 

@@ -99,11 +99,11 @@ static yoke_status call(int which, yoke_process_group *group, float *data, int r
     case 8:
         return yoke_process_group_allocate(group, 8, &memory);
     case 9:
-        return yoke_process_group_start(group, data, 2);
+        return yoke_process_group_all_reduce_async(group, data, 2);
     case 10:
         return yoke_process_group_progress(group);
     default:
-        return yoke_process_group_finish(group);
+        return yoke_process_group_wait(group);
     }
 }
 

@@ -198,9 +198,9 @@ static void timing_alone_leaves_the_model_as_it_was(void **state) {
     size_t bytes = flat->buffer_elements * sizeof(float);
     float *kept = device_values(rig.device, memory->buffers, bytes);
     double sum_ms = 0;
-    assert_ok(yoke_replica_time_calls(rig.replica, 3, YOKE_FLOOR_IN_ORDER, 2, &sum_ms));
+    assert_ok(yoke_replica_kernel_time(rig.replica, 3, YOKE_KERNELS_IN_ORDER, 2, &sum_ms));
     assert_true(sum_ms > 0);
-    assert_ok(yoke_replica_time_calls(rig.replica, 3, YOKE_FLOOR_ALONE, 2, &sum_ms));
+    assert_ok(yoke_replica_kernel_time(rig.replica, 3, YOKE_KERNELS_ALONE, 2, &sum_ms));
     assert_true(sum_ms > 0);
     assert_kept(&rig, memory->buffers, kept, bytes);
     assert_step_near(&rig, 1e-4);

@@ -221,8 +221,8 @@ static void every_float_type_reads_as_the_same_numbers(void **state) {
 
 static void write_small_file(void) {
     yoke_file_tensor tensors[] = {
-        {.name = "b.weight", .dtype = YOKE_DTYPE_F32, .rank = 2, .shape = {1, 2}},
-        {.name = "a.weight", .dtype = YOKE_DTYPE_F32, .rank = 1, .shape = {1}},
+        {.name = "b.weight", .dtype = YOKE_DTYPE_F32, .ndim = 2, .shape = {1, 2}},
+        {.name = "a.weight", .dtype = YOKE_DTYPE_F32, .ndim = 1, .shape = {1}},
         {.name = "n", .dtype = YOKE_DTYPE_I64},
     };
     static const int64_t steps = 300;
@@ -268,7 +268,7 @@ static void a_written_file_reads_back(void **state) {
     assert_int_equal(yoke_safetensors_open(&file, path), YOKE_OK);
     assert_int_equal(file.count, 3);
     const yoke_file_tensor *b = yoke_safetensors_find(&file, "b.weight");
-    assert_int_equal(b->rank, 2);
+    assert_int_equal(b->ndim, 2);
     assert_int_equal(b->shape[1], 2);
     assert_int_equal(yoke_safetensors_floats(&file, b, values), YOKE_OK);
     assert_true(values[0] == 2 && values[1] == 3);

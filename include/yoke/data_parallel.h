@@ -167,12 +167,6 @@ typedef struct yoke_memory_report {
 YOKE_API yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                                yoke_memory_report *report);
 
-/* The floor of a step on the root: every plan call of a training step and the update, each timed by
- * itself as `floor` says, best of `repeat`, summed. What a step takes beyond it is the engine's own
- * cost. */
-YOKE_API yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor floor,
-                                              int repeat, double *milliseconds);
-
 /* Makes the calling thread the root's worker, bound to its cores, until released; without it the
  * caller runs wherever the system puts it. yoke_trainer_run does this itself. */
 YOKE_API yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel);

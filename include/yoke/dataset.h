@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/decoding.h"
 #include "yoke/device.h"
 #include "yoke/model.h"
 #include "yoke/status.h"
@@ -76,23 +77,6 @@ typedef struct yoke_dataset_info {
     float deviation[4];
 } yoke_dataset_info;
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
-
-/* What a row's picture becomes: output (y, x) shows pixel (y + down, x + right), black beyond the
- * edge; then it is mirrored; then the square of yoke_decoding is cut, which may reach over the
- * edge. All 0: the picture as it is. */
-typedef struct yoke_placement {
-    int32_t down, right, cut_top, cut_left;
-    bool flip;
-} yoke_placement;
-
-/* What the pictures of a batch have in common: value = (pixel / 255 - mean) / deviation. Channels
- * past the fourth use the fourth's. */
-typedef struct yoke_decoding {
-    size_t struct_size;
-    float mean[4], deviation[4];
-    int cut_side; /* of the square that shows cut_value; 0: none */
-    float cut_value[4];
-} yoke_decoding;
 
 /* A batch in host memory: what scatter cuts. */
 typedef struct yoke_batch {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "yoke/device.h"
+#include "yoke/element.h"
 #include "yoke/status.h"
 
 #ifdef __cplusplus
@@ -64,13 +65,6 @@ YOKE_API int yoke_process_group_rank(const yoke_process_group *group);
 YOKE_API int yoke_process_group_world(const yoke_process_group *group);
 YOKE_API const char *yoke_process_group_transport(const yoke_process_group *group);
 
-typedef enum yoke_element {
-    YOKE_ELEMENT_FLOAT32,
-    YOKE_ELEMENT_BFLOAT16,
-    YOKE_ELEMENT_INT64
-} yoke_element;
-typedef enum yoke_reduction { YOKE_SUM, YOKE_MEAN, YOKE_MIN, YOKE_MAX } yoke_reduction;
-
 /* Collectives: every rank calls the same ones in the same order with the same count and element;
  * otherwise ARGUMENT on every rank, naming both sides. Counts are elements. A wait that exceeds the
  * deadline is TIMEOUT with the ranks that did not come, a rank that has left is PEER; after any
@@ -117,10 +111,10 @@ YOKE_API yoke_status yoke_process_group_allocate(yoke_process_group *group, size
  * now without waiting, for all that were started, in order; finish waits for the first `started` of
  * them. Over NCCL `buffer` is memory of the rank's GPU, start puts the sum into the GPU's
  * communication stream, progress and finish look for errors, and nothing waits for the GPU. */
-YOKE_API yoke_status yoke_process_group_start(yoke_process_group *group, float *buffer,
-                                              size_t count);
+YOKE_API yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float *buffer,
+                                                         size_t count);
 YOKE_API yoke_status yoke_process_group_progress(yoke_process_group *group);
-YOKE_API yoke_status yoke_process_group_finish(yoke_process_group *group);
+YOKE_API yoke_status yoke_process_group_wait(yoke_process_group *group);
 
 #ifdef __cplusplus
 }

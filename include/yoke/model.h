@@ -124,7 +124,7 @@ YOKE_API size_t yoke_model_parameter_count(const yoke_model *model);
 typedef struct yoke_tensor_info {
     size_t struct_size;
     const char *name; /* borrowed from the model */
-    int rank;
+    int ndim;
     int64_t shape[4];
     size_t count;   /* elements */
     bool trainable; /* parameter; otherwise a buffer */
@@ -132,14 +132,6 @@ typedef struct yoke_tensor_info {
 } yoke_tensor_info;
 YOKE_API int yoke_model_tensor_count(const yoke_model *model);
 YOKE_API yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_info *info);
-
-/* How the calls of a step are timed one by one for its floor. A GPU is timed by its own clock,
- * around recordings of the calls: no launch of the host is in the time. */
-typedef enum yoke_floor {
-    YOKE_FLOOR_ALONE,   /* each many times in a row: its weights wait in the cache */
-    YOKE_FLOOR_IN_ORDER /* in passes over the whole step: the caches are as cold as a step finds
-                           them; on a GPU a pass is timed as one, with what lies between kernels */
-} yoke_floor;
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "yoke/bench.h"
+
 #define CLASSES 10
 
 yoke_shape bench_input_shape(const bench_setup *setup) {
@@ -143,19 +145,19 @@ yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds)
     return run_steps(context, steps, &mean, milliseconds);
 }
 
-static yoke_status run_floor(bench_engine *engine, yoke_floor floor, int repeat,
+static yoke_status run_floor(bench_engine *engine, yoke_kernel_timing floor, int repeat,
                              double *milliseconds) {
     yoke_status status = yoke_data_parallel_bind(engine->parallel);
     if (status == YOKE_OK)
-        status = yoke_data_parallel_floor(engine->parallel, floor, repeat, milliseconds);
+        status = yoke_data_parallel_kernel_time(engine->parallel, floor, repeat, milliseconds);
     yoke_data_parallel_release(engine->parallel);
     return status;
 }
 
 yoke_status bench_engine_floor_alone(void *context, int steps, double *milliseconds) {
-    return run_floor(context, YOKE_FLOOR_ALONE, steps, milliseconds);
+    return run_floor(context, YOKE_KERNELS_ALONE, steps, milliseconds);
 }
 
 yoke_status bench_engine_floor_in_order(void *context, int steps, double *milliseconds) {
-    return run_floor(context, YOKE_FLOOR_IN_ORDER, steps, milliseconds);
+    return run_floor(context, YOKE_KERNELS_IN_ORDER, steps, milliseconds);
 }

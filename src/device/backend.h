@@ -124,7 +124,7 @@ struct yoke_backend {
 
     /* collectives: a group of this backend's own kind, NULL where copies are all there is; asked
      * for AUTO it may leave *group NULL and answer OK: copies then */
-    yoke_status (*group)(yoke_group **group, const yoke_group_request *request);
+    yoke_status (*group)(yoke_device_group **group, const yoke_device_group_request *request);
     /* communicators: NULL where ranks of this kind of device share memory, or can't be joined */
     yoke_status (*communicator_check)(void);
     yoke_status (*communicator_id)(yoke_device *device, uint8_t *id);

@@ -2,7 +2,8 @@
  * granted about what it is asked. */
 #include "device/backend.h"
 
-yoke_status yoke_group_create(yoke_group **group, const yoke_group_request *request) {
+yoke_status yoke_device_group_create(yoke_device_group **group,
+                                     const yoke_device_group_request *request) {
     *group = NULL;
     const yoke_device *root = request->devices[0];
     if (root->backend->shares_memory)
@@ -15,44 +16,45 @@ yoke_status yoke_group_create(yoke_group **group, const yoke_group_request *requ
     return yoke_copy_group_create(group, request);
 }
 
-void yoke_group_destroy(yoke_group *group) {
+void yoke_device_group_destroy(yoke_device_group *group) {
     if (group != NULL) group->destroy(group);
 }
 
-const char *yoke_group_name(const yoke_group *group) {
+const char *yoke_device_group_name(const yoke_device_group *group) {
     return group->name;
 }
 
-static yoke_status check_contributors(const yoke_group *group, int contributors) {
+static yoke_status check_contributors(const yoke_device_group *group, int contributors) {
     if (contributors >= 1 && contributors <= group->count) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "a reduce of %d contributors; the group has 1 to %d",
                 contributors, group->count);
 }
 
-static yoke_status check_parts(const yoke_group *group, const yoke_range *range) {
+static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range) {
     size_t unit = 16 * (size_t)group->count;
     if (range->elements % unit == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%zu elements in %d parts; a multiple of %zu can be cut",
                 range->elements, group->count, unit);
 }
 
-yoke_status yoke_group_reduce(yoke_group *group, const yoke_range *range, int contributors) {
+yoke_status yoke_device_group_reduce(yoke_device_group *group, const yoke_range *range,
+                                     int contributors) {
     TRY(check_contributors(group, contributors));
     return range->elements > 0 ? group->reduce(group, range, contributors) : YOKE_OK;
 }
 
-yoke_status yoke_group_broadcast(yoke_group *group, const yoke_range *range) {
+yoke_status yoke_device_group_broadcast(yoke_device_group *group, const yoke_range *range) {
     return range->elements > 0 ? group->broadcast(group, range) : YOKE_OK;
 }
 
-yoke_status yoke_group_reduce_scatter(yoke_group *group, const yoke_range *range,
-                                      int contributors) {
+yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yoke_range *range,
+                                             int contributors) {
     TRY(check_contributors(group, contributors));
     TRY(check_parts(group, range));
     return range->elements > 0 ? group->reduce_scatter(group, range, contributors) : YOKE_OK;
 }
 
-yoke_status yoke_group_all_gather(yoke_group *group, const yoke_range *range) {
+yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range) {
     TRY(check_parts(group, range));
     return range->elements > 0 ? group->all_gather(group, range) : YOKE_OK;
 }

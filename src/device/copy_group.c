@@ -22,12 +22,12 @@ typedef struct copy_member {
 } copy_member;
 
 typedef struct copy_group {
-    yoke_group base;
+    yoke_device_group base;
     size_t chunk; /* elements */
     copy_member members[];
 } copy_group;
 
-static copy_group *copy_of(yoke_group *group) {
+static copy_group *copy_of(yoke_device_group *group) {
     return (copy_group *)group;
 }
 
@@ -119,7 +119,7 @@ static yoke_status pull(copy_group *group, int to, int from, const yoke_range *r
 
 /* The four. */
 
-static yoke_status reduce(yoke_group *base, const yoke_range *range, int contributors) {
+static yoke_status reduce(yoke_device_group *base, const yoke_range *range, int contributors) {
     copy_group *group = copy_of(base);
     if (contributors == 1) return YOKE_OK;
     TRY(root_waits(group, contributors));
@@ -127,7 +127,7 @@ static yoke_status reduce(yoke_group *base, const yoke_range *range, int contrib
     return others_wait(group, contributors);
 }
 
-static yoke_status broadcast(yoke_group *base, const yoke_range *range) {
+static yoke_status broadcast(yoke_device_group *base, const yoke_range *range) {
     copy_group *group = copy_of(base);
     TRY(others_wait(group, base->count));
     for (int k = 1; k < base->count; k++)
@@ -135,7 +135,8 @@ static yoke_status broadcast(yoke_group *base, const yoke_range *range) {
     return root_waits(group, base->count);
 }
 
-static yoke_status reduce_scatter(yoke_group *base, const yoke_range *range, int contributors) {
+static yoke_status reduce_scatter(yoke_device_group *base, const yoke_range *range,
+                                  int contributors) {
     copy_group *group = copy_of(base);
     TRY(meet(group));
     for (int k = 0; k < base->count; k++) {
@@ -146,7 +147,7 @@ static yoke_status reduce_scatter(yoke_group *base, const yoke_range *range, int
 }
 
 /* Each begins with another neighbour, so that they do not all read one device at a time. */
-static yoke_status all_gather(yoke_group *base, const yoke_range *range) {
+static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) {
     copy_group *group = copy_of(base);
     TRY(meet(group));
     for (int ahead = 1; ahead < base->count; ahead++)
@@ -160,7 +161,7 @@ static yoke_status all_gather(yoke_group *base, const yoke_range *range) {
 
 /* Life. */
 
-static void destroy(yoke_group *base) {
+static void destroy(yoke_device_group *base) {
     copy_group *group = copy_of(base);
     for (int k = 0; k < base->count; k++) {
         copy_member *member = &group->members[k];
@@ -180,7 +181,7 @@ static yoke_status build_member(copy_group *group, copy_member *member) {
                                 "gradients of other devices", (void **)&member->scratch);
 }
 
-static yoke_status build(copy_group *group, const yoke_group_request *request) {
+static yoke_status build(copy_group *group, const yoke_device_group_request *request) {
     size_t lines = (request->scratch_elements + LINE_ELEMENTS - 1) / LINE_ELEMENTS;
     group->chunk = lines * LINE_ELEMENTS;
     if (group->chunk == 0 || group->chunk > CHUNK_ELEMENTS) group->chunk = CHUNK_ELEMENTS;
@@ -191,18 +192,19 @@ static yoke_status build(copy_group *group, const yoke_group_request *request) {
     return YOKE_OK;
 }
 
-yoke_status yoke_copy_group_create(yoke_group **group, const yoke_group_request *request) {
+yoke_status yoke_copy_group_create(yoke_device_group **group,
+                                   const yoke_device_group_request *request) {
     *group = NULL;
     size_t bytes = sizeof(copy_group) + (size_t)request->count * sizeof(copy_member);
     copy_group *created = calloc(1, bytes);
     if (created == NULL) return FAIL_MEMORY(bytes, "a group of devices");
-    created->base = (yoke_group){.name = "copy",
-                                 .count = request->count,
-                                 .reduce = reduce,
-                                 .broadcast = broadcast,
-                                 .reduce_scatter = reduce_scatter,
-                                 .all_gather = all_gather,
-                                 .destroy = destroy};
+    created->base = (yoke_device_group){.name = "copy",
+                                        .count = request->count,
+                                        .reduce = reduce,
+                                        .broadcast = broadcast,
+                                        .reduce_scatter = reduce_scatter,
+                                        .all_gather = all_gather,
+                                        .destroy = destroy};
     yoke_status status = build(created, request);
     if (status == YOKE_OK)
         *group = &created->base;

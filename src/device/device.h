@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "device/decode.h"
-#include "yoke/dataset.h"
+#include "yoke/decoding.h"
 #include "yoke/device.h"
 
 typedef struct yoke_device yoke_device;
@@ -132,17 +132,17 @@ size_t yoke_square_sum_doubles(size_t elements);
 
 /* What the updates of a step read on the device, because the host goes on before it is known. */
 typedef struct yoke_gate {
-    float gradient_scale; /* of clipping; 1: none */
-    int32_t closed;       /* a loss or the norm is not finite: updates change nothing */
-    float doubt;          /* 0, or NaN when closed: a sum of several tells of all */
-    double norm;          /* of the gradient; 0 without clipping */
+    float gradient_scale;  /* of clipping; 1: none */
+    int32_t closed;        /* a loss or the norm is not finite: updates change nothing */
+    float found_nonfinite; /* 0, or NaN when closed: a sum of several tells of all */
+    double norm;           /* of the gradient; 0 without clipping */
 } yoke_gate;
 /* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
  * clip_norm 0: no clipping; closed when one of losses[0 .. count) or the norm is not finite or
- * there is a doubt. All in device memory. Not where memory is shared. */
+ * there is a found_nonfinite. All in device memory. Not where memory is shared. */
 typedef struct yoke_gate_request {
     const double *losses, *square_sums;
-    const float *doubt; /* closes it unless 0; may be the gate's own. NULL: none */
+    const float *found_nonfinite; /* closes it unless 0; may be the gate's own. NULL: none */
     int loss_count, square_sum_count;
     double clip_norm;
 } yoke_gate_request;

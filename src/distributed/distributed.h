@@ -118,7 +118,7 @@ int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms);
 
 /* This rank has failed by itself and will not call what the others wait for in: breaks the group,
  * telling them this thread's error at once. Answers `status`, with its text. Takes NULL. */
-yoke_status yoke_process_group_abandon(yoke_process_group *group, yoke_status status);
+yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status);
 
 /* Agreement. */
 

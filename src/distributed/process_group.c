@@ -281,7 +281,8 @@ yoke_status yoke_process_group_allocate(yoke_process_group *group, size_t bytes,
     return settle(group, group->allocate(group, bytes, memory));
 }
 
-yoke_status yoke_process_group_start(yoke_process_group *group, float *buffer, size_t count) {
+yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float *buffer,
+                                                size_t count) {
     const yoke_reduce_call call = {.count = count, .root = -1};
     TRY(check_call(group, &call));
     TRY(check_buffer(buffer, &call, "buffer"));
@@ -293,7 +294,7 @@ yoke_status yoke_process_group_progress(yoke_process_group *group) {
     return settle(group, group->progress(group, false));
 }
 
-yoke_status yoke_process_group_finish(yoke_process_group *group) {
+yoke_status yoke_process_group_wait(yoke_process_group *group) {
     TRY(check_group(group));
     return settle(group, group->progress(group, true));
 }
@@ -312,7 +313,7 @@ int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms) {
     return before;
 }
 
-yoke_status yoke_process_group_abandon(yoke_process_group *group, yoke_status status) {
+yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {
     if (group == NULL || group->broken || status == YOKE_OK) return status;
     yoke_error error = yoke_error_take(status);
     yoke_error_prefix("rank %d", group->rank);
@@ -321,6 +322,6 @@ yoke_status yoke_process_group_abandon(yoke_process_group *group, yoke_status st
 }
 
 yoke_status yoke_process_group_synchronize(yoke_process_group *group) {
-    TRY(yoke_process_group_finish(group));
+    TRY(yoke_process_group_wait(group));
     return group->synchronize != NULL ? settle(group, group->synchronize(group)) : YOKE_OK;
 }

@@ -43,7 +43,7 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
  * their own; the bytes are the same. */
 static yoke_status plain_layout(yoke_device *device, const yoke_tensor *tensor,
                                 yoke_layout *layout) {
-    if (tensor->groups == 1) return yoke_layout_plain(device, tensor->shape, tensor->rank, layout);
+    if (tensor->groups == 1) return yoke_layout_plain(device, tensor->shape, tensor->ndim, layout);
     const int64_t *shape = tensor->shape;
     int64_t grouped[5] = {tensor->groups, shape[0] / tensor->groups, shape[1], shape[2], shape[3]};
     return yoke_layout_plain(device, grouped, 5, layout);

@@ -33,7 +33,7 @@ typedef struct yoke_fill {
 
 typedef struct yoke_tensor {
     char *name;
-    int rank;
+    int ndim;
     int64_t shape[4];
     size_t count;
     bool trainable, integer;

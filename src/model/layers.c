@@ -89,7 +89,7 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
     layer->tensor_count = 1;
     if (!layer->operation.bias) return YOKE_OK;
     yoke_tensor bias = {
-        .rank = 1, .shape = {weight->shape[0]}, .trainable = true, .groups = 1, .fill = fill};
+        .ndim = 1, .shape = {weight->shape[0]}, .trainable = true, .groups = 1, .fill = fill};
     TRY(yoke_tensor_add(model, name, "bias", &bias, &layer->tensors[1]));
     layer->tensor_count = 2;
     return YOKE_OK;
@@ -130,7 +130,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
 
     int64_t kernel = options.kernel, in_channels = conv->input.channels / conv->groups;
     size_t window = (size_t)(kernel * kernel);
-    yoke_tensor weight = {.rank = 4,
+    yoke_tensor weight = {.ndim = 4,
                           .shape = {options.out_channels, in_channels, kernel, kernel},
                           .trainable = true,
                           .groups = conv->groups};
@@ -168,7 +168,7 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
     layer->operation.bias = !options.no_bias;
     TRY(write_shape(layer, (yoke_shape){options.out_features, 1, 1, true}));
     yoke_tensor weight = {
-        .rank = 2, .shape = {options.out_features, read.channels}, .trainable = true, .groups = 1};
+        .ndim = 2, .shape = {options.out_features, read.channels}, .trainable = true, .groups = 1};
     if (options.shared_with != NULL)
         return share_tensors(model, layer, options.shared_with, &weight);
     return own_tensors(model, layer, &weight, (size_t)read.channels);
@@ -182,7 +182,7 @@ yoke_value yoke_linear(yoke_model *model, yoke_value input, const yoke_linear_op
 /* Batch norm. */
 
 static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
-    yoke_tensor one = {.rank = 1,
+    yoke_tensor one = {.ndim = 1,
                        .shape = {layer->shape.channels},
                        .trainable = true,
                        .groups = 1,
@@ -190,7 +190,7 @@ static yoke_status batch_norm_tensors(yoke_model *model, yoke_node *layer) {
     yoke_tensor zero = one, mean = one, variance = one;
     zero.fill.value = mean.fill.value = 0;
     mean.trainable = variance.trainable = false;
-    yoke_tensor batches = {.rank = 0, .integer = true, .groups = 1};
+    yoke_tensor batches = {.ndim = 0, .integer = true, .groups = 1};
     int batches_index;
     const char *name = layer->operation.name;
     TRY(yoke_tensor_add(model, name, "weight", &one, &layer->tensors[0]));

@@ -4,6 +4,7 @@
 #define MODEL_MODEL_H
 
 #include "device/device.h"
+#include "yoke/bench.h"
 #include "yoke/model.h"
 
 /* The flat layout. */
@@ -115,10 +116,10 @@ yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *grad
  * message after a bad loss. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 
-/* Every plan call of a training step (forward, loss, backward) as `floor` says, `repeat` times: the
- * floor `yoke bench` compares a step with. Overwrites gradients and outputs. */
-yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
-                                    double *milliseconds);
+/* Every plan call of a training step (forward, loss, backward) as `timing` says, `repeat` times:
+ * the kernel time `yoke bench` compares a step with. Overwrites gradients and outputs. */
+yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
+                                     int repeat, double *milliseconds);
 /* Records what `queue` queues and replays it: the fastest replay by the device's clock. Only on
  * devices that record. */
 yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,

@@ -26,7 +26,7 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
     if (tensor.name == NULL)
         return FAIL_MEMORY(strlen(layer) + strlen(suffix) + 2, "a tensor name");
     tensor.count = 1;
-    for (int i = 0; i < tensor.rank; i++)
+    for (int i = 0; i < tensor.ndim; i++)
         tensor.count *= (size_t)tensor.shape[i];
     if (!tensor.trainable && !tensor.integer) {
         tensor.buffer_offset = model->buffer_elements;
@@ -61,7 +61,7 @@ yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_in
     yoke_tensor_info own = {
         .struct_size = sizeof own,
         .name = tensor->name,
-        .rank = tensor->rank,
+        .ndim = tensor->ndim,
         .count = tensor->count,
         .trainable = tensor->trainable,
         .integer = tensor->integer,

@@ -33,8 +33,8 @@ yoke_status yoke_all_reduce_loss(yoke_data_parallel *parallel) {
         yoke_shared_update_loss(parallel, loss);
         return YOKE_OK;
     }
-    *parallel->doubt = isfinite(loss) ? 0 : NAN;
-    return yoke_process_group_start(parallel->ranks, parallel->doubt, 1);
+    *parallel->found_nonfinite = isfinite(loss) ? 0 : NAN;
+    return yoke_process_group_all_reduce_async(parallel->ranks, parallel->found_nonfinite, 1);
 }
 
 yoke_status yoke_all_reduce_ready(yoke_data_parallel *parallel, int replica, int bucket) {
@@ -43,7 +43,7 @@ yoke_status yoke_all_reduce_ready(yoke_data_parallel *parallel, int replica, int
     const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
     size_t elements = parallel->flat->buckets[bucket].elements;
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_process_group_start(
+    TRY(yoke_process_group_all_reduce_async(
         parallel->ranks, memory->gradients + parallel->flat->buckets[bucket].offset, elements));
     TRY(yoke_process_group_progress(parallel->ranks));
     trace_sum(parallel, YOKE_STAGE_ALL_REDUCE, begin, elements);
@@ -68,9 +68,9 @@ yoke_status yoke_all_reduce_finish(yoke_data_parallel *parallel) {
     if (parallel->queued) return yoke_exchange_finish(parallel, 0);
     if (parallel->boards != NULL) return yoke_shared_update_finish(parallel);
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_process_group_finish(parallel->ranks));
+    TRY(yoke_process_group_wait(parallel->ranks));
     trace_sum(parallel, YOKE_STAGE_WAIT, begin, 0);
-    if (*parallel->doubt != 0) return YOKE_OK;
+    if (*parallel->found_nonfinite != 0) return YOKE_OK;
     if (parallel->optimizer_options.clip_norm > 0) TRY(clip(parallel));
     if (!isfinite(parallel->gradient_norm)) return YOKE_OK;
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)

@@ -270,8 +270,8 @@ static yoke_status build_tables(yoke_data_parallel *parallel) {
 static yoke_status build_doubt(yoke_data_parallel *parallel) {
     void *memory = NULL;
     if (!is_ddp_on_host(parallel) || yoke_shares_update(parallel)) return YOKE_OK;
-    TRY(yoke_process_group_allocate(parallel->ranks, sizeof *parallel->doubt, &memory));
-    parallel->doubt = memory;
+    TRY(yoke_process_group_allocate(parallel->ranks, sizeof *parallel->found_nonfinite, &memory));
+    parallel->found_nonfinite = memory;
     return YOKE_OK;
 }
 
@@ -348,7 +348,7 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     own->devices = devices;
     yoke_status status = build(own, options, optimizer);
     if (status != YOKE_OK) {
-        yoke_error error = yoke_error_take(yoke_process_group_abandon(own->ranks, status));
+        yoke_error error = yoke_error_take(yoke_process_group_abort(own->ranks, status));
         yoke_data_parallel_destroy(own);
         return yoke_error_restore(&error);
     }

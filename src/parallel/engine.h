@@ -65,8 +65,8 @@ typedef struct yoke_stage_span {
 
 /* What a rank that shares the update tells the others, in memory they all see. */
 typedef struct yoke_board {
-    _Atomic uint32_t doubt;      /* its loss is not finite; told before the first arrival */
-    _Atomic uint32_t arrivals[]; /* [buckets]: the round whose gradients are complete */
+    _Atomic uint32_t found_nonfinite; /* its loss is not finite; told before the first arrival */
+    _Atomic uint32_t arrivals[];      /* [buckets]: the round whose gradients are complete */
 } yoke_board;
 
 struct yoke_data_parallel {
@@ -74,7 +74,7 @@ struct yoke_data_parallel {
     yoke_devices *devices;
     int count;
     bool queued;                 /* devices have memory and streams of their own */
-    yoke_group *group;           /* queued, with two devices at least */
+    yoke_device_group *group;    /* queued, with two devices at least */
     yoke_replica_events *events; /* [count] */
     yoke_staging *staging;       /* [count]; empty unless queued */
     yoke_home *homes;            /* [count]; empty unless queued */
@@ -93,11 +93,11 @@ struct yoke_data_parallel {
     /* DDP: this process is rank `rank` of `world`. NULL, 0 of 1: alone. */
     yoke_process_group *ranks;
     int rank, world;
-    int rows_limit;      /* rows of a batch that come to this process at most */
-    yoke_board **boards; /* [world], where ranks share the update; NULL otherwise */
-    uint32_t round;      /* steps begun: what arrivals on a board are counted in */
-    float *doubt;        /* 0, or NaN when a rank's loss is not finite: summed over ranks */
-    bool shared_buffers; /* all ranks have rank 0's, until the next forward that trains */
+    int rows_limit;         /* rows of a batch that come to this process at most */
+    yoke_board **boards;    /* [world], where ranks share the update; NULL otherwise */
+    uint32_t round;         /* steps begun: what arrivals on a board are counted in */
+    float *found_nonfinite; /* 0, or NaN when a rank's loss is not finite: summed over ranks */
+    bool shared_buffers;    /* all ranks have rank 0's, until the next forward that trains */
 
     yoke_workers *workers;
     yoke_device_scope *scopes; /* of the workers' threads; [0] is the caller's while bound */

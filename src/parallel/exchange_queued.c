@@ -25,17 +25,17 @@ static int home_count(const yoke_data_parallel *parallel) {
 static yoke_status reduce_bucket(yoke_data_parallel *parallel, int bucket) {
     float *all[YOKE_DEVICES_LIMIT];
     if (parallel->ranks != NULL)
-        return yoke_process_group_start(parallel->ranks,
-                                        gradients_of(parallel, all)[0] +
-                                            parallel->flat->buckets[bucket].offset,
-                                        parallel->flat->buckets[bucket].elements);
+        return yoke_process_group_all_reduce_async(parallel->ranks,
+                                                   gradients_of(parallel, all)[0] +
+                                                       parallel->flat->buckets[bucket].offset,
+                                                   parallel->flat->buckets[bucket].elements);
     if (parallel->group == NULL) return YOKE_OK;
     yoke_range range = {.buffers = gradients_of(parallel, all),
                         .offset = parallel->flat->buckets[bucket].offset,
                         .elements = parallel->flat->buckets[bucket].elements};
     return yoke_is_sharded(parallel)
-               ? yoke_group_reduce_scatter(parallel->group, &range, parallel->contributors)
-               : yoke_group_reduce(parallel->group, &range, parallel->contributors);
+               ? yoke_device_group_reduce_scatter(parallel->group, &range, parallel->contributors)
+               : yoke_device_group_reduce(parallel->group, &range, parallel->contributors);
 }
 
 static yoke_status publish_bucket(yoke_data_parallel *parallel, int bucket) {
@@ -44,8 +44,8 @@ static yoke_status publish_bucket(yoke_data_parallel *parallel, int bucket) {
     yoke_range range = {.buffers = parameters_of(parallel, all),
                         .offset = parallel->flat->buckets[bucket].offset,
                         .elements = parallel->flat->buckets[bucket].elements};
-    return yoke_is_sharded(parallel) ? yoke_group_all_gather(parallel->group, &range)
-                                     : yoke_group_broadcast(parallel->group, &range);
+    return yoke_is_sharded(parallel) ? yoke_device_group_all_gather(parallel->group, &range)
+                                     : yoke_device_group_broadcast(parallel->group, &range);
 }
 
 /* Update: on the root, or each home its slice. */
@@ -130,8 +130,8 @@ static yoke_status ask_ranks(yoke_data_parallel *parallel, yoke_gate_request *re
     if (parallel->ranks == NULL) return YOKE_OK;
     TRY(yoke_device_gate(yoke_devices_at(parallel->devices, 0), YOKE_STREAM_COMMUNICATION, gate,
                          &own));
-    request->doubt = &gate->doubt;
-    return yoke_process_group_start(parallel->ranks, &gate->doubt, 1);
+    request->found_nonfinite = &gate->found_nonfinite;
+    return yoke_process_group_all_reduce_async(parallel->ranks, &gate->found_nonfinite, 1);
 }
 
 static yoke_status gate_on_losses(yoke_data_parallel *parallel) {
@@ -248,7 +248,7 @@ yoke_status yoke_queue_reduce(yoke_data_parallel *parallel) {
         yoke_range range = {.buffers = gradients_of(parallel, all),
                             .offset = parallel->flat->buckets[bucket].offset,
                             .elements = parallel->flat->buckets[bucket].elements};
-        TRY(yoke_group_reduce(parallel->group, &range, parallel->contributors));
+        TRY(yoke_device_group_reduce(parallel->group, &range, parallel->contributors));
     }
     return yoke_queues_to_compute(parallel);
 }

@@ -77,11 +77,11 @@ static yoke_status create_group(yoke_data_parallel *parallel) {
     yoke_device *devices[YOKE_DEVICES_LIMIT];
     for (int k = 0; k < parallel->count; k++)
         devices[k] = yoke_devices_at(parallel->devices, k);
-    yoke_group_request request = {.devices = devices,
-                                  .count = parallel->count,
-                                  .kind = parallel->options.collectives,
-                                  .scratch_elements = largest_bucket(parallel->flat)};
-    return yoke_group_create(&parallel->group, &request);
+    yoke_device_group_request request = {.devices = devices,
+                                         .count = parallel->count,
+                                         .kind = parallel->options.collectives,
+                                         .scratch_elements = largest_bucket(parallel->flat)};
+    return yoke_device_group_create(&parallel->group, &request);
 }
 
 yoke_status yoke_queues_create(yoke_data_parallel *parallel) {
@@ -111,7 +111,7 @@ static void destroy_memory(yoke_data_parallel *parallel, int replica) {
 }
 
 void yoke_queues_destroy(yoke_data_parallel *parallel) {
-    yoke_group_destroy(parallel->group);
+    yoke_device_group_destroy(parallel->group);
     yoke_recorded_destroy(parallel);
     yoke_spans_destroy(parallel);
     yoke_device_event_destroy(parallel->gated);

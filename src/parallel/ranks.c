@@ -39,7 +39,7 @@ static void tell_tensors(FILE *facts, const yoke_model *model) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(model, i, &info) != YOKE_OK) continue;
         fprintf(facts, "%s [", info.name);
-        for (int d = 0; d < info.rank; d++)
+        for (int d = 0; d < info.ndim; d++)
             fprintf(facts, "%s%lld", d > 0 ? ", " : "", (long long)info.shape[d]);
         fprintf(facts, "]\n");
     }
@@ -187,7 +187,7 @@ yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
 /* A loss that is not finite is everybody's. */
 yoke_status yoke_ranks_tell(const yoke_data_parallel *parallel, yoke_status status) {
     if (parallel == NULL || status == YOKE_ERROR_NUMERIC) return status;
-    return yoke_process_group_abandon(parallel->ranks, status);
+    return yoke_process_group_abort(parallel->ranks, status);
 }
 
 /* A batch. */

@@ -63,7 +63,7 @@ static bool is_stale(const yoke_data_parallel *parallel, const uint64_t *replica
 
 static yoke_status broadcast(yoke_data_parallel *parallel, float *const *buffers, size_t elements) {
     yoke_range range = {.buffers = buffers, .elements = elements};
-    return elements > 0 ? yoke_group_broadcast(parallel->group, &range) : YOKE_OK;
+    return elements > 0 ? yoke_device_group_broadcast(parallel->group, &range) : YOKE_OK;
 }
 
 /* On the communication streams, between what the compute streams were given before and after. */

@@ -28,8 +28,8 @@ void yoke_shared_update_begin(yoke_data_parallel *parallel) {
 }
 
 void yoke_shared_update_loss(yoke_data_parallel *parallel, double loss) {
-    atomic_store_explicit(&parallel->boards[parallel->rank]->doubt, isfinite(loss) ? 0u : 1u,
-                          memory_order_relaxed);
+    atomic_store_explicit(&parallel->boards[parallel->rank]->found_nonfinite,
+                          isfinite(loss) ? 0u : 1u, memory_order_relaxed);
 }
 
 static bool all_have(const yoke_data_parallel *parallel, int bucket) {
@@ -43,7 +43,8 @@ static bool all_have(const yoke_data_parallel *parallel, int bucket) {
 /* Known once all have bucket 0. */
 static bool anybody_doubts(const yoke_data_parallel *parallel) {
     for (int rank = 0; rank < parallel->world; rank++)
-        if (atomic_load_explicit(&parallel->boards[rank]->doubt, memory_order_relaxed) != 0)
+        if (atomic_load_explicit(&parallel->boards[rank]->found_nonfinite, memory_order_relaxed) !=
+            0)
             return true;
     return false;
 }

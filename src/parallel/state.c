@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "parallel/engine.h"
+#include "yoke/bench.h"
 
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel) {
     return parallel->model;
@@ -172,7 +173,7 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
 
 typedef struct floor_job {
     yoke_data_parallel *parallel;
-    yoke_floor floor;
+    yoke_kernel_timing floor;
     int repeat;
     double milliseconds;
     float *weights, *gradients;
@@ -218,7 +219,7 @@ static yoke_status floor_worker(int worker, void *context) {
     yoke_device *root = yoke_devices_at(parallel->devices, 0);
     int rows = yoke_shard_rows(parallel->micro_rows, parallel->count, 0);
     double plans = 0, update = 0;
-    TRY(yoke_replica_time_calls(parallel->replicas[0], rows, floor->floor, floor->repeat, &plans));
+    TRY(yoke_replica_kernel_time(parallel->replicas[0], rows, floor->floor, floor->repeat, &plans));
     yoke_status status = time_update(floor, root, &update);
     yoke_optimizer_destroy(floor->optimizer);
     yoke_device_free(root, floor->gradients);
@@ -227,13 +228,14 @@ static yoke_status floor_worker(int worker, void *context) {
     return status;
 }
 
-yoke_status yoke_data_parallel_floor(yoke_data_parallel *parallel, yoke_floor floor, int repeat,
-                                     double *milliseconds) {
+yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing floor,
+                                           int repeat, double *milliseconds) {
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(milliseconds, "milliseconds"));
     if (repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", repeat);
-    if (floor != YOKE_FLOOR_ALONE && floor != YOKE_FLOOR_IN_ORDER)
-        return FAIL(YOKE_ERROR_ARGUMENT, "floor is %d: it is one of yoke_floor", (int)floor);
+    if (floor != YOKE_KERNELS_ALONE && floor != YOKE_KERNELS_IN_ORDER)
+        return FAIL(YOKE_ERROR_ARGUMENT, "floor is %d: it is one of yoke_kernel_timing",
+                    (int)floor);
     floor_job job = {.parallel = parallel, .floor = floor, .repeat = repeat};
     parallel->progress = YOKE_STAGE_LOAD; /* its calls run on the batch's memory */
     parallel->gradient_on_root = parallel->input_gradients = false;

@@ -19,7 +19,7 @@ static yoke_status describe_tensors(const yoke_model *model, yoke_file_tensor *t
         TRY(yoke_model_tensor(model, i, &info));
         tensors[i].name = info.name;
         tensors[i].dtype = info.integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32;
-        tensors[i].rank = info.rank;
+        tensors[i].ndim = info.ndim;
         memcpy(tensors[i].shape, info.shape, sizeof info.shape);
         if (info.count > *largest) *largest = info.count;
     }
@@ -129,8 +129,8 @@ static bool may_be_missing(const yoke_tensor_info *info) {
 }
 
 static bool same_shape(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
-    return tensor->rank == info->rank &&
-           memcmp(tensor->shape, info->shape, (size_t)info->rank * sizeof info->shape[0]) == 0;
+    return tensor->ndim == info->ndim &&
+           memcmp(tensor->shape, info->shape, (size_t)info->ndim * sizeof info->shape[0]) == 0;
 }
 
 typedef struct comparison {
@@ -143,8 +143,8 @@ static void compare_tensor(comparison *found, const yoke_file_tensor *tensor,
     if (tensor == NULL) {
         if (!may_be_missing(info)) complain(&found->missing, info->name);
     } else if (!same_shape(tensor, info)) {
-        print_shape(file_shape, sizeof file_shape, tensor->shape, tensor->rank);
-        print_shape(model_shape, sizeof model_shape, info->shape, info->rank);
+        print_shape(file_shape, sizeof file_shape, tensor->shape, tensor->ndim);
+        print_shape(model_shape, sizeof model_shape, info->shape, info->ndim);
         snprintf(text, sizeof text, "%.40s %s, not %s", info->name, file_shape, model_shape);
         complain(&found->shapes, text);
     } else if (info->integer ? tensor->dtype != YOKE_DTYPE_I64 && tensor->dtype != YOKE_DTYPE_I32

@@ -211,7 +211,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     if (is_common(first.status)) add_failure(trainer, &first, await_ranks(trainer));
     if (!is_common(first.status)) {
         (void)yoke_error_restore(&first);
-        (void)yoke_process_group_abandon(trainer->ranks, first.status);
+        (void)yoke_process_group_abort(trainer->ranks, first.status);
     }
     return yoke_error_restore(&first);
 }

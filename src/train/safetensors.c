@@ -41,7 +41,7 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
  * whole bytes. */
 static bool measure(yoke_file_tensor *tensor) {
     size_t elements = 1, bits;
-    for (int i = 0; i < tensor->rank; i++)
+    for (int i = 0; i < tensor->ndim; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)tensor->shape[i], &elements)) return false;
     if (__builtin_mul_overflow(elements, dtypes[tensor->dtype].bits, &bits) || bits % 8 != 0)
         return false;
@@ -64,12 +64,12 @@ static yoke_status read_dtype(const char *path, yoke_file_tensor *tensor, const 
 }
 
 static yoke_status read_shape(const char *path, yoke_file_tensor *tensor, const json_t *value) {
-    size_t rank = json_array_size(value);
-    if (!json_is_array(value) || rank > YOKE_FILE_TENSOR_RANK)
+    size_t dims = json_array_size(value);
+    if (!json_is_array(value) || dims > YOKE_FILE_TENSOR_DIMS)
         return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no shape of at most %d dimensions", path,
-                    tensor->name, YOKE_FILE_TENSOR_RANK);
-    tensor->rank = (int)rank;
-    for (size_t i = 0; i < rank; i++) {
+                    tensor->name, YOKE_FILE_TENSOR_DIMS);
+    tensor->ndim = (int)dims;
+    for (size_t i = 0; i < dims; i++) {
         const json_t *extent = json_array_get(value, i);
         if (!json_is_integer(extent) || json_integer_value(extent) < 0)
             return FAIL(YOKE_ERROR_DATA, "%s: dimension %zu of tensor %s is not a size", path, i,
@@ -305,7 +305,7 @@ static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int co
         yoke_json_open(json, tensor->name, '{');
         yoke_json_text(json, "dtype", dtypes[tensor->dtype].name);
         yoke_json_open(json, "shape", '[');
-        for (int d = 0; d < tensor->rank; d++)
+        for (int d = 0; d < tensor->ndim; d++)
             yoke_json_integer(json, NULL, tensor->shape[d]);
         yoke_json_close(json, ']');
         yoke_json_open(json, "data_offsets", '[');

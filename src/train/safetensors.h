@@ -39,12 +39,12 @@ typedef enum yoke_dtype {
 
 const char *yoke_dtype_name(yoke_dtype dtype);
 
-#define YOKE_FILE_TENSOR_RANK 8
+#define YOKE_FILE_TENSOR_DIMS 8
 typedef struct yoke_file_tensor {
     const char *name;
     yoke_dtype dtype;
-    int rank;
-    int64_t shape[YOKE_FILE_TENSOR_RANK];
+    int ndim;
+    int64_t shape[YOKE_FILE_TENSOR_DIMS];
     size_t elements;
     size_t begin, bytes; /* in the buffer behind the header */
 } yoke_file_tensor;

@@ -186,7 +186,7 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
     yoke_status status = build(made, options);
     if (status != YOKE_OK) {
-        yoke_error error = yoke_error_take(yoke_process_group_abandon(made->ranks, status));
+        yoke_error error = yoke_error_take(yoke_process_group_abort(made->ranks, status));
         yoke_trainer_destroy(made);
         return yoke_error_restore(&error);
     }

@@ -51,14 +51,14 @@ const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_
 /* A group of one process. */
 
 typedef struct nccl_group {
-    yoke_group base;
+    yoke_device_group base;
     int timeout_ms;
     bool lost; /* given up: what is left can only be destroyed */
     yoke_device *devices[YOKE_DEVICES_LIMIT];
     ncclComm_t communicators[YOKE_DEVICES_LIMIT];
 } nccl_group;
 
-static nccl_group *nccl_of(yoke_group *group) {
+static nccl_group *nccl_of(yoke_device_group *group) {
     return (nccl_group *)group;
 }
 
@@ -172,21 +172,22 @@ static yoke_status clear_others(nccl_group *group, const yoke_range *range, int 
     return YOKE_OK;
 }
 
-static yoke_status reduce(yoke_group *base, const yoke_range *range, int contributors) {
+static yoke_status reduce(yoke_device_group *base, const yoke_range *range, int contributors) {
     TRY(clear_others(nccl_of(base), range, contributors));
     return collect(nccl_of(base), "ncclReduce", reduce_one, range);
 }
 
-static yoke_status broadcast(yoke_group *base, const yoke_range *range) {
+static yoke_status broadcast(yoke_device_group *base, const yoke_range *range) {
     return collect(nccl_of(base), "ncclBroadcast", broadcast_one, range);
 }
 
-static yoke_status reduce_scatter(yoke_group *base, const yoke_range *range, int contributors) {
+static yoke_status reduce_scatter(yoke_device_group *base, const yoke_range *range,
+                                  int contributors) {
     TRY(clear_others(nccl_of(base), range, contributors));
     return collect(nccl_of(base), "ncclReduceScatter", reduce_scatter_one, range);
 }
 
-static yoke_status all_gather(yoke_group *base, const yoke_range *range) {
+static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) {
     return collect(nccl_of(base), "ncclAllGather", all_gather_one, range);
 }
 
@@ -197,7 +198,7 @@ static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) 
     return cuda_nccl()->ncclCommFinalize(group->communicators[k]);
 }
 
-static void destroy(yoke_group *base) {
+static void destroy(yoke_device_group *base) {
     nccl_group *group = nccl_of(base);
     if (!group->lost && call_all(group, finalize_one, NULL) != ncclSuccess) abort_all(group);
     for (int k = 0; k < base->count; k++) {
@@ -215,7 +216,7 @@ static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
                                                &config);
 }
 
-static yoke_status build(nccl_group *group, const yoke_group_request *request) {
+static yoke_status build(nccl_group *group, const yoke_device_group_request *request) {
     group->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
     for (int k = 0; k < request->count; k++)
         group->devices[k] = request->devices[k];
@@ -229,7 +230,7 @@ static yoke_status build(nccl_group *group, const yoke_group_request *request) {
 }
 
 /* Two devices that are one GPU, which NCCL would refuse later and less clearly. */
-static bool find_twins(const yoke_group_request *request, int *first, int *second) {
+static bool find_twins(const yoke_device_group_request *request, int *first, int *second) {
     for (*second = 1; *second < request->count; (*second)++)
         for (*first = 0; *first < *second; (*first)++)
             if (cuda_of(request->devices[*first])->ordinal ==
@@ -239,7 +240,7 @@ static bool find_twins(const yoke_group_request *request, int *first, int *secon
 }
 
 /* Whether NCCL can serve; says why not. */
-static yoke_status check(const yoke_group_request *request) {
+static yoke_status check(const yoke_device_group_request *request) {
     int first, second;
     if (cuda_nccl() == NULL)
         return FAIL(YOKE_ERROR_DEVICE, "collectives \"nccl\": %s", cuda_library_detail("nccl"));
@@ -251,7 +252,7 @@ static yoke_status check(const yoke_group_request *request) {
     return YOKE_OK;
 }
 
-yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request) {
+yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request) {
     *group = NULL;
     bool free_to_choose = request->kind == YOKE_COLLECTIVES_AUTO;
     if (free_to_choose && request->count < 2) return YOKE_OK;
@@ -259,12 +260,12 @@ yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *reques
     if (possible != YOKE_OK) return free_to_choose ? YOKE_OK : possible;
     nccl_group *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a group of GPUs");
-    created->base = (yoke_group){.count = request->count,
-                                 .reduce = reduce,
-                                 .broadcast = broadcast,
-                                 .reduce_scatter = reduce_scatter,
-                                 .all_gather = all_gather,
-                                 .destroy = destroy};
+    created->base = (yoke_device_group){.count = request->count,
+                                        .reduce = reduce,
+                                        .broadcast = broadcast,
+                                        .reduce_scatter = reduce_scatter,
+                                        .all_gather = all_gather,
+                                        .destroy = destroy};
     yoke_status status = build(created, request);
     if (status == YOKE_OK)
         *group = &created->base;
@@ -275,7 +276,7 @@ yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *reques
 
 #else
 
-yoke_status cuda_nccl_group(yoke_group **group, const yoke_group_request *request) {
+yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request) {
     *group = NULL;
     if (request->kind == YOKE_COLLECTIVES_AUTO) return YOKE_OK;
     return FAIL(YOKE_ERROR_DEVICE,

@@ -219,12 +219,12 @@ static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
                                 &watch->backup);
 }
 
-yoke_status yoke_replica_time_calls(yoke_replica *replica, int rows, yoke_floor floor, int repeat,
-                                    double *milliseconds) {
+yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
+                                     int repeat, double *milliseconds) {
     if (rows < 1 || repeat < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
                     repeat);
-    bool in_order = floor == YOKE_FLOOR_IN_ORDER;
+    bool in_order = timing == YOKE_KERNELS_IN_ORDER;
     stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows},
                        .passes = in_order ? repeat : 1,
                        .runs = in_order ? 1 : repeat,
