@@ -88,6 +88,7 @@ static inline void rig_stir(struct rig *rig, uint64_t seed) {
 static inline void rig_replica(struct rig *rig, uint64_t seed) {
     yoke_replica_options options = rig_options(rig);
     assert_ok(yoke_replica_create(&rig->replica, rig->model, &options));
+    assert_ok(yoke_replica_allocate(rig->replica, NULL, NULL));
     assert_ok(yoke_replica_initialize(rig->replica, seed));
     rig_stir(rig, seed);
     rig_batch(rig, seed);

@@ -60,7 +60,7 @@ static void an_engine_names_what_is_null(void **state) {
     REFUSED(yoke_data_parallel_kernel_time(parallel, YOKE_KERNELS_ALONE, 1, NULL),
             "milliseconds is NULL");
     REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
-            "floor is 9");
+            "timing is 9");
     REFUSED(yoke_data_parallel_bind(NULL), "parallel is NULL");
     REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "parallel is NULL");
 }

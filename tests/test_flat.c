@@ -110,6 +110,7 @@ static void buckets_default_to_one_and_25_mebibytes(void **state) {
     yoke_replica_options options = rig_options(&rig);
     options.first_bucket_bytes = options.bucket_bytes = 0;
     assert_ok(yoke_replica_create(&rig.replica, model, &options));
+    assert_ok(yoke_replica_allocate(rig.replica, NULL, NULL));
     const yoke_flat *flat = yoke_replica_flat(rig.replica);
     /* fc3, then fc2 with its 4 MiB closes the first bucket; fc1 is the rest. */
     assert_int_equal(flat->bucket_count, 2);

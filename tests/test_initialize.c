@@ -41,6 +41,7 @@ static void plain_rig(struct rig *rig, yoke_model *model, int rows, uint64_t see
     rig_devices(rig);
     yoke_replica_options options = rig_options(rig);
     assert_ok(yoke_replica_create(&rig->replica, model, &options));
+    assert_ok(yoke_replica_allocate(rig->replica, NULL, NULL));
     assert_ok(yoke_replica_initialize(rig->replica, seed));
 }
 

@@ -73,6 +73,7 @@ static yoke_status make_and_use(struct rig *rig) {
     yoke_plan_step step = rig_step(rig);
     TRY(yoke_model_preset(&rig->model, "resnet20", (yoke_shape){3, 8, 8, false}, 10, NULL));
     TRY(yoke_replica_create(&rig->replica, rig->model, &options));
+    TRY(yoke_replica_allocate(rig->replica, NULL, NULL));
     TRY(yoke_replica_initialize(rig->replica, 1));
     TRY(yoke_replica_prepare(rig->replica, 1, false));
     return yoke_replica_forward(rig->replica, 2, true, &step);

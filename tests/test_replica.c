@@ -121,6 +121,7 @@ static void a_second_replica_takes_the_roots_layout_and_gives_the_same_bits(void
     yoke_replica *second = NULL, *root = rig.replica;
     options.flat = yoke_replica_flat(root);
     assert_ok(yoke_replica_create(&second, rig.model, &options));
+    assert_ok(yoke_replica_allocate(second, NULL, NULL));
     assert_ptr_equal(yoke_replica_flat(second), yoke_replica_flat(root));
     const yoke_replica_memory *from = yoke_replica_memory_of(root);
     const yoke_replica_memory *to = yoke_replica_memory_of(second);

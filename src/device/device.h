@@ -145,6 +145,7 @@ typedef struct yoke_gate_request {
     const float *found_nonfinite; /* closes it unless 0; may be the gate's own. NULL: none */
     int loss_count, square_sum_count;
     double clip_norm;
+    bool closed; /* the host has found a loss that is not finite */
 } yoke_gate_request;
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);

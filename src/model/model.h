@@ -57,15 +57,16 @@ typedef struct yoke_replica_options {
     bool input_gradients; /* backward goes on to the inputs and leaves their gradients */
     int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
                        */
-    /* Where parameters and then gradients lie, asked once the plans are made: zeroed memory that
-     * outlives the replica, or NULL for memory of the device. NULL: all of it is the device's. */
-    yoke_status (*place)(void *context, bool gradients, size_t bytes, float **memory);
-    void *context;
 } yoke_replica_options;
 
-/* Call on the device's own worker. Allocates flat parameters, gradients and buffers (zeroed). */
+/* Plans the replica: plans for `rows` rows and the flat layout, without memory. Call create and
+ * allocate on the device's own worker. */
 yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
                                 const yoke_replica_options *options);
+/* Allocates parameters, gradients and running statistics, zeroed, and the memory of a shard. Given
+ * parameters or gradients are zeroed memory of flat->elements floats that outlives the replica;
+ * NULL: the device's own. */
+yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients);
 void yoke_replica_destroy(yoke_replica *replica);
 
 /* Where things lie on the device; borrowed. */

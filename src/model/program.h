@@ -174,7 +174,7 @@ int yoke_completing_node(const yoke_model *model, int tensor);
 struct yoke_replica {
     const yoke_model *model;
     yoke_replica_options options;
-    bool placed[2];      /* parameters and gradients lie in memory of somebody else */
+    bool borrows_parameters, borrows_gradients;
     yoke_flat *own_flat; /* the root's */
     const yoke_flat *flat;
     yoke_replica_memory memory;

@@ -15,21 +15,17 @@ static yoke_status allocate_floats(yoke_replica *replica, size_t count, const ch
     return YOKE_OK;
 }
 
-static yoke_status allocate_flat_buffer(yoke_replica *replica, bool gradients, float **memory) {
-    const yoke_replica_options *options = &replica->options;
-    size_t count = replica->flat->elements;
-    if (options->place != NULL)
-        TRY(options->place(options->context, gradients, count * sizeof **memory, memory));
-    replica->placed[gradients] = *memory != NULL;
-    if (*memory != NULL) return YOKE_OK;
-    return allocate_floats(replica, count, gradients ? "gradients" : "parameters", memory);
-}
-
-static yoke_status allocate_flat(yoke_replica *replica) {
+static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float *gradients) {
     const yoke_flat *flat = replica->flat;
     yoke_replica_memory *memory = &replica->memory;
-    TRY(allocate_flat_buffer(replica, false, &memory->parameters));
-    TRY(allocate_flat_buffer(replica, true, &memory->gradients));
+    memory->parameters = parameters;
+    memory->gradients = gradients;
+    replica->borrows_parameters = parameters != NULL;
+    replica->borrows_gradients = gradients != NULL;
+    if (parameters == NULL)
+        TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
+    if (gradients == NULL)
+        TRY(allocate_floats(replica, flat->elements, "gradients", &memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
 }
@@ -121,7 +117,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     return yoke_program_record(program, replica->flat, memory);
 }
 
-static yoke_status make_program(yoke_replica *replica, int rows, bool training,
+static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
                                 yoke_program **program) {
     const yoke_replica_options *options = &replica->options;
     yoke_program_request request = {
@@ -136,12 +132,7 @@ static yoke_status make_program(yoke_replica *replica, int rows, bool training,
         .choices = options->choices,
     };
     TRY(yoke_program_create(program, &request));
-    if (replica->flat == NULL) TRY(decide_flat(replica, *program));
-    if (replica->memory.parameters == NULL) {
-        TRY(allocate_flat(replica));
-        TRY(allocate_batch(replica));
-    }
-    return place_program(replica, *program);
+    return replica->flat == NULL ? decide_flat(replica, *program) : YOKE_OK;
 }
 
 static void sum_memory(yoke_replica *replica) {
@@ -171,7 +162,9 @@ yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training)
                    sizeof(yoke_program *)))
         return FAIL_MEMORY(replica->program_capacity, "a list of programs");
     yoke_program *program = NULL;
-    yoke_status status = make_program(replica, rows, training, &program);
+    bool is_allocated = replica->memory.parameters != NULL;
+    yoke_status status = plan_program(replica, rows, training, &program);
+    if (status == YOKE_OK && is_allocated) status = place_program(replica, program);
     if (status != YOKE_OK) {
         yoke_program_destroy(program);
         return status;
@@ -215,14 +208,22 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     return YOKE_OK;
 }
 
+yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients) {
+    TRY(allocate_flat(replica, parameters, gradients));
+    TRY(allocate_batch(replica));
+    TRY(place_program(replica, replica->programs[0]));
+    sum_memory(replica);
+    return YOKE_OK;
+}
+
 void yoke_replica_destroy(yoke_replica *replica) {
     if (replica == NULL) return;
     yoke_device *device = replica->options.device;
     for (int i = 0; i < replica->program_count; i++)
         yoke_program_destroy(replica->programs[i]);
     free(replica->programs);
-    if (replica->placed[false]) replica->memory.parameters = NULL;
-    if (replica->placed[true]) replica->memory.gradients = NULL;
+    if (replica->borrows_parameters) replica->memory.parameters = NULL;
+    if (replica->borrows_gradients) replica->memory.gradients = NULL;
     void *const owned[] = {
         replica->memory.shadow,     replica->scratch.address, replica->arena.address,
         replica->memory.correct,    replica->memory.loss_sum, replica->memory.output_gradients,

@@ -1,200 +1,321 @@
-/* exchange: reduce + update + publish of a bucket in one pass, each worker its slice of it, block
- * by block while the block is in the worker's cache. A worker exchanges the buckets that are
- * complete on every replica after each of its segments, without waiting: what backward has just
- * left is still in the shared cache. Only behind the last segment does it wait for the others. */
+/* What every exchange shares: its kind, its participants, the optimizer's state, clipping; and the
+ * pass over memory that all participants reach, block by block while a block is in the cache. */
+#include "parallel/exchange.h"
+
 #include <math.h>
+#include <stdlib.h>
 
 #include "parallel/engine.h"
 
-void yoke_exchange_begin(yoke_data_parallel *parallel) {
-    for (int b = 0; b < parallel->flat->bucket_count; b++)
-        parallel->arrivals[b] = 0;
-    for (int k = 0; k < parallel->count; k++)
-        parallel->exchanged[k] = 0;
+/* Floats summed, updated and published at a time: three such blocks stay in a worker's cache. */
+#define BLOCK 8192
+
+_Static_assert(YOKE_DEVICES_LIMIT <= YOKE_AGREE_RANKS, "arrays of ranks hold all devices, too");
+
+/* Life. */
+
+static const yoke_exchange_kind *kind_for(const yoke_data_parallel *parallel) {
+    if (parallel->queued) return &yoke_exchange_queued;
+    if (parallel->ranks.process_group == NULL) return &yoke_exchange_threads;
+    return parallel->options.schedule == YOKE_SCHEDULE_SHARDED ? &yoke_exchange_shared
+                                                               : &yoke_exchange_all_reduce;
 }
 
-/* Which party exchanges which part, on which worker: home is the party whose weights are updated
- * and published. */
-typedef struct exchange_slice {
-    yoke_data_parallel *parallel;
-    int worker, home;
-    yoke_optimizer *optimizer;
-    size_t offset, elements;
-} exchange_slice;
-
-static exchange_slice slice_of(yoke_data_parallel *parallel, int worker, int bucket) {
-    bool ranks = yoke_shares_update(parallel);
-    int party = ranks ? parallel->rank : worker;
-    exchange_slice slice = {.parallel = parallel,
-                            .worker = worker,
-                            .home = ranks || yoke_is_sharded(parallel) ? party : 0,
-                            .optimizer = yoke_optimizer_of(parallel, worker, bucket)};
-    yoke_bucket_slice(parallel, bucket, party, &slice.offset, &slice.elements);
-    return slice;
+yoke_status yoke_exchange_create(yoke_data_parallel *parallel) {
+    const yoke_exchange_kind *kind = kind_for(parallel);
+    yoke_exchange *exchange = calloc(1, kind->bytes);
+    if (exchange == NULL) return FAIL_MEMORY(kind->bytes, "the exchange");
+    bool of_ranks = kind == &yoke_exchange_shared;
+    exchange->kind = kind;
+    exchange->parallel = parallel;
+    exchange->participants = of_ranks ? parallel->ranks.world : parallel->count;
+    exchange->first = of_ranks ? parallel->ranks.rank : 0;
+    exchange->owners =
+        parallel->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
+    parallel->exchange = exchange;
+    if (exchange->participants <= YOKE_DEVICES_LIMIT) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks share the update: the sharded schedule takes %d",
+                exchange->participants, YOKE_DEVICES_LIMIT);
 }
 
-/* Memory is shared: the worker's own device reaches all of it. */
-static yoke_device *device_of(const exchange_slice *slice) {
-    return yoke_devices_at(slice->parallel->devices, slice->worker);
+/* By the lane's own worker, so that memory lies near its cores. */
+static yoke_status create_optimizers(int lane, void *context) {
+    yoke_exchange *exchange = context;
+    yoke_data_parallel *parallel = exchange->parallel;
+    int owner = exchange->first + lane;
+    if (owner >= exchange->owners) return YOKE_OK;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+        int index = slice.owner * parallel->flat->bucket_count + bucket;
+        TRY(yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
+                                  parallel->lanes[lane].device, slice.offset, slice.elements));
+    }
+    return YOKE_OK;
 }
 
-/* The parties' gradients of a range, summed in their order. */
-static yoke_status sum_gradients(const exchange_slice *slice, size_t offset, size_t elements,
-                                 float *to) {
-    yoke_data_parallel *parallel = slice->parallel;
+yoke_status yoke_exchange_open(yoke_exchange *exchange) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    size_t participants = (size_t)exchange->participants, lanes = (size_t)parallel->count;
+    size_t buckets = (size_t)parallel->flat->bucket_count;
+    exchange->gradients = calloc(participants, sizeof *exchange->gradients);
+    exchange->parameters = calloc(participants, sizeof *exchange->parameters);
+    exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
+    exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
+    exchange->next = calloc(lanes, sizeof *exchange->next);
+    exchange->square_sums = calloc(lanes, sizeof *exchange->square_sums);
+    if (!exchange->gradients || !exchange->parameters || !exchange->optimizers ||
+        !exchange->arrivals || !exchange->next || !exchange->square_sums)
+        return FAIL_MEMORY((participants + buckets) * sizeof(void *), "the exchange");
+    for (int k = 0; k < parallel->count; k++) {
+        exchange->gradients[k] = parallel->lanes[k].memory->gradients;
+        exchange->parameters[k] = parallel->lanes[k].memory->parameters;
+    }
+    if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
+    return yoke_apply(parallel, parallel->count, "update", create_optimizers, exchange);
+}
+
+void yoke_exchange_destroy(yoke_exchange *exchange) {
+    if (exchange == NULL) return;
+    if (exchange->kind->close != NULL) exchange->kind->close(exchange);
+    const yoke_flat *flat = exchange->parallel->flat;
+    for (int i = 0; exchange->optimizers && i < exchange->owners * flat->bucket_count; i++)
+        yoke_optimizer_destroy(exchange->optimizers[i]);
+    free(exchange->square_sums);
+    free(exchange->next);
+    free(exchange->arrivals);
+    free(exchange->optimizers);
+    free(exchange->parameters);
+    free(exchange->gradients);
+    free(exchange);
+}
+
+size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane) {
+    size_t bytes = 0;
+    int buckets = exchange->parallel->flat->bucket_count, owner = exchange->first + lane;
+    for (int bucket = 0; owner < exchange->owners && bucket < buckets; bucket++)
+        bytes += yoke_optimizer_bytes(exchange->optimizers[owner * buckets + bucket]);
+    return bytes;
+}
+
+yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    if (!isfinite(learning_rate))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "learning_rate is %g: a finite number, or 0 for the optimizer's own",
+                    learning_rate);
+    exchange->update = (yoke_optimizer_step){
+        .step = parallel->steps,
+        .learning_rate =
+            learning_rate > 0 ? learning_rate : parallel->optimizer_options.learning_rate,
+        .gradient_scale = 1,
+    };
+    return YOKE_OK;
+}
+
+/* The stages of a step. */
+
+yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    TRY(yoke_exchange_set_rate(exchange, learning_rate));
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        exchange->arrivals[bucket] = 0;
+    for (int lane = 0; lane < parallel->count; lane++)
+        exchange->next[lane] = 0;
+    parallel->gradient_on_root = false;
+    if (exchange->kind->begin != NULL) exchange->kind->begin(exchange);
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
+    if (exchange == NULL || exchange->kind->loss == NULL) return YOKE_OK;
+    const yoke_lane *lane = &exchange->parallel->lanes[index];
+    double loss = exchange->parallel->flight.result.loss;
+    if (lane->shard.rows > 0) loss += lane->scalars->loss_sum;
+    return exchange->kind->loss(exchange, loss);
+}
+
+yoke_status yoke_exchange_norm(yoke_exchange *exchange) {
+    if (exchange->kind->norm != NULL) TRY(exchange->kind->norm(exchange));
+    return yoke_guard_check_norm(exchange->parallel);
+}
+
+/* Slices. */
+
+yoke_bucket yoke_cut_lines(size_t elements, int parts, int part) {
+    size_t line = 64 / sizeof(float), lines = elements / line;
+    size_t count = (size_t)parts, k = (size_t)part;
+    size_t begin = line * (lines * k / count);
+    size_t end = k + 1 == count ? elements : line * (lines * (k + 1) / count);
+    return (yoke_bucket){.offset = begin, .elements = end - begin};
+}
+
+static yoke_slice slice_at(const yoke_exchange *exchange, int owner, int bucket,
+                           yoke_bucket range) {
+    int buckets = exchange->parallel->flat->bucket_count;
+    return (yoke_slice){.owner = owner,
+                        .offset = range.offset,
+                        .elements = range.elements,
+                        .optimizer = exchange->optimizers[owner * buckets + bucket]};
+}
+
+yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket) {
+    yoke_bucket whole = exchange->parallel->flat->buckets[bucket];
+    yoke_bucket part = yoke_cut_lines(whole.elements, exchange->participants, participant);
+    part.offset += whole.offset;
+    return slice_at(exchange, exchange->owners > 1 ? participant : 0, bucket, part);
+}
+
+yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket) {
+    if (exchange->owners > 1) return yoke_exchange_slice(exchange, owner, bucket);
+    return slice_at(exchange, 0, bucket, exchange->parallel->flat->buckets[bucket]);
+}
+
+/* Clipping. */
+
+bool yoke_exchange_clips(const yoke_exchange *exchange) {
+    return exchange->parallel->optimizer_options.clip_norm > 0;
+}
+
+static yoke_status add_squares(yoke_exchange *exchange, int lane, const float *values,
+                               size_t elements) {
+    double squares;
+    TRY(yoke_device_square_sum(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE, values,
+                               elements, &squares));
+    exchange->square_sums[lane] += squares;
+    return YOKE_OK;
+}
+
+void yoke_exchange_clip(yoke_exchange *exchange) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    double squares = 0;
+    for (int lane = 0; lane < parallel->count; lane++)
+        squares += exchange->square_sums[lane];
+    parallel->flight.gradient_norm = sqrt(squares);
+    exchange->update.gradient_scale =
+        yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->flight.gradient_norm);
+}
+
+/* Reduce, update, publish, over memory that every participant reaches. */
+
+yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
+                              size_t elements) {
     const float *from[YOKE_DEVICES_LIMIT];
-    for (int k = 0; k < parallel->contributors; k++)
-        from[k] = parallel->party_gradients[k] + offset;
-    return yoke_device_sum(device_of(slice), YOKE_STREAM_COMPUTE, to, from, parallel->contributors,
-                           elements);
+    int contributors = exchange->parallel->flight.contributors;
+    for (int k = 0; k < contributors; k++)
+        from[k] = exchange->gradients[k] + offset;
+    return yoke_device_sum(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE, to, from,
+                           contributors, elements);
 }
 
-static yoke_status publish(const exchange_slice *slice, size_t offset, size_t elements) {
-    yoke_data_parallel *parallel = slice->parallel;
-    yoke_device *device = device_of(slice);
-    const float *weights = parallel->party_parameters[slice->home] + offset;
-    for (int k = 0; k < parallel->parties; k++) {
-        if (k == slice->home) continue;
-        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, parallel->party_parameters[k] + offset,
-                             device, weights, elements * sizeof *weights));
+/* The owner's new weights of a slice go to the other participants. */
+static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+    yoke_device *device = exchange->parallel->lanes[lane].device;
+    const float *weights = exchange->parameters[slice->owner] + slice->offset;
+    for (int k = 0; k < exchange->participants; k++) {
+        float *to = exchange->parameters[k] + slice->offset;
+        if (k == slice->owner) continue;
+        TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, to, device, weights,
+                             slice->elements * sizeof *weights));
     }
     return YOKE_OK;
 }
 
-static yoke_status update_and_publish(const exchange_slice *slice, size_t offset, size_t elements,
-                                      const float *gradients) {
-    yoke_data_parallel *parallel = slice->parallel;
-    float *weights = parallel->party_parameters[slice->home] + offset;
-    TRY(yoke_optimizer_update(slice->optimizer, &parallel->update, device_of(slice), offset,
-                              elements, weights, gradients));
-    return publish(slice, offset, elements);
+static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t begin,
+                           const yoke_slice *slice) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    size_t floats = (size_t)(parallel->flight.contributors + 4 + exchange->participants - 1);
+    yoke_trace_span(parallel->trace, lane, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
+                    floats * slice->elements * sizeof(float));
 }
 
-static yoke_status exchange_blocks(const exchange_slice *slice) {
-    yoke_data_parallel *parallel = slice->parallel;
-    size_t end = slice->offset + slice->elements;
-    for (size_t at = slice->offset; at < end; at += YOKE_EXCHANGE_BLOCK) {
-        size_t count = end - at < YOKE_EXCHANGE_BLOCK ? end - at : YOKE_EXCHANGE_BLOCK;
-        const float *gradients = parallel->party_gradients[0] + at;
-        if (parallel->contributors > 1) {
-            TRY(sum_gradients(slice, at, count, parallel->blocks[slice->worker]));
-            gradients = parallel->blocks[slice->worker];
-        }
-        TRY(update_and_publish(slice, at, count, gradients));
-    }
-    return YOKE_OK;
-}
-
-static void trace_exchange(const exchange_slice *slice, uint64_t begin) {
-    yoke_data_parallel *parallel = slice->parallel;
-    size_t streams = (size_t)parallel->contributors + 4 + (size_t)parallel->parties - 1;
-    yoke_trace_span(parallel->trace, slice->worker, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
-                    streams * slice->elements * sizeof(float));
-}
-
-static yoke_status exchange_bucket(yoke_data_parallel *parallel, int worker, int bucket) {
-    exchange_slice slice = slice_of(parallel, worker, bucket);
+yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket) {
+    _Alignas(64) float summed[BLOCK];
     uint64_t begin = yoke_trace_now();
-    TRY(exchange_blocks(&slice));
-    trace_exchange(&slice, begin);
-    return YOKE_OK;
-}
-
-/* A bucket is complete everywhere only after every replica's loss is known: no bucket of a step
- * whose loss is not finite is exchanged. */
-static bool step_is_bad(const yoke_data_parallel *parallel) {
-    return !yoke_losses_finite(parallel);
-}
-
-static yoke_status exchange_ready(yoke_data_parallel *parallel, int worker) {
-    if (parallel->queued) return worker == 0 ? yoke_queue_exchange_ready(parallel) : YOKE_OK;
-    if (parallel->optimizer_options.clip_norm > 0) return YOKE_OK;
-    for (int *next = &parallel->exchanged[worker]; *next < parallel->flat->bucket_count; ++*next) {
-        if (!yoke_workers_reached(&parallel->arrivals[*next], (uint32_t)parallel->count))
-            return YOKE_OK;
-        if (step_is_bad(parallel)) return YOKE_OK;
-        TRY(exchange_bucket(parallel, worker, *next));
+    yoke_device *device = exchange->parallel->lanes[lane].device;
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
+        const float *gradients = exchange->gradients[0] + block.offset;
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        if (exchange->parallel->flight.contributors > 1) {
+            TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
+            gradients = summed;
+        }
+        TRY(yoke_optimizer_update(slice.optimizer, &exchange->update, device, block.offset,
+                                  block.elements, exchange->parameters[slice.owner] + block.offset,
+                                  gradients));
+        TRY(publish(exchange, lane, &block));
     }
+    trace_exchange(exchange, lane, begin, &slice);
     return YOKE_OK;
-}
-
-yoke_status yoke_exchange_mark(yoke_data_parallel *parallel, int replica, int bucket) {
-    if (!parallel->queued) return YOKE_OK;
-    return yoke_device_event_record(parallel->events[replica].buckets[bucket], YOKE_STREAM_COMPUTE);
-}
-
-yoke_status yoke_exchange_announce(yoke_data_parallel *parallel, int replica, int bucket) {
-    TRY(yoke_exchange_mark(parallel, replica, bucket));
-    return yoke_exchange_release(parallel, replica, bucket);
-}
-
-yoke_status yoke_exchange_release(yoke_data_parallel *parallel, int replica, int bucket) {
-    yoke_workers_signal(parallel->workers, &parallel->arrivals[bucket]);
-    return exchange_ready(parallel, replica);
 }
 
 /* Clipping needs the norm of the whole gradient before the first update: until then the sums lie
- * where the first party's gradients were. */
-static float *kept_sum(const exchange_slice *slice) {
-    return slice->parallel->party_gradients[0] + slice->offset;
-}
-
-static yoke_status reduce_slices(yoke_data_parallel *parallel, int worker) {
-    parallel->square_sums[worker] = 0;
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        exchange_slice slice = slice_of(parallel, worker, bucket);
+ * where participant 0's gradients were. */
+yoke_status yoke_exchange_sum_slices(yoke_exchange *exchange, int lane) {
+    exchange->square_sums[lane] = 0;
+    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
         uint64_t begin = yoke_trace_now();
-        float *sum = kept_sum(&slice);
-        double squares;
-        if (parallel->contributors > 1)
-            TRY(sum_gradients(&slice, slice.offset, slice.elements, sum));
-        TRY(yoke_device_square_sum(device_of(&slice), YOKE_STREAM_COMPUTE, sum, slice.elements,
-                                   &squares));
-        parallel->square_sums[worker] += squares;
-        trace_exchange(&slice, begin);
+        yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+        float *summed = exchange->gradients[0] + slice.offset;
+        if (exchange->parallel->flight.contributors > 1)
+            TRY(yoke_exchange_sum(exchange, lane, summed, slice.offset, slice.elements));
+        TRY(add_squares(exchange, lane, summed, slice.elements));
+        trace_exchange(exchange, lane, begin, &slice);
     }
     return YOKE_OK;
 }
 
-static yoke_status update_slices(yoke_data_parallel *parallel, int worker) {
-    if (!isfinite(parallel->gradient_norm)) return YOKE_OK;
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        exchange_slice slice = slice_of(parallel, worker, bucket);
-        TRY(update_and_publish(&slice, slice.offset, slice.elements, kept_sum(&slice)));
+yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
+    if (!isfinite(exchange->parallel->flight.gradient_norm)) return YOKE_OK;
+    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
+        yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+        TRY(yoke_optimizer_update(slice.optimizer, &exchange->update,
+                                  exchange->parallel->lanes[lane].device, slice.offset,
+                                  slice.elements, exchange->parameters[slice.owner] + slice.offset,
+                                  exchange->gradients[0] + slice.offset));
+        TRY(publish(exchange, lane, &slice));
     }
     return YOKE_OK;
 }
 
-static yoke_status exchange_clipped(yoke_data_parallel *parallel, int worker) {
-    TRY(reduce_slices(parallel, worker));
-    TRY(yoke_workers_barrier(parallel->workers));
-    if (worker == 0) yoke_clip(parallel);
-    TRY(yoke_workers_barrier(parallel->workers));
-    return update_slices(parallel, worker);
-}
+/* Jobs over the gradient on the root, or on a rank after its all-reduce. */
 
-yoke_status yoke_exchange_finish(yoke_data_parallel *parallel, int worker) {
-    if (parallel->queued) return worker == 0 ? yoke_queue_exchange_finish(parallel) : YOKE_OK;
-    int last = parallel->flat->bucket_count - 1;
-    for (int bucket = parallel->exchanged[worker]; bucket <= last; bucket++) {
-        TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[bucket],
-                               (uint32_t)parallel->count));
-        TRY(exchange_ready(parallel, worker));
+yoke_status yoke_exchange_square_gradient(int lane, void *context) {
+    yoke_exchange *exchange = context;
+    exchange->square_sums[lane] = 0;
+    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
+        yoke_slice slice = yoke_exchange_slice(exchange, lane, bucket);
+        TRY(add_squares(exchange, lane, exchange->gradients[0] + slice.offset, slice.elements));
     }
-    if (parallel->optimizer_options.clip_norm <= 0 || step_is_bad(parallel)) return YOKE_OK;
-    return exchange_clipped(parallel, worker);
+    return YOKE_OK;
 }
 
-/* By ranks. */
-
-yoke_status yoke_exchange_slice(yoke_data_parallel *parallel, int bucket) {
-    return exchange_bucket(parallel, 0, bucket);
+/* The owner's worker updates the root's weights with the optimizer's state it holds. */
+yoke_status yoke_exchange_update_owned(int owner, void *context) {
+    yoke_exchange *exchange = context;
+    yoke_data_parallel *parallel = exchange->parallel;
+    for (int bucket = 0; owner < exchange->owners && bucket < parallel->flat->bucket_count;
+         bucket++) {
+        uint64_t begin = yoke_trace_now();
+        yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+        TRY(yoke_optimizer_update(slice.optimizer, &exchange->update, parallel->lanes[owner].device,
+                                  slice.offset, slice.elements,
+                                  exchange->parameters[0] + slice.offset,
+                                  exchange->gradients[0] + slice.offset));
+        yoke_trace_span(parallel->trace, owner, YOKE_STAGE_UPDATE, parallel->steps, begin,
+                        5 * slice.elements * sizeof(float));
+    }
+    return YOKE_OK;
 }
 
-yoke_status yoke_exchange_sums(yoke_data_parallel *parallel) {
-    return reduce_slices(parallel, 0);
-}
-
-yoke_status yoke_exchange_updates(yoke_data_parallel *parallel) {
-    return update_slices(parallel, 0);
+yoke_status yoke_exchange_update_root(yoke_exchange *exchange) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    if (yoke_exchange_clips(exchange)) {
+        TRY(yoke_apply(parallel, parallel->count, "update", yoke_exchange_square_gradient,
+                       exchange));
+        yoke_exchange_clip(exchange);
+        TRY(yoke_guard_check_norm(parallel));
+    }
+    return yoke_apply(parallel, parallel->count, "update", yoke_exchange_update_owned, exchange);
 }

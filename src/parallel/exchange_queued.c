@@ -1,303 +1,454 @@
-/* exchange on devices that queue: the root's worker queues reduce, update and broadcast of a bucket
- * on the communication streams behind the events of that bucket, while the compute streams go on
- * with backward. Nobody waits; whether a step is bad is decided on the devices, by gates. */
-#include <math.h>
+/* Devices that queue: the root's worker queues reduce, update and publish of a bucket on the
+ * communication streams, behind the events of that bucket, while the compute streams go on with
+ * backward. Nobody waits: gates on the devices keep a bad step from the weights. A carrier moves
+ * the data: nothing for one device, a device group for several, the process group for ranks. */
+#include <stdlib.h>
 
+#include "device/collectives.h"
 #include "parallel/engine.h"
 
-static float *const *gradients_of(const yoke_data_parallel *parallel, float **all) {
-    for (int k = 0; k < parallel->count; k++)
-        all[k] = yoke_replica_memory_of(parallel->replicas[k])->gradients;
-    return all;
+typedef struct queued_exchange queued_exchange;
+
+typedef struct carrier {
+    yoke_status (*reduce)(queued_exchange *queued, int bucket);
+    yoke_status (*publish)(queued_exchange *queued, int bucket);
+    /* The gate closes where another process found a loss that is not finite. */
+    yoke_status (*ask)(queued_exchange *queued, yoke_gate_request *request);
+    yoke_status (*finish)(queued_exchange *queued);
+    yoke_status (*reduce_all)(yoke_exchange *exchange); /* by hand */
+} carrier;
+
+/* Device memory of a lane that updates weights. */
+typedef struct owner_memory {
+    yoke_gate *gate;
+    double *losses;      /* [lanes]; used on the root */
+    double *square_sums; /* [lanes x buckets] on the root; others use the first [buckets] */
+    double *work;        /* of one square sum */
+} owner_memory;
+
+struct queued_exchange {
+    yoke_exchange base;
+    const carrier *carrier;
+    yoke_device_group *group; /* NULL for one device */
+    owner_memory *memory;     /* [lanes] */
+    yoke_gate *host_gate;     /* pinned copy of the root's gate, for its norm */
+    yoke_device_event *gated; /* host_gate has arrived */
+};
+
+static queued_exchange *queued_of(yoke_exchange *exchange) {
+    return (queued_exchange *)exchange;
 }
 
-static float *const *parameters_of(const yoke_data_parallel *parallel, float **all) {
-    for (int k = 0; k < parallel->count; k++)
-        all[k] = yoke_replica_memory_of(parallel->replicas[k])->parameters;
-    return all;
+static yoke_lane *lane_of(const queued_exchange *queued, int lane) {
+    return &queued->base.parallel->lanes[lane];
 }
 
-static int home_count(const yoke_data_parallel *parallel) {
-    return yoke_is_sharded(parallel) ? parallel->count : 1;
+/* Carriers. */
+
+static yoke_range range_of(const queued_exchange *queued, float *const *buffers, int bucket) {
+    yoke_bucket range = queued->base.parallel->flat->buckets[bucket];
+    return (yoke_range){.buffers = buffers, .offset = range.offset, .elements = range.elements};
 }
 
-/* Reduce: onto the root, or each home's slice onto it; or over the ranks. */
-static yoke_status reduce_bucket(yoke_data_parallel *parallel, int bucket) {
-    float *all[YOKE_DEVICES_LIMIT];
-    if (parallel->ranks != NULL)
-        return yoke_process_group_all_reduce_async(parallel->ranks,
-                                                   gradients_of(parallel, all)[0] +
-                                                       parallel->flat->buckets[bucket].offset,
-                                                   parallel->flat->buckets[bucket].elements);
-    if (parallel->group == NULL) return YOKE_OK;
-    yoke_range range = {.buffers = gradients_of(parallel, all),
-                        .offset = parallel->flat->buckets[bucket].offset,
-                        .elements = parallel->flat->buckets[bucket].elements};
-    return yoke_is_sharded(parallel)
-               ? yoke_device_group_reduce_scatter(parallel->group, &range, parallel->contributors)
-               : yoke_device_group_reduce(parallel->group, &range, parallel->contributors);
+static yoke_status reduce_to_root(queued_exchange *queued, int bucket) {
+    yoke_range range = range_of(queued, queued->base.gradients, bucket);
+    return yoke_device_group_reduce(queued->group, &range,
+                                    queued->base.parallel->flight.contributors);
 }
 
-static yoke_status publish_bucket(yoke_data_parallel *parallel, int bucket) {
-    if (parallel->group == NULL) return YOKE_OK;
-    float *all[YOKE_DEVICES_LIMIT];
-    yoke_range range = {.buffers = parameters_of(parallel, all),
-                        .offset = parallel->flat->buckets[bucket].offset,
-                        .elements = parallel->flat->buckets[bucket].elements};
-    return yoke_is_sharded(parallel) ? yoke_device_group_all_gather(parallel->group, &range)
-                                     : yoke_device_group_broadcast(parallel->group, &range);
+static yoke_status broadcast_from_root(queued_exchange *queued, int bucket) {
+    yoke_range range = range_of(queued, queued->base.parameters, bucket);
+    return yoke_device_group_broadcast(queued->group, &range);
 }
 
-/* Update: on the root, or each home its slice. */
-
-static void slice_of_home(const yoke_data_parallel *parallel, int bucket, int home, size_t *offset,
-                          size_t *elements) {
-    *offset = parallel->flat->buckets[bucket].offset;
-    *elements = parallel->flat->buckets[bucket].elements;
-    if (yoke_is_sharded(parallel)) yoke_bucket_slice(parallel, bucket, home, offset, elements);
+static yoke_status reduce_to_owners(queued_exchange *queued, int bucket) {
+    yoke_range range = range_of(queued, queued->base.gradients, bucket);
+    return yoke_device_group_reduce_scatter(queued->group, &range,
+                                            queued->base.parallel->flight.contributors);
 }
 
-static yoke_status update_slice(yoke_data_parallel *parallel, int bucket, int home) {
-    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[home]);
-    yoke_optimizer_step step = parallel->update;
-    size_t offset, elements;
-    slice_of_home(parallel, bucket, home, &offset, &elements);
-    step.stream = YOKE_STREAM_COMMUNICATION;
-    step.gate = parallel->homes[home].gate;
-    return yoke_optimizer_update(yoke_optimizer_of(parallel, home, bucket), &step,
-                                 yoke_devices_at(parallel->devices, home), offset, elements,
-                                 memory->parameters + offset, memory->gradients + offset);
+static yoke_status gather_from_owners(queued_exchange *queued, int bucket) {
+    yoke_range range = range_of(queued, queued->base.parameters, bucket);
+    return yoke_device_group_all_gather(queued->group, &range);
 }
 
-static yoke_status update_bucket(yoke_data_parallel *parallel, int bucket) {
-    for (int home = 0; home < home_count(parallel); home++)
-        TRY(update_slice(parallel, bucket, home));
-    return YOKE_OK;
+static yoke_status reduce_all_to_root(yoke_exchange *exchange) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    if (parallel->flight.contributors < 2) return YOKE_OK;
+    TRY(yoke_lanes_to_communication(parallel));
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        TRY(reduce_to_root(queued_of(exchange), bucket));
+    return yoke_lanes_to_compute(parallel);
+}
+
+static yoke_status all_reduce_ranks(queued_exchange *queued, int bucket) {
+    yoke_range range = range_of(queued, queued->base.gradients, bucket);
+    return yoke_process_group_all_reduce_async(queued->base.parallel->ranks.process_group,
+                                               range.buffers[0] + range.offset, range.elements);
+}
+
+static yoke_status ask_ranks(queued_exchange *queued, yoke_gate_request *request) {
+    yoke_gate *gate = queued->memory[0].gate;
+    yoke_gate_request own = {
+        .losses = request->losses, .loss_count = request->loss_count, .closed = request->closed};
+    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, gate, &own));
+    request->found_nonfinite = &gate->found_nonfinite;
+    return yoke_process_group_all_reduce_async(queued->base.parallel->ranks.process_group,
+                                               &gate->found_nonfinite, 1);
+}
+
+/* Detects a missing rank here; the host's later waits would hang. */
+static yoke_status await_ranks(queued_exchange *queued) {
+    return yoke_process_group_synchronize(queued->base.parallel->ranks.process_group);
+}
+
+static yoke_status reduce_all_ranks(yoke_exchange *exchange) {
+    TRY(yoke_lanes_synchronize(exchange->parallel));
+    return yoke_exchange_all_reduce_gradient(exchange);
+}
+
+static const carrier one_device = {.reduce = NULL};
+static const carrier to_root = {
+    .reduce = reduce_to_root, .publish = broadcast_from_root, .reduce_all = reduce_all_to_root};
+static const carrier to_owners = {
+    .reduce = reduce_to_owners, .publish = gather_from_owners, .reduce_all = reduce_all_to_root};
+static const carrier among_ranks = {.reduce = all_reduce_ranks,
+                                    .ask = ask_ranks,
+                                    .finish = await_ranks,
+                                    .reduce_all = reduce_all_ranks};
+
+static const carrier *carrier_for(const yoke_exchange *exchange) {
+    if (exchange->parallel->ranks.process_group != NULL) return &among_ranks;
+    if (exchange->participants == 1) return &one_device;
+    return exchange->owners > 1 ? &to_owners : &to_root;
+}
+
+/* Life. */
+
+static yoke_status open_memory(queued_exchange *queued, int lane) {
+    const yoke_data_parallel *parallel = queued->base.parallel;
+    yoke_device *device = lane_of(queued, lane)->device;
+    owner_memory *memory = &queued->memory[lane];
+    size_t lanes = (size_t)parallel->count, buckets = (size_t)parallel->flat->bucket_count;
+    size_t work = yoke_square_sum_doubles(parallel->flat->elements);
+    TRY(yoke_device_allocate(device, sizeof *memory->gate, "a gate", (void **)&memory->gate));
+    TRY(yoke_device_allocate(device, lanes * sizeof(double), "the losses of all lanes",
+                             (void **)&memory->losses));
+    if (!yoke_exchange_clips(&queued->base)) return YOKE_OK;
+    TRY(yoke_device_allocate(device, lanes * buckets * sizeof(double), "sums of squares",
+                             (void **)&memory->square_sums));
+    return yoke_device_allocate(device, work * sizeof(double), "a sum of squares",
+                                (void **)&memory->work);
+}
+
+static yoke_status open_group(queued_exchange *queued) {
+    const yoke_data_parallel *parallel = queued->base.parallel;
+    const yoke_flat *flat = parallel->flat;
+    yoke_device *devices[YOKE_DEVICES_LIMIT];
+    size_t largest = flat->buffer_elements;
+    for (int bucket = 0; bucket < flat->bucket_count; bucket++)
+        if (flat->buckets[bucket].elements > largest) largest = flat->buckets[bucket].elements;
+    for (int lane = 0; lane < parallel->count; lane++)
+        devices[lane] = parallel->lanes[lane].device;
+    yoke_device_group_request request = {.devices = devices,
+                                         .count = parallel->count,
+                                         .kind = parallel->options.collectives,
+                                         .scratch_elements = largest};
+    return yoke_device_group_create(&queued->group, &request);
+}
+
+static yoke_status queued_open(yoke_exchange *exchange) {
+    queued_exchange *queued = queued_of(exchange);
+    size_t lanes = (size_t)exchange->parallel->count;
+    yoke_device *root = lane_of(queued, 0)->device;
+    queued->carrier = carrier_for(exchange);
+    queued->memory = calloc(lanes, sizeof *queued->memory);
+    if (queued->memory == NULL) return FAIL_MEMORY(lanes * sizeof *queued->memory, "the exchange");
+    for (int lane = 0; lane < exchange->parallel->count; lane++)
+        TRY(open_memory(queued, lane));
+    TRY(yoke_device_event_create(&queued->gated, root));
+    TRY(yoke_device_allocate_host(root, sizeof *queued->host_gate, "a gate",
+                                  (void **)&queued->host_gate));
+    return exchange->participants > 1 ? open_group(queued) : YOKE_OK;
+}
+
+static void queued_close(yoke_exchange *exchange) {
+    queued_exchange *queued = queued_of(exchange);
+    yoke_device_group_destroy(queued->group);
+    yoke_device_event_destroy(queued->gated);
+    yoke_device_free_host(lane_of(queued, 0)->device, queued->host_gate);
+    for (int lane = exchange->parallel->count - 1; queued->memory && lane >= 0; lane--) {
+        const owner_memory *memory = &queued->memory[lane];
+        yoke_device *device = lane_of(queued, lane)->device;
+        yoke_device_free(device, memory->work);
+        yoke_device_free(device, memory->square_sums);
+        yoke_device_free(device, memory->losses);
+        yoke_device_free(device, memory->gate);
+    }
+    free(queued->memory);
 }
 
 /* Gates. */
 
-static yoke_status pull(yoke_data_parallel *parallel, int to, void *to_memory, int from,
+static yoke_status copy(queued_exchange *queued, int to, void *to_memory, int from,
                         const void *from_memory, size_t bytes) {
-    return yoke_device_copy(yoke_devices_at(parallel->devices, to), YOKE_STREAM_COMMUNICATION,
-                            to_memory, yoke_devices_at(parallel->devices, from), from_memory,
-                            bytes);
+    return yoke_device_copy(lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION, to_memory,
+                            lane_of(queued, from)->device, from_memory, bytes);
 }
 
-/* What `to`'s communication stream is given from now on comes after all that `from`'s was given. */
-static yoke_status follow(yoke_data_parallel *parallel, int to, int from) {
-    yoke_device_event *passed = parallel->events[from].published;
-    if (to == from) return YOKE_OK;
+/* Work queued later on `to`'s communication stream waits for all work queued on `from`'s. */
+static yoke_status follow(queued_exchange *queued, int to, int from) {
+    yoke_device_event *passed = lane_of(queued, from)->events.published;
     TRY(yoke_device_event_record(passed, YOKE_STREAM_COMMUNICATION));
-    return yoke_device_event_wait(passed, yoke_devices_at(parallel->devices, to),
-                                  YOKE_STREAM_COMMUNICATION);
+    return yoke_device_event_wait(passed, lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION);
 }
 
-static yoke_status pull_losses(yoke_data_parallel *parallel, int *count) {
-    yoke_device *root = yoke_devices_at(parallel->devices, 0);
-    *count = 0;
-    for (int k = 0; k < parallel->count; k++) {
-        if (parallel->shards[k].rows == 0) continue;
-        TRY(yoke_device_event_wait(parallel->events[k].losses, root, YOKE_STREAM_COMMUNICATION));
-        TRY(pull(parallel, 0, parallel->homes[0].losses + (*count)++, k,
-                 yoke_replica_memory_of(parallel->replicas[k])->loss_sum, sizeof(double)));
+static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *request) {
+    double *losses = queued->memory[0].losses;
+    request->losses = losses;
+    request->closed = !yoke_flight_is_finite_so_far(&queued->base.parallel->flight);
+    for (int k = 0; k < queued->base.parallel->count; k++) {
+        const yoke_lane *lane = lane_of(queued, k);
+        if (lane->shard.rows == 0) continue;
+        TRY(yoke_device_event_wait(lane->events.losses, lane_of(queued, 0)->device,
+                                   YOKE_STREAM_COMMUNICATION));
+        TRY(copy(queued, 0, losses + request->loss_count++, k, lane->memory->loss_sum,
+                 sizeof(double)));
     }
-    return YOKE_OK;
+    return queued->carrier->ask != NULL ? queued->carrier->ask(queued, request) : YOKE_OK;
 }
 
-/* The root decides for all: its gate is made of what it pulled, the other homes take it over. The
- * host wants to know of the norm alone. */
-static yoke_status make_gates(yoke_data_parallel *parallel, const yoke_gate_request *request) {
-    yoke_device *root = yoke_devices_at(parallel->devices, 0);
-    TRY(yoke_device_gate(root, YOKE_STREAM_COMMUNICATION, parallel->homes[0].gate, request));
+/* The root decides for all owners: they copy its gate. The host needs the norm alone. */
+static yoke_status make_gates(queued_exchange *queued, const yoke_gate_request *request) {
+    yoke_device *root = lane_of(queued, 0)->device;
+    yoke_gate *gate = queued->memory[0].gate;
+    TRY(yoke_device_gate(root, YOKE_STREAM_COMMUNICATION, gate, request));
     if (request->clip_norm > 0)
-        TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, parallel->host_gate,
-                                 parallel->homes[0].gate, sizeof *parallel->host_gate));
-    TRY(yoke_device_event_record(parallel->gated, YOKE_STREAM_COMMUNICATION));
-    for (int home = 1; home < home_count(parallel); home++) {
-        TRY(yoke_device_event_wait(parallel->gated, yoke_devices_at(parallel->devices, home),
+        TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, queued->host_gate, gate,
+                                 sizeof *gate));
+    TRY(yoke_device_event_record(queued->gated, YOKE_STREAM_COMMUNICATION));
+    for (int owner = 1; owner < queued->base.owners; owner++) {
+        TRY(yoke_device_event_wait(queued->gated, lane_of(queued, owner)->device,
                                    YOKE_STREAM_COMMUNICATION));
-        TRY(pull(parallel, home, parallel->homes[home].gate, 0, parallel->homes[0].gate,
-                 sizeof(yoke_gate)));
+        TRY(copy(queued, owner, queued->memory[owner].gate, 0, gate, sizeof *gate));
     }
     return YOKE_OK;
 }
 
-/* A loss that is not finite on any rank closes the gates of all. */
-static yoke_status ask_ranks(yoke_data_parallel *parallel, yoke_gate_request *request) {
-    yoke_gate *gate = parallel->homes[0].gate;
-    const yoke_gate_request own = {.losses = request->losses, .loss_count = request->loss_count};
-    if (parallel->ranks == NULL) return YOKE_OK;
-    TRY(yoke_device_gate(yoke_devices_at(parallel->devices, 0), YOKE_STREAM_COMMUNICATION, gate,
-                         &own));
-    request->found_nonfinite = &gate->found_nonfinite;
-    return yoke_process_group_all_reduce_async(parallel->ranks, &gate->found_nonfinite, 1);
+static yoke_status gate_on_losses(queued_exchange *queued) {
+    yoke_gate_request request = {.clip_norm = 0};
+    TRY(gather_losses(queued, &request));
+    return make_gates(queued, &request);
 }
 
-static yoke_status gate_on_losses(yoke_data_parallel *parallel) {
-    yoke_gate_request request = {.losses = parallel->homes[0].losses};
-    TRY(pull_losses(parallel, &request.loss_count));
-    TRY(ask_ranks(parallel, &request));
-    return make_gates(parallel, &request);
-}
-
-static yoke_status gate_on_norm(yoke_data_parallel *parallel) {
-    size_t buckets = (size_t)parallel->flat->bucket_count;
-    yoke_gate_request request = {.losses = parallel->homes[0].losses,
-                                 .square_sums = parallel->homes[0].square_sums,
-                                 .square_sum_count = home_count(parallel) * (int)buckets,
-                                 .clip_norm = parallel->optimizer_options.clip_norm};
-    TRY(pull_losses(parallel, &request.loss_count));
-    TRY(ask_ranks(parallel, &request));
-    for (int home = 1; home < home_count(parallel); home++) {
-        TRY(follow(parallel, 0, home));
-        TRY(pull(parallel, 0, parallel->homes[0].square_sums + (size_t)home * buckets, home,
-                 parallel->homes[home].square_sums, buckets * sizeof(double)));
+static yoke_status gate_on_norm(queued_exchange *queued) {
+    size_t buckets = (size_t)queued->base.parallel->flat->bucket_count;
+    double *sums = queued->memory[0].square_sums;
+    yoke_gate_request request = {.square_sums = sums,
+                                 .square_sum_count = queued->base.owners * (int)buckets,
+                                 .clip_norm = queued->base.parallel->optimizer_options.clip_norm};
+    TRY(gather_losses(queued, &request));
+    for (int owner = 1; owner < queued->base.owners; owner++) {
+        TRY(follow(queued, 0, owner));
+        TRY(copy(queued, 0, sums + (size_t)owner * buckets, owner,
+                 queued->memory[owner].square_sums, buckets * sizeof(double)));
     }
-    return make_gates(parallel, &request);
+    return make_gates(queued, &request);
 }
 
-static yoke_status square_range(yoke_data_parallel *parallel, int bucket, int home, size_t offset,
-                                size_t elements) {
-    yoke_device *device = yoke_devices_at(parallel->devices, home);
-    yoke_home *own = &parallel->homes[home];
-    const float *values = yoke_replica_memory_of(parallel->replicas[home])->gradients + offset;
-    TRY(yoke_device_square_sum(device, YOKE_STREAM_COMMUNICATION, values, elements, own->work));
-    return pull(parallel, home, own->square_sums + bucket, home, own->work, sizeof(double));
+/* One bucket. */
+
+static yoke_status square(queued_exchange *queued, int owner, int bucket,
+                          const yoke_bucket *range) {
+    const owner_memory *memory = &queued->memory[owner];
+    TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
+                               queued->base.gradients[owner] + range->offset, range->elements,
+                               memory->work));
+    return copy(queued, owner, memory->square_sums + bucket, owner, memory->work, sizeof(double));
 }
 
-static yoke_status square_bucket(yoke_data_parallel *parallel, int bucket) {
-    for (int home = 0; home < home_count(parallel); home++) {
-        size_t offset, elements;
-        slice_of_home(parallel, bucket, home, &offset, &elements);
-        TRY(square_range(parallel, bucket, home, offset, elements));
+static yoke_status square_bucket(queued_exchange *queued, int bucket) {
+    for (int owner = 0; owner < queued->base.owners; owner++) {
+        yoke_slice slice = yoke_exchange_owned(&queued->base, owner, bucket);
+        TRY(square(queued, owner, bucket,
+                   &(yoke_bucket){.offset = slice.offset, .elements = slice.elements}));
     }
     return YOKE_OK;
 }
 
-/* Exchange. */
-
-static yoke_status await_bucket(yoke_data_parallel *parallel, int bucket) {
-    for (int k = 0; k < parallel->count; k++)
-        TRY(yoke_device_event_wait(parallel->events[k].buckets[bucket],
-                                   yoke_devices_at(parallel->devices, k),
-                                   YOKE_STREAM_COMMUNICATION));
-    return YOKE_OK;
+static yoke_status update_slice(queued_exchange *queued, int owner, int bucket) {
+    yoke_exchange *exchange = &queued->base;
+    yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+    yoke_optimizer_step step = exchange->update;
+    step.stream = YOKE_STREAM_COMMUNICATION;
+    step.gate = queued->memory[owner].gate;
+    return yoke_optimizer_update(
+        slice.optimizer, &step, lane_of(queued, owner)->device, slice.offset, slice.elements,
+        exchange->parameters[owner] + slice.offset, exchange->gradients[owner] + slice.offset);
 }
 
-static yoke_status update_and_publish(yoke_data_parallel *parallel, int bucket) {
-    TRY(update_bucket(parallel, bucket));
-    return publish_bucket(parallel, bucket);
+static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
+    for (int owner = 0; owner < queued->base.owners; owner++)
+        TRY(update_slice(queued, owner, bucket));
+    return queued->carrier->publish != NULL ? queued->carrier->publish(queued, bucket) : YOKE_OK;
 }
 
-/* Clipping needs the norm of the whole gradient: until the last bucket only its part is taken. */
-static yoke_status exchange_bucket(yoke_data_parallel *parallel, int bucket) {
+/* Clipping needs the norm of the whole gradient: until the last bucket only its part is computed.
+ */
+static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
+    yoke_data_parallel *parallel = queued->base.parallel;
     yoke_stage_span span = {.stage = YOKE_STAGE_EXCHANGE, .bucket = bucket};
-    bool clipping = parallel->optimizer_options.clip_norm > 0;
-    TRY(await_bucket(parallel, bucket));
+    bool clips = yoke_exchange_clips(&queued->base);
+    for (int k = 0; k < parallel->count; k++)
+        TRY(yoke_device_event_wait(parallel->lanes[k].events.buckets[bucket],
+                                   parallel->lanes[k].device, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_stage_begin(parallel, &span));
-    if (bucket == 0 && !clipping) TRY(gate_on_losses(parallel));
-    TRY(reduce_bucket(parallel, bucket));
-    TRY(clipping ? square_bucket(parallel, bucket) : update_and_publish(parallel, bucket));
+    if (bucket == 0 && !clips) TRY(gate_on_losses(queued));
+    if (queued->carrier->reduce != NULL) TRY(queued->carrier->reduce(queued, bucket));
+    TRY(clips ? square_bucket(queued, bucket) : update_and_publish(queued, bucket));
     return yoke_stage_end(parallel, &span);
 }
 
-static yoke_status exchange_clipped(yoke_data_parallel *parallel) {
-    TRY(gate_on_norm(parallel));
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
-        TRY(update_and_publish(parallel, bucket));
-    return YOKE_OK;
-}
-
-/* The root's worker queued on other devices: its own is current again afterwards. */
-static yoke_status come_home(const yoke_data_parallel *parallel, yoke_status status) {
-    yoke_status back = yoke_device_use(yoke_devices_at(parallel->devices, 0));
+/* The root's worker queued on other devices: it makes its own the current one again. */
+static yoke_status use_root(const queued_exchange *queued, yoke_status status) {
+    yoke_status back = yoke_device_use(lane_of(queued, 0)->device);
     return status != YOKE_OK ? status : back;
 }
 
-yoke_status yoke_queue_exchange_ready(yoke_data_parallel *parallel) {
-    int *next = &parallel->exchanged[0];
+static yoke_status exchange_complete(queued_exchange *queued) {
+    yoke_data_parallel *parallel = queued->base.parallel;
+    int *next = &queued->base.next[0];
     yoke_status status = YOKE_OK;
     while (status == YOKE_OK && *next < parallel->flat->bucket_count &&
-           yoke_workers_reached(&parallel->arrivals[*next], (uint32_t)parallel->count))
-        status = exchange_bucket(parallel, (*next)++);
-    return come_home(parallel, status);
+           yoke_workers_reached(&queued->base.arrivals[*next], (uint32_t)parallel->count))
+        status = exchange_bucket(queued, (*next)++);
+    return use_root(queued, status);
 }
 
-yoke_status yoke_queue_exchange_finish(yoke_data_parallel *parallel) {
-    while (parallel->exchanged[0] < parallel->flat->bucket_count) {
-        TRY(yoke_workers_await(parallel->workers, &parallel->arrivals[parallel->exchanged[0]],
+static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
+    yoke_workers_signal(exchange->parallel->workers, &exchange->arrivals[bucket]);
+    return lane == 0 ? exchange_complete(queued_of(exchange)) : YOKE_OK;
+}
+
+static yoke_status finish(queued_exchange *queued) {
+    yoke_data_parallel *parallel = queued->base.parallel;
+    if (yoke_exchange_clips(&queued->base)) {
+        TRY(gate_on_norm(queued));
+        for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+            TRY(update_and_publish(queued, bucket));
+    }
+    TRY(yoke_lanes_to_compute(parallel));
+    return queued->carrier->finish != NULL ? queued->carrier->finish(queued) : YOKE_OK;
+}
+
+static yoke_status queued_finish(yoke_exchange *exchange, int lane) {
+    queued_exchange *queued = queued_of(exchange);
+    yoke_data_parallel *parallel = exchange->parallel;
+    if (lane > 0) return YOKE_OK;
+    while (exchange->next[0] < parallel->flat->bucket_count) {
+        TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[exchange->next[0]],
                                (uint32_t)parallel->count));
-        TRY(yoke_queue_exchange_ready(parallel));
+        TRY(exchange_complete(queued));
     }
-    yoke_status status = YOKE_OK;
-    if (parallel->optimizer_options.clip_norm > 0) status = exchange_clipped(parallel);
-    if (status == YOKE_OK) status = yoke_queues_to_compute(parallel);
-    /* Here a rank that does not come is noticed: the host's later waits would not end. */
-    if (status == YOKE_OK && parallel->ranks != NULL)
-        status = yoke_process_group_synchronize(parallel->ranks);
-    return come_home(parallel, status);
+    return use_root(queued, finish(queued));
 }
 
-/* By pieces: the whole gradient on the root, then the update. */
-
-yoke_status yoke_queue_reduce(yoke_data_parallel *parallel) {
-    float *all[YOKE_DEVICES_LIMIT];
-    TRY(yoke_queues_to_communication(parallel));
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        yoke_range range = {.buffers = gradients_of(parallel, all),
-                            .offset = parallel->flat->buckets[bucket].offset,
-                            .elements = parallel->flat->buckets[bucket].elements};
-        TRY(yoke_device_group_reduce(parallel->group, &range, parallel->contributors));
-    }
-    return yoke_queues_to_compute(parallel);
+static yoke_status queued_norm(yoke_exchange *exchange) {
+    queued_exchange *queued = queued_of(exchange);
+    if (!yoke_exchange_clips(exchange)) return YOKE_OK;
+    TRY(yoke_device_event_synchronize(queued->gated));
+    exchange->parallel->flight.gradient_norm = queued->host_gate->norm;
+    return YOKE_OK;
 }
 
-/* A gate without losses, which the host has looked at already. */
-static yoke_status gate_root(yoke_data_parallel *parallel) {
-    yoke_gate_request request = {.losses = parallel->homes[0].losses,
-                                 .square_sums = parallel->homes[0].square_sums,
+/* By hand. */
+
+static yoke_status queued_reduce(yoke_exchange *exchange) {
+    const queued_exchange *queued = queued_of(exchange);
+    return queued->carrier->reduce_all != NULL ? queued->carrier->reduce_all(exchange) : YOKE_OK;
+}
+
+/* A gate without losses: the host has checked them. */
+static yoke_status gate_root(queued_exchange *queued) {
+    const yoke_data_parallel *parallel = queued->base.parallel;
+    yoke_gate_request request = {.losses = queued->memory[0].losses,
+                                 .square_sums = queued->memory[0].square_sums,
                                  .clip_norm = parallel->optimizer_options.clip_norm};
     if (request.clip_norm > 0) request.square_sum_count = parallel->flat->bucket_count;
     for (int bucket = 0; bucket < request.square_sum_count; bucket++)
-        TRY(square_range(parallel, bucket, 0, parallel->flat->buckets[bucket].offset,
-                         parallel->flat->buckets[bucket].elements));
-    return make_gates(parallel, &request);
+        TRY(square(queued, 0, bucket, &parallel->flat->buckets[bucket]));
+    return make_gates(queued, &request);
 }
 
-/* The optimizer's state of a slice is its home's: what the root has of it goes there and back. */
-static yoke_status lend_slice(yoke_data_parallel *parallel, int bucket, int home) {
-    const yoke_replica_memory *own = yoke_replica_memory_of(parallel->replicas[home]);
-    const yoke_replica_memory *root = yoke_replica_memory_of(parallel->replicas[0]);
-    size_t offset, elements;
-    slice_of_home(parallel, bucket, home, &offset, &elements);
-    size_t bytes = elements * sizeof(float);
-    TRY(pull(parallel, home, own->gradients + offset, 0, root->gradients + offset, bytes));
-    TRY(pull(parallel, home, own->parameters + offset, 0, root->parameters + offset, bytes));
-    TRY(update_slice(parallel, bucket, home));
-    TRY(follow(parallel, 0, home));
-    return pull(parallel, 0, root->parameters + offset, home, own->parameters + offset, bytes);
+/* Another owner's slice: the root's values go to the owner, who has the optimizer's state, and
+ * back. */
+static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucket) {
+    yoke_exchange *exchange = &queued->base;
+    yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+    size_t bytes = slice.elements * sizeof(float);
+    float *weights = exchange->parameters[owner] + slice.offset;
+    TRY(copy(queued, owner, exchange->gradients[owner] + slice.offset, 0,
+             exchange->gradients[0] + slice.offset, bytes));
+    TRY(copy(queued, owner, weights, 0, exchange->parameters[0] + slice.offset, bytes));
+    TRY(update_slice(queued, owner, bucket));
+    TRY(follow(queued, 0, owner));
+    return copy(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
-static yoke_status update_from_root(yoke_data_parallel *parallel) {
-    TRY(yoke_queues_to_communication(parallel));
-    TRY(gate_root(parallel));
+static yoke_status update_root(queued_exchange *queued) {
+    yoke_data_parallel *parallel = queued->base.parallel;
+    TRY(yoke_lanes_to_communication(parallel));
+    TRY(gate_root(queued));
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        TRY(update_slice(parallel, bucket, 0));
-        for (int home = 1; home < home_count(parallel); home++)
-            TRY(lend_slice(parallel, bucket, home));
+        TRY(update_slice(queued, 0, bucket));
+        for (int owner = 1; owner < queued->base.owners; owner++)
+            TRY(update_on_owner(queued, owner, bucket));
     }
-    return yoke_queues_to_compute(parallel);
+    return yoke_lanes_to_compute(parallel);
 }
 
-yoke_status yoke_queue_update(yoke_data_parallel *parallel) {
-    TRY(come_home(parallel, update_from_root(parallel)));
-    return yoke_queue_norm(parallel);
+static yoke_status queued_update(yoke_exchange *exchange) {
+    TRY(use_root(queued_of(exchange), update_root(queued_of(exchange))));
+    TRY(queued_norm(exchange));
+    return yoke_guard_check_norm(exchange->parallel);
 }
 
-yoke_status yoke_queue_norm(yoke_data_parallel *parallel) {
-    if (parallel->optimizer_options.clip_norm <= 0) return YOKE_OK;
-    TRY(yoke_device_event_synchronize(parallel->gated));
-    parallel->gradient_norm = parallel->host_gate->norm;
-    return yoke_check_norm(parallel);
+static yoke_status broadcast(queued_exchange *queued, float *const *buffers, size_t elements) {
+    yoke_range range = {.buffers = buffers, .elements = elements};
+    return yoke_device_group_broadcast(queued->group, &range);
 }
+
+static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
+    queued_exchange *queued = queued_of(exchange);
+    yoke_data_parallel *parallel = exchange->parallel;
+    uint64_t begin = yoke_trace_now();
+    float *statistics[YOKE_DEVICES_LIMIT];
+    size_t moved = 0, elements = parallel->flat->elements;
+    for (int k = 0; k < parallel->count; k++)
+        statistics[k] = parallel->lanes[k].memory->buffers;
+    TRY(yoke_lanes_to_communication(parallel));
+    if (weights) {
+        TRY(broadcast(queued, exchange->parameters, elements));
+        moved += elements;
+    }
+    if (buffers) {
+        TRY(broadcast(queued, statistics, parallel->flat->buffer_elements));
+        moved += parallel->flat->buffer_elements;
+    }
+    TRY(yoke_lanes_to_compute(parallel));
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_REPLICATE, parallel->steps, begin,
+                    2 * (size_t)(parallel->count - 1) * moved * sizeof(float));
+    return YOKE_OK;
+}
+
+const yoke_exchange_kind yoke_exchange_queued = {
+    .bytes = sizeof(queued_exchange),
+    .open = queued_open,
+    .close = queued_close,
+    .ready = queued_ready,
+    .finish = queued_finish,
+    .norm = queued_norm,
+    .reduce = queued_reduce,
+    .update = queued_update,
+    .replicate = queued_replicate,
+};

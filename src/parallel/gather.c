@@ -1,59 +1,60 @@
 /* gather: brings scalars, or rows of outputs or input gradients in their order, back to the host.
  */
 #include "parallel/engine.h"
+#include "parallel/stages.h"
 
-/* The only wait of a training step, and only for the losses: backward and what follows it go on
- * while the next batch is made. */
+/* The only wait of a training step, and only for the losses: backward and the exchange go on while
+ * the next batch is made. */
 yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
-    yoke_step_result *sum = &parallel->result;
+    yoke_step_result *sum = &parallel->flight.result;
     for (int k = 0; k < parallel->count; k++) {
-        if (parallel->shards[k].rows == 0) continue;
-        TRY(yoke_device_event_synchronize(parallel->events[k].losses));
-        sum->loss += parallel->loss_sums[k];
-        sum->correct += (int)parallel->corrects[k];
-        sum->rows += parallel->shards[k].rows;
+        const yoke_lane *lane = &parallel->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        TRY(yoke_device_event_synchronize(lane->events.losses));
+        sum->loss += lane->scalars->loss_sum;
+        sum->correct += (int)lane->scalars->correct;
+        sum->rows += lane->shard.rows;
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
-    return yoke_spans_turn(parallel);
+    return yoke_timeline_turn(parallel);
 }
 
-/* Before the work, so that a result nobody can fill in costs no update. */
-yoke_status yoke_check_result(yoke_step_result *result) {
+yoke_status yoke_result_check(yoke_step_result *result) {
     yoke_step_result none = {0};
     if (result == NULL) return YOKE_OK;
     return yoke_options_store(result, &none, sizeof none, "yoke_step_result");
 }
 
-yoke_status yoke_finish_result(const yoke_data_parallel *parallel, yoke_step_result *result) {
+yoke_status yoke_result_store(const yoke_data_parallel *parallel, yoke_step_result *result) {
     if (result == NULL) return YOKE_OK;
-    yoke_step_result own = parallel->result;
+    yoke_step_result own = parallel->flight.result;
     if (own.rows > 0) own.loss /= own.rows;
-    if (!parallel->classification) own.correct = -1;
-    own.gradient_norm = parallel->gradient_norm;
+    if (!parallel->limits.labels) own.correct = -1;
+    own.gradient_norm = parallel->flight.gradient_norm;
     return yoke_options_store(result, &own, sizeof own, "yoke_step_result");
 }
 
 yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
-    if (parallel == NULL || !parallel->losses_known)
+    if (parallel == NULL || !parallel->flight.losses_known)
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_gather: %s",
                     parallel == NULL ? "the engine is NULL"
                                      : "no loss is known; call yoke_loss_replicas first");
-    parallel->result = (yoke_step_result){.struct_size = sizeof parallel->result};
+    parallel->flight.result = (yoke_step_result){.struct_size = sizeof parallel->flight.result};
     TRY(yoke_gather_scalars(parallel));
-    return yoke_finish_result(parallel, result);
+    return yoke_result_store(parallel, result);
 }
 
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
     uint64_t begin = yoke_trace_now();
-    size_t width = (size_t)parallel->channels, bytes = 0;
+    size_t width = (size_t)parallel->limits.channels, bytes = 0;
     for (int k = 0; k < parallel->count; k++) {
-        yoke_shard shard = parallel->shards[k];
-        if (shard.rows == 0) continue;
-        size_t part = (size_t)shard.rows * width * sizeof *outputs;
-        TRY(yoke_device_download(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE,
-                                 outputs + (size_t)shard.first * width,
-                                 yoke_replica_memory_of(parallel->replicas[k])->outputs, part));
+        const yoke_lane *lane = &parallel->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        size_t part = (size_t)lane->shard.rows * width * sizeof *outputs;
+        TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE,
+                                 outputs + (size_t)lane->shard.first * width, lane->memory->outputs,
+                                 part));
         bytes += 2 * part;
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
@@ -73,10 +74,10 @@ yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     for (int k = 0; k < parallel->count; k++) {
-        yoke_shard shard = parallel->shards[k];
-        if (shard.rows == 0) continue;
-        TRY(yoke_replica_read_input_gradients(parallel->replicas[k],
-                                              gradients + (size_t)shard.first * row));
+        const yoke_lane *lane = &parallel->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        TRY(yoke_replica_read_input_gradients(lane->replica,
+                                              gradients + (size_t)lane->shard.first * row));
     }
     return YOKE_OK;
 }

@@ -1,5 +1,6 @@
-/* What makes the processes of a group one: they are compared, follow rank 0's choices and weights,
- * know their place in each batch, and add up what it gave. Alone, each of these does nothing. */
+/* The ranks of DDP: comparing, following rank 0, placing batches, adding results. */
+#include "parallel/ranks.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 
 #include "parallel/engine.h"
 
-#define PATIENCE 20 /* deadlines */
+#define PLAN_DEADLINES 20 /* rank 0 measures its plans meanwhile, longer than a step lasts */
 
 /* What must be alike. */
 
-static void tell_options(FILE *facts, const yoke_data_parallel *parallel) {
+static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     const yoke_optimizer_options *optimizer = &parallel->optimizer_options;
     fprintf(facts, "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n",
@@ -31,7 +32,7 @@ static void tell_options(FILE *facts, const yoke_data_parallel *parallel) {
             optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
 }
 
-static void tell_tensors(FILE *facts, const yoke_model *model) {
+static void write_tensors(FILE *facts, const yoke_model *model) {
     yoke_shape in = yoke_model_input_shape(model);
     fprintf(facts, "model %s for %dx%dx%d\n", yoke_model_name(model), in.channels, in.height,
             in.width);
@@ -46,7 +47,7 @@ static void tell_tensors(FILE *facts, const yoke_model *model) {
 }
 
 /* Another processor may prefer another layout: its gradients could not be added to ours. */
-static void tell_layouts(FILE *facts, const yoke_data_parallel *parallel) {
+static void write_layouts(FILE *facts, const yoke_data_parallel *parallel) {
     for (int i = 0; i < parallel->flat->parameter_count; i++) {
         const yoke_parameter *parameter = &parallel->flat->parameters[i];
         fprintf(facts, "parameter %d at %zu in layout %016llx\n", parameter->tensor,
@@ -54,30 +55,46 @@ static void tell_layouts(FILE *facts, const yoke_data_parallel *parallel) {
     }
 }
 
-static yoke_status compare(const yoke_data_parallel *parallel, bool planned) {
+static yoke_status compare(const yoke_data_parallel *parallel, bool layouts) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *facts = open_memstream(&text, &bytes);
     if (facts == NULL) return FAIL_MEMORY(4096, "what the ranks must agree on");
-    if (planned) {
-        tell_layouts(facts, parallel);
+    if (layouts) {
+        write_layouts(facts, parallel);
     } else {
-        tell_options(facts, parallel);
-        tell_tensors(facts, parallel->model);
+        write_options(facts, parallel);
+        write_tensors(facts, parallel->model);
     }
     bool complete = fclose(facts) == 0;
-    yoke_status status = complete ? yoke_ranks_agree(parallel->ranks, text)
+    yoke_status status = complete ? yoke_ranks_agree(parallel->ranks.process_group, text)
                                   : FAIL_MEMORY(bytes, "what the ranks must agree on");
     free(text);
     return status;
 }
 
-yoke_status yoke_ranks_compare_options(const yoke_data_parallel *parallel) {
-    return parallel->ranks != NULL ? compare(parallel, false) : YOKE_OK;
+yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel) {
+    return parallel->ranks.process_group != NULL ? compare(parallel, true) : YOKE_OK;
 }
 
-yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel) {
-    return parallel->ranks != NULL ? compare(parallel, true) : YOKE_OK;
+yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
+    const yoke_data_parallel_options *options = &parallel->options;
+    yoke_ranks *ranks = &parallel->ranks;
+    *ranks = (yoke_ranks){.process_group = options->group, .world = 1};
+    if (ranks->process_group == NULL) return YOKE_OK;
+    ranks->rank = yoke_process_group_rank(ranks->process_group);
+    ranks->world = yoke_process_group_world(ranks->process_group);
+    if (parallel->count > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d devices in rank %d: a rank of DDP has one device; start more ranks",
+                    parallel->count, ranks->rank);
+    if (options->schedule == YOKE_SCHEDULE_CLASSIC)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the classic schedule is nn.DataParallel's: DDP has overlap and sharded");
+    if (options->schedule == YOKE_SCHEDULE_SHARDED && parallel->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "DDP's sharded schedule is for CPU devices of one machine");
+    return compare(parallel, false);
 }
 
 /* Rank 0 decides. */
@@ -119,96 +136,87 @@ static yoke_status read_choices(yoke_choices *choices, char *text) {
     return YOKE_OK;
 }
 
-static yoke_status share_choices(yoke_data_parallel *parallel) {
-    char *text = NULL;
-    yoke_status status = parallel->rank == 0 ? write_choices(parallel->choices, &text) : YOKE_OK;
-    if (status == YOKE_OK) status = share_text(parallel->ranks, &text);
-    if (status == YOKE_OK && parallel->rank > 0) status = read_choices(parallel->choices, text);
-    free(text);
-    return status;
-}
-
-/* Rank 0 has measured them, which takes its time: more than a step's. */
 yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
-    yoke_process_group *group = parallel->ranks;
+    yoke_process_group *group = parallel->ranks.process_group;
+    bool first = parallel->ranks.rank == 0;
+    char *text = NULL;
     if (group == NULL) return YOKE_OK;
     int usual = yoke_process_group_timeout(group, 0);
-    yoke_process_group_timeout(group, usual < INT_MAX / PATIENCE ? PATIENCE * usual : usual);
-    yoke_status status = share_choices(parallel);
+    yoke_process_group_timeout(group,
+                               usual < INT_MAX / PLAN_DEADLINES ? PLAN_DEADLINES * usual : usual);
+    yoke_status status = first ? write_choices(parallel->choices, &text) : YOKE_OK;
+    if (status == YOKE_OK) status = share_text(group, &text);
+    if (status == YOKE_OK && !first) status = read_choices(parallel->choices, text);
+    free(text);
     yoke_process_group_timeout(group, usual);
     return status;
 }
 
-/* The others have had rank 0's choices before they made their plans; its own are made by now. */
-yoke_status yoke_ranks_place(void *context, bool gradients, size_t bytes, float **memory) {
-    yoke_data_parallel *parallel = context;
-    void *placed = NULL;
-    if (parallel->rank == 0 && !gradients) TRY(yoke_ranks_share_choices(parallel));
-    if (gradients || yoke_shares_update(parallel))
-        TRY(yoke_process_group_allocate(parallel->ranks, bytes, &placed));
-    *memory = placed;
-    return YOKE_OK;
-}
-
 static yoke_status share_floats(yoke_data_parallel *parallel, float *values, size_t count) {
     if (count == 0) return YOKE_OK;
-    TRY(yoke_queues_synchronize(parallel));
-    return yoke_process_group_broadcast(parallel->ranks, values, count, YOKE_ELEMENT_FLOAT32, 0);
+    TRY(yoke_lanes_synchronize(parallel));
+    return yoke_process_group_broadcast(parallel->ranks.process_group, values, count,
+                                        YOKE_ELEMENT_FLOAT32, 0);
 }
 
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
-    bool wanted = parallel->ranks != NULL && !parallel->options.own_buffers;
-    if (!wanted || parallel->shared_buffers) return YOKE_OK;
-    TRY(share_floats(parallel, yoke_replica_memory_of(parallel->replicas[0])->buffers,
+    yoke_ranks *ranks = &parallel->ranks;
+    bool wanted = ranks->process_group != NULL && !parallel->options.own_buffers;
+    if (!wanted || ranks->buffers_are_equal) return YOKE_OK;
+    TRY(share_floats(parallel, parallel->lanes[0].memory->buffers,
                      parallel->flat->buffer_elements));
-    parallel->shared_buffers = true;
+    ranks->buffers_are_equal = true;
     return YOKE_OK;
 }
 
 static yoke_status share_state(yoke_data_parallel *parallel) {
-    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
+    const yoke_replica_memory *memory = parallel->lanes[0].memory;
     int64_t tracked = (int64_t)parallel->batches_tracked;
     TRY(share_floats(parallel, memory->parameters, parallel->flat->elements));
     TRY(share_floats(parallel, memory->buffers, parallel->flat->buffer_elements));
-    TRY(yoke_process_group_broadcast(parallel->ranks, &tracked, 1, YOKE_ELEMENT_INT64, 0));
+    TRY(yoke_process_group_broadcast(parallel->ranks.process_group, &tracked, 1, YOKE_ELEMENT_INT64,
+                                     0));
     parallel->batches_tracked = (uint64_t)tracked;
     parallel->weights_version++;
     parallel->buffers_version++;
-    parallel->shared_buffers = true;
+    parallel->ranks.buffers_are_equal = true;
     return YOKE_OK;
 }
 
 yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
     TRY(yoke_pointer_check(parallel, "parallel"));
-    return parallel->ranks != NULL ? yoke_ranks_tell(parallel, share_state(parallel)) : YOKE_OK;
+    return parallel->ranks.process_group != NULL
+               ? yoke_ranks_report(parallel, share_state(parallel))
+               : YOKE_OK;
 }
 
-/* A loss that is not finite is everybody's. */
-yoke_status yoke_ranks_tell(const yoke_data_parallel *parallel, yoke_status status) {
+yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status status) {
     if (parallel == NULL || status == YOKE_ERROR_NUMERIC) return status;
-    return yoke_process_group_abort(parallel->ranks, status);
+    return yoke_process_group_abort(parallel->ranks.process_group, status);
 }
 
 /* A batch. */
 
-/* Where this rank's rows are in the batch of all: told with them, or found by asking. */
+/* Where this rank's rows begin in the whole batch: the batch says so, or the ranks gather their
+ * counts. */
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
-    parallel->first_row = batch->first_row;
-    parallel->whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
-    if (parallel->ranks == NULL || batch->whole_rows > 0) return YOKE_OK;
+    parallel->flight.first_row = batch->first_row;
+    parallel->flight.whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
+    if (parallel->ranks.process_group == NULL || batch->whole_rows > 0) return YOKE_OK;
     int64_t own = batch->rows, rows[YOKE_AGREE_RANKS], before = 0, all = 0;
-    TRY(yoke_process_group_all_gather(parallel->ranks, rows, &own, 1, YOKE_ELEMENT_INT64));
-    for (int rank = 0; rank < parallel->world; rank++) {
-        if (rank == parallel->rank) before = all;
+    TRY(yoke_process_group_all_gather(parallel->ranks.process_group, rows, &own, 1,
+                                      YOKE_ELEMENT_INT64));
+    for (int rank = 0; rank < parallel->ranks.world; rank++) {
+        if (rank == parallel->ranks.rank) before = all;
         all += rows[rank];
     }
     if (all < 1 || all > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %lld rows over %d ranks: these engines were made for 1 to %d",
-                    (long long)all, parallel->world, parallel->options.batch);
-    parallel->first_row = (int)before;
-    parallel->whole_rows = (int)all;
+                    (long long)all, parallel->ranks.world, parallel->options.batch);
+    parallel->flight.first_row = (int)before;
+    parallel->flight.whole_rows = (int)all;
     return YOKE_OK;
 }
 
@@ -219,13 +227,13 @@ typedef struct rank_result {
 #define RESULT_WORDS (sizeof(rank_result) / sizeof(int64_t))
 
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
-    yoke_step_result *sum = &parallel->result;
+    yoke_step_result *sum = &parallel->flight.result;
     rank_result own = {sum->loss, sum->rows, sum->correct}, all[YOKE_AGREE_RANKS];
-    if (parallel->ranks == NULL) return YOKE_OK;
-    TRY(yoke_process_group_all_gather(parallel->ranks, all, &own, RESULT_WORDS,
+    if (parallel->ranks.process_group == NULL) return YOKE_OK;
+    TRY(yoke_process_group_all_gather(parallel->ranks.process_group, all, &own, RESULT_WORDS,
                                       YOKE_ELEMENT_INT64));
     *sum = (yoke_step_result){.struct_size = sizeof *sum};
-    for (int rank = 0; rank < parallel->world; rank++) {
+    for (int rank = 0; rank < parallel->ranks.world; rank++) {
         sum->loss += all[rank].loss;
         sum->rows += (int)all[rank].rows;
         sum->correct += (int)all[rank].correct;

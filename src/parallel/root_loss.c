@@ -1,23 +1,25 @@
-/* classic's loss, as nn.DataParallel users write it: outputs gathered to the root, the loss taken
- * there over the whole batch, its gradient scattered back to the replicas. */
+/* The loss of classic on the root: one plan for each number of rows, and the copies around it. */
+#include "parallel/root_loss.h"
+
 #include <stdlib.h>
 
 #include "parallel/engine.h"
 
 static yoke_device *root_device(const yoke_data_parallel *parallel) {
-    return yoke_devices_at(parallel->devices, 0);
+    return parallel->lanes[0].device;
 }
 
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = root_device(parallel);
-    size_t rows = (size_t)parallel->micro_rows;
-    size_t bytes = rows * (size_t)parallel->channels * sizeof(float);
+    size_t rows = (size_t)parallel->limits.micro_rows;
+    if (parallel->options.schedule != YOKE_SCHEDULE_CLASSIC) return YOKE_OK;
+    size_t bytes = rows * (size_t)parallel->limits.channels * sizeof(float);
     TRY(yoke_device_allocate(root, bytes, "gathered outputs", (void **)&loss->outputs));
     TRY(yoke_device_allocate(root, bytes, "output gradients", (void **)&loss->gradients));
     TRY(yoke_device_allocate(root, bytes, "targets", (void **)&loss->targets));
     TRY(yoke_device_allocate(root, rows * sizeof *loss->labels, "labels", (void **)&loss->labels));
-    return yoke_root_loss_prepare(parallel, parallel->micro_rows);
+    return yoke_root_loss_prepare(parallel, parallel->limits.micro_rows);
 }
 
 void yoke_root_loss_destroy(yoke_data_parallel *parallel) {
@@ -50,7 +52,7 @@ static yoke_status make_plan(yoke_data_parallel *parallel, int rows, yoke_plan *
                                  .algorithm = parallel->options.algorithm,
                                  .input_gradient = true,
                                  .choices = parallel->choices};
-    int64_t shape[] = {rows, parallel->channels};
+    int64_t shape[] = {rows, parallel->limits.channels};
     TRY(yoke_layout_plain(root_device(parallel), shape, 2, &request.inputs[0]));
     return yoke_plan_create(plan, root_device(parallel), &request);
 }
@@ -65,7 +67,7 @@ static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
         TRY(yoke_device_allocate(root_device(parallel), scratch, "loss", &loss->scratch));
         loss->scratch_bytes = scratch;
     }
-    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
+    const yoke_replica_memory *memory = parallel->lanes[0].memory;
     yoke_plan_binding binding = {.inputs = {loss->outputs},
                                  .input_gradients = {loss->gradients},
                                  .saved = loss->scratch,
@@ -101,20 +103,19 @@ yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
 }
 
 yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
-    const yoke_batch *micro = &parallel->batch;
+    const yoke_batch *micro = &parallel->flight.batch;
     uint64_t begin = yoke_trace_now();
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = root_device(parallel);
-    size_t width = (size_t)parallel->channels, rows = (size_t)micro->rows;
+    size_t width = (size_t)parallel->limits.channels, rows = (size_t)micro->rows;
     for (int k = 0; k < parallel->count; k++) {
-        yoke_shard shard = parallel->shards[k];
-        if (shard.rows == 0) continue;
-        TRY(yoke_device_copy(root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)shard.first * width,
-                             yoke_devices_at(parallel->devices, k),
-                             yoke_replica_memory_of(parallel->replicas[k])->outputs,
-                             (size_t)shard.rows * width * sizeof(float)));
+        const yoke_lane *lane = &parallel->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        TRY(yoke_device_copy(
+            root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)lane->shard.first * width,
+            lane->device, lane->memory->outputs, (size_t)lane->shard.rows * width * sizeof(float)));
     }
-    if (parallel->classification)
+    if (parallel->limits.labels)
         TRY(yoke_device_upload(root, YOKE_STREAM_COMPUTE, loss->labels, micro->labels,
                                rows * sizeof *loss->labels));
     else
@@ -127,45 +128,41 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
 
 static yoke_status loss_job(int worker, void *context) {
     yoke_data_parallel *parallel = context;
-    if (worker != 0) return YOKE_OK;
+    const yoke_lane *root = &parallel->lanes[worker];
     uint64_t begin = yoke_trace_now();
-    yoke_plan *plan = find_plan(&parallel->root_loss, parallel->batch.rows);
-    yoke_plan_step step = yoke_step_of(parallel, 0);
+    yoke_plan *plan = find_plan(&parallel->root_loss, parallel->flight.batch.rows);
+    yoke_plan_step step = yoke_lane_plan_step(parallel, worker);
     TRY(yoke_plan_forward(plan, &step));
     TRY(yoke_plan_backward(plan, &step));
-    const yoke_replica_memory *memory = yoke_replica_memory_of(parallel->replicas[0]);
-    yoke_device *root = root_device(parallel);
-    TRY(yoke_device_download(root, YOKE_STREAM_COMPUTE, &parallel->loss_sums[0], memory->loss_sum,
-                             sizeof(double)));
-    TRY(yoke_device_download(root, YOKE_STREAM_COMPUTE, &parallel->corrects[0], memory->correct,
-                             sizeof(int32_t)));
+    TRY(yoke_device_download(root->device, YOKE_STREAM_COMPUTE, &root->scalars->loss_sum,
+                             root->memory->loss_sum, sizeof(double)));
+    TRY(yoke_device_download(root->device, YOKE_STREAM_COMPUTE, &root->scalars->correct,
+                             root->memory->correct, sizeof(int32_t)));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
     return YOKE_OK;
 }
 
 yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
-    for (int k = 0; k < parallel->count; k++) {
-        parallel->loss_sums[k] = 0;
-        parallel->corrects[k] = 0;
-    }
-    TRY(yoke_root_loss_prepare(parallel, parallel->batch.rows));
-    return yoke_apply(parallel, YOKE_STAGE_LOSS, loss_job);
+    for (int k = 0; k < parallel->count; k++)
+        *parallel->lanes[k].scalars = (yoke_lane_scalars){0};
+    TRY(yoke_root_loss_prepare(parallel, parallel->flight.batch.rows));
+    return yoke_apply(parallel, 1, "loss", loss_job, parallel);
 }
 
 yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
-    size_t width = (size_t)parallel->channels, bytes = 0;
+    size_t width = (size_t)parallel->limits.channels, bytes = 0;
     for (int k = 0; k < parallel->count; k++) {
-        yoke_shard shard = parallel->shards[k];
-        if (shard.rows == 0) continue;
-        size_t part = (size_t)shard.rows * width * sizeof(float);
-        TRY(yoke_device_copy(yoke_devices_at(parallel->devices, k), YOKE_STREAM_COMPUTE,
-                             yoke_replica_memory_of(parallel->replicas[k])->output_gradients,
+        const yoke_lane *lane = &parallel->lanes[k];
+        if (lane->shard.rows == 0) continue;
+        size_t part = (size_t)lane->shard.rows * width * sizeof(float);
+        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients,
                              root_device(parallel),
-                             parallel->root_loss.gradients + (size_t)shard.first * width, part));
+                             parallel->root_loss.gradients + (size_t)lane->shard.first * width,
+                             part));
         bytes += 2 * part;
     }
-    parallel->progress = YOKE_STAGE_LOSS;
+    parallel->flight.progress = YOKE_STAGE_LOSS;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_SCATTER, parallel->steps, begin, bytes);
     return YOKE_OK;
 }

@@ -122,8 +122,8 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
         scale = request.clip_norm / (norm + 1e-6);
     }
     if (threadIdx.x > 0) return;
-    bool open =
-        is_finite(norm) && (request.found_nonfinite == NULL || *request.found_nonfinite == 0);
+    bool open = !request.closed && is_finite(norm) &&
+                (request.found_nonfinite == NULL || *request.found_nonfinite == 0);
     for (int i = 0; i < request.loss_count; i++)
         open = is_finite(request.losses[i]) && open;
     gate->gradient_scale = scale > 1 ? 1.0f : (float)scale;

@@ -1,5 +1,8 @@
-/* When each stage ran. Where memory is shared the host's clock tells; on devices that queue, events
- * in their streams do, and are read one batch later, when they have passed for certain. */
+/* Bars of the timeline from events: begin and end of a stage, against a base whose host time is
+ * known.
+ */
+#include "parallel/timeline.h"
+
 #include <stdlib.h>
 
 #include "parallel/engine.h"
@@ -14,7 +17,7 @@ typedef struct timed_slot {
 } timed_slot;
 
 /* The stages of one replica's batch in flight and of the one before. */
-struct yoke_replica_clock {
+struct yoke_clock {
     timed_slot *turns[2];
     yoke_device_event *bases[2]; /* the one in use passed at base_ns of the host's clock */
     int base;
@@ -49,23 +52,24 @@ static yoke_stream stream_of(yoke_stage stage) {
 }
 
 static timed_slot *timed(const yoke_data_parallel *parallel, const yoke_stage_span *stage) {
-    return &parallel->clocks[stage->lane].turns[parallel->turn][slot_of(parallel, stage)];
+    return &parallel->lanes[stage->lane]
+                .clock->turns[parallel->timeline.turn][slot_of(parallel, stage)];
 }
 
 yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stage) {
     stage->begin_ns = yoke_trace_now();
-    if (!parallel->queued) return YOKE_OK;
+    if (parallel->lanes[stage->lane].clock == NULL) return YOKE_OK;
     return yoke_device_event_record(timed(parallel, stage)->begin, stream_of(stage->stage));
 }
 
 yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *stage) {
-    if (!parallel->queued) {
+    const yoke_lane *lane = &parallel->lanes[stage->lane];
+    if (lane->clock == NULL) {
         yoke_trace_span(parallel->trace, stage->lane, stage->stage, parallel->steps,
                         stage->begin_ns, stage->bytes);
         return YOKE_OK;
     }
-    const yoke_device *device = yoke_devices_at(parallel->devices, stage->lane);
-    if (!yoke_device_is_recording(device)) yoke_stage_queued(parallel, stage);
+    if (!yoke_device_is_recording(lane->device)) yoke_stage_queued(parallel, stage);
     return yoke_device_event_record(timed(parallel, stage)->end, stream_of(stage->stage));
 }
 
@@ -77,22 +81,28 @@ void yoke_stage_queued(yoke_data_parallel *parallel, const yoke_stage_span *stag
 
 /* Reading. */
 
-static yoke_status resolve(yoke_data_parallel *parallel, int replica, timed_slot *slot) {
-    const struct yoke_replica_clock *clock = &parallel->clocks[replica];
+static yoke_status resolve(yoke_data_parallel *parallel, int lane, timed_slot *slot) {
+    const yoke_clock *clock = parallel->lanes[lane].clock;
     double begin_ms, spent_ms;
     if (!slot->pending) return YOKE_OK;
     slot->pending = false;
-    /* Long past, but for a replica that had no rows meanwhile: nobody waited for it. */
+    /* It passed long ago, unless the lane has had no rows since: then nobody has waited for it. */
     TRY(yoke_device_event_synchronize(slot->end));
     TRY(yoke_device_event_elapsed(clock->bases[clock->base], slot->begin, &begin_ms));
     TRY(yoke_device_event_elapsed(slot->begin, slot->end, &spent_ms));
     slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
     slot->span.end_ns = slot->span.begin_ns + (uint64_t)(spent_ms * 1e6);
-    yoke_trace_past_span(parallel->trace, replica, &slot->span);
+    yoke_trace_past_span(parallel->trace, lane, &slot->span);
     return YOKE_OK;
 }
 
-static yoke_status move_base(yoke_data_parallel *parallel, struct yoke_replica_clock *clock) {
+static yoke_status read_turn(yoke_data_parallel *parallel, int lane, int turn) {
+    for (int i = 0; i < slot_count(parallel); i++)
+        TRY(resolve(parallel, lane, &parallel->lanes[lane].clock->turns[turn][i]));
+    return YOKE_OK;
+}
+
+static yoke_status move_base(const yoke_data_parallel *parallel, yoke_clock *clock) {
     if (clock->rebasing) {
         double milliseconds;
         TRY(yoke_device_event_synchronize(clock->bases[1 - clock->base])); /* as in resolve */
@@ -101,38 +111,34 @@ static yoke_status move_base(yoke_data_parallel *parallel, struct yoke_replica_c
         clock->base_ns += milliseconds * 1e6;
         clock->base = 1 - clock->base;
     }
-    clock->rebasing = parallel->turns % BASE_TURNS == BASE_TURNS - 1;
+    clock->rebasing = parallel->timeline.turns % BASE_TURNS == BASE_TURNS - 1;
     if (!clock->rebasing) return YOKE_OK;
     return yoke_device_event_record(clock->bases[1 - clock->base], YOKE_STREAM_COMPUTE);
 }
 
-static yoke_status read_turn(yoke_data_parallel *parallel, int turn) {
-    for (int k = 0; k < parallel->count; k++)
-        for (int i = 0; i < slot_count(parallel); i++)
-            TRY(resolve(parallel, k, &parallel->clocks[k].turns[turn][i]));
+yoke_status yoke_timeline_turn(yoke_data_parallel *parallel) {
+    yoke_timeline *timeline = &parallel->timeline;
+    timeline->turn = 1 - timeline->turn;
+    for (int k = 0; parallel->queued && k < parallel->count; k++) {
+        TRY(read_turn(parallel, k, timeline->turn));
+        TRY(move_base(parallel, parallel->lanes[k].clock));
+    }
+    timeline->turns++;
     return YOKE_OK;
 }
 
-yoke_status yoke_spans_turn(yoke_data_parallel *parallel) {
-    if (!parallel->queued) return YOKE_OK;
-    parallel->turn = 1 - parallel->turn;
-    TRY(read_turn(parallel, parallel->turn));
-    for (int k = 0; k < parallel->count; k++)
-        TRY(move_base(parallel, &parallel->clocks[k]));
-    parallel->turns++;
+yoke_status yoke_timeline_read(yoke_data_parallel *parallel) {
+    TRY(yoke_lanes_synchronize(parallel));
+    for (int k = 0; parallel->queued && k < parallel->count; k++) {
+        TRY(read_turn(parallel, k, 1 - parallel->timeline.turn));
+        TRY(read_turn(parallel, k, parallel->timeline.turn));
+    }
     return YOKE_OK;
-}
-
-yoke_status yoke_spans_read(yoke_data_parallel *parallel) {
-    if (!parallel->queued) return YOKE_OK;
-    TRY(yoke_queues_synchronize(parallel));
-    TRY(read_turn(parallel, 1 - parallel->turn));
-    return read_turn(parallel, parallel->turn);
 }
 
 /* Life. */
 
-static yoke_status create_slots(yoke_data_parallel *parallel, yoke_device *device,
+static yoke_status create_slots(const yoke_data_parallel *parallel, yoke_device *device,
                                 timed_slot **slots) {
     size_t count = (size_t)slot_count(parallel);
     *slots = calloc(count, sizeof **slots);
@@ -144,12 +150,13 @@ static yoke_status create_slots(yoke_data_parallel *parallel, yoke_device *devic
     return YOKE_OK;
 }
 
-static yoke_status create_clock(yoke_data_parallel *parallel, int replica) {
-    yoke_device *device = yoke_devices_at(parallel->devices, replica);
-    struct yoke_replica_clock *clock = &parallel->clocks[replica];
+yoke_status yoke_clock_create(yoke_data_parallel *parallel, int index) {
+    yoke_lane *lane = &parallel->lanes[index];
+    yoke_clock *clock = lane->clock = calloc(1, sizeof *clock);
+    if (clock == NULL) return FAIL_MEMORY(sizeof *clock, "a clock");
     for (int i = 0; i < 2; i++) {
-        TRY(create_slots(parallel, device, &clock->turns[i]));
-        TRY(yoke_device_event_create_timed(&clock->bases[i], device));
+        TRY(create_slots(parallel, lane->device, &clock->turns[i]));
+        TRY(yoke_device_event_create_timed(&clock->bases[i], lane->device));
     }
     TRY(yoke_device_event_record(clock->bases[0], YOKE_STREAM_COMPUTE));
     TRY(yoke_device_event_synchronize(clock->bases[0]));
@@ -157,27 +164,15 @@ static yoke_status create_clock(yoke_data_parallel *parallel, int replica) {
     return YOKE_OK;
 }
 
-yoke_status yoke_spans_create(yoke_data_parallel *parallel) {
-    size_t count = (size_t)parallel->count;
-    if (!parallel->queued) return YOKE_OK;
-    parallel->clocks = calloc(count, sizeof *parallel->clocks);
-    if (parallel->clocks == NULL) return FAIL_MEMORY(count * sizeof *parallel->clocks, "clocks");
-    for (int k = 0; k < parallel->count; k++)
-        TRY(create_clock(parallel, k));
-    return YOKE_OK;
-}
-
-void yoke_spans_destroy(yoke_data_parallel *parallel) {
-    for (int k = 0; parallel->clocks != NULL && k < parallel->count; k++) {
-        struct yoke_replica_clock *clock = &parallel->clocks[k];
-        for (int turn = 0; turn < 2; turn++) {
-            for (int i = 0; clock->turns[turn] != NULL && i < slot_count(parallel); i++) {
-                yoke_device_event_destroy(clock->turns[turn][i].begin);
-                yoke_device_event_destroy(clock->turns[turn][i].end);
-            }
-            free(clock->turns[turn]);
-            yoke_device_event_destroy(clock->bases[turn]);
+void yoke_clock_destroy(yoke_data_parallel *parallel, int lane) {
+    yoke_clock *clock = parallel->lanes[lane].clock;
+    for (int turn = 0; clock != NULL && turn < 2; turn++) {
+        for (int i = 0; clock->turns[turn] != NULL && i < slot_count(parallel); i++) {
+            yoke_device_event_destroy(clock->turns[turn][i].begin);
+            yoke_device_event_destroy(clock->turns[turn][i].end);
         }
+        free(clock->turns[turn]);
+        yoke_device_event_destroy(clock->bases[turn]);
     }
-    free(parallel->clocks);
+    free(clock);
 }

@@ -1,0 +1,122 @@
+/* The exchange: how a finished bucket of gradients becomes new weights everywhere. There is one
+ * table and four kinds of exchange behind it; a step calls the table and never asks which kind it
+ * has.
+ *
+ *   exchange_threads.c     DataParallel, lanes that share memory: the workers sum, update, publish
+ *   exchange_queued.c      devices with streams: the same, queued on the communication streams, or
+ *                          DDP over NCCL
+ *   exchange_all_reduce.c  DDP on CPU devices: all-reduce, then every rank updates itself
+ *   exchange_shared.c      DDP's sharded schedule over shared memory: ranks update as threads do */
+#ifndef PARALLEL_EXCHANGE_H
+#define PARALLEL_EXCHANGE_H
+
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "parallel/parallel.h"
+
+typedef struct yoke_exchange yoke_exchange;
+
+/* NULL: nothing to do. In the order in which a step calls them. */
+typedef struct yoke_exchange_kind {
+    size_t bytes; /* of the exchange, whose first member is a yoke_exchange */
+
+    /* Where the root's flat buffers of `bytes` lie; what stays NULL is allocated on the device. */
+    yoke_status (*place)(yoke_exchange *exchange, size_t bytes, float **parameters,
+                         float **gradients);
+    yoke_status (*open)(yoke_exchange *exchange); /* the replicas exist */
+    void (*close)(yoke_exchange *exchange);       /* takes half-built ones */
+
+    void (*begin)(yoke_exchange *exchange);
+    /* On lane 0, before bucket 0: the loss of this process so far. */
+    yoke_status (*loss)(yoke_exchange *exchange, double loss);
+    /* On every lane's worker: its gradients of the bucket are complete. Exchanges the buckets that
+     * are complete on every lane, without waiting. */
+    yoke_status (*ready)(yoke_exchange *exchange, int lane, int bucket);
+    /* On every lane's worker, after its last bucket: waits for the others, exchanges the rest. */
+    yoke_status (*finish)(yoke_exchange *exchange, int lane);
+    /* Waits for the norm of the gradient, where the devices compute it. */
+    yoke_status (*norm)(yoke_exchange *exchange);
+
+    /* The stages by hand: the whole gradient on the root; the root's weights from it; the root's
+     * weights, running statistics, or both, to every stale replica. */
+    yoke_status (*reduce)(yoke_exchange *exchange);
+    yoke_status (*update)(yoke_exchange *exchange);
+    yoke_status (*replicate)(yoke_exchange *exchange, bool weights, bool buffers);
+} yoke_exchange_kind;
+
+extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_queued,
+    yoke_exchange_all_reduce, yoke_exchange_shared;
+
+/* Participants are those whose gradients are summed and who get the weights: lanes, or ranks.
+ * Owners hold the optimizer's state: participant 0, or in the sharded schedule every participant,
+ * each for its slice of every bucket. */
+struct yoke_exchange {
+    const yoke_exchange_kind *kind;
+    yoke_data_parallel *parallel;
+    int participants, owners;
+    int first;                       /* lane k is participant first + k */
+    size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
+    float **gradients, **parameters; /* [participants] flat buffers, where memory is shared */
+    yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
+    uint32_t *arrivals;              /* [buckets] lanes whose gradients are complete */
+    int *next;                       /* [lanes] the bucket it exchanges next */
+    double *square_sums;             /* [lanes] of the gradients it has summed, for clipping */
+    yoke_optimizer_step update;      /* of this step */
+};
+
+/* create picks the kind and the participants; open, once the replicas exist, makes the optimizers.
+ */
+yoke_status yoke_exchange_create(yoke_data_parallel *parallel);
+yoke_status yoke_exchange_open(yoke_exchange *exchange);
+void yoke_exchange_destroy(yoke_exchange *exchange); /* takes NULL */
+size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane);
+
+/* Begins a step; set_rate alone begins an update by hand. learning_rate <= 0: the optimizer's own.
+ * ARGUMENT when it is not finite. */
+yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
+yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);
+/* On a lane's worker, before its bucket 0: the loss so far. NULL exchange: nothing to do. */
+yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
+/* Ends a step. NUMERIC: the norm of the gradient, when clipping, is not finite. */
+yoke_status yoke_exchange_norm(yoke_exchange *exchange);
+
+/* A part of a bucket, and the owner whose weights and optimizer's state it is. */
+typedef struct yoke_slice {
+    int owner;
+    size_t offset, elements; /* floats, in the flat buffers */
+    yoke_optimizer *optimizer;
+} yoke_slice;
+
+/* The participant's slice of a bucket: whole cache lines, so that no two workers write to one. */
+yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket);
+/* All of a bucket that `owner` updates: its slice, or the whole of it where there is one owner. */
+yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
+
+/* Part `part` of `parts` of [0, elements), cut at cache lines. */
+yoke_bucket yoke_cut_lines(size_t elements, int parts, int part);
+
+/* The norm of the gradient and the scale that clips it, from the lanes' square_sums. */
+bool yoke_exchange_clips(const yoke_exchange *exchange);
+void yoke_exchange_clip(yoke_exchange *exchange);
+
+/* to[elements] = the contributors' gradients from flat element `offset` on, summed in their order,
+ * on the lane's worker. */
+yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
+                              size_t elements);
+/* Over memory that every participant reaches: the lane's slice of a bucket is summed, updated and
+ * published in one pass; or, when clipping, all its slices are summed, and then updated. */
+yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket);
+yoke_status yoke_exchange_sum_slices(yoke_exchange *exchange, int lane);
+yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane);
+
+/* Jobs over the gradient on the root, or on a rank after its all-reduce; context is the exchange.
+ * square_gradient: the squares of the lane's slices; update_owned: the owner updates participant
+ * 0's weights with the optimizer's state it holds. update_root does both, by hand. */
+yoke_status yoke_exchange_square_gradient(int lane, void *exchange);
+yoke_status yoke_exchange_update_owned(int owner, void *exchange);
+yoke_status yoke_exchange_update_root(yoke_exchange *exchange);
+
+/* DDP by hand: the ranks' gradients summed over host memory, the whole at once. */
+yoke_status yoke_exchange_all_reduce_gradient(yoke_exchange *exchange);
+
+#endif

@@ -1,0 +1,149 @@
+/* DDP's sharded schedule over shared memory: ranks share the update as threads do. Each rank sums
+ * its slice of a bucket, updates it with the optimizer's state that it alone holds, and publishes
+ * it to all: ZeRO's first stage (Rajbhandari et al. 2020). */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+/* How far a rank is, in memory that all ranks see. */
+typedef struct progress_flags {
+    _Atomic uint32_t found_nonfinite; /* its loss is not finite; set before the first arrival */
+    _Atomic uint32_t arrivals[];      /* [buckets] the round whose gradients are complete */
+} progress_flags;
+
+typedef struct shared_exchange {
+    yoke_exchange base;
+    progress_flags **flags; /* [ranks] */
+    uint32_t round;         /* steps begun */
+} shared_exchange;
+
+static yoke_process_group *group_of(const yoke_exchange *exchange) {
+    return exchange->parallel->ranks.process_group;
+}
+
+static yoke_status shared_place(yoke_exchange *exchange, size_t bytes, float **parameters,
+                                float **gradients) {
+    void *first = NULL, *second = NULL;
+    TRY(yoke_process_group_allocate(group_of(exchange), bytes, &first));
+    TRY(yoke_process_group_allocate(group_of(exchange), bytes, &second));
+    *parameters = first;
+    *gradients = second;
+    return YOKE_OK;
+}
+
+/* Finds every rank's flat buffers and flags in this process's address space. */
+static yoke_status shared_open(yoke_exchange *exchange) {
+    shared_exchange *shared = (shared_exchange *)exchange;
+    const yoke_replica_memory *memory = exchange->parallel->lanes[0].memory;
+    yoke_process_group *group = group_of(exchange);
+    size_t ranks = (size_t)exchange->participants;
+    size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
+    void *own = NULL;
+    shared->flags = calloc(ranks, sizeof *shared->flags);
+    if (shared->flags == NULL) return FAIL_MEMORY(ranks * sizeof own, "the ranks' flags");
+    TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(uint32_t),
+                                    &own));
+    TRY(yoke_process_group_peers(group, own, (void **)shared->flags));
+    TRY(yoke_process_group_peers(group, memory->gradients, (void **)exchange->gradients));
+    return yoke_process_group_peers(group, memory->parameters, (void **)exchange->parameters);
+}
+
+static void shared_close(yoke_exchange *exchange) {
+    free(((shared_exchange *)exchange)->flags);
+}
+
+static void shared_begin(yoke_exchange *exchange) {
+    ((shared_exchange *)exchange)->round++;
+    exchange->parallel->flight.contributors = exchange->participants;
+}
+
+static yoke_status shared_loss(yoke_exchange *exchange, double loss) {
+    progress_flags *own = ((shared_exchange *)exchange)->flags[exchange->first];
+    atomic_store_explicit(&own->found_nonfinite, isfinite(loss) ? 0u : 1u, memory_order_relaxed);
+    return YOKE_OK;
+}
+
+static bool all_arrived(const shared_exchange *shared, int bucket) {
+    for (int rank = 0; rank < shared->base.participants; rank++) {
+        _Atomic uint32_t *arrived = &shared->flags[rank]->arrivals[bucket];
+        if (atomic_load_explicit(arrived, memory_order_acquire) != shared->round) return false;
+    }
+    return true;
+}
+
+/* Complete once all ranks have arrived at bucket 0. */
+static bool any_found_nonfinite(const shared_exchange *shared) {
+    for (int rank = 0; rank < shared->base.participants; rank++)
+        if (atomic_load_explicit(&shared->flags[rank]->found_nonfinite, memory_order_relaxed) != 0)
+            return true;
+    return false;
+}
+
+static yoke_status exchange_complete(yoke_exchange *exchange, int lane) {
+    shared_exchange *shared = (shared_exchange *)exchange;
+    int buckets = exchange->parallel->flat->bucket_count;
+    if (yoke_exchange_clips(exchange)) return YOKE_OK;
+    for (int *next = &exchange->next[lane]; *next < buckets; ++*next) {
+        if (!all_arrived(shared, *next) || any_found_nonfinite(shared)) return YOKE_OK;
+        TRY(yoke_exchange_pass(exchange, lane, *next));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
+    shared_exchange *shared = (shared_exchange *)exchange;
+    atomic_store_explicit(&shared->flags[exchange->first]->arrivals[bucket], shared->round,
+                          memory_order_release);
+    return exchange_complete(exchange, lane);
+}
+
+static yoke_status barrier(yoke_exchange *exchange) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    uint64_t begin = yoke_trace_now();
+    TRY(yoke_process_group_barrier(group_of(exchange)));
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_WAIT, parallel->steps, begin, 0);
+    return YOKE_OK;
+}
+
+/* The norm over all ranks' slices, summed in their order. */
+static yoke_status exchange_clipped(yoke_exchange *exchange, int lane) {
+    double squares[YOKE_DEVICES_LIMIT], own;
+    TRY(yoke_exchange_sum_slices(exchange, lane));
+    own = exchange->square_sums[lane];
+    TRY(yoke_process_group_all_gather(group_of(exchange), squares, &own, 1, YOKE_ELEMENT_INT64));
+    exchange->square_sums[lane] = 0;
+    for (int rank = 0; rank < exchange->participants; rank++)
+        exchange->square_sums[lane] += squares[rank];
+    yoke_exchange_clip(exchange);
+    return yoke_exchange_update_slices(exchange, lane);
+}
+
+/* After the first barrier every rank's gradients are complete, after the second the weights. */
+static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
+    TRY(barrier(exchange));
+    if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
+    TRY(yoke_exchange_clips(exchange) ? exchange_clipped(exchange, lane)
+                                      : exchange_complete(exchange, lane));
+    return barrier(exchange);
+}
+
+static yoke_status shared_update(yoke_exchange *exchange) {
+    (void)exchange;
+    return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: in DDP's sharded schedule the ranks share the "
+                                     "update; call yoke_data_parallel_step");
+}
+
+const yoke_exchange_kind yoke_exchange_shared = {
+    .bytes = sizeof(shared_exchange),
+    .place = shared_place,
+    .open = shared_open,
+    .close = shared_close,
+    .begin = shared_begin,
+    .loss = shared_loss,
+    .ready = shared_ready,
+    .finish = shared_finish,
+    .reduce = yoke_exchange_all_reduce_gradient,
+    .update = shared_update,
+};

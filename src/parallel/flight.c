@@ -1,0 +1,160 @@
+/* A batch before it travels: checks, micro-batches, shards, and the order of the stages by hand. */
+#include "parallel/flight.h"
+
+#include <math.h>
+
+#include "parallel/engine.h"
+
+/* Checks. */
+
+/* A rank may have no rows of a batch in which others have some. */
+static bool may_be_empty(const yoke_data_parallel *parallel) {
+    return parallel->ranks.process_group != NULL;
+}
+
+static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    int least = may_be_empty(parallel) ? 0 : 1, most = parallel->options.batch;
+    if (batch->rows < least || batch->rows > parallel->limits.rows)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
+                    batch->rows, parallel->limits.rows);
+    int whole = batch->whole_rows, first = batch->first_row;
+    if (whole < 0 || first < 0 || whole > most || (whole > 0 && first > whole - batch->rows))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d rows from row %d of a batch of %d: they must lie in it, and it may have up "
+                    "to %d",
+                    batch->rows, first, whole, most);
+    return YOKE_OK;
+}
+
+/* Inputs, or pixels where the devices decode them. */
+static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    if (batch->rows == 0 && may_be_empty(parallel)) return YOKE_OK;
+    if ((batch->inputs != NULL) == (batch->pixels != NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %s: one of them is expected",
+                    batch->inputs != NULL ? "both inputs and pixels"
+                                          : "neither inputs nor pixels, both are NULL");
+    if (batch->pixels == NULL) return YOKE_OK;
+    if (!parallel->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has pixels, which %s does not decode: give it inputs, or make its "
+                    "loader for these devices",
+                    yoke_device_name(parallel->lanes[0].device));
+    if (batch->decoding == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch's pixels come without a decoding");
+    return YOKE_OK;
+}
+
+static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    if (!parallel->limits.labels || batch->labels == NULL) return YOKE_OK;
+    for (int row = 0; row < batch->rows; row++)
+        if (batch->labels[row] < 0 || batch->labels[row] >= parallel->limits.channels)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %d of the batch has label %d: this model's classes are 0 to %d", row,
+                        (int)batch->labels[row], parallel->limits.channels - 1);
+    return YOKE_OK;
+}
+
+yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
+                              bool with_labels, yoke_batch *batch) {
+    yoke_decoding *decoding = &parallel->flight.decoding;
+    TRY(yoke_pointer_check(given, "batch"));
+    TRY(yoke_options_load(batch, sizeof *batch, given, "yoke_batch"));
+    TRY(check_inputs(parallel, batch));
+    TRY(check_rows(parallel, batch));
+    if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
+    TRY(check_labels(parallel, batch));
+    if (batch->pixels == NULL) return YOKE_OK;
+    return yoke_options_load(decoding, sizeof *decoding, batch->decoding, "yoke_decoding");
+}
+
+/* Cutting. */
+
+yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
+                              bool training) {
+    int micros = 0;
+    while (yoke_shard_rows(batch->rows, parts, micros) > 0)
+        micros++;
+    yoke_decoding decoding = parallel->flight.decoding;
+    parallel->flight = (yoke_flight){
+        .decoding = decoding,
+        .training = training,
+        .rows = batch->rows,
+        .parts = parts,
+        .micros = micros > 0 ? micros : 1, /* a rank without rows takes part all the same */
+        .progress = YOKE_STAGE_LOAD,
+        .gradient_norm = -1,
+        .result = {.struct_size = sizeof(yoke_step_result)},
+    };
+    parallel->input_gradients = false;
+    for (int k = 0; k < parallel->count; k++)
+        parallel->lanes[k].shard = (yoke_shard){0};
+    return yoke_ranks_place_batch(parallel, batch);
+}
+
+/* After a loss that is not finite the rest of the batch is left out: the step fails, but other
+ * ranks still wait for this rank's buckets. */
+void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    yoke_flight *flight = &parallel->flight;
+    yoke_chunk part = yoke_chunk_of(batch->rows, flight->parts, flight->micro);
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    size_t first = (size_t)part.first;
+    yoke_batch *micro = &flight->batch;
+    *micro = *batch;
+    micro->rows = part.rows;
+    if (flight->training && !yoke_flight_is_finite_so_far(flight)) micro->rows = 0;
+    if (batch->inputs != NULL) micro->inputs = batch->inputs + first * row;
+    if (batch->pixels != NULL) micro->pixels = batch->pixels + first * row;
+    if (batch->placements != NULL) micro->placements = batch->placements + first;
+    if (batch->labels != NULL) micro->labels = batch->labels + first;
+    if (batch->targets != NULL)
+        micro->targets = batch->targets + first * (size_t)parallel->limits.channels;
+    flight->micro_first = part.first;
+    int active = 0;
+    for (int k = 0; k < parallel->count; k++) {
+        parallel->lanes[k].shard = yoke_chunk_of(micro->rows, parallel->count, k);
+        parallel->lanes[k].found_nonfinite = false;
+        active += parallel->lanes[k].shard.rows > 0;
+    }
+    if (active > flight->contributors) flight->contributors = active;
+}
+
+bool yoke_flight_is_last(const yoke_flight *flight) {
+    return flight->micro == flight->micros - 1;
+}
+
+bool yoke_flight_is_finite_so_far(const yoke_flight *flight) {
+    return isfinite(flight->result.loss);
+}
+
+bool yoke_flight_is_finite(const yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++)
+        if (parallel->lanes[k].shard.rows > 0 && !isfinite(parallel->lanes[k].scalars->loss_sum))
+            return false;
+    return yoke_flight_is_finite_so_far(&parallel->flight);
+}
+
+/* The order of the stages by hand. */
+
+yoke_status yoke_flight_require(const yoke_data_parallel *parallel, const char *stage,
+                                yoke_stage first, yoke_stage last) {
+    if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "%s: the engine is NULL", stage);
+    yoke_stage progress = parallel->flight.progress;
+    if (progress >= first && progress <= last) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s comes after %s; the last stage of this batch was %s",
+                stage, yoke_stage_name(first), yoke_stage_name(progress));
+}
+
+yoke_status yoke_flight_require_training(const yoke_data_parallel *parallel, const char *stage) {
+    if (parallel->flight.training) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: the forward before it was in evaluation mode", stage);
+}
+
+yoke_status yoke_flight_require_labels(const yoke_data_parallel *parallel,
+                                       const yoke_batch *batch) {
+    if (parallel->limits.labels && batch->labels == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
+    if (!parallel->limits.labels && batch->targets == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which an MSE loss needs");
+    return YOKE_OK;
+}

@@ -1,0 +1,46 @@
+/* The batch in flight, from the call that brings it to its result. */
+#ifndef PARALLEL_FLIGHT_H
+#define PARALLEL_FLIGHT_H
+
+#include "parallel/parallel.h"
+
+typedef struct yoke_flight {
+    yoke_batch batch;       /* the micro-batch: borrowed from the caller while the call lasts */
+    yoke_decoding decoding; /* of its pixels */
+    bool training;
+    int rows;        /* of the batch, in this process */
+    int whole_rows;  /* of the batch, in all ranks: the loss gradient is scaled by 1 / whole_rows */
+    int first_row;   /* where this process's rows begin in the whole batch */
+    int micro_first; /* where the micro-batch begins in this process's rows */
+    int parts;       /* micro-batches to cut the batch into */
+    int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch */
+    int contributors;        /* lanes 0 .. contributors - 1 hold a gradient of this batch */
+    yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
+    bool losses_known;       /* of the micro-batch */
+    double gradient_norm;    /* -1 until clipping knows it */
+    yoke_step_result result; /* sums over the micro-batches so far */
+} yoke_flight;
+
+/* Copies and checks the caller's batch. with_labels: it must have what the loss compares with. */
+yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
+                              bool with_labels, yoke_batch *batch);
+/* Begins a batch of at most `parts` micro-batches; with ranks, finds its place in the whole. */
+yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
+                              bool training);
+/* Cuts the current micro-batch into shards. */
+void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch);
+bool yoke_flight_is_last(const yoke_flight *flight);
+
+/* Whether the losses are finite: of the micro-batches gathered so far; and of the shards that the
+ * lanes have computed since. */
+bool yoke_flight_is_finite_so_far(const yoke_flight *flight);
+bool yoke_flight_is_finite(const yoke_data_parallel *parallel);
+
+/* The order of the stages called by hand. ARGUMENT unless the batch has gone through `first` and
+ * not past `last`; unless its forward was in training mode; unless it has labels or targets. */
+yoke_status yoke_flight_require(const yoke_data_parallel *parallel, const char *stage,
+                                yoke_stage first, yoke_stage last);
+yoke_status yoke_flight_require_training(const yoke_data_parallel *parallel, const char *stage);
+yoke_status yoke_flight_require_labels(const yoke_data_parallel *parallel, const yoke_batch *batch);
+
+#endif

@@ -1,0 +1,28 @@
+/* A failed step spoils no more than it must: running statistics return to those before it, no
+ * weight is updated from a loss or norm that is not finite, and the error names the first bad
+ * layer. */
+#ifndef PARALLEL_GUARD_H
+#define PARALLEL_GUARD_H
+
+#include "parallel/parallel.h"
+
+typedef struct yoke_guard {
+    float *buffers; /* the root's running statistics before the step; NULL: the model has none */
+    uint64_t batches_tracked;
+} yoke_guard;
+
+yoke_status yoke_guard_create(yoke_data_parallel *parallel);
+void yoke_guard_destroy(yoke_data_parallel *parallel);
+
+/* Keeps the running statistics; restore puts them back. */
+yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
+yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
+
+/* NUMERIC: the summed loss, or the norm when clipping, is not finite. */
+yoke_status yoke_guard_check_loss(const yoke_data_parallel *parallel);
+yoke_status yoke_guard_check_norm(const yoke_data_parallel *parallel);
+
+/* Ends a failed step. After NUMERIC the text names the first layer whose output is not finite. */
+yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status);
+
+#endif

@@ -1,0 +1,228 @@
+/* What each worker does with its lane: memory and events, then forward, loss, and backward segment
+ * by segment. What it queues is also what recorded.c records. */
+#include "parallel/lane.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+#include "parallel/recorded.h"
+
+/* Life. */
+
+static yoke_status create_events(yoke_lane *lane, size_t buckets) {
+    yoke_lane_events *events = &lane->events;
+    TRY(yoke_device_event_create(&events->scattered, lane->device));
+    TRY(yoke_device_event_create(&events->consumed, lane->device));
+    TRY(yoke_device_event_create(&events->losses, lane->device));
+    TRY(yoke_device_event_create(&events->computed, lane->device));
+    TRY(yoke_device_event_create(&events->published, lane->device));
+    events->buckets = calloc(buckets, sizeof(yoke_device_event *));
+    if (events->buckets == NULL) return FAIL_MEMORY(buckets * sizeof(void *), "events");
+    for (size_t b = 0; b < buckets; b++)
+        TRY(yoke_device_event_create(&events->buckets[b], lane->device));
+    return YOKE_OK;
+}
+
+static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane *lane) {
+    yoke_staging *staging = &lane->staging;
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    size_t rows = (size_t)yoke_shard_rows(parallel->limits.micro_rows, parallel->count, 0);
+    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    size_t value = parallel->options.pixels ? sizeof(uint8_t) : sizeof(float);
+    TRY(yoke_device_allocate(lane->device, rows * row * value, "the next shard", &staging->rows));
+    TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
+                             "the next placements", (void **)&staging->placements));
+    if (parallel->limits.labels)
+        return yoke_device_allocate(lane->device, rows * sizeof(int32_t), "the next labels",
+                                    (void **)&staging->labels);
+    return yoke_device_allocate(lane->device,
+                                rows * (size_t)parallel->limits.channels * sizeof(float),
+                                "the next targets", (void **)&staging->targets);
+}
+
+yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
+    yoke_lane *lane = &parallel->lanes[index];
+    TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
+                                  (void **)&lane->scalars));
+    if (parallel->options.accumulate > 1)
+        TRY(yoke_device_allocate(lane->device, parallel->flat->elements * sizeof(float),
+                                 "accumulated gradients", (void **)&lane->accumulated));
+    TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
+    if (!parallel->queued) return YOKE_OK;
+    TRY(create_staging(parallel, lane));
+    TRY(yoke_clock_create(parallel, index));
+    return yoke_recordings_create(lane);
+}
+
+void yoke_lane_close(yoke_data_parallel *parallel, int index) {
+    yoke_lane *lane = &parallel->lanes[index];
+    yoke_lane_events *events = &lane->events;
+    yoke_recordings_destroy(lane);
+    yoke_clock_destroy(parallel, index);
+    yoke_device_free(lane->device, lane->staging.labels);
+    yoke_device_free(lane->device, lane->staging.targets);
+    yoke_device_free(lane->device, lane->staging.placements);
+    yoke_device_free(lane->device, lane->staging.rows);
+    for (int b = 0; events->buckets != NULL && b < parallel->flat->bucket_count; b++)
+        yoke_device_event_destroy(events->buckets[b]);
+    free(events->buckets);
+    yoke_device_event_destroy(events->published);
+    yoke_device_event_destroy(events->computed);
+    yoke_device_event_destroy(events->losses);
+    yoke_device_event_destroy(events->consumed);
+    yoke_device_event_destroy(events->scattered);
+    yoke_device_free(lane->device, lane->accumulated);
+    yoke_device_free_host(lane->device, lane->scalars);
+    yoke_replica_destroy(lane->replica);
+}
+
+/* Order between streams. */
+
+yoke_status yoke_lanes_synchronize(yoke_data_parallel *parallel) {
+    for (int k = 0; parallel->queued && k < parallel->count; k++)
+        TRY(yoke_device_synchronize(parallel->lanes[k].device));
+    return YOKE_OK;
+}
+
+yoke_status yoke_lanes_to_communication(yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++) {
+        const yoke_lane *lane = &parallel->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_wait(lane->events.computed, lane->device, YOKE_STREAM_COMMUNICATION));
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_lanes_to_compute(yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++) {
+        const yoke_lane *lane = &parallel->lanes[k];
+        TRY(yoke_device_event_record(lane->events.published, YOKE_STREAM_COMMUNICATION));
+        TRY(yoke_device_event_wait(lane->events.published, lane->device, YOKE_STREAM_COMPUTE));
+    }
+    return YOKE_OK;
+}
+
+/* Forward and loss. */
+
+/* The sum of what the rows give, over all ranks, is the mean over the whole batch; with
+ * mean_of_ranks, the mean over ranks of their means. */
+yoke_plan_step yoke_lane_plan_step(const yoke_data_parallel *parallel, int lane) {
+    const yoke_flight *flight = &parallel->flight;
+    int rows =
+        parallel->options.mean_of_ranks ? flight->rows * parallel->ranks.world : flight->whole_rows;
+    return (yoke_plan_step){
+        .seed = parallel->options.seed,
+        .step = parallel->steps,
+        .first_row =
+            (uint64_t)(flight->first_row + flight->micro_first + parallel->lanes[lane].shard.first),
+        .loss_scale = 1.0f / (float)rows,
+    };
+}
+
+yoke_status yoke_lane_queue_forward(yoke_data_parallel *parallel, int index, int rows,
+                                    bool training) {
+    yoke_stage_span span = {.stage = YOKE_STAGE_FORWARD, .lane = index};
+    yoke_plan_step step = yoke_lane_plan_step(parallel, index);
+    TRY(yoke_stage_begin(parallel, &span));
+    TRY(yoke_replica_forward(parallel->lanes[index].replica, rows, training, &step));
+    return yoke_stage_end(parallel, &span);
+}
+
+yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int index) {
+    const yoke_lane *lane = &parallel->lanes[index];
+    yoke_stage_span span = {.stage = YOKE_STAGE_LOSS, .lane = index};
+    yoke_plan_step step = yoke_lane_plan_step(parallel, index);
+    TRY(yoke_stage_begin(parallel, &span));
+    TRY(yoke_replica_loss(lane->replica, &step));
+    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->loss_sum,
+                             lane->memory->loss_sum, sizeof(double)));
+    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->correct,
+                             lane->memory->correct, sizeof(int32_t)));
+    TRY(yoke_stage_end(parallel, &span));
+    return yoke_device_event_record(lane->events.losses, YOKE_STREAM_COMPUTE);
+}
+
+yoke_status yoke_lane_forward(yoke_data_parallel *parallel, int lane) {
+    int rows = parallel->lanes[lane].shard.rows;
+    if (rows == 0) return YOKE_OK;
+    return yoke_lane_queue_forward(parallel, lane, rows, parallel->flight.training);
+}
+
+yoke_status yoke_lane_note_nonfinite(yoke_data_parallel *parallel, int lane, yoke_status status) {
+    if (status != YOKE_ERROR_NUMERIC) return status;
+    parallel->lanes[lane].found_nonfinite = true;
+    *parallel->lanes[lane].scalars = (yoke_lane_scalars){.loss_sum = NAN};
+    return YOKE_OK;
+}
+
+yoke_status yoke_lane_loss(yoke_data_parallel *parallel, int index) {
+    const yoke_lane *lane = &parallel->lanes[index];
+    if (lane->shard.rows == 0 || lane->found_nonfinite) return YOKE_OK;
+    return yoke_lane_queue_loss(parallel, index);
+}
+
+/* Backward. */
+
+/* Whether an earlier micro-batch left a gradient of this lane in `accumulated`. All but the last
+ * are cut as the first is; the last, being smaller, may keep more lanes busy: 5 rows on 4 devices
+ * are 2, 2, 1 and 4 rows are 1, 1, 1, 1. */
+static bool has_accumulated(const yoke_data_parallel *parallel, int lane) {
+    int rows = yoke_shard_rows(parallel->flight.rows, parallel->flight.parts, 0);
+    return parallel->flight.micro > 0 && yoke_shard_rows(rows, parallel->count, lane) > 0;
+}
+
+/* Gradients of earlier micro-batches wait in `accumulated`: the first is copied there, later ones
+ * are added, and the last one's gradient takes the sum, bucket by bucket. */
+static yoke_status accumulate_bucket(yoke_data_parallel *parallel, int index, yoke_bucket bucket) {
+    const yoke_lane *lane = &parallel->lanes[index];
+    float *sum = lane->accumulated + bucket.offset;
+    float *gradient = lane->memory->gradients + bucket.offset;
+    bool last = yoke_flight_is_last(&parallel->flight);
+    if (has_accumulated(parallel, index))
+        return yoke_device_sum(lane->device, YOKE_STREAM_COMPUTE, last ? gradient : sum,
+                               (const float *const[]){sum, gradient}, 2, bucket.elements);
+    if (last) return YOKE_OK;
+    return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, sum, lane->device, gradient,
+                            bucket.elements * sizeof *sum);
+}
+
+/* A lane without rows in the last micro-batch adds what it accumulated before, or nothing: an
+ * all-reduce reads its gradient all the same. */
+static yoke_status idle_bucket(yoke_data_parallel *parallel, int index, yoke_bucket bucket) {
+    const yoke_lane *lane = &parallel->lanes[index];
+    float *gradient = lane->memory->gradients + bucket.offset;
+    size_t bytes = bucket.elements * sizeof *gradient;
+    if (!yoke_flight_is_last(&parallel->flight)) return YOKE_OK;
+    if (!has_accumulated(parallel, index))
+        return yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, gradient, bytes);
+    return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, gradient, lane->device,
+                            lane->accumulated + bucket.offset, bytes);
+}
+
+yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int index, int segment) {
+    yoke_stage_span span = {.stage = YOKE_STAGE_BACKWARD, .lane = index, .bucket = segment};
+    yoke_plan_step step = yoke_lane_plan_step(parallel, index);
+    TRY(yoke_stage_begin(parallel, &span));
+    TRY(yoke_replica_backward_segment(parallel->lanes[index].replica, segment, &step));
+    if (parallel->flight.micros > 1)
+        TRY(accumulate_bucket(parallel, index, parallel->flat->buckets[segment]));
+    return yoke_stage_end(parallel, &span);
+}
+
+yoke_status yoke_lane_mark(yoke_data_parallel *parallel, int lane, int bucket) {
+    return yoke_device_event_record(parallel->lanes[lane].events.buckets[bucket],
+                                    YOKE_STREAM_COMPUTE);
+}
+
+yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane, yoke_exchange *exchange) {
+    bool idle = parallel->lanes[lane].shard.rows == 0 || parallel->lanes[lane].found_nonfinite;
+    for (int segment = 0; segment < parallel->flat->bucket_count; segment++) {
+        TRY(idle ? idle_bucket(parallel, lane, parallel->flat->buckets[segment])
+                 : yoke_lane_queue_segment(parallel, lane, segment));
+        if (exchange == NULL) continue;
+        TRY(yoke_lane_mark(parallel, lane, segment));
+        TRY(exchange->kind->ready(exchange, lane, segment));
+    }
+    return YOKE_OK;
+}

@@ -1,0 +1,55 @@
+/* What a host program may ask of an engine: counts, choices, the trace, memory. */
+#include "parallel/engine.h"
+
+const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel) {
+    return parallel->model;
+}
+
+uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel) {
+    return parallel->batches_tracked;
+}
+
+void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64_t count) {
+    parallel->batches_tracked = count;
+}
+
+uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
+    return parallel->steps;
+}
+
+yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel) {
+    (void)yoke_timeline_read(parallel); /* what can't be read is not there */
+    return parallel->trace;
+}
+
+int yoke_data_parallel_device_count(const yoke_data_parallel *parallel) {
+    return parallel->count;
+}
+
+bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
+                               const char **layer_and_pass, const char **algorithm,
+                               double *milliseconds) {
+    return yoke_choices_at(parallel->choices, index, layer_and_pass, algorithm, milliseconds);
+}
+
+yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
+                                      yoke_memory_report *report) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    if (replica < 0 || replica >= parallel->count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "replica %d: this engine has 0 to %d", replica,
+                    parallel->count - 1);
+    const yoke_lane *lane = &parallel->lanes[replica];
+    size_t flat = parallel->flat->elements * sizeof(float);
+    yoke_memory_report own = {
+        .struct_size = sizeof own,
+        .parameters = flat,
+        .gradients = flat * (lane->accumulated != NULL ? 2 : 1),
+        .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
+        .buffers = parallel->flat->buffer_elements * sizeof(float) * (replica == 0 ? 2 : 1),
+        .activations = lane->memory->activation_bytes,
+        .scratch = lane->memory->scratch_bytes,
+        .batch = lane->memory->batch_bytes,
+    };
+    own.total = yoke_device_allocated(lane->device) + parallel->exchange->placed_bytes;
+    return yoke_options_store(report, &own, sizeof own, "yoke_memory_report");
+}

@@ -1,0 +1,29 @@
+/* classic's loss, as users of nn.DataParallel write it: gather the outputs on the root, take the
+ * loss there over the whole batch, scatter its gradient back to the replicas. */
+#ifndef PARALLEL_ROOT_LOSS_H
+#define PARALLEL_ROOT_LOSS_H
+
+#include "model/model.h"
+#include "parallel/parallel.h"
+
+typedef struct yoke_root_loss {
+    float *outputs, *gradients; /* [rows of a micro-batch, output channels] */
+    int32_t *labels;
+    float *targets;
+    yoke_plan **plans; /* one for each number of rows */
+    int *plan_rows;
+    int plan_count;
+    void *scratch;
+    size_t scratch_bytes;
+} yoke_root_loss;
+
+/* Does nothing unless the schedule is classic. */
+yoke_status yoke_root_loss_create(yoke_data_parallel *parallel);
+void yoke_root_loss_destroy(yoke_data_parallel *parallel);
+yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows);
+
+yoke_status yoke_gather_to_root(yoke_data_parallel *parallel);
+yoke_status yoke_loss_on_root(yoke_data_parallel *parallel);
+yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel);
+
+#endif

@@ -1,0 +1,97 @@
+/* The stages by hand, and forward and backward made of them. Each refuses to run on what an earlier
+ * stage has not made, or a later one has overwritten. */
+#include "parallel/stages.h"
+
+#include "parallel/engine.h"
+
+static yoke_status forward_job(int lane, void *context) {
+    return yoke_lane_forward(context, lane);
+}
+
+static yoke_status loss_job(int lane, void *context) {
+    return yoke_lane_loss(context, lane);
+}
+
+static yoke_status backward_job(int lane, void *context) {
+    return yoke_lane_backward(context, lane, NULL);
+}
+
+yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
+    TRY(yoke_flight_require(parallel, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
+                            YOKE_STAGE_BACKWARD));
+    yoke_flight *flight = &parallel->flight;
+    flight->training = training;
+    flight->losses_known = false;
+    flight->progress = YOKE_STAGE_SCATTER;
+    parallel->input_gradients = false;
+    TRY(yoke_apply(parallel, parallel->count, "forward", forward_job, parallel));
+    if (training) yoke_count_forward(parallel);
+    flight->progress = YOKE_STAGE_FORWARD;
+    return YOKE_OK;
+}
+
+yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_flight_require(parallel, "yoke_loss_replicas", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
+    TRY(yoke_flight_require_labels(parallel, &parallel->flight.batch));
+    TRY(yoke_apply(parallel, parallel->count, "loss", loss_job, parallel));
+    parallel->flight.losses_known = true;
+    parallel->flight.progress = YOKE_STAGE_LOSS;
+    return YOKE_OK;
+}
+
+/* Gradients of values overwrite values that no later layer reads: there is no second backward
+ * without a forward. */
+yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_flight_require(parallel, "yoke_backward_replicas", YOKE_STAGE_LOSS, YOKE_STAGE_LOSS));
+    TRY(yoke_flight_require_training(parallel, "yoke_backward_replicas"));
+    parallel->gradient_on_root = false;
+    parallel->flight.progress = YOKE_STAGE_SCATTER;
+    TRY(yoke_apply(parallel, parallel->count, "backward", backward_job, parallel));
+    parallel->flight.progress = YOKE_STAGE_BACKWARD;
+    parallel->input_gradients = parallel->options.input_gradients;
+    return YOKE_OK;
+}
+
+/* The loss gradient was scaled by 1 / rows of the whole batch at its source, so the sum over
+ * replicas is plain, whatever their shards. Reducing twice must not add twice. */
+yoke_status yoke_reduce(yoke_data_parallel *parallel) {
+    TRY(yoke_flight_require(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
+    if (parallel->gradient_on_root) return YOKE_OK;
+    parallel->flight.progress = YOKE_STAGE_SCATTER;
+    TRY(parallel->exchange->kind->reduce(parallel->exchange));
+    parallel->flight.progress = YOKE_STAGE_BACKWARD;
+    parallel->gradient_on_root = true;
+    return YOKE_OK;
+}
+
+yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
+    if (parallel == NULL || !parallel->gradient_on_root)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
+                    parallel == NULL ? "the engine is NULL"
+                                     : "no gradient is on the root; call yoke_reduce first");
+    TRY(yoke_exchange_set_rate(parallel->exchange, learning_rate));
+    TRY(parallel->exchange->kind->update(parallel->exchange));
+    parallel->weights_version++;
+    parallel->steps++;
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                       bool training, float *outputs) {
+    TRY(yoke_scatter(parallel, batch));
+    TRY(yoke_replicate(parallel));
+    TRY(yoke_forward_replicas(parallel, training));
+    return outputs != NULL ? yoke_gather_outputs(parallel, outputs) : YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
+                                        const float *output_gradients) {
+    TRY(yoke_flight_require(parallel, "backward", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
+    TRY(yoke_flight_require_training(parallel, "backward"));
+    if (output_gradients != NULL)
+        TRY(yoke_scatter_output_gradients(parallel, output_gradients));
+    else
+        TRY(yoke_loss_replicas(parallel));
+    TRY(yoke_backward_replicas(parallel));
+    return yoke_reduce(parallel);
+}

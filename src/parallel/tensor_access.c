@@ -1,0 +1,109 @@
+/* Tensors of the root by name, and the hash over all of them. */
+#include <stdlib.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "parallel/engine.h"
+
+static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *name, size_t count,
+                               int *tensor) {
+    const char *near = NULL;
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(name, "name"));
+    *tensor = yoke_model_find_tensor(parallel->model, name, &near);
+    if (*tensor < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has no tensor \"%s\"%s%s%s",
+                    yoke_model_name(parallel->model), name, near ? "; did you mean \"" : "",
+                    near ? near : "", near ? "\"?" : "");
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    TRY(yoke_model_tensor(parallel->model, *tensor, &info));
+    if (info.integer)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is an integer counter, kept by the engine", name);
+    if (info.count != count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", name, info.count, count);
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
+                                    size_t count) {
+    int tensor = -1;
+    TRY(find_tensor(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_lanes_synchronize(parallel));
+    return yoke_replica_read(parallel->lanes[0].replica, tensor, false, values);
+}
+
+yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
+                                     const float *values, size_t count) {
+    int tensor = -1;
+    TRY(find_tensor(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_lanes_synchronize(parallel));
+    TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, false, values));
+    parallel->weights_version++;
+    parallel->buffers_version++;
+    return YOKE_OK;
+}
+
+static yoke_status find_gradient(yoke_data_parallel *parallel, const char *name, size_t count,
+                                 int *tensor) {
+    TRY(find_tensor(parallel, name, count, tensor));
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    TRY(yoke_model_tensor(parallel->model, *tensor, &info));
+    if (!info.trainable)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
+    if (!parallel->gradient_on_root)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "no reduced gradient is on the root: call yoke_data_parallel_backward or "
+                    "yoke_reduce first");
+    return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
+                                             float *values, size_t count) {
+    int tensor = -1;
+    TRY(find_gradient(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_lanes_synchronize(parallel));
+    return yoke_replica_read(parallel->lanes[0].replica, tensor, true, values);
+}
+
+yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, const char *name,
+                                              const float *values, size_t count) {
+    int tensor = -1;
+    TRY(find_gradient(parallel, name, count, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    TRY(yoke_lanes_synchronize(parallel));
+    return yoke_replica_write(parallel->lanes[0].replica, tensor, true, values);
+}
+
+static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
+    float *values = NULL;
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < yoke_model_tensor_count(parallel->model) && status == YOKE_OK; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(parallel->model, i, &info));
+        if (info.integer) continue;
+        size_t bytes = info.count * sizeof *values;
+        values = malloc(bytes);
+        if (values == NULL) return FAIL_MEMORY(bytes, info.name);
+        status = yoke_replica_read(parallel->lanes[0].replica, i, false, values);
+        if (status == YOKE_OK) XXH3_64bits_update(state, values, bytes);
+        free(values);
+    }
+    return status;
+}
+
+yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(hash, "hash"));
+    XXH3_state_t *state = XXH3_createState();
+    if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
+    XXH3_64bits_reset(state);
+    yoke_status status = yoke_lanes_synchronize(parallel);
+    if (status == YOKE_OK) status = hash_tensors(parallel, state);
+    if (status == YOKE_OK) *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return status;
+}
