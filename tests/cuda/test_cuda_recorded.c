@@ -1,12 +1,12 @@
-/* Steps as recordings: how many launches a step is, and that its stages are seen all the same. */
+/* The engine records a step and launches it as one. These tests count the launches of a step and
+ * find every stage of a recorded step in the trace. */
 #include "device/backend.h"
-#include "parallel/engine.h"
 #include "support/engine_check.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* The devices' table, with the recordings that run counted. */
+/* The devices' backend; its copy `watched` counts the recordings that run. */
 static const yoke_backend *whole;
 static yoke_backend watched;
 static atomic_int launches;
@@ -24,14 +24,23 @@ static void watch(yoke_devices *devices) {
         yoke_devices_at(devices, k)->backend = &watched;
 }
 
-/* Buckets of a few hundred bytes: there are several. */
+/* Buckets close at one byte: every parameter is a bucket of its own. */
+static int count_buckets(const yoke_model *model) {
+    int count = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info tensor = {.struct_size = sizeof tensor};
+        EXPECT_OK(yoke_model_tensor(model, i, &tensor));
+        count += tensor.trainable;
+    }
+    return count;
+}
+
 static check_engine make_engine(const yoke_model *model, int devices,
                                 yoke_data_parallel_options options) {
     yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9};
     options.batch = 12;
-    options.first_bucket_bytes = options.bucket_bytes = 512;
+    options.first_bucket_bytes = options.bucket_bytes = 1;
     check_engine engine = check_engine_make(model, devices, options, &sgd);
-    assert_true(engine.parallel->flat->bucket_count > 1);
     watch(engine.devices);
     return engine;
 }
@@ -50,7 +59,7 @@ static int launches_of_evaluation(const check_engine *engine, const check_batch 
     return atomic_load(&launches);
 }
 
-/* Also where the batch is short, where a device has no rows, and in evaluation. */
+/* A short batch, a device without rows and evaluation included. */
 static void a_step_is_one_launch_a_device(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0.2);
@@ -72,8 +81,8 @@ static void a_step_is_one_launch_a_device(void **state) {
     yoke_model_destroy(model);
 }
 
-/* The root's loss lies between classic's forward and its backward; gradients of micro-batches are
- * added up between segments. */
+/* Classic computes the loss on the root, between forward and backward. Accumulation adds up the
+ * micro-batches' gradients between segments. */
 static void what_comes_between_cuts_a_step_into_passes(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
@@ -83,7 +92,7 @@ static void what_comes_between_cuts_a_step_into_passes(void **state) {
                                               .accumulate = accumulate};
         check_engine engine = make_engine(model, 2, options);
         check_batch batch = check_batch_make(12, 1);
-        int buckets = engine.parallel->flat->bucket_count;
+        int buckets = count_buckets(model);
         int passes = accumulate == 1 ? 1 + buckets : 2 * (2 + buckets);
         assert_int_equal(launches_of_step(&engine, &batch), 2 * passes);
         check_batch_free(&batch);
@@ -127,7 +136,7 @@ static void every_stage_of_a_recorded_step_is_traced(void **state) {
     char *text = read_trace(engine.parallel);
     assert_int_equal(count_stage(text, "forward"), 5 * 2);
     assert_int_equal(count_stage(text, "loss"), 5 * 2);
-    assert_int_equal(count_stage(text, "backward"), 5 * 2 * engine.parallel->flat->bucket_count);
+    assert_int_equal(count_stage(text, "backward"), 5 * 2 * count_buckets(model));
     rows[0].struct_size = sizeof rows[0];
     int count =
         yoke_trace_summarize(yoke_data_parallel_trace(engine.parallel), rows, YOKE_STAGE_COUNT);
@@ -139,7 +148,7 @@ static void every_stage_of_a_recorded_step_is_traced(void **state) {
     yoke_model_destroy(model);
 }
 
-/* Preparing for another number of rows in the middle of a batch done by hand. */
+/* The caller prepares other numbers of rows between forward and backward. */
 static void recording_leaves_the_batch_in_flight_alone(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0.2);
