@@ -1,4 +1,4 @@
-/* The line of the last error: who writes it, who sees it, what it may contain. */
+/* The last error's line: who writes it, which thread reads it, what it may contain. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static yoke_status passes_on(void) {
     return FAIL(YOKE_ERROR_INTERNAL, "not reached");
 }
 
-static void the_first_that_knows_writes_and_callers_pass_it_on(void **state) {
+static void the_failing_function_writes_the_error_and_callers_pass_it_on(void **state) {
     (void)state;
     assert_int_equal(passes_on(), YOKE_ERROR_DATA);
     assert_string_equal(yoke_last_error(),
@@ -122,7 +122,7 @@ static void the_version_is_the_headers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_that_knows_writes_and_callers_pass_it_on),
+        cmocka_unit_test(the_failing_function_writes_the_error_and_callers_pass_it_on),
         cmocka_unit_test(a_success_leaves_the_line_alone),
         cmocka_unit_test(a_prefix_says_where),
         cmocka_unit_test(the_line_may_quote_itself),

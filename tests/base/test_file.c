@@ -1,4 +1,4 @@
-/* Files are complete or what they were, whatever goes wrong on the way. */
+/* A file is complete or as it was before, whichever call fails. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

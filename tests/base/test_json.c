@@ -1,4 +1,4 @@
-/* What is written is JSON: a strict parser reads back what went in. */
+/* The writer writes JSON: a strict parser reads back what went in. */
 #include <float.h>
 #include <jansson.h>
 #include <locale.h>

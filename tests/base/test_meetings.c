@@ -1,4 +1,4 @@
-/* Workers that meet inside a job: at barriers and counters, and when one of them never comes. */
+/* Workers meet inside a job, at barriers and counters, also when one of them never comes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ static yoke_status meet(int worker, void *context) {
     return YOKE_OK;
 }
 
-static void a_barrier_lets_nobody_through_early(void **state) {
+static void a_barrier_opens_when_all_have_come(void **state) {
     (void)state;
     yoke_workers *crew = start(CROWD);
     for (int count = 1; count <= CROWD; count++) {
@@ -156,7 +156,7 @@ static yoke_status await_the_chosen(int worker, void *context) {
     return status;
 }
 
-static void a_failing_worker_releases_those_who_await_it(void **state) {
+static void a_failing_worker_releases_the_workers_that_await_it(void **state) {
     (void)state;
     yoke_workers *crew = start(CROWD);
     for (int failing = 0; failing < CROWD; failing++) {
@@ -172,11 +172,11 @@ static void a_failing_worker_releases_those_who_await_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_barrier_lets_nobody_through_early),
+        cmocka_unit_test(a_barrier_opens_when_all_have_come),
         cmocka_unit_test(a_failing_worker_releases_the_barrier),
         cmocka_unit_test(a_counter_hands_over_what_was_written_before),
         cmocka_unit_test(signals_at_the_same_time_all_count),
-        cmocka_unit_test(a_failing_worker_releases_those_who_await_it),
+        cmocka_unit_test(a_failing_worker_releases_the_workers_that_await_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Options across versions: old callers with a new library and the other way round. */
+/* Options across versions: old callers with a new library, new callers with an old one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void an_older_caller_gets_defaults_for_what_it_does_not_know(void **state
     assert_true(own.scale == 0);
 }
 
-static void a_newer_caller_is_served_while_its_new_fields_are_zero(void **state) {
+static void a_newer_caller_works_while_its_new_fields_are_zero(void **state) {
     (void)state;
     age2 given = {.struct_size = sizeof given, .rows = 3, .columns = 4};
     age1 own = {0};
@@ -77,7 +77,7 @@ static void a_forgotten_or_wild_size_is_refused(void **state) {
     }
 }
 
-static void answers_fit_the_callers_age(void **state) {
+static void results_fit_the_callers_version(void **state) {
     (void)state;
     age2 own = {.struct_size = sizeof own, .rows = 5, .columns = 6, .scale = 0.25};
     struct {
@@ -101,10 +101,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_given_means_defaults),
         cmocka_unit_test(an_older_caller_gets_defaults_for_what_it_does_not_know),
-        cmocka_unit_test(a_newer_caller_is_served_while_its_new_fields_are_zero),
+        cmocka_unit_test(a_newer_caller_works_while_its_new_fields_are_zero),
         cmocka_unit_test(a_newer_callers_wish_is_refused_and_not_ignored),
         cmocka_unit_test(a_forgotten_or_wild_size_is_refused),
-        cmocka_unit_test(answers_fit_the_callers_age),
+        cmocka_unit_test(results_fit_the_callers_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

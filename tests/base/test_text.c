@@ -1,4 +1,4 @@
-/* Strict numbers and helpful names. */
+/* Numbers are parsed strictly; an unknown name gets the nearest known one. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-static void integers_are_taken_whole_or_not_at_all(void **state) {
+static void integers_parse_as_a_whole_or_fail(void **state) {
     (void)state;
     int64_t value = 77;
     assert_true(yoke_text_integer("128", 0, 1000, &value));
@@ -46,7 +46,7 @@ static void integers_are_taken_whole_or_not_at_all(void **state) {
     assert_int_equal(value, 77);
 }
 
-static void reals_are_taken_whole_or_not_at_all(void **state) {
+static void reals_parse_as_a_whole_or_fail(void **state) {
     (void)state;
     double value = 77;
     assert_true(yoke_text_real("0.1", 0, 1, &value));
@@ -91,7 +91,7 @@ static const char *nearest_model(const char *word) {
     return yoke_text_nearest(word, models, sizeof models / sizeof models[0]);
 }
 
-static void a_slip_finds_its_name(void **state) {
+static void a_misspelled_name_finds_the_right_one(void **state) {
     (void)state;
     assert_string_equal(nearest_model("resnet18"), "resnet18");
     assert_string_equal(nearest_model("rsenet18"), "resnet18");
@@ -133,10 +133,10 @@ static void bytes_are_readable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_are_taken_whole_or_not_at_all),
-        cmocka_unit_test(reals_are_taken_whole_or_not_at_all),
+        cmocka_unit_test(integers_parse_as_a_whole_or_fail),
+        cmocka_unit_test(reals_parse_as_a_whole_or_fail),
         cmocka_unit_test(a_point_is_a_point_in_every_locale),
-        cmocka_unit_test(a_slip_finds_its_name),
+        cmocka_unit_test(a_misspelled_name_finds_the_right_one),
         cmocka_unit_test(another_word_finds_nothing),
         cmocka_unit_test(bytes_are_readable),
     };

@@ -1,4 +1,5 @@
-/* The crew: everybody works, errors come back by value, nobody waits for the dead. */
+/* Workers: every one runs the job, an error comes back by value, nobody waits for a worker that
+ * failed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -249,7 +250,7 @@ static rlim_t address_space(void) {
     return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-static void threads_that_cannot_be_had_fail_the_creation(void **state) {
+static void threads_that_cannot_start_fail_the_creation(void **state) {
     (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* its runtime ends the program when it can't have memory */
@@ -346,7 +347,7 @@ int main(void) {
         cmocka_unit_test(cancelled_is_the_cause_only_when_nothing_else_is),
         cmocka_unit_test(threads_enter_before_create_returns_and_leave_at_the_end),
         cmocka_unit_test(a_thread_that_cannot_enter_fails_the_creation),
-        cmocka_unit_test(threads_that_cannot_be_had_fail_the_creation),
+        cmocka_unit_test(threads_that_cannot_start_fail_the_creation),
         cmocka_unit_test(signals_are_left_to_the_host_programs_threads),
         cmocka_unit_test(two_crews_do_not_meet),
         cmocka_unit_test(waiting_workers_leave_the_cores_alone),

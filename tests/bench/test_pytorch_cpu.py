@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/pytorch_cpu.py, in tiny rounds: equal work is raced, unequal work is void, one contender's
-failure leaves the others their race, and without PyTorch it says so.
+"""bench/pytorch_cpu.py, in tiny rounds: it races equal work and refuses unequal work; when one contender
+fails the others go on; without PyTorch it says so.
 
 usage: test_pytorch_cpu.py YOKE. Skipped (77) where no Python here has PyTorch.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/pytorch_gpu.py on the CPU: every row is answered, equal work is raced, unequal work is void.
+"""bench/pytorch_gpu.py on the CPU: it fills every row, races equal work and refuses unequal work.
 
 usage: test_pytorch_gpu.py YOKE. Skipped (77) where no Python here has PyTorch.
 """

@@ -1,5 +1,5 @@
-/* The rounds of the tool's bench: fair turns, ratios within a round, an interval that holds them.
- * The tool is no library: the file under test is compiled in. */
+/* The rounds of yoke bench: fair turns, ratios within a round, an interval that holds them. The
+ * tool is no library, so this file includes the source it tests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-"""How tests of yoke launch run it: each in a folder of its own, none for long, nothing left behind."""
+"""Runs yoke launch for the tests: each run in its own folder, with a time limit, and nothing left behind."""
 import os
 import pathlib
 import signal

@@ -1,5 +1,5 @@
-/* A rank as a stranger would write it: adds 10^rank + the argument over all ranks; rank 0 prints
- * the sum. tests/cli/test_launch.py starts it. */
+/* A rank as an outside program writes it: adds 10^rank + the argument over all ranks; rank 0
+ * prints the sum. tests/cli/test_launch.py starts it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-"""A SLURM of two nodes on this machine, of this user's own: munge, controller and both daemons live in a
-folder, speak on loopback and end with it. Needs root, as its daemons do."""
+"""A private SLURM cluster of two nodes on this machine: munge, the controller and both daemons keep their files in
+one folder, listen on loopback and end with the cluster. Its daemons need root."""
 import os
 import pathlib
 import shutil

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The tool as its users and their scripts drive it: exit codes, words, files, signals, a terminal.
-Runs are on devices of the backend that YOKE_TEST_BACKEND names, "cpu" when it is not set.
+"""The tool as users and scripts run it: exit codes, messages, files, signals, a terminal.
+YOKE_TEST_BACKEND names the devices' backend; the default is "cpu".
 
-usage: test_cli.py YOKE [unittest arguments]. Exit code 77: there are no such devices here.
+usage: test_cli.py YOKE [unittest arguments]. Exit code 77: this machine has no such devices.
 """
 import fcntl
 import json

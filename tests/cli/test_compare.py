@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""yoke compare as its users and their scripts drive it: what it tells, and what it leaves behind.
+"""yoke compare as users and scripts run it: what it prints, and what it leaves behind.
 
 usage: test_compare.py YOKE [unittest arguments]
 """
@@ -147,7 +147,7 @@ class Mistakes(unittest.TestCase):
             with self.subTest(arguments=arguments):
                 self.fails(code, words, *arguments)
 
-    def test_a_launcher_is_not_what_starts_it(self):
+    def test_compare_refuses_to_run_as_a_rank(self):
         variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
         self.fails(2, ["torchrun", "2 processes"], env=variables)
 
@@ -178,7 +178,7 @@ class Ends(unittest.TestCase):
                 self.assertIn(f"yoke: rank {victim} of 2 (process {ranks[victim]}) was ended by signal 9", err)
                 self.expect_nothing_left(before, ranks)
 
-    def test_ranks_go_with_the_one_who_started_them(self):
+    def test_ranks_end_with_the_process_that_started_them(self):
         for number in [signal.SIGKILL, signal.SIGINT]:
             with self.subTest(signal=number):
                 before = folders()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""yoke launch before anything runs: ranks, variables, mistakes, scripts; and what workers find.
+"""yoke launch before its workers run: ranks, variables, mistakes, batch scripts; and what a worker finds at its start.
 
 usage: test_launch.py YOKE RANK_SUM [unittest arguments]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""yoke launch while its workers live: how they end, what is seen of what they write.
+"""yoke launch while its workers run: how they end, and how their output reaches the user.
 
 usage: test_launch_life.py YOKE [unittest arguments]
 """
@@ -52,7 +52,7 @@ class Ends(Case):
         self.assertIn("yoke: the last lines of rank 2:\n  | I am 2\n", stderr)
         self.gone(*pids)
 
-    def test_the_first_failure_in_time_is_told_also_when_several_are_found_together(self):
+    def test_the_earliest_failure_is_reported_also_when_several_are_found_together(self):
         process = self.start(SAY_PID + "until [ -e go$RANK ]; do sleep 0.01; done; exit 1$RANK",
                              "--nproc-per-node", "3")
         pids = [self.pid(f"p{rank}") for rank in range(3)]
@@ -68,7 +68,7 @@ class Ends(Case):
         self.assertIn("rank 2", stderr)
         self.assertEqual(stderr.count("exit code"), 1)
 
-    def test_who_does_not_end_when_asked_is_killed_after_the_grace(self):
+    def test_a_worker_that_survives_sigterm_is_killed_after_the_grace(self):
         for stubborn in ["trap '' TERM; while :; do sleep 0.05; done", "kill -STOP $$"]:
             process = self.start(SAY_PID + f"[ $RANK = 1 ] || {{ {stubborn}; }}; read x < /dev/null; "
                                  "until [ -e p0 ]; do sleep 0.01; done; sleep 0.1; exit 4",
@@ -166,7 +166,7 @@ class Ends(Case):
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
             self.assertIn(f"yoke: rank 0 could not be started: {program}: {words}", result.stderr)
 
-    def test_all_ranks_start_again_as_often_as_asked(self):
+    def test_all_ranks_restart_as_often_as_max_restarts(self):
         count = 'echo $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS:$YOKE_MASTER_ADDR >> n$RANK; '
         result = self.sh(count + "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || { [ $RANK = 0 ] || { until grep "
                          "-sq $TORCHELASTIC_RESTART_COUNT/ n0; do sleep 0.01; done; exit 5; }; sleep 9; }",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Yoke as a rank of the launchers people have: mpirun of Open MPI and of MPICH, SLURM's srun, and torchrun's variables.
-Each must give what one process gives. Launchers that are not installed are skipped and said so. YOKE_TEST_MPIEXEC is
-the launcher of the MPI in the build; test_each_mpi.py has those of others.
+"""Yoke as a rank under mpirun of Open MPI and of MPICH, SLURM's srun, and torchrun's variables. Every launcher's run
+must learn the weights of one process. The test skips launchers that are not installed and says so. YOKE_TEST_MPIEXEC
+names the launcher of this build's MPI; test_each_mpi.py tries the others.
 
 usage: test_launchers.py YOKE [unittest arguments]
 """
@@ -67,7 +67,7 @@ class Torchrun(Case):
         self.expect_one_result(ran[0], 3)
         self.assertEqual([(one.returncode, one.stdout) for one in ran[1:]], [(0, "")] * 2)
 
-    def test_a_rank_that_came_twice_is_told_to_both(self):
+    def test_both_ranks_report_one_that_came_twice(self):
         environments = self.ranks(3)
         environments[2]["RANK"] = "1"
         for one in self.finish(self.start(environments)):
@@ -146,7 +146,7 @@ class Slurm(unittest.TestCase):
         ran = self.cluster.run("srun", "-N2", "-n2", *DDP, env={"MASTER_ADDR": "127.0.0.1"})
         self.expect_one_result(ran)
 
-    def test_a_batch_script_is_told_what_it_forgot(self):
+    def test_a_batch_script_learns_what_it_forgot(self):
         script = pathlib.Path(self.folder.name) / "job.sh"
         out = pathlib.Path(self.folder.name) / "job.out"
         script.write_text(f"#!/bin/sh\n#SBATCH -n 2 -o {out}\n{' '.join(DDP)}\necho code $?\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The MPI transport without a module that serves: what is wrong and what to do, before anybody is waited for.
-Without that transport nobody asks for the module.
+"""The MPI transport without a usable module: Yoke says what is wrong and what to do before it waits for any rank.
+A run without that transport never opens the module.
 
 usage: test_mpi_module.py YOKE ROOT CC yes|no [unittest arguments]; yes: MPI is in the build
 """
@@ -45,7 +45,7 @@ class ModuleCase(Case):
 
 
 class Unasked(ModuleCase):
-    def test_nobody_asks_without_the_transport(self):
+    def test_runs_without_the_transport_need_no_module(self):
         self.module.write_text("no library")
         ran = self.train()
         self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -57,11 +57,11 @@ class Unasked(ModuleCase):
 
 @unittest.skipUnless(HAS_MPI, "MPI is not in this build")
 class Broken(ModuleCase):
-    def test_a_missing_file_is_told_with_the_places(self):
+    def test_a_missing_file_is_reported_with_the_places_searched(self):
         self.expect_refused("libyoke_mpi.so is not in", f"{self.folder},", f"{self.folder}/yoke,",
                             f"{self.folder}/../lib", "install Yoke anew")
 
-    def test_a_corrupt_file_is_told_with_the_loaders_words(self):
+    def test_a_corrupt_file_is_reported_with_the_loaders_error(self):
         for content, word in [("", "file too short"), ("no library " * 1000, "invalid ELF header")]:
             self.module.write_text(content)
             self.expect_refused("MPI can't be opened", self.module, word)

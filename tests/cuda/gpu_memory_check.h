@@ -1,4 +1,5 @@
-/* What tests of GPU memory and order share: devices opened by a list, and values that count up. */
+/* Shared by the tests of GPU memory and order: devices opened by a list, values that count
+ * up. */
 #ifndef GPU_MEMORY_CHECK_H
 #define GPU_MEMORY_CHECK_H
 

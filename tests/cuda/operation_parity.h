@@ -1,5 +1,5 @@
-/* One operation on two devices: the same plan, values and step on the CPU in float32 and on the
- * device under test in any precision, through the doors of device.h alone. */
+/* Runs one operation on two devices, with the same plan, values and step: on the CPU in float32
+ * and on the device under test in any precision. Uses device.h alone. */
 #ifndef OPERATION_PARITY_H
 #define OPERATION_PARITY_H
 

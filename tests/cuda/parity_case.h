@@ -1,5 +1,5 @@
-/* What two devices are compared on: an operation, its shapes and random values. Values are exact in
- * bfloat16 unless asked otherwise, so what differs is the arithmetic, not the input. */
+/* A case for comparing two devices: an operation, its shapes and random values. Unless the case
+ * says otherwise bfloat16 holds the values exactly, so that only the arithmetic can differ. */
 #ifndef PARITY_CASE_H
 #define PARITY_CASE_H
 

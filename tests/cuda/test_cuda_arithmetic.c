@@ -1,4 +1,5 @@
-/* Flat arithmetic on a GPU: the bits of the CPU's, whatever the length and alignment of a range. */
+/* Flat arithmetic on a GPU gives the CPU's bits, whatever the length and alignment of a
+ * range. */
 #include <math.h>
 
 #include "support/devices.h"

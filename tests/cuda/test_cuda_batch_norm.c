@@ -1,5 +1,5 @@
-/* Batch norm on a GPU where one block does not read a whole channel, where the mean hides the
- * deviation, and where statistics overflow. Skipped without a GPU. */
+/* Batch norm on a GPU: channels too large for one block, means that hide the deviation,
+ * statistics that overflow. Skipped without a GPU. */
 #include "operation_parity.h"
 #include "support/devices.h"
 

@@ -1,5 +1,5 @@
-/* A contest on a GPU is fought once, recorded, and passes over who cannot serve. Skipped without a
- * GPU. */
+/* A GPU measures the candidates of a choice once, records the winner and passes over candidates
+ * that cannot serve. Skipped without a GPU. */
 #include "gpu_rig.h"
 
 typedef struct runs {

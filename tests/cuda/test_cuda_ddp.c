@@ -1,5 +1,5 @@
-/* DDP with a GPU a rank, over NCCL: the ranks hold the same bits, and learn what as many GPUs of
- * one engine learn, to rounding, because NCCL adds in an order of its own. */
+/* DDP with a GPU per rank, over NCCL: all ranks hold the same bits, and learn what one engine
+ * learns on as many GPUs, up to rounding, because NCCL adds in its own order. */
 #include "support/ddp_check.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
@@ -49,7 +49,7 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
         check_near(&settings[i], 2 + (int)i % 2);
 }
 
-static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **state) {
+static void no_rank_learns_from_a_nonfinite_loss_of_one(void **state) {
     (void)state;
     if (most_gpu_ranks() < 2) skip();
     expect_spoilt_batch_refused(false, 1, false);
@@ -62,7 +62,7 @@ int main(void) {
         cmocka_unit_test(ranks_learn_what_as_many_gpus_of_one_engine_learn),
         cmocka_unit_test(ranks_without_rows_take_part),
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
-        cmocka_unit_test(a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none),
+        cmocka_unit_test(no_rank_learns_from_a_nonfinite_loss_of_one),
     };
     play_ranks = play_on_gpus;
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Pictures decoded on GPUs, real or simulated, are those the loader makes on the host, bit for bit:
- * the operation by itself, and what an engine learns from batches of pixels. */
+/* GPUs, real or simulated, decode images to the bits that the loader makes on the host. Tests
+ * the operation alone, and what an engine learns from batches of pixels. */
 #include "data/data.h"
 #include "device/backend.h"
 #include "support/engine_check.h"
@@ -75,7 +75,7 @@ static const yoke_shape shapes[] = {{3, 32, 32, false}, {1, 28, 28, false}, {3, 
                                     {1, 1, 1, false},   {6, 9, 7, false},   {2, 5, 101, false},
                                     {1, 40, 3, false},  {17, 1, 1, true}};
 
-static void a_gpu_makes_of_pixels_what_the_host_makes(void **state) {
+static void a_gpu_decodes_pixels_as_the_host_does(void **state) {
     yoke_device *device = yoke_devices_at(*state, 0);
     for (size_t i = 0; i < COUNT(shapes); i++) {
         yoke_dataset dataset = make_pictures(shapes[i]);
@@ -105,7 +105,7 @@ static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
     return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->deviation[channel];
 }
 
-static void a_picture_may_be_moved_out_of_sight(void **state) {
+static void an_image_may_be_moved_out_of_sight(void **state) {
     static const yoke_placement odd[] = {{.down = 12},
                                          {.down = -12, .flip = true},
                                          {.right = 11, .flip = true},
@@ -254,7 +254,7 @@ static size_t upload_of_a_step(const check_engine *engine, const yoke_dataset *d
     return atomic_load(&uploaded);
 }
 
-static void a_step_uploads_the_bytes_of_its_pictures_alone(void **state) {
+static void a_step_uploads_the_bytes_of_its_images_alone(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     yoke_dataset *dataset = open_set();
@@ -355,10 +355,10 @@ static int close_device(void **state) {
 int main(void) {
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_makes_of_pixels_what_the_host_makes),
-        cmocka_unit_test(a_picture_may_be_moved_out_of_sight),
+        cmocka_unit_test(a_gpu_decodes_pixels_as_the_host_does),
+        cmocka_unit_test(an_image_may_be_moved_out_of_sight),
         cmocka_unit_test(pixels_teach_what_inputs_teach),
-        cmocka_unit_test(a_step_uploads_the_bytes_of_its_pictures_alone),
+        cmocka_unit_test(a_step_uploads_the_bytes_of_its_images_alone),
         cmocka_unit_test(an_engine_for_pixels_keeps_no_room_for_inputs),
         cmocka_unit_test(an_engine_for_pixels_takes_inputs_as_well),
         cmocka_unit_test(batches_that_say_two_things_or_nothing_are_refused),

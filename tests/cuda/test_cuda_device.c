@@ -1,5 +1,5 @@
-/* GPUs as devices, real or simulated: lists, what is told of them, memory, the worker's scope, and
- * what lies between them. */
+/* GPUs as devices, real or simulated: lists, descriptions, memory, the worker's scope, and the
+ * bandwidth between two GPUs. */
 #include "gpu_memory_check.h"
 
 /* Lists. */
@@ -34,7 +34,7 @@ static void auto_takes_every_usable_gpu(void **state) {
     yoke_devices_close(devices);
 }
 
-static void lists_that_cannot_be_had_are_refused_with_the_reason(void **state) {
+static void impossible_lists_are_refused_with_the_reason(void **state) {
     (void)state;
     static const struct {
         const char *list;
@@ -221,7 +221,7 @@ static void replicas_on_one_gpu_share_its_memory(void **state) {
     yoke_devices_close(devices);
 }
 
-static void between_gpus_the_path_is_told_and_measured(void **state) {
+static void the_path_between_gpus_is_reported_and_measured(void **state) {
     (void)state;
     if (devices_gpus() < 2) skip();
     yoke_devices *devices = open_list("2xcuda");
@@ -242,7 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_names_gpus_and_replicas_on_them),
         cmocka_unit_test(auto_takes_every_usable_gpu),
-        cmocka_unit_test(lists_that_cannot_be_had_are_refused_with_the_reason),
+        cmocka_unit_test(impossible_lists_are_refused_with_the_reason),
         cmocka_unit_test(a_gpu_is_described),
         cmocka_unit_test(memory_is_zero_aligned_and_accounted_for),
         cmocka_unit_test(pinned_memory_is_zero_and_travels),
@@ -251,7 +251,7 @@ int main(void) {
         cmocka_unit_test(out_of_memory_names_the_largest_holders_and_the_device_goes_on),
         cmocka_unit_test(the_callers_gpu_is_current_again_after_every_visit),
         cmocka_unit_test(replicas_on_one_gpu_share_its_memory),
-        cmocka_unit_test(between_gpus_the_path_is_told_and_measured),
+        cmocka_unit_test(the_path_between_gpus_is_reported_and_measured),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

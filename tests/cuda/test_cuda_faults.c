@@ -1,6 +1,6 @@
-/* Every fallible call to CUDA, cuBLASLt, cuDNN and NCCL of a whole run on two simulated GPUs, from
- * opening devices to closing them, fails once, alone: the run ends with an error status, hangs
- * nowhere and leaves nothing behind. */
+/* A whole run on two simulated GPUs, from opening the devices to closing them. Each call to
+ * CUDA, cuBLASLt, cuDNN and NCCL fails once, alone: the run ends with an error status, never hangs
+ * and leaks nothing. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

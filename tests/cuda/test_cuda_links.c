@@ -1,5 +1,5 @@
-/* The libraries this build names have every function that is asked of them at run time: this links
- * only when they do. Runs anywhere, and calls none that needs a GPU. */
+/* This program links only if the libraries of this build have every function that Yoke looks up
+ * at run time. Runs anywhere: it calls none that needs a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

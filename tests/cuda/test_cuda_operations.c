@@ -1,5 +1,6 @@
-/* Every operation on a GPU is what it is on the CPU: outputs, gradients, running statistics, losses
- * and dropout masks, for a grid of shapes, in every precision. Skipped without a GPU. */
+/* Every operation computes on a GPU what it computes on the CPU: outputs, gradients, running
+ * statistics, losses and dropout masks, for a grid of shapes, in every precision. Skipped without a
+ * GPU. */
 #include "operation_parity.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

@@ -1,5 +1,5 @@
-/* The order of work on GPUs, real or simulated: events between streams, recordings, what changes
- * from step to step. */
+/* The order of work on GPUs, real or simulated: events between streams, recordings, and
+ * arguments that change from step to step. */
 #include "gpu_memory_check.h"
 
 /* Events. */
@@ -44,7 +44,7 @@ static void an_event_never_recorded_has_passed(void **state) {
     yoke_devices_close(devices);
 }
 
-static void timed_events_tell_how_long_it_took(void **state) {
+static void timed_events_measure_the_time_between_them(void **state) {
     (void)state;
     yoke_devices *devices = open_list("cuda");
     yoke_device *device = yoke_devices_at(devices, 0);
@@ -83,7 +83,7 @@ static void a_step_reaches_the_device_in_the_order_of_the_compute_stream(void **
 
 /* Recordings. */
 
-static void a_recording_does_again_what_was_queued(void **state) {
+static void a_recording_repeats_what_was_queued(void **state) {
     (void)state;
     yoke_devices *devices = open_list("cuda");
     yoke_device *device = yoke_devices_at(devices, 0);
@@ -109,7 +109,7 @@ static void a_recording_does_again_what_was_queued(void **state) {
 }
 
 /* As libraries do when they are first called. */
-static void memory_may_be_had_while_a_recording_is_made(void **state) {
+static void memory_can_be_allocated_during_a_recording(void **state) {
     (void)state;
     yoke_devices *devices = open_list("cuda");
     yoke_device *device = yoke_devices_at(devices, 0);
@@ -151,10 +151,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_waits_for_an_event_sees_what_was_queued_before_it),
         cmocka_unit_test(an_event_never_recorded_has_passed),
-        cmocka_unit_test(timed_events_tell_how_long_it_took),
+        cmocka_unit_test(timed_events_measure_the_time_between_them),
         cmocka_unit_test(a_step_reaches_the_device_in_the_order_of_the_compute_stream),
-        cmocka_unit_test(a_recording_does_again_what_was_queued),
-        cmocka_unit_test(memory_may_be_had_while_a_recording_is_made),
+        cmocka_unit_test(a_recording_repeats_what_was_queued),
+        cmocka_unit_test(memory_can_be_allocated_during_a_recording),
         cmocka_unit_test(a_recording_that_fails_is_thrown_away_and_its_error_passed_on),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

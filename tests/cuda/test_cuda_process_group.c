@@ -1,5 +1,5 @@
-/* Ranks with a GPU each: their collectives on memory of GPUs and of the host equal a loop, and sums
- * go on behind the host. */
+/* Process groups with a GPU per rank: collectives on memory of GPUs and of the host equal a
+ * plain loop, and all-reduces run while the host goes on. */
 #include "gpu_ranks.h"
 
 static yoke_status check_on_gpu(yoke_process_group *group, const script *play) {

@@ -1,4 +1,5 @@
-/* Ranks with a GPU each that differ, do not come or share a GPU: all end, and are told why. */
+/* Ranks with a GPU each disagree, fail to come or share a GPU: every rank ends with an error
+ * that says why. */
 #include "gpu_ranks.h"
 
 /* Ranks that differ. */
@@ -52,7 +53,7 @@ static yoke_status make_mistake(yoke_process_group *group, const script *play) {
     return yoke_error_restore(&first);
 }
 
-static void a_difference_between_ranks_is_told_to_all_of_them(void **state) {
+static void every_rank_reports_a_difference_between_ranks(void **state) {
     (void)state;
     static const refusal refusals[] = {
         {other_count, "rank 0 called all_reduce of 100 float32, sum",
@@ -212,7 +213,7 @@ static void two_ranks_on_one_gpu_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_difference_between_ranks_is_told_to_all_of_them),
+        cmocka_unit_test(every_rank_reports_a_difference_between_ranks),
         cmocka_unit_test(a_start_of_host_memory_is_refused),
         cmocka_unit_test(memory_of_another_gpu_is_refused),
         cmocka_unit_test(the_deadline_names_those_who_did_not_come),

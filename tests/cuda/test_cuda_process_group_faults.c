@@ -1,4 +1,4 @@
-/* Calls of CUDA and NCCL that fail in a rank: both ranks end, soon, and nothing is left behind. */
+/* A call to CUDA or NCCL fails in one rank: both ranks end soon and leak nothing. */
 #include "gpu_ranks.h"
 
 #include "simcuda/control.h"
@@ -86,7 +86,7 @@ static bool is_child(const char *test, const char *fault) {
     return false;
 }
 
-static void an_error_of_nccl_is_told_to_the_rank_that_did_not_see_it(void **state) {
+static void every_rank_reports_an_nccl_error_that_one_saw(void **state) {
     (void)state;
     if (!is_child(__func__, "ncclAllReduce@3=6")) return;
     uint64_t begin = yoke_now_ns();
@@ -104,7 +104,7 @@ static void an_error_of_nccl_is_told_to_the_rank_that_did_not_see_it(void **stat
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failing_call_ends_both_ranks),
-        cmocka_unit_test(an_error_of_nccl_is_told_to_the_rank_that_did_not_see_it),
+        cmocka_unit_test(every_rank_reports_an_nccl_error_that_one_saw),
     };
     if (getenv("SIMCUDA_FAULT") != NULL && count > 0) cmocka_set_test_filter(arguments[0]);
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Matrix products on a GPU are what plain loops make of them, for every shape, stride, type and
- * algorithm. Skipped without a GPU. */
+/* Matrix products on a GPU equal plain loops, for every shape, stride, type and algorithm.
+ * Skipped without a GPU. */
 #include <math.h>
 
 #include "base/base.h"

@@ -1,6 +1,6 @@
-/* GPUs in trouble, on simulated ones: no driver, no code, no peer access or a lying one, errors
- * that CUDA can't forget. What is simulated is settled when a process begins, so each test runs
- * itself again in one of its own. */
+/* Simulated GPUs in trouble: no driver, no code for the GPU, no peer access or a corrupting one,
+ * sticky errors. The simulator reads its settings when a process begins, so each test runs itself
+ * again in a process of its own. */
 #include <sys/wait.h>
 #include <unistd.h>
 

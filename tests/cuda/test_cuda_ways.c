@@ -1,5 +1,5 @@
-/* Convolution and linear on a GPU are what they are on the CPU whichever way computes them: each
- * way that a contest knows is imposed by a record of choices. Skipped without a GPU. */
+/* Convolution and linear on a GPU equal the CPU's, whichever algorithm computes them: a record
+ * of choices imposes each in turn. Skipped without a GPU. */
 #include "device/cuda/weighted.h"
 #include "operation_parity.h"
 #include "support/devices.h"

@@ -180,7 +180,7 @@ static void floats_and_rows_made_on_demand_are_treated_as_bytes_are(void **state
     }
 }
 
-static void pictures_smaller_than_the_shift_survive_it(void **state) {
+static void images_smaller_than_the_shift_survive_it(void **state) {
     (void)state;
     static const uint8_t dot[2] = {255, 255};
     yoke_dataset dataset = {.rows = 2,
@@ -205,7 +205,7 @@ int main(void) {
         cmocka_unit_test(raw_cutout_shows_the_mean_colour),
         cmocka_unit_test(the_key_is_seed_epoch_and_row),
         cmocka_unit_test(floats_and_rows_made_on_demand_are_treated_as_bytes_are),
-        cmocka_unit_test(pictures_smaller_than_the_shift_survive_it),
+        cmocka_unit_test(images_smaller_than_the_shift_survive_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

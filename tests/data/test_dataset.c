@@ -1,4 +1,4 @@
-/* What may be opened, what is refused and with which words. */
+/* Which datasets open, which are refused, and with which message. */
 #include "data_folder.h"
 
 static void missing_files_are_named_with_their_archive(void **state) {

@@ -1,5 +1,5 @@
-/* Every row once an epoch, whatever the threads do; errors arrive where they belong; nothing hangs.
- */
+/* Every row comes once an epoch, whatever the threads do; an error reaches the call it belongs
+ * to; nothing hangs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -264,7 +264,7 @@ static void expect_failure(maker *self, yoke_status expected, const char *words)
     yoke_dataset_close(dataset);
 }
 
-static void a_failing_row_ends_the_epoch_at_its_batch_with_its_words(void **state) {
+static void a_failing_row_ends_the_epoch_at_its_batch_with_its_error(void **state) {
     (void)state;
     maker silent = {.bad_row = 44}, speaking = {.bad_row = 44, .speaks = true};
     maker wrong = {.bad_row = 44, .bad_label = 7};
@@ -274,7 +274,7 @@ static void a_failing_row_ends_the_epoch_at_its_batch_with_its_words(void **stat
                    "row 44: the row source gave label 7, expected 0..6");
 }
 
-static void an_epoch_abandoned_at_any_batch_leaves_the_next_in_randperms_order(void **state) {
+static void an_epoch_ended_at_any_batch_leaves_the_next_in_randperms_order(void **state) {
     (void)state;
     yoke_dataset *dataset = open_arrays();
     yoke_loader *loader = create(
@@ -338,7 +338,7 @@ static void waiting_is_nothing_when_ahead_and_something_when_not(void **state) {
     yoke_dataset_close(dataset);
 }
 
-static void a_batch_stays_untouched_until_the_next_is_asked_for(void **state) {
+static void a_batch_stays_untouched_until_the_next_call(void **state) {
     (void)state;
     yoke_dataset *dataset = open_arrays();
     yoke_loader *loader = create(dataset, (yoke_loader_options){.batch = 3, .slots = 1});
@@ -353,7 +353,7 @@ static void a_batch_stays_untouched_until_the_next_is_asked_for(void **state) {
     yoke_dataset_close(dataset);
 }
 
-static void misuse_is_refused_in_words(void **state) {
+static void misuse_is_refused_with_an_explanation(void **state) {
     (void)state;
     yoke_dataset *dataset = open_arrays();
     static const struct {
@@ -389,12 +389,12 @@ int main(void) {
         cmocka_unit_test(batches_are_the_same_for_any_threads_and_slots),
         cmocka_unit_test(rows_made_on_demand_arrive_like_stored_ones),
         cmocka_unit_test(regression_targets_arrive_with_their_rows),
-        cmocka_unit_test(a_failing_row_ends_the_epoch_at_its_batch_with_its_words),
-        cmocka_unit_test(an_epoch_abandoned_at_any_batch_leaves_the_next_in_randperms_order),
+        cmocka_unit_test(a_failing_row_ends_the_epoch_at_its_batch_with_its_error),
+        cmocka_unit_test(an_epoch_ended_at_any_batch_leaves_the_next_in_randperms_order),
         cmocka_unit_test(destroying_a_running_loader_neither_hangs_nor_reads_on),
         cmocka_unit_test(waiting_is_nothing_when_ahead_and_something_when_not),
-        cmocka_unit_test(a_batch_stays_untouched_until_the_next_is_asked_for),
-        cmocka_unit_test(misuse_is_refused_in_words),
+        cmocka_unit_test(a_batch_stays_untouched_until_the_next_call),
+        cmocka_unit_test(misuse_is_refused_with_an_explanation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* IDX files become rows, or an error that names file and byte; packed or not. */
+/* IDX files, compressed or not, become rows, or an error that names file and byte. */
 #include "data_folder.h"
 
 #include <zlib.h>

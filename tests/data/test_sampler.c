@@ -1,4 +1,4 @@
-/* torch.randperm and DistributedSampler, index for index. */
+/* The sampler gives the indices of torch.randperm and DistributedSampler, one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The drawn set: the same every time, balanced, split cleanly, and out of a linear model's reach.
- */
+/* The synthetic dataset: the same every time, balanced, its splits disjoint, and too hard for a
+ * linear model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

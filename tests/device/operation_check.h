@@ -1,5 +1,5 @@
-/* One operation under test on the CPU device: a plan with memory of its own, values in any layout
- * as doubles in logical order, and a finite-difference check against a reference in double. */
+/* One operation under test on the CPU device: a plan with its own memory, values of any layout
+ * read as doubles in logical order, and a finite-difference check against a reference in double. */
 #ifndef OPERATION_CHECK_H
 #define OPERATION_CHECK_H
 

@@ -1,5 +1,5 @@
-/* Flat arithmetic on the CPU: the bits of a plain loop, whatever the instruction set, the number of
- * threads and the cut of the range. */
+/* Flat arithmetic on the CPU gives a plain loop's bits, whatever the instruction set, the number
+ * of threads and the cut of the range. */
 #include "operation_check.h"
 
 /* Large enough to be shared by threads, odd enough to have tails everywhere. */

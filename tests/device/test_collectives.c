@@ -1,7 +1,7 @@
-/* Collectives of every kind over 1 to 8 devices, each a GPU of its own or several on one, against
- * plain loops. Values arrive on the communication streams just before the collective and are
- * cleared there right behind it: who reads a neighbour without waiting, or is not waited for, reads
- * something else. SIMCUDA_SEED changes the order in which simulated streams run. */
+/* Every collective over 1 to 8 devices, each a GPU of its own or several on one, equals a plain
+ * loop. Values arrive on the communication streams just before the collective and vanish right
+ * behind it: a device that reads too early or too late reads something else. SIMCUDA_SEED changes
+ * the order in which simulated streams run. */
 #include "support/devices.h"
 
 #include "device/collectives.h"

@@ -1,4 +1,4 @@
-/* Convolution equals a plain loop in double, whatever algorithm and layout serve it. */
+/* Convolution equals a plain loop in double, whatever algorithm and layout compute it. */
 #include "weighted_check.h"
 
 #define FLOAT32_TOLERANCE 5e-6

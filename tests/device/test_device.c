@@ -1,5 +1,5 @@
-/* Devices: what a list means, what is told of them, and what a worker's scope changes and restores.
- */
+/* Devices: what a list means, what a description says, and what a worker's scope changes and
+ * restores. */
 #include <omp.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Memory of a device: what is given, what is refused, and that copies between hosts and devices
+/* Memory of a device: what the device grants and refuses; copies between hosts and devices
  * arrive in the order of streams and events. */
 #include "support/devices.h"
 

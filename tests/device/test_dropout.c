@@ -1,5 +1,5 @@
-/* Dropout on the CPU: which elements fall depends on seed, step, layer, global row and place in the
- * row, and on nothing else. */
+/* Dropout on the CPU: which elements fall depends on seed, step, layer, global row and position
+ * in the row, and on nothing else. */
 #include "operation_check.h"
 
 static const yoke_dims image = {20, 5, 3};

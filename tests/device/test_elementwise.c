@@ -1,4 +1,4 @@
-/* ReLU, addition, accumulation, flatten and output on the CPU against their definitions. */
+/* ReLU, addition, accumulation, flatten and output on the CPU equal their definitions. */
 #include "operation_check.h"
 
 static void relu_reference(const operation_check *check, double *const inputs[],

@@ -1,5 +1,5 @@
-/* The losses on the CPU against torch.nn.CrossEntropyLoss and MSELoss written in double, their
- * gradients against differences of those. */
+/* The losses on the CPU equal torch.nn.CrossEntropyLoss and MSELoss written in double; their
+ * gradients equal finite differences. */
 #include "operation_check.h"
 
 static const int32_t labels[] = {2, 0, 6, 3, 3};

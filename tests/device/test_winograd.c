@@ -1,5 +1,6 @@
-/* Winograd's convolution equals a plain one in double: every pass, layouts of values and weights,
- * padding, sizes that no tile divides, bias, one thread and more; and the same bits again. */
+/* Winograd's convolution equals a plain one in double, for every pass, layout of values and
+ * weights, padding, bias, number of threads, and for sizes that no tile divides; a second run gives
+ * the same bits. */
 #include "operation_check.h"
 
 #include "device/cpu/winograd.h"

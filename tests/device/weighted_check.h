@@ -1,5 +1,5 @@
-/* What the tests of convolution and linear share: one plan run forward and backward on random
- * values, its results brought back to plain float32. */
+/* Shared by the tests of convolution and linear: runs one plan forward and backward on random
+ * values and brings its results back to plain float32. */
 #ifndef WEIGHTED_CHECK_H
 #define WEIGHTED_CHECK_H
 

@@ -1,4 +1,5 @@
-/* Stores to test: keepers, joiners, and what is asked of both kinds. For one file a program. */
+/* Stores under test, their keepers and joiners, and the checks that both kinds of store must
+ * pass. For one file a program. */
 #ifndef STORE_CHECK_H
 #define STORE_CHECK_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One build serves any MPI: beside a module built with Open MPI, then with MPICH, the same programs run its tests and
-train to the weights of one process. An MPI that is not installed is skipped and said so.
+"""One build works with any MPI: with a module built for Open MPI, then for MPICH, the same programs pass the MPI tests
+and train to the weights of one process. The test skips an MPI that is not installed and says so.
 
 usage: test_each_mpi.py ROOT CMAKE YOKE TEST_MPI_GROUP TEST_MPI_FAILURES
 """

@@ -1,6 +1,6 @@
-/* A rank of test_mpi_failures.py's scenes: what it is told when ranks differ, do not come or die.
- * Prints "rank R: STATUS: text", and leaves when the others have had the time to: mpirun ends them
- * when one of them has not finalized MPI.
+/* A rank of test_mpi_failures.py's scenes, in which ranks disagree, fail to come or die. Prints the
+ * error it gets, "rank R: STATUS: text", then stays until the others have printed theirs: mpirun
+ * ends them all when one leaves without finalizing MPI.
  * usage: test_mpi_failures SCENE STORE */
 #include <signal.h>
 #include <stdio.h>

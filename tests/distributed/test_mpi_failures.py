@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that mpirun started and that differ, do not come or die: all end in time and say why.
+"""Ranks under mpirun disagree, fail to come or die: all end in time and say why.
 
 usage: test_mpi_failures.py MPIEXEC PROGRAM
 """

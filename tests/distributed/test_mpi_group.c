@@ -1,6 +1,6 @@
-/* Ranks that mpirun starts: every collective equals a loop, and started sums go on behind the
- * computation. Each process of the run runs these tests beside the others'.
- * Built WITH_MPI it begins MPI, as a program that embeds Yoke may; otherwise the library does. */
+/* Ranks that mpirun starts: every collective equals a plain loop, and all-reduces run behind the
+ * computation. Every process runs these tests at the same time. Built WITH_MPI the program starts
+ * MPI itself, as one that embeds Yoke may; otherwise the library does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

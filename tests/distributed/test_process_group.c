@@ -1,5 +1,5 @@
-/* A group is made of ranks that met, its calls are checked at the door, and once broken it says
- * why. What the transports compute is tested with them. */
+/* A process group consists of ranks that met, checks its arguments, and once broken says why.
+ * The transports' own tests check what they compute. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static void every_call_reaches_the_transport(void **state) {
     assert_int_equal(calls, CALLS);
 }
 
-static void a_broken_group_answers_its_cause_to_every_call(void **state) {
+static void a_broken_group_returns_its_cause_from_every_call(void **state) {
     (void)state;
     float data[6] = {0};
     for (int first = 0; first < CALLS; first++) {
@@ -221,7 +221,7 @@ static void runs_meet_apart(void **state) {
     }
 }
 
-static void nowhere_to_meet_is_told(void **state) {
+static void a_missing_store_address_is_reported(void **state) {
     (void)state;
     yoke_process_group_options options = {.rank = {.world = 4, .local_world = 2}};
     yoke_meeting_place place;
@@ -234,7 +234,7 @@ static void nowhere_to_meet_is_told(void **state) {
 
 /* Groups. */
 
-static void transports_that_are_not_built_are_told_before_anybody_waits(void **state) {
+static void a_missing_transport_is_reported_before_any_rank_waits(void **state) {
     (void)state;
     const yoke_devices_options cpu = {.struct_size = sizeof cpu, .list = "cpu"};
     yoke_devices *some;
@@ -364,12 +364,12 @@ static void a_group_that_never_fills_names_who_is_missing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_reaches_the_transport),
-        cmocka_unit_test(a_broken_group_answers_its_cause_to_every_call),
+        cmocka_unit_test(a_broken_group_returns_its_cause_from_every_call),
         cmocka_unit_test(impossible_calls_reach_nobody_and_break_nothing),
         cmocka_unit_test(ranks_meet_where_they_can_all_find),
         cmocka_unit_test(runs_meet_apart),
-        cmocka_unit_test(nowhere_to_meet_is_told),
-        cmocka_unit_test(transports_that_are_not_built_are_told_before_anybody_waits),
+        cmocka_unit_test(a_missing_store_address_is_reported),
+        cmocka_unit_test(a_missing_transport_is_reported_before_any_rank_waits),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(one_process_alone_is_a_group),
         cmocka_unit_test(ranks_of_one_machine_become_a_group_without_a_port),

@@ -1,5 +1,5 @@
-/* Every launcher's variables become the same few facts, and half-told ones a text that says what to
- * do. */
+/* Every launcher's variables become the same few facts; an incomplete set becomes a message that
+ * says what to do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -239,7 +239,7 @@ static const wrong_case wrong[] = {
      {"srun was forgotten", "SLURM_NTASKS is 4", "--ntasks=1"}},
 };
 
-static void half_told_or_contradicting_variables_are_named(void **state) {
+static void incomplete_or_contradicting_variables_are_named(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         yoke_rank_info info;
@@ -305,7 +305,7 @@ static void slurms_first_host_is_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_launcher_is_understood),
-        cmocka_unit_test(half_told_or_contradicting_variables_are_named),
+        cmocka_unit_test(incomplete_or_contradicting_variables_are_named),
         cmocka_unit_test(every_row_of_texts_is_its_own),
         cmocka_unit_test(slurms_run_lengths_are_read),
         cmocka_unit_test(slurms_first_host_is_read),

@@ -1,5 +1,5 @@
-/* Ranks meet or learn, all of them and in time, why not. Threads are the ranks, each with a store
- * of its own. */
+/* Either all ranks meet, or every rank learns why not, in time. Ranks are threads, each with its
+ * own store. */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -122,7 +122,7 @@ static void a_late_rank_is_waited_for(void **state) {
 }
 
 /* Both sides, and who has nothing to do with it, read both names at once. */
-static void a_rank_that_comes_twice_is_told_to_all(void **state) {
+static void every_rank_reports_a_rank_that_comes_twice(void **state) {
     (void)state;
     char twice[200], host[64] = "";
     gethostname(host, sizeof host - 1);
@@ -252,7 +252,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_meet_and_know_each_other),
         cmocka_unit_test(a_late_rank_is_waited_for),
-        cmocka_unit_test(a_rank_that_comes_twice_is_told_to_all),
+        cmocka_unit_test(every_rank_reports_a_rank_that_comes_twice),
         cmocka_unit_test(a_rank_that_comes_again_after_the_meeting_is_refused_alone),
         cmocka_unit_test(a_world_that_never_fills_names_the_missing),
         cmocka_unit_test(one_missing_rank_is_named_alone),

@@ -1,4 +1,5 @@
-/* Collectives over shared memory equal a plain loop, bit for bit, whoever runs them. */
+/* Collectives over shared memory equal a plain loop, bit for bit, among threads and among
+ * processes. */
 #include "support/collective_grid.h"
 #include "support/process_ranks.h"
 

@@ -1,5 +1,5 @@
-/* Ranks that differ, do not come or die: everybody hears of it, nobody waits for the dead, and
- * nothing is left behind. */
+/* Ranks disagree, fail to come or die: every other rank reports it, nobody waits for the dead,
+ * and nothing stays behind. */
 #include <dirent.h>
 
 #include "support/process_ranks.h"
@@ -71,7 +71,7 @@ static yoke_status make_mistake(yoke_process_group *group, const script *play) {
     return yoke_error_restore(&first);
 }
 
-static void a_difference_between_ranks_is_told_to_all_of_them(void **state) {
+static void every_rank_reports_a_difference_between_ranks(void **state) {
     (void)state;
     static const refusal refusals[] = {
         {other_count, "rank 0 called all_reduce of 100 float32, sum",
@@ -253,7 +253,7 @@ static void nothing_is_left_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_difference_between_ranks_is_told_to_all_of_them),
+        cmocka_unit_test(every_rank_reports_a_difference_between_ranks),
         cmocka_unit_test(the_deadline_names_those_who_did_not_come),
         cmocka_unit_test(a_rank_that_left_is_not_waited_for),
         cmocka_unit_test(a_killed_rank_is_noticed_long_before_the_deadline),

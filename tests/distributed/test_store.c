@@ -1,4 +1,4 @@
-/* What both kinds of store promise is asked of both. */
+/* Both kinds of store, over files and over TCP, keep the same promises. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -188,7 +188,7 @@ static void many_speak_at_once(void **state) {
     on_both(check_parties);
 }
 
-static void who_waits_learns_that_the_keeper_left(void **state) {
+static void a_waiting_rank_learns_that_the_keeper_left(void **state) {
     (void)state;
     on_both(check_farewell);
 }
@@ -212,7 +212,7 @@ int main(void) {
         cmocka_unit_test(keys_and_values_have_limits),
         cmocka_unit_test(a_wait_ends_at_its_deadline_and_names_the_key),
         cmocka_unit_test(many_speak_at_once),
-        cmocka_unit_test(who_waits_learns_that_the_keeper_left),
+        cmocka_unit_test(a_waiting_rank_learns_that_the_keeper_left),
         cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(no_descriptor_is_left),
     };

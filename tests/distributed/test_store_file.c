@@ -1,5 +1,5 @@
-/* A run's folder is its own for as long as its keeper lives; what the dead left is seen, and
- * nothing is left behind. */
+/* A run's folder belongs to its keeper while the keeper lives; another run notices what a dead
+ * keeper left, and no run leaves anything. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ static void keep_and_die(const char *run_id) {
     assert_true(count_files(run_folder()) > 0);
 }
 
-static void what_a_dead_run_left_is_seen_and_replaced(void **state) {
+static void leftovers_of_a_dead_run_are_noticed_and_replaced(void **state) {
     (void)state;
     kind = "file";
     static const char *const runs[] = {"old", "run"};
@@ -111,7 +111,7 @@ static void a_folder_that_others_may_write_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_dead_run_left_is_seen_and_replaced),
+        cmocka_unit_test(leftovers_of_a_dead_run_are_noticed_and_replaced),
         cmocka_unit_test(a_living_runs_folder_is_not_taken),
         cmocka_unit_test(the_last_one_removes_a_dead_keepers_files),
         cmocka_unit_test(a_folder_that_others_may_write_is_refused),

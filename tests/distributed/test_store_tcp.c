@@ -1,5 +1,5 @@
-/* The TCP store is for its own run alone: strangers, false keepers and silence cost nobody else
- * anything. */
+/* The TCP store serves its own run alone: strangers, false keepers and silent connections cost
+ * the others nothing. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -76,7 +76,7 @@ static void *greet_in_http(void *context) {
     return NULL;
 }
 
-static void another_service_at_the_port_is_told(void **state) {
+static void another_service_at_the_port_is_reported(void **state) {
     (void)state;
     int port, listener = listen_anywhere(&port);
     char address[64];
@@ -266,7 +266,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_is_proven_both_ways),
         cmocka_unit_test(a_false_keeper_is_found_out),
-        cmocka_unit_test(another_service_at_the_port_is_told),
+        cmocka_unit_test(another_service_at_the_port_is_reported),
         cmocka_unit_test(without_a_token_only_this_machine_is_spoken_to),
         cmocka_unit_test(a_busy_port_is_named_with_its_owner),
         cmocka_unit_test(wrong_addresses_say_what_is_expected),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The house tests can fail: a small good house passes them, each planted fault does not."""
+"""The house tests can fail: they pass a small correct source tree and catch each planted fault."""
 import pathlib
 import subprocess
 import sys

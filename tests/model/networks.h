@@ -1,4 +1,4 @@
-/* Small networks with which replicas are tested. */
+/* Small networks for the tests of replicas. */
 #ifndef TESTS_NETWORKS_H
 #define TESTS_NETWORKS_H
 

@@ -1,5 +1,5 @@
-/* A model in plain loops over double: forward, loss and backward of the layer list as it was
- * written, before any fusing, in PyTorch's layouts. What replicas are compared with. */
+/* A model as plain loops over double: forward, loss and backward of the list of layers as
+ * written, before any fusing, in PyTorch's layouts. The tests compare replicas with it. */
 #ifndef TESTS_REFERENCE_MODEL_H
 #define TESTS_REFERENCE_MODEL_H
 

@@ -1,4 +1,4 @@
-/* The arena: whatever the lifetimes, what lives at the same time never shares memory. */
+/* The arena: values that live at the same time never share memory, whatever their lifetimes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Backward's list of actions: gradients of values and parameters with any number of readers, and
- * the segments it is cut into. */
+ * its segments. */
 #include "model/program.h"
 #include "networks.h"
 

@@ -1,4 +1,4 @@
-/* Initial values: PyTorch's distributions, from the seed alone. */
+/* Initial values follow PyTorch's distributions and depend on the seed alone. */
 #include "replica_rig.h"
 
 static float *read_tensor(const struct rig *rig, const char *name, size_t *count) {

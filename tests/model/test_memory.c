@@ -1,5 +1,5 @@
-/* What a replica does to memory: a steady step allocates nothing, and an allocation that fails
- * leaves nothing behind. */
+/* A replica's steady step allocates nothing, and a replica whose allocation fails leaks
+ * nothing. */
 #include "replica_rig.h"
 #include "support/failing_allocator.h"
 

@@ -1,5 +1,5 @@
-/* A replica's forward, loss and backward against plain loops in double, for every kind of layer and
- * every way values and parameters can be shared. */
+/* A replica's forward, loss and backward equal plain loops in double, for every kind of layer
+ * and every way of sharing values and parameters. */
 #include "networks.h"
 
 /* Against the reference. */

@@ -1,4 +1,5 @@
-/* Learning rates over a run: values worked out by hand, and PyTorch's own loop for one-cycle. */
+/* Learning rates over a run equal values worked out by hand, and PyTorch's own loop for one-
+ * cycle. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* SGD and AdamW against the formulas of torch.optim, written here again in double. */
+/* SGD and AdamW equal the formulas of torch.optim, written here again in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

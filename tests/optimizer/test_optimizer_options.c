@@ -1,4 +1,4 @@
-/* What an optimizer may be asked for, and what nothing asked for means. */
+/* Which options an optimizer accepts, and what it does by default. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

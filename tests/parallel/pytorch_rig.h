@@ -1,5 +1,5 @@
-/* The models that fixtures/make_fixtures.py and make_ddp_fixture.py trained, an engine to train
- * them in, and what is compared. Weights and inputs come from the formula both sides share. */
+/* The models that fixtures/make_fixtures.py and make_ddp_fixture.py trained, an engine that
+ * trains them, and the comparison. Weights and inputs come from a formula that both sides share. */
 #ifndef TESTS_PYTORCH_RIG_H
 #define TESTS_PYTORCH_RIG_H
 

@@ -1,4 +1,4 @@
-/* The promises of the engine: exact whatever the number of devices, the schedule and the cut. */
+/* The engine is exact, whatever the number of devices, the schedule and the size of buckets. */
 #include "support/engine_check.h"
 
 #include "parallel/parallel.h"

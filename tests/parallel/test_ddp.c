@@ -1,4 +1,5 @@
-/* DDP over threads as ranks: n ranks are n devices are one device. */
+/* DDP with threads as ranks: n ranks learn what n devices of one engine learn, and what one
+ * device learns. */
 #include "support/ddp_check.h"
 
 /* DDP(n) = DP(n) to the bit; = one device to rounding, unless batch norm sees each shard. */
@@ -150,7 +151,7 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
     yoke_model_destroy(plain);
 }
 
-static void a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none(void **state) {
+static void no_rank_learns_from_a_nonfinite_loss_of_one(void **state) {
     (void)state;
     expect_spoilt_batch_refused(true, 1, false);
     expect_spoilt_batch_refused(true, 1, true);
@@ -206,7 +207,7 @@ static yoke_status give_a_bad_label(yoke_process_group *group, const script *pla
     return status;
 }
 
-static void what_one_rank_refuses_ends_the_others_at_once_in_its_words(void **state) {
+static void an_error_of_one_rank_ends_the_others_at_once_with_its_text(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
     const ddp_setting s = {.batch = 8, .accumulate = 1};
@@ -263,9 +264,9 @@ int main(void) {
         cmocka_unit_test(the_mean_of_rank_means_is_pytorchs),
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),
         cmocka_unit_test(ranks_that_differ_are_refused_with_both_sides_named),
-        cmocka_unit_test(a_loss_that_is_not_finite_on_one_rank_is_learnt_from_by_none),
+        cmocka_unit_test(no_rank_learns_from_a_nonfinite_loss_of_one),
         cmocka_unit_test(what_lies_with_the_group_is_counted_as_the_devices),
-        cmocka_unit_test(what_one_rank_refuses_ends_the_others_at_once_in_its_words),
+        cmocka_unit_test(an_error_of_one_rank_ends_the_others_at_once_with_its_text),
         cmocka_unit_test(a_rank_has_one_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

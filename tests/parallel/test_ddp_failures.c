@@ -1,6 +1,6 @@
-/* One rank is killed, stopped or never comes, in any stage of a run: every other rank ends with an
- * error that names it, within the deadline, and nothing is left behind. Stages are entered through
- * wrapped calls (-Wl,--wrap), in processes of their own. */
+/* One rank dies, stops or never comes, in any stage of a run: within the deadline every other
+ * rank ends with an error that names it, and nothing stays behind. Wrapped calls (-Wl,--wrap) mark
+ * the stages; ranks are processes. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

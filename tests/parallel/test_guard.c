@@ -1,5 +1,6 @@
-/* Every call to a device that a step makes fails once: the step tells it, nobody waits for the
- * dead, running statistics are those before the step, the replicas agree and the engine goes on. */
+/* Each call to a device in a step fails once: the step reports it, nobody waits for the
+ * failed worker, running statistics are those before the step, the replicas agree and the engine
+ * goes on. */
 #include <unistd.h>
 
 #include "device/backend.h"

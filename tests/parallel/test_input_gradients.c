@@ -1,5 +1,5 @@
-/* Gradients of an engine's inputs, and of its parameters by hand: what a model in several parts is
- * trained with. */
+/* Gradients of an engine's inputs, and of its parameters by hand: what a caller needs to train a
+ * model in several parts. */
 #include "support/engine_check.h"
 
 enum { ROWS = 7, STEPS = 6, HIDDEN = 8 };

@@ -1,4 +1,4 @@
-/* The floor of a step: timed without the engine around it, and nothing of the model is changed. */
+/* Kernel time: measured without the engine around the kernels, and the model stays as it was. */
 #include "support/engine_check.h"
 #include "yoke/bench.h"
 

@@ -1,6 +1,6 @@
-/* A steady step allocates nothing: every call of the allocator and of the devices' own is counted.
- * Calls from shared libraries (oneDNN makes an argument map per execution) are counted apart and
- * must all be given back. */
+/* A steady step allocates nothing: this program counts every call of the allocator and of the
+ * devices' own. It counts calls from shared libraries apart (oneDNN makes an argument map per
+ * execution); those must free what they allocate. */
 #include "device/backend.h"
 #include "support/engine_check.h"
 

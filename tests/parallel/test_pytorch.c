@@ -1,5 +1,5 @@
-/* Yoke does what PyTorch does: models, optimizers, nn.DataParallel and samplers, against figures
- * that fixtures/make_fixtures.py took from PyTorch. */
+/* Yoke computes what PyTorch computes: models, optimizers, nn.DataParallel and samplers, against
+ * values that fixtures/make_fixtures.py took from PyTorch. */
 #include "pytorch_rig.h"
 
 static void evaluate(test_rig *rig, const json_t *wanted) {

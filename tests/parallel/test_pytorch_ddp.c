@@ -1,5 +1,6 @@
-/* A process group's engines do what PyTorch's DistributedDataParallel does, uneven ranks and all,
- * against figures that fixtures/make_ddp_fixture.py took from it over gloo. Ranks are threads. */
+/* The engines of a process group compute what PyTorch's DistributedDataParallel computes, uneven
+ * ranks included, against values that fixtures/make_ddp_fixture.py took from it over gloo. Ranks
+ * are threads. */
 #include "base/chunk.h"
 #include "pytorch_rig.h"
 #include "support/process_ranks.h"

@@ -1,5 +1,5 @@
-/* Index lists, shard sizes and learning rates against vectors that fixtures/make_fixtures.py took
- * from PyTorch. */
+/* Index lists, shard sizes and learning rates equal the vectors that fixtures/make_fixtures.py
+ * took from PyTorch. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Stages by hand in an order that makes no sense are refused and change nothing; what lies between
- * them does not disturb them. */
+/* The engine refuses stages called in a wrong order and then changes nothing; evaluation and
+ * other calls between two stages do not disturb them. */
 #include "support/engine_check.h"
 
 static const yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.1};

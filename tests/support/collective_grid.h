@@ -1,4 +1,4 @@
-/* Every collective beside a plain loop, over counts, elements and reductions, as a rank runs it. */
+/* Runs every collective beside a plain loop, as a rank, over counts, elements and reductions. */
 #ifndef TESTS_COLLECTIVE_GRID_H
 #define TESTS_COLLECTIVE_GRID_H
 

@@ -1,6 +1,5 @@
-/* One training run by ranks as threads, by devices of one engine, and what of the two must be
- * alike.
- */
+/* Trains once by ranks as threads and once by the devices of one engine, and compares the
+ * two. */
 #ifndef TESTS_DDP_CHECK_H
 #define TESTS_DDP_CHECK_H
 

@@ -1,6 +1,6 @@
-/* The devices a test runs on: those of the backend that YOKE_TEST_BACKEND of the environment names,
- * "cpu" when it is not set, otherwise "cuda": real GPUs or simulated ones. Memory of a device is
- * reached through device_put and device_take only. */
+/* The devices a test runs on. YOKE_TEST_BACKEND of the environment names their backend: "cpu",
+ * the default, or "cuda" for GPUs, real or simulated. Tests reach memory of a device through
+ * device_put and device_take only. */
 #ifndef TESTS_DEVICES_H
 #define TESTS_DEVICES_H
 

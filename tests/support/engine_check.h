@@ -1,4 +1,4 @@
-/* Small models, batches and engines for the tests of parallel and train. */
+/* Small models, batches and engines for tests that train. */
 #ifndef ENGINE_CHECK_H
 #define ENGINE_CHECK_H
 

@@ -1,6 +1,6 @@
-/* An allocator that counts, and fails one call when told to; the C library's lies behind it. Calls
- * of oneDNN and its libraries are counted apart and never fail: oneDNN 2 makes a small map of
- * arguments at every execution. For one file a program. */
+/* An allocator that counts calls and fails the chosen one, over the C library's. It counts calls
+ * of oneDNN and its libraries apart and never fails them: oneDNN 2 makes a small map of arguments
+ * at every execution. For one file a program. */
 #ifndef FAILING_ALLOCATOR_H
 #define FAILING_ALLOCATOR_H
 

@@ -1,4 +1,4 @@
-/* Ranks of a process group, as threads or as processes, that play one script. */
+/* Runs one script on every rank of a process group; the ranks are threads or processes. */
 #ifndef TESTS_PROCESS_RANKS_H
 #define TESTS_PROCESS_RANKS_H
 

@@ -1,4 +1,5 @@
-/* Spans: what is recorded comes out in the stage table and in a file that timeline viewers read. */
+/* The spans a program records come out in the stage table and in a file that timeline viewers
+ * read. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>

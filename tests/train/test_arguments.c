@@ -1,5 +1,5 @@
-/* Arguments that make no sense are told by name, at every public call of engine, trainer and
- * devices: a host program's mistake ends in a status, not in a crash. */
+/* Every public call of engine, trainer and devices refuses arguments that make no sense and
+ * names them: a caller's mistake ends in a status, not in a crash. */
 #include "support/engine_check.h"
 #include "yoke/bench.h"
 

@@ -188,7 +188,7 @@ static void a_full_disk_at_the_end_is_an_error_naming_the_file(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
-static void a_full_disk_after_a_stop_or_a_bad_loss_is_told(void **state) {
+static void a_full_disk_after_a_stop_or_a_bad_loss_is_reported(void **state) {
     (void)state;
     char path[128];
     log_of_run stopped = {.stop_after = 2}, exploded = {0};
@@ -255,7 +255,7 @@ int main(void) {
         cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
         cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),
-        cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_told),
+        cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_reported),
         cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
     };

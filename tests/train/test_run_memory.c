@@ -1,4 +1,4 @@
-/* A whole run, from options to files, when memory runs out anywhere on its road. */
+/* A whole run, from options to files, in which each allocation fails once. */
 #include "support/failing_allocator.h"
 #include "trainer_check.h"
 

@@ -1,4 +1,4 @@
-/* safetensors.c: exact bytes, round trips, and files that want harm. */
+/* safetensors files: exact bytes, round trips, and malicious files. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

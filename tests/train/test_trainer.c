@@ -1,4 +1,4 @@
-/* The trainer: a run from drawn images to its summary. */
+/* The trainer: a run from synthetic images to its summary. */
 #include "trainer_check.h"
 
 #include "train/step_times.h"
@@ -193,7 +193,7 @@ static void stop_twice(const yoke_event *event, void *payload) {
     if (event->step == 3 || event->step == 8) yoke_trainer_stop(run->trainer);
 }
 
-static void a_stopped_run_goes_on_as_if_it_had_not_been(void **state) {
+static void a_resumed_run_equals_an_uninterrupted_one(void **state) {
     (void)state;
     log_of_run whole = {0}, stopped = {0};
     yoke_trainer_options options = small(&whole);
@@ -332,7 +332,7 @@ int main(void) {
         cmocka_unit_test(evaluation_is_exact_over_every_test_row),
         cmocka_unit_test(evaluation_comes_when_it_was_asked_for),
         cmocka_unit_test(stop_finishes_the_step_and_saves),
-        cmocka_unit_test(a_stopped_run_goes_on_as_if_it_had_not_been),
+        cmocka_unit_test(a_resumed_run_equals_an_uninterrupted_one),
         cmocka_unit_test(a_stop_that_comes_too_late_stops_nothing_later),
         cmocka_unit_test(a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before),
         cmocka_unit_test(impossible_options_are_refused_with_the_value),

@@ -1,4 +1,4 @@
-/* A small run, what it told, and a folder for its files. */
+/* A small run, the events it reported, and a folder for its files. */
 #ifndef TRAINER_CHECK_H
 #define TRAINER_CHECK_H
 
