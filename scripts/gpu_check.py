@@ -228,7 +228,7 @@ def run_tests(run, names):
 
 
 def test_names(wanted):
-    sources = sorted((ROOT / "tests").glob("test_*.c"))
+    sources = sorted((ROOT / "tests").glob("*/test_*.c"))
     return [path.stem for path in sources if path.stem != "test_cuda_operations" and wanted(path)]
 
 

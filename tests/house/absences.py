@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Yoke configures, builds and trains with each optional part absent, and with all of them. Absent means absent: every
-build runs in a view of this machine (an overlay that is thrown away) from which the part's files are deleted, wherever
-they lay, so no search can find them and no option has to be believed.
+"""Yoke configures, builds and trains without each optional part, and without all of them. Every build runs in a
+temporary overlay of this machine's file system, from which the test deletes the part's files wherever they are: no
+search can find them, and the test trusts no build option.
 
-usage: absences.py ROOT. Exit code 77: such a view cannot be made here. Parts this machine lacks need no view of their own.
+usage: absences.py ROOT. Exit code 77: this machine allows no overlay. Parts it lacks need none.
 """
 import json
 import os

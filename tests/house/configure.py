@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""NCCL and cuDNN are found in toolkit, conda and wheel layouts, in the order that is promised, and an
-option that can't be met, or a library of a wrong version, is an error that says what to do.
+"""CMake finds NCCL and cuDNN in toolkit, conda and wheel layouts, in the documented order. A required part
+that is missing, or of a wrong version, is an error that says what to do.
 
 usage: configure.py ROOT CMAKE
 """

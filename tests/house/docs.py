@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages tell the truth where a program can check it: files they name exist, the table of errors
-is the one of status.h, links lead somewhere.
+"""What a program can check in the pages holds: the files they name exist, links have targets, the table of
+errors equals status.h's.
 
 usage: docs.py ROOT
 """

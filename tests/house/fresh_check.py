@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""scripts/fresh-check.sh says why where it cannot make a root, and that is no failure; a command that fails is one.
+"""scripts/fresh-check.sh skips with a reason where it cannot make a root, and fails when a command fails.
 
-usage: fresh_check.py ROOT. The commands that make and enter a root are stood in for by small scripts.
+usage: fresh_check.py ROOT. Small scripts replace the commands that make and enter a root.
 """
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check.sh without a GPU: its parts fail and are skipped one by one, time limits hold, and
-what it writes down is what happened.
+"""scripts/gpu-check.sh without a GPU: its parts fail or skip one by one, its time limits hold, and its
+report says what happened.
 
 usage: gpu_check.py ROOT
 """

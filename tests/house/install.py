@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An installed Yoke is found by find_package and by pkg-config, and a program can add its folder:
-each builds one small program and runs it.
+"""find_package and pkg-config find an installed Yoke, and another project can add its folder: each way
+builds one small program and runs it.
 
 usage: install.py SOURCE_FOLDER BUILD_FOLDER CMAKE CC WAYS, WAYS being `installed` or `subdirectory`
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""scripts/install-deps.sh says what to do where it cannot go on, and never asks: no package system, no root, no
-network, too small a disk, a cmake too old.
+"""scripts/install-deps.sh never prompts, and where it cannot go on it says what to do: without a package system, root or
+network, with too small a disk or too old a cmake.
 
-usage: install_deps.py ROOT. Commands of the system are stood in for by small scripts on a PATH of their own.
+usage: install_deps.py ROOT. Small scripts on a PATH of their own replace the system's commands.
 """
 import os
 import pathlib

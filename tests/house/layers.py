@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rooms keep to src/LAYERS: who may include whom, by every #include in the tree.
+"""The rooms keep to src/LAYERS: who may include whom, and whose public headers, by every #include in the tree.
 
 usage: layers.py ROOT. Prints every violation; exits 1 when there is one.
 """
@@ -24,10 +24,16 @@ def read_layers(root):
     rooms = {}
     for line in (root / "src/LAYERS").read_text().splitlines():
         line = line.split("#")[0].strip()
-        if line:
+        if line and " shows " not in line:
             room, _, neighbours = line.partition(":")
             rooms[room.strip()] = neighbours.split()
     return rooms
+
+
+def read_public(root):
+    """(room, its public headers) of each level, lowest first."""
+    lines = (root / "src/LAYERS").read_text().splitlines()
+    return [(line.split()[0], line.split()[2:]) for line in lines if re.match(r"\S+ shows ", line)]
 
 
 def room_of(path, rooms):
@@ -90,6 +96,27 @@ def check_tree(base, check, rooms):
     return found
 
 
+def check_levels(root, rooms):
+    """Nobody includes a public header of a room above its own."""
+    levels = read_public(root)
+
+    def level_of(name):
+        """name: a room, or a public header without its yoke/; None: on no line."""
+        return next((n for n, (room, headers) in enumerate(levels)
+                     if name in headers or name == room or name.startswith(room + "/")), None)
+
+    def check(target, _quoted, path, _rooms):
+        if not target.startswith("yoke/"):
+            return None
+        own = room_of(path, rooms) or path.split("/")[-1]
+        here, there = level_of(own), level_of(target[len("yoke/"):])
+        if here is None or there is None:
+            return f"src/LAYERS has no line that shows {own if here is None else target}"
+        return f"{own} lies below {levels[there][0]}" if there > here else None
+
+    return check_tree(root / "src", check, rooms) + check_tree(root / "include", check, rooms)
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     rooms = read_layers(root)
@@ -98,6 +125,7 @@ def main():
     found += check_tree(root / "src", check_room, rooms)
     found += check_tree(root / "include", check_public, rooms)
     found += check_tree(root / "samples", check_public, rooms)
+    found += check_levels(root, rooms)
     print("\n".join(found) or f"{len(rooms)} rooms keep to src/LAYERS")
     return 1 if found else 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program that trains in one process loads neither an MPI nor what one brings along, nor NCCL: the tool and the
-library do not link them, and a run does not open them. The module, which does link an MPI, shows that they would be seen.
+"""A program that trains in one process loads neither an MPI, nor an MPI's own libraries, nor NCCL: the tool and the
+library do not link them, and a run does not open them. On the module, which links an MPI, the check must find one.
 
 usage: loads.py YOKE LIBYOKE.SO [LIBYOKE_MPI.SO]
 """

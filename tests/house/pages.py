@@ -1,7 +1,7 @@
-"""Pages with commands: ```sh holds commands, a ```text right after it what they print.
+"""Pages with commands: a ```sh block holds commands, a ```text block right after it their output.
 
-Numbers are masked before comparing, with KiB and the like behind them; runs of blanks count as one, and a line of three dots stands for
-any lines, three dots after a blank for the rest of theirs. ```text exact compares the characters themselves.
+The comparison masks numbers and units such as KiB behind them, and reads runs of blanks as one. A line of three dots
+stands for any lines, three dots after a blank for the rest of the line. ```text exact compares every character.
 """
 import re
 

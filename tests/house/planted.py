@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The house tests can fail: a small good house passes them, each planted fault does not."""
+"""The house tests can fail: they pass a small correct source tree and catch each planted fault."""
 import pathlib
 import subprocess
 import sys
@@ -7,7 +7,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 HOUSE = {
-    "src/LAYERS": "# a small house\nbase:\ndevice: base\ndevice/cpu: device base\nmodel: device base\ncli:\n",
+    "src/LAYERS": "# a small house\nbase:\ndevice: base\ndevice/cpu: device base\nmodel: device base\ncli:\n"
+                  "base shows status.h\ndevice shows device.h\nmodel shows model.h\ncli shows yoke.h\n",
     "src/base/base.h": "#include <stdint.h>\n#include \"base/error.h\"\n",
     "src/base/error.h": "#include \"yoke/status.h\"\n",
     "src/device/device.h": "#include \"base/base.h\"\n",
@@ -17,6 +18,8 @@ HOUSE = {
     "src/cli/cli.h": "#include <yoke/status.h>\n",
     "src/cli/train.c": "#include \"cli.h\"\n#include \"yoke/status.h\"\n",
     "include/yoke/status.h": '#include <stddef.h>\n    X(YOKE_OK, "no error", 0)\n',
+    "include/yoke/device.h": "#include \"yoke/status.h\"\n",
+    "include/yoke/model.h": "#include \"yoke/device.h\"\n",
     "docs/errors.md": "| `YOKE_OK` | no error | 0 |\n",
     "samples/01_one/main.c": "#include <yoke/status.h>\n",
     "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n",
@@ -38,6 +41,11 @@ FAULTS = [
     ("layers.py", "samples/01_one/bad.c", '#include "model/model.h"\n', "not yoke/"),
     ("layers.py", "include/yoke/bad.h", '#include "base/base.h"\n', "not yoke/"),
     ("layers.py", "src/LAYERS", "base:\nmodel: attic\n", "no such room: attic"),
+    ("layers.py", "src/device/cpu/bad.c", '#include "yoke/model.h"\n', "device/cpu lies below model"),
+    ("layers.py", "src/base/bad.c", "#include <yoke/device.h>\n", "base lies below device"),
+    ("layers.py", "include/yoke/device.h", '#include "yoke/model.h"\n', "device.h lies below model"),
+    ("layers.py", "include/yoke/new.h", '#include "yoke/status.h"\n', "no line that shows new.h"),
+    ("layers.py", "src/model/bad.c", '#include "yoke/new.h"\n', "no line that shows yoke/new.h"),
     ("sizes.py", "src/model/conv.c", "\n", "two sources are called conv.c"),
     ("sizes.py", "src/model/bad.c", LONG_FUNCTION, "long_one(): 102 lines"),
     ("sizes.py", "src/model/bad.c", "\n" * 600, "600 lines"),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Every command of README.md runs, in order, in a copy of the tree as a clone would have it, and
-prints what the page shows; the C program on the page compiles.
+"""Every command of README.md runs, in order, in a copy of the tree as a clone has it, and prints what
+the page shows; the page's C program compiles.
 
-usage: readme.py ROOT. scripts/test.sh alone is only looked at: this test runs inside it.
+usage: readme.py ROOT. It does not run scripts/test.sh, which runs this test.
 """
 import os
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every sample prints what its README shows.
 
-usage: samples.py ROOT BUILD_FOLDER. Commands name build/release/; the build under test takes its place.
-What starts with a launcher that is not here is reported and left out.
+usage: samples.py ROOT BUILD_FOLDER. Commands name build/release/; the test puts the build under test
+in its place. It reports and leaves out commands whose launcher this machine lacks.
 """
 import os
 import pathlib

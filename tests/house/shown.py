@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a command printed (standard input) is what a page shows below it, figures apart.
+"""A command's output (standard input) equals what a page shows below the command, numbers aside.
 
 usage: shown.py PAGE COMMAND
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sources stay small, have names of their own and leave nothing for later.
+"""Sources stay small, have unique names and leave nothing for later.
 
-usage: sizes.py ROOT. Functions of 70 lines and files of 400 are reported; 100 and 600 fail, and so do
-two sources of one name and a note to do something later. Backends mirror each other, names included.
+usage: sizes.py ROOT. Reports functions of 70 lines and files of 400, fails at 100 and 600, at two sources
+of one name and at a note to do something later. Backends mirror each other, names included.
 """
 import pathlib
 import re

@@ -1,4 +1,5 @@
-/* Reductions in the order of the ranks, in the buffers' own type, as the rings of a GPU round. */
+/* Reductions in the order of the ranks, in the buffers' own type, as the rings of a GPU
+ * round. */
 #include "simcuda/collectives.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/* NCCL's communicators and the meeting of their calls. Everything here is used inside an Entry. */
+/* NCCL's communicators, and how their calls meet. Everything here runs inside an Entry. */
 #ifndef SIMCUDA_COMMUNICATOR_H
 #define SIMCUDA_COMMUNICATOR_H
 

@@ -1,4 +1,4 @@
-/* What tests in C need of the simulator. */
+/* The simulator's controls, for tests in C. */
 #include "simcuda/control.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-/* The simulated CUDA as a test in C sees and steers it; the words are those of sim.h. */
+/* What a test in C sees and steers of the simulated CUDA; sim.h explains the words. */
 #ifndef SIMCUDA_CONTROL_H
 #define SIMCUDA_CONTROL_H
 

@@ -1,5 +1,5 @@
-/* Convolution as sums of matrix products: for every tap of the filter one product takes a line of
- * pixels. Inside, values lie channels last in float. */
+/* Convolution as a sum of matrix products: for every tap of the filter one product reads a line
+ * of pixels. Inside, values are float, channels last. */
 #include "simcuda/convolution.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-/* cuBLASLt: handles, descriptors and algorithms over product.h. They are checked as the real
- * library checks them; what it does not support on a GPU is not supported here. */
+/* cuBLASLt: handles, descriptors and algorithms over product.h. It checks them as the real
+ * library does and refuses what the real one refuses on a GPU. */
 #include <cstring>
 
 #include "simcuda/product.h"

@@ -1,4 +1,4 @@
-/* A setting for the scenarios that run while it lives. */
+/* Sets a variable for the scenarios that run while the object lives. */
 #ifndef SIMCUDA_ENVIRONMENT_H
 #define SIMCUDA_ENVIRONMENT_H
 

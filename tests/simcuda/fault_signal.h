@@ -1,5 +1,5 @@
-/* Touches of memory that is closed: what the running work may reach is opened to it, everything
- * else is told as what it is. */
+/* Touches of closed memory. The simulator opens to running work what it may reach, and reports
+ * any other touch by its cause. */
 #ifndef SIMCUDA_FAULT_SIGNAL_H
 #define SIMCUDA_FAULT_SIGNAL_H
 

@@ -1,5 +1,5 @@
-/* Fibers: stacks that one OS thread changes between. Sanitizers are told when one is linked in,
- * found by their symbols, so this needs no special build. */
+/* Fibers: stacks that one OS thread changes between. This file reports each change to a
+ * sanitizer, if one is linked in; it finds them by their symbols, so it needs no special build. */
 #ifndef SIMCUDA_FIBER_H
 #define SIMCUDA_FIBER_H
 

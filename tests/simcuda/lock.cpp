@@ -1,4 +1,4 @@
-/* The lock, Entry and Outside, bells, and what ThreadSanitizer is told. */
+/* The lock, Entry and Outside, bells, and the notes to ThreadSanitizer. */
 #include "simcuda/lock.h"
 
 #include <climits>

@@ -1,7 +1,7 @@
-/* One lock for the whole simulator, and the bells its threads sleep by. Both are futexes: a lock
- * that ThreadSanitizer knew would order works of streams that nothing orders, and hide their races.
- * For the same reason these files are never instrumented; what CUDA promises is told by `publish`
- * and `observe` alone. */
+/* One lock for the whole simulator, and the bells that wake its threads. Both are futexes: a
+ * lock that ThreadSanitizer knew would order works of streams that nothing orders, and hide their
+ * races. For the same reason these files are never instrumented; `publish` and `observe` alone tell
+ * ThreadSanitizer what CUDA promises. */
 #ifndef SIMCUDA_LOCK_H
 #define SIMCUDA_LOCK_H
 

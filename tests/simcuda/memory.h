@@ -1,6 +1,6 @@
-/* Memory spaces: one range of addresses a device. Every allocation ends at a page that no file
- * backs, and so do freed ones: a touch raises SIGBUS. Under the seeded scheduler a whole range is
- * closed but while work runs that may reach it: a touch raises SIGSEGV. */
+/* Memory spaces: a range of addresses per device. Every allocation ends at a page that no file
+ * backs, as does a freed one: a touch raises SIGBUS. The seeded scheduler opens a range only while
+ * work that may reach it runs: any other touch raises SIGSEGV. */
 #ifndef SIMCUDA_MEMORY_H
 #define SIMCUDA_MEMORY_H
 

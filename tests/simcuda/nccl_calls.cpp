@@ -1,5 +1,5 @@
-/* Where NCCL's calls meet: an operation is queued when all ranks have called it. Before that a
- * blocking rank waits in its call, as NCCL may, and a non-blocking one is in progress. */
+/* Where NCCL's calls meet: an operation is queued once all ranks have called it. Until then a
+ * blocking rank waits in its call, as NCCL may, and a non-blocking rank's call is in progress. */
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>

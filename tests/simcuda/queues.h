@@ -1,4 +1,5 @@
-/* Shared by the schedulers, the queues and those who wait: schedule.cpp, streams.cpp, wait.cpp. */
+/* Shared by the schedulers, the queues and waiting threads: schedule.cpp, streams.cpp,
+ * wait.cpp. */
 #ifndef SIMCUDA_QUEUES_H
 #define SIMCUDA_QUEUES_H
 

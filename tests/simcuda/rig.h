@@ -1,5 +1,5 @@
-/* For the simulator's own tests: buffers on a device, references, and rules that must be seen to
- * fire. */
+/* For the simulator's own tests: buffers on a device, references, and scenarios that must break
+ * a rule. */
 #ifndef SIMCUDA_RIG_H
 #define SIMCUDA_RIG_H
 

@@ -1,4 +1,4 @@
-/* Who runs what is queued, and when. */
+/* The schedulers: which queued work runs, and when. */
 #include <algorithm>
 #include <pthread.h>
 #include <thread>

@@ -1,5 +1,5 @@
-/* Queues of work, and who runs it when: one host thread at a time, in an order drawn from the seed,
- * or a thread a stream. Everything here is called in an Entry. */
+/* Queues of work and the schedulers that run them: one host thread at a time, in an order drawn
+ * from the seed, or a thread per stream. Everything here runs inside an Entry. */
 #ifndef SIMCUDA_SCHEDULE_H
 #define SIMCUDA_SCHEDULE_H
 

@@ -1,4 +1,4 @@
-/* Settings from the environment, the count of calls, and the failures planted among them. */
+/* Settings from the environment, the count of calls, and planted failures. */
 #include <cstdlib>
 #include <cstring>
 #include <unistd.h>

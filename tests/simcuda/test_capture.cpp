@@ -1,4 +1,4 @@
-/* Captures and graphs: what may be captured, and that a replay does it again. */
+/* Captures and graphs: what a program may capture, and that a replay repeats it. */
 #include <thread>
 
 #include "simcuda/environment.h"

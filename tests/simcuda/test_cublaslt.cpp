@@ -1,5 +1,5 @@
-/* Matrix products equal a plain reference in every layout, type and epilogue; bad ones are refused.
- */
+/* Matrix products equal a plain reference in every layout, type and epilogue; the library
+ * refuses bad ones. */
 #include <cublasLt.h>
 
 #include "simcuda/rig.h"

@@ -1,5 +1,5 @@
-/* Convolutions equal a plain reference in every shape and by every algorithm; bad ones are refused.
- */
+/* Convolutions equal a plain reference in every shape and by every algorithm; the library
+ * refuses bad ones. */
 #include <cudnn.h>
 
 #include "simcuda/rig.h"
@@ -308,7 +308,7 @@ static void winograd_serves_plain_three_by_three_only(void **) {
                      CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-static void what_contradicts_is_a_bad_parameter(void **) {
+static void contradicting_parameters_are_refused(void **) {
     Case c = PLAIN;
     Objects objects(c);
     Buffers b(c);
@@ -371,7 +371,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(default_math_rounds_to_tf32),
         cmocka_unit_test(deterministic_algorithms_repeat_and_the_others_do_not),
         cmocka_unit_test(winograd_serves_plain_three_by_three_only),
-        cmocka_unit_test(what_contradicts_is_a_bad_parameter),
+        cmocka_unit_test(contradicting_parameters_are_refused),
         cmocka_unit_test(operands_outside_their_allocation_and_foreign_handles_are_violations),
         cmocka_unit_test(every_call_can_fail_and_leaks_nothing),
     };

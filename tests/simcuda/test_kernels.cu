@@ -1,5 +1,5 @@
-/* How kernels run: threads, barriers and shuffles as on a GPU, their rules enforced, and a missing
- * barrier seen. */
+/* How kernels run: threads, barriers and shuffles as on a GPU; the simulator enforces their
+ * rules and shows a missing barrier. */
 #include "device/cuda/kernel.h"
 #include "simcuda/rig.h"
 

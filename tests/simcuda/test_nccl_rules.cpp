@@ -1,4 +1,4 @@
-/* What NCCL refuses, waits for and never ends: groups, progress, aborts, and the rules it has. */
+/* What NCCL refuses, waits for and never ends: groups, progress, aborts and its rules. */
 #include <thread>
 
 #include "simcuda/environment.h"

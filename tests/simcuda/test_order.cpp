@@ -1,5 +1,4 @@
-/* Streams, events and who waits for what: what CUDA promises holds, and what it does not promise
- * does not. */
+/* Streams, events and waits: what CUDA promises holds, and what it does not promise does not. */
 #include <thread>
 
 #include "simcuda/environment.h"
@@ -113,7 +112,7 @@ SCENARIO(crossed) {
     cudaDeviceSynchronize();
 }
 
-static void a_wait_for_what_cannot_come_is_told_at_once_as_a_deadlock(void **) {
+static void a_wait_that_nothing_can_end_is_a_deadlock_at_once(void **) {
     time_t start = time(nullptr);
     rig::assert_violation("waits for 1 more of 2 streams to join", "one_is_missing");
     rig::assert_violation("device 0 stream 1: first waits for device 0 stream 2", "crossed");
@@ -231,7 +230,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(a_seed_is_an_order_and_another_seed_is_another),
         cmocka_unit_test(blocking_streams_wait_for_the_default_stream),
         cmocka_unit_test(what_was_destroyed_may_not_be_used),
-        cmocka_unit_test(a_wait_for_what_cannot_come_is_told_at_once_as_a_deadlock),
+        cmocka_unit_test(a_wait_that_nothing_can_end_is_a_deadlock_at_once),
         cmocka_unit_test(work_may_not_call_cuda),
         cmocka_unit_test(works_of_one_stream_run_in_order),
         cmocka_unit_test(a_launch_needs_its_device_and_an_event_its_own),

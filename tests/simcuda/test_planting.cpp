@@ -1,4 +1,4 @@
-/* Planted failures, the report of what was not given back, and settings. */
+/* Planted failures, the report of leaks, and settings. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"
 
@@ -133,7 +133,7 @@ SCENARIO(no_leak) {
     make_all_things();
 }
 
-static void what_is_not_given_back_fails_the_process(void **) {
+static void a_leak_fails_the_process(void **) {
     rig::Outcome leak = rig::run("leak"), none = rig::run("no_leak");
     assert_true(WIFEXITED(leak.status) && WEXITSTATUS(leak.status) == 1);
     assert_non_null(strstr(leak.text.c_str(), "2 things were not given back"));
@@ -192,7 +192,7 @@ int main(int count, char **arguments) {
     const CMUnitTest tests[] = {
         cmocka_unit_test(every_call_fails_alone_and_leaks_nothing),
         cmocka_unit_test(failures_come_where_they_are_planted),
-        cmocka_unit_test(what_is_not_given_back_fails_the_process),
+        cmocka_unit_test(a_leak_fails_the_process),
         cmocka_unit_test(a_bad_setting_is_named),
         cmocka_unit_test(devices_are_as_many_as_asked_for),
         cmocka_unit_test(errors_have_names_and_texts),

@@ -1,4 +1,5 @@
-/* Races: what nothing orders is told, what CUDA orders is not. */
+/* Races: accesses that nothing orders show as data races or wrong results; accesses that CUDA orders
+ * never do. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"
 

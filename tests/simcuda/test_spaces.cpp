@@ -1,4 +1,4 @@
-/* Memory spaces: every touch of what is not yours is told as what it is. */
+/* Memory spaces: the simulator reports every touch of foreign memory by its cause. */
 #include "simcuda/environment.h"
 #include "simcuda/rig.h"
 
@@ -289,7 +289,7 @@ static int exit_code(const char *scenario, const char *peers) {
     return WEXITSTATUS(outcome.status);
 }
 
-static void broken_peers_corrupt_what_is_not_staged(void **) {
+static void broken_peers_corrupt_unstaged_copies(void **) {
     for (const char *peers : {"all", "none"}) {
         assert_int_equal(exit_code("peer_copy", peers), 1);
         assert_int_equal(exit_code("staged_copy", peers), 1);
@@ -322,7 +322,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(memory_is_aligned_and_known),
         cmocka_unit_test(a_copy_of_the_wrong_kind_fails),
         cmocka_unit_test(pageable_copies_are_staged_or_waited_for),
-        cmocka_unit_test(broken_peers_corrupt_what_is_not_staged),
+        cmocka_unit_test(broken_peers_corrupt_unstaged_copies),
         cmocka_unit_test(a_machine_may_have_no_peers),
     };
     return RUN_TESTS(count, arguments, tests);

@@ -1,4 +1,4 @@
-/* Host threads: what they wait for, and when that is in vain. */
+/* Host threads that wait, and deadlocks: waits that nothing can end. */
 #include <algorithm>
 #include <dirent.h>
 

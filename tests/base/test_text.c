@@ -1,0 +1,144 @@
+/* Numbers are parsed strictly; an unknown name gets the nearest known one. */
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+static void integers_parse_as_a_whole_or_fail(void **state) {
+    (void)state;
+    int64_t value = 77;
+    assert_true(yoke_text_integer("128", 0, 1000, &value));
+    assert_int_equal(value, 128);
+    assert_true(yoke_text_integer("-5", -10, 10, &value));
+    assert_int_equal(value, -5);
+    assert_true(yoke_text_integer("9223372036854775807", 0, INT64_MAX, &value));
+    assert_true(value == INT64_MAX);
+    assert_true(yoke_text_integer("-9223372036854775808", INT64_MIN, 0, &value));
+    assert_true(value == INT64_MIN);
+
+    static const char *const refused[] = {"",
+                                          " 1",
+                                          "1 ",
+                                          "+1",
+                                          "1x",
+                                          "0x10",
+                                          "1.0",
+                                          "1e3",
+                                          "-",
+                                          "--1",
+                                          "- 1",
+                                          "one",
+                                          "9223372036854775808"};
+    value = 77;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (yoke_text_integer(refused[i], INT64_MIN, INT64_MAX, &value))
+            fail_msg("\"%s\" was taken for %lld", refused[i], (long long)value);
+    }
+    assert_false(yoke_text_integer("0", 1, 10, &value));
+    assert_false(yoke_text_integer("11", 1, 10, &value));
+    assert_int_equal(value, 77);
+}
+
+static void reals_parse_as_a_whole_or_fail(void **state) {
+    (void)state;
+    double value = 77;
+    assert_true(yoke_text_real("0.1", 0, 1, &value));
+    assert_true(value == 0.1);
+    assert_true(yoke_text_real("-2.5e-3", -1, 1, &value));
+    assert_true(value == -2.5e-3);
+    assert_true(yoke_text_real(".5", 0, 1, &value));
+    assert_true(value == 0.5);
+
+    static const char *const refused[] = {"",    " 1",    "1 ",    "0x1p3", "inf",
+                                          "nan", "1,5",   "1.5f",  "1e",    "e5",
+                                          "-",   "1.2.3", "1e999", "--1",   "infinity"};
+    value = 77;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (yoke_text_real(refused[i], -1e308, 1e308, &value))
+            fail_msg("\"%s\" was taken for %g", refused[i], value);
+    }
+    assert_false(yoke_text_real("1.01", 0, 1, &value));
+    assert_false(yoke_text_real("-0.01", 0, 1, &value));
+    assert_true(value == 77);
+}
+
+static void a_point_is_a_point_in_every_locale(void **state) {
+    (void)state;
+    static const char *const commas[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
+    const char *set = NULL;
+    for (size_t i = 0; i < sizeof commas / sizeof commas[0] && set == NULL; i++)
+        set = setlocale(LC_NUMERIC, commas[i]);
+    if (set == NULL) skip(); /* none of them is installed */
+    double value = 0;
+    bool taken = yoke_text_real("0.25", 0, 1, &value);
+    bool comma_taken = yoke_text_real("0,25", 0, 1, &value);
+    setlocale(LC_NUMERIC, "C");
+    assert_true(taken && value == 0.25);
+    assert_false(comma_taken);
+}
+
+static const char *const models[] = {"mlp",      "resnet18", "resnet34",
+                                     "resnet50", "resnet20", "resnet18-cifar"};
+
+static const char *nearest_model(const char *word) {
+    return yoke_text_nearest(word, models, sizeof models / sizeof models[0]);
+}
+
+static void a_misspelled_name_finds_the_right_one(void **state) {
+    (void)state;
+    assert_string_equal(nearest_model("resnet18"), "resnet18");
+    assert_string_equal(nearest_model("rsenet18"), "resnet18");
+    assert_string_equal(nearest_model("resnet81"), "resnet18");
+    assert_string_equal(nearest_model("resnet-18"), "resnet18");
+    assert_string_equal(nearest_model("resnet5"), "resnet50");
+    assert_string_equal(nearest_model("resnet18-cifra"), "resnet18-cifar");
+    assert_string_equal(nearest_model("mpl"), "mlp");
+}
+
+static void another_word_finds_nothing(void **state) {
+    (void)state;
+    assert_null(nearest_model("vgg"));
+    assert_null(nearest_model("transformer"));
+    assert_null(nearest_model(""));
+    assert_null(yoke_text_nearest("mlp", NULL, 0));
+    char long_word[500];
+    memset(long_word, 'r', sizeof long_word - 1);
+    long_word[sizeof long_word - 1] = '\0';
+    assert_null(nearest_model(long_word));
+}
+
+static void bytes_are_readable(void **state) {
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } cases[] = {{0, "0 B"},
+                 {1023, "1023 B"},
+                 {1024, "1.0 KiB"},
+                 {1536.0 * 1024 * 1024, "1.5 GiB"},
+                 {1024.0 * 1024 - 1, "1.0 MiB"},
+                 {3.0 * 1024 * 1024 * 1024 * 1024 * 1024, "3072.0 TiB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        assert_string_equal(yoke_text_bytes(cases[i].bytes, text, sizeof text), cases[i].text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_parse_as_a_whole_or_fail),
+        cmocka_unit_test(reals_parse_as_a_whole_or_fail),
+        cmocka_unit_test(a_point_is_a_point_in_every_locale),
+        cmocka_unit_test(a_misspelled_name_finds_the_right_one),
+        cmocka_unit_test(another_word_finds_nothing),
+        cmocka_unit_test(bytes_are_readable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

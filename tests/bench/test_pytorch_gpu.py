@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""bench/pytorch_gpu.py on the CPU: it fills every row, races equal work and refuses unequal work.
+
+usage: test_pytorch_gpu.py YOKE. Skipped (77) where no Python here has PyTorch.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+VERDICTS = {"pass", "in noise", "MISS", "skipped"}
+FASTER_LEARNER = "import sys, pytorch_contenders, pytorch_gpu; pytorch_contenders.LEARNING_RATE = 2e-3; " \
+    "sys.exit(pytorch_gpu.main())"
+
+
+def python_with_torch():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            return python
+    print("skipped: no PyTorch here")
+    sys.exit(77)
+
+
+def race(command, yoke, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "rows.json"
+        done = subprocess.run([*command, "--fake", "--yoke", yoke, "--json", report, *options], cwd=BENCH,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+        print(done.stdout)
+        return done.returncode, json.loads(report.read_text()) if report.exists() else {"rows": []}
+
+
+def main():
+    python, yoke = python_with_torch(), str(pathlib.Path(sys.argv[1]).resolve())
+    code, report = race([python, "pytorch_gpu.py"], yoke)
+    rows = {row["name"]: row for row in report["rows"]}
+    assert len(rows) == 6, sorted(rows)
+    assert all(row["verdict"] in VERDICTS for row in rows.values()), "equal work was called unequal"
+    assert (code == 1) == any(row["verdict"] == "MISS" for row in rows.values()), code
+    eager = [row for name, row in rows.items() if name.endswith(" eager")]
+    assert len(eager) == 2 and all(row["loss_difference"] < 1e-3 and row["value"] > 0 for row in eager)
+    assert rows["mlp-b8-float32 best"]["verdict"] == "skipped"
+    assert all(len(times) == 3 for times in report["setups"][0]["ms"].values())
+
+    code, report = race([python, "-c", FASTER_LEARNER], yoke, "--only", "mlp-b8-float32 eager")
+    assert code == 1 and report["rows"][0]["verdict"] == "void", report["rows"]
+
+    code, report = race([python, "pytorch_gpu.py"], yoke, "--only", "G99")
+    assert code == 1 and not report["rows"], "a row that is not there was measured"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""yoke compare as users and scripts run it: what it prints, and what it leaves behind.
+
+usage: test_compare.py YOKE [unittest arguments]
+"""
+import functools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from launch_case import LIMIT_S, YOKE, environment, is_running, wait_until
+
+SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
+         "--devices", "2xcpu"]
+SHORT = ["--rounds", "3", "--steps", "2", "--seconds", "0.1", "--learn-steps", "3", "--algorithm", "direct"]
+LONG = ["--rounds", "99", "--steps", "100000", "--seconds", "80000", "--learn-steps", "0", "--algorithm", "direct"]
+ON_TWO = ["dp classic", "dp overlap", "dp sharded", "ddp"]
+
+
+def compare(*arguments, env=None):
+    return subprocess.run([YOKE, "compare", *SMALL, *arguments], capture_output=True, text=True, timeout=LIMIT_S,
+                          check=False, env=environment(env))
+
+
+def ranks_of(pid):
+    """Processes that a comparison started as ranks, by their number."""
+    try:
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        found = [int(child) for child in children
+                 if b"--rank-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return sorted(found)
+
+
+def folders():
+    return set(pathlib.Path("/tmp").glob("yoke-compare-*"))
+
+
+def end(process):
+    process.kill()
+    process.communicate()
+
+
+@functools.cache
+def told(*arguments):
+    """What --json says, and the lines that go elsewhere then: one run serves several tests."""
+    result = compare(*SHORT, "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout), result.stderr.splitlines()
+
+
+class Result(unittest.TestCase):
+    def check_contender(self, contender, rounds):
+        for figure in ["step_ms", "images_per_second", "speedup", "efficiency"]:
+            interval = contender[figure]
+            self.assertLessEqual(interval["low"], interval["median"])
+            self.assertLessEqual(interval["median"], interval["high"])
+        self.assertEqual(len(contender["round_ms"]), rounds)
+        self.assertEqual(contender["losses"][-1], contender["loss"])
+        self.assertAlmostEqual(contender["speedup"]["median"] / contender["devices"],
+                               contender["efficiency"]["median"])
+        self.assertEqual(contender["stages"]["step"]["share"], 1)
+        self.assertGreater(contender["stages"]["backward"]["ms"], 0)
+
+    def test_json_has_every_contender_with_figures_rounds_stages_and_what_it_learned(self):
+        result, _ = told()
+        self.assertEqual([(contender["name"], contender["devices"]) for contender in result["contenders"]],
+                         [("single", 1)] + [(name, 2) for name in ON_TWO])
+        self.assertEqual([result[key] for key in ["model", "batch", "learn_steps", "steps"]], ["mlp", 9, 3, 2])
+        for contender in result["contenders"]:
+            with self.subTest(name=contender["name"]):
+                self.check_contender(contender, result["rounds"])
+                self.assertEqual(contender["name"] == "ddp", contender.get("transport") == "shared memory")
+        stages = {contender["name"]: contender["stages"] for contender in result["contenders"]}
+        self.assertIn("replicate", stages["dp classic"])
+        self.assertIn("exchange", stages["dp overlap"])
+        self.assertIn("all_reduce", stages["ddp"])
+
+    def test_as_many_devices_learn_the_same_bits_and_more_of_them_what_one_does(self):
+        result, _ = told()
+        single, *others = result["contenders"]
+        self.assertTrue(result["equal"])
+        self.assertEqual(len({contender["weights_hash"] for contender in others}), 1)
+        for contender in others:
+            if contender["name"] != "dp overlap":
+                self.assertEqual((contender["equality"], contender["compared_with"]), ("same bits", "dp overlap"))
+            self.assertAlmostEqual(contender["loss"], single["loss"], delta=1e-6)
+
+    def test_batch_norm_makes_another_number_of_devices_another_computation(self):
+        result, lines = told("--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40")
+        single, *others = result["contenders"]
+        self.assertTrue(result["batch_norm"] and result["equal"])
+        self.assertEqual(len({contender["weights_hash"] for contender in others}), 1)
+        self.assertNotAlmostEqual(single["loss"], others[0]["loss"], delta=1e-6)
+        self.assertTrue(any(line.startswith("Batch norm normalises each device's rows") for line in lines))
+
+    def test_tables_fit_a_terminal_and_name_every_contender(self):
+        _, lines = told()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        for name in ["single"] + ON_TWO:
+            self.assertEqual(sum(line.startswith(name + " ") for line in lines), 2, name)
+        self.assertEqual([line for line in lines if line != line.rstrip()], [])
+
+    def test_what_differs_by_more_than_the_tolerance_is_exit_code_1(self):
+        result = compare(*SHORT, "--quiet", "--tolerance", "0")
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("LOSSES DIFFER", result.stdout)
+        self.assertIn("NOT ALL LEARNED THE SAME", result.stdout)
+
+    def test_doubling_leaves_numbers_out_and_without_steps_nothing_is_learned(self):
+        result, lines = told("--counts", "doubling", "--devices", "4xcpu", "--learn-steps", "0")
+        self.assertEqual([contender["devices"] for contender in result["contenders"]], [1] + [2] * 4 + [4] * 4)
+        self.assertNotIn("loss", result["contenders"][0])
+        self.assertFalse(any(line.startswith("learned") for line in lines))
+
+
+class Mistakes(unittest.TestCase):
+    def fails(self, code, words, *arguments, env=None):
+        result = compare(*SHORT, *arguments, env=env)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        said = [line for line in result.stderr.splitlines() if line.startswith("yoke: ")]
+        self.assertEqual(len(said), 1, result.stderr)
+        for word in words:
+            self.assertIn(word, said[0])
+
+    def test_each_is_named_with_its_exit_code(self):
+        for code, words, arguments in [
+                (2, ["--tolerence", "--tolerance"], ["--tolerence", "1"]),
+                (2, ["'2'", "from 3"], ["--rounds", "2"]),
+                (2, ["'halving'", "doubling"], ["--counts", "halving"]),
+                (2, ["cpu:0", "2xcpu"], ["--devices", "cpu"]),
+                (2, ["4xcpo"], ["--devices", "4xcpo"]),
+                (2, ["41", "40 rows"], ["--batch", "41"]),
+                (2, ["resnet21", "resnet20"], ["--model", "resnet21"]),
+                (2, ["no model"], ["--model", "m" * 100]),
+                (2, ["1023 bytes"], ["--dataset", "d" * 2000]),
+                (2, ["17 devices", "--counts doubling"], ["--devices", "17xcpu"]),
+                (2, ["yoke compare starts itself"], ["--rank-worker"]),
+                (66, ["data_batch_1.bin"], ["--dataset", "cifar10:/nonexistent"]),
+                (1, ["loss"], ["--lr", "1e30"])]:
+            with self.subTest(arguments=arguments):
+                self.fails(code, words, *arguments)
+
+    def test_compare_refuses_to_run_as_a_rank(self):
+        variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+        self.fails(2, ["torchrun", "2 processes"], env=variables)
+
+
+class Ends(unittest.TestCase):
+    def start(self, *arguments):
+        """One that goes on until it is disturbed; its ranks are there."""
+        process = subprocess.Popen([YOKE, "compare", *SMALL, *LONG, *arguments], env=environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(end, process)
+        wait_until(lambda: process.poll() is not None or len(ranks_of(process.pid)) == 2, "two ranks")
+        return process, ranks_of(process.pid)
+
+    def expect_nothing_left(self, before, ranks):
+        wait_until(lambda: not any(map(is_running, ranks)), "the end of the ranks")
+        wait_until(lambda: folders() <= before, "the end of the folder")
+
+    def test_a_killed_rank_is_named_and_the_others_go(self):
+        for victim, delay_s in [(1, 0), (0, 0.3), (1, 1)]:
+            with self.subTest(victim=victim, delay_s=delay_s):
+                before = folders()
+                process, ranks = self.start()
+                time.sleep(delay_s)
+                os.kill(ranks[victim], signal.SIGKILL)
+                out, err = process.communicate(timeout=LIMIT_S)
+                self.assertEqual(process.returncode, 76, err)
+                self.assertEqual(out, "")
+                self.assertIn(f"yoke: rank {victim} of 2 (process {ranks[victim]}) was ended by signal 9", err)
+                self.expect_nothing_left(before, ranks)
+
+    def test_ranks_end_with_the_process_that_started_them(self):
+        for number in [signal.SIGKILL, signal.SIGINT]:
+            with self.subTest(signal=number):
+                before = folders()
+                process, ranks = self.start()
+                process.send_signal(number)
+                process.communicate(timeout=LIMIT_S)
+                self.assertEqual(process.returncode, -number)
+                self.expect_nothing_left(before, ranks)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Yoke as a rank under mpirun of Open MPI and of MPICH, SLURM's srun, and torchrun's variables. Every launcher's run
+must learn the weights of one process. The test skips launchers that are not installed and says so. YOKE_TEST_MPIEXEC
+names the launcher of this build's MPI; test_each_mpi.py tries the others.
+
+usage: test_launchers.py YOKE [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import slurm_cluster
+from launch_case import LIMIT_S, YOKE, environment
+
+# Regularly cut, and no algorithm measured: the same weights whoever starts the ranks.
+TRAIN = ["train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=96", "--batch", "24", "--steps", "6",
+         "--algorithm", "direct", "--threads", "1", "--json", "--quiet"]
+DDP = [str(YOKE), *TRAIN, "--mode", "ddp"]
+# As root, and with more ranks than cores.
+OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def run(command, env=None):
+    return subprocess.run(command, env=environment(env), text=True, check=False, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def expect_one_result(self, ran, devices=2):
+        """One rank speaks, and the weights are those of one process with as many devices."""
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        result = json.loads(ran.stdout)
+        alone = run([str(YOKE), *TRAIN, "--devices", f"{devices}xcpu"])
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        wanted = json.loads(alone.stdout)
+        self.assertEqual(result["mode"], "ddp")
+        self.assertEqual(result["devices"], devices)
+        self.assertEqual(result["weights_hash"], wanted["weights_hash"])
+
+
+class Torchrun(Case):
+    def ranks(self, world, **extra):
+        shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
+                  "MASTER_PORT": str(slurm_cluster.free_ports(1)[0]), "TORCHELASTIC_RUN_ID": "none", **extra}
+        return [environment({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)]
+
+    def start(self, environments):
+        return [subprocess.Popen(DDP, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE) for env in environments]
+
+    def finish(self, processes):
+        return [subprocess.CompletedProcess([], process.wait(), *texts)
+                for process, texts in [(process, process.communicate(timeout=LIMIT_S)) for process in processes]]
+
+    def test_its_variables_make_a_run(self):
+        ran = self.finish(self.start(self.ranks(3)))
+        self.expect_one_result(ran[0], 3)
+        self.assertEqual([(one.returncode, one.stdout) for one in ran[1:]], [(0, "")] * 2)
+
+    def test_both_ranks_report_one_that_came_twice(self):
+        environments = self.ranks(3)
+        environments[2]["RANK"] = "1"
+        for one in self.finish(self.start(environments)):
+            self.assertEqual(one.returncode, 76, one.stderr)
+            self.assertIn("rank 1 came twice", one.stderr)
+
+    def test_a_missing_variable_is_named(self):
+        environments = self.ranks(2)
+        del environments[0]["WORLD_SIZE"]
+        ran = self.finish(self.start(environments[:1]))[0]
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("WORLD_SIZE", ran.stderr)
+
+    def test_several_processes_without_ddp_are_refused(self):
+        ran = run([str(YOKE), *TRAIN], self.ranks(4)[0])
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("started 4 processes, but --mode dp is one process for all devices", ran.stderr)
+
+
+class MpiCase(Case):
+    program = os.environ.get("YOKE_TEST_MPIEXEC") or "mpirun"
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which(self.program) is None:
+            self.skipTest(f"{self.program} is not installed")
+
+    def mpirun(self, ranks, *more, env=None):
+        return run([self.program, "-n", str(ranks), *DDP, *more], {**OPEN_MPI, **(env or {})})
+
+
+class Mpi(MpiCase):
+    def test_mpirun_starts_ranks(self):
+        for ranks in [1, 2, 3]:
+            self.expect_one_result(self.mpirun(ranks), ranks)
+
+    def test_a_failing_rank_ends_the_job(self):
+        ran = self.mpirun(2, "--init", str(self.folder / "nothing.safetensors"))
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("nothing.safetensors", ran.stderr)
+
+
+class Mpich(Mpi):
+    program = "mpirun.mpich"
+
+
+@unittest.skipUnless(os.environ.get("YOKE_TEST_MPIEXEC"), "this build has no MPI")
+class Transport(MpiCase):
+    def test_gradients_carried_by_mpi_learn_the_same(self):
+        for ranks in [2, 3]:
+            # Open MPI's own plug-ins leak, and are gone when it would be told where.
+            ran = self.mpirun(ranks, "--transport", "mpi", env={"ASAN_OPTIONS": "detect_leaks=0"})
+            self.expect_one_result(ran, ranks)
+
+
+@unittest.skipIf(slurm_cluster.missing(), slurm_cluster.missing())
+class Slurm(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.cluster = slurm_cluster.Cluster(cls.folder.name)
+        cls.cluster.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__()
+        cls.folder.cleanup()
+
+    expect_one_result = Case.expect_one_result
+
+    def test_srun_starts_ranks_on_one_node(self):
+        self.expect_one_result(self.cluster.run("srun", "-N1", "-n2", *DDP))
+
+    def test_srun_starts_ranks_on_two_nodes(self):
+        # The nodes' names are the cluster's alone, so the address is told.
+        ran = self.cluster.run("srun", "-N2", "-n2", *DDP, env={"MASTER_ADDR": "127.0.0.1"})
+        self.expect_one_result(ran)
+
+    def test_a_batch_script_learns_what_it_forgot(self):
+        script = pathlib.Path(self.folder.name) / "job.sh"
+        out = pathlib.Path(self.folder.name) / "job.out"
+        script.write_text(f"#!/bin/sh\n#SBATCH -n 2 -o {out}\n{' '.join(DDP)}\necho code $?\n"
+                          f"srun {' '.join(DDP[:-2])}\necho done\n")
+        self.cluster.run("sbatch", str(script))
+        self.cluster.wait(lambda: out.exists() and "done" in out.read_text(), "end of the job")
+        self.assertIn("srun was forgotten", out.read_text())
+        self.assertIn("code 2\n", out.read_text())
+        self.assertIn("SLURM started 2 processes, but --mode dp is one process", out.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,167 @@
+/* A case for comparing two devices: an operation, its shapes and random values. Unless the case
+ * says otherwise bfloat16 holds the values exactly, so that only the arithmetic can differ. */
+#ifndef PARITY_CASE_H
+#define PARITY_CASE_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+
+/* Any failing call of the library ends the test with its text. */
+#define PARITY_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status parity_status_ = (call);                                                       \
+        if (parity_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(parity_status_), yoke_last_error());    \
+    } while (0)
+
+typedef struct parity_case {
+    yoke_operation operation;
+    int rows;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    bool evaluation;
+    bool plain;       /* the inputs are the model's own: plain float32 */
+    bool first_layer; /* no gradient of the input is wanted */
+    bool in_place;    /* where the plan offers it */
+    bool recorded;    /* both passes as one recording */
+    bool full;        /* values with all 24 bits */
+} parity_case;
+
+static inline int parity_inputs(const parity_case *c) {
+    return c->operation.kind == YOKE_OP_ADD || c->operation.add ? 2 : 1;
+}
+
+static inline bool parity_is_loss(const parity_case *c) {
+    return c->operation.kind == YOKE_OP_CROSS_ENTROPY || c->operation.kind == YOKE_OP_MSE;
+}
+
+/* What a failure says of its case. */
+static inline void parity_describe(const parity_case *c, char *text, size_t bytes) {
+    static const char *const kinds[] = {"conv2d",  "linear",   "batch norm",    "relu",
+                                        "add",     "max pool", "average pool",  "flatten",
+                                        "dropout", "output",   "cross entropy", "mse"};
+    static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
+    const yoke_operation *op = &c->operation;
+    snprintf(text, bytes,
+             "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s",
+             kinds[op->kind], c->rows, op->input.channels, op->input.height, op->input.width,
+             op->output.channels, op->kernel, op->stride, op->padding, op->groups,
+             precisions[c->precision], c->evaluation ? ", evaluation" : "", op->add ? ", add" : "",
+             op->relu ? ", relu" : "", c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
+             c->recorded ? ", recorded" : "");
+}
+
+/* Shapes. */
+
+typedef struct parity_shape {
+    int64_t dims[5];
+    int rank;
+} parity_shape;
+
+static inline size_t parity_count(const parity_shape *shape) {
+    size_t count = shape->rank > 0;
+    for (int i = 0; i < shape->rank; i++)
+        count *= (size_t)shape->dims[i];
+    return count;
+}
+
+static inline parity_shape parity_value_shape(int rows, yoke_dims dims) {
+    return (parity_shape){{rows, dims.channels, dims.height, dims.width}, 4};
+}
+
+/* As the model asks for them: a grouped weight has its groups in front. Rank 0: there is none. */
+static inline parity_shape parity_parameter_shape(const yoke_operation *op, int index) {
+    int out = op->output.channels, in = op->input.channels, k = op->kernel, g = op->groups;
+    bool weighted = op->kind == YOKE_OP_CONV2D || op->kind == YOKE_OP_LINEAR;
+    if (op->kind == YOKE_OP_BATCH_NORM) return (parity_shape){{in}, 1};
+    if (!weighted || (index == 1 && !op->bias)) return (parity_shape){{0}, 0};
+    if (index == 1) return (parity_shape){{out}, 1};
+    if (op->kind == YOKE_OP_LINEAR) return (parity_shape){{out, in}, 2};
+    if (g > 1) return (parity_shape){{g, out / g, in / g, k, k}, 5};
+    return (parity_shape){{out, in, k, k}, 4};
+}
+
+/* Values. */
+
+static inline uint32_t parity_hash(uint32_t index, uint32_t stream) {
+    uint32_t x = index * 2654435761u + stream * 40503u + 12345u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    x *= 3266489917u;
+    return x ^ x >> 16;
+}
+
+/* center + k / 128 with k in [-127, 127]: eight bits, as bfloat16 has; ties and zeros happen. */
+static inline float *parity_random(size_t count, uint32_t stream, float center, bool full) {
+    float *values = test_malloc((count > 0 ? count : 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t hash = parity_hash((uint32_t)i, stream);
+        float exact = (float)((int)(hash % 255) - 127) / 128;
+        float fine = (float)hash * 0x1p-32f - 0.5f;
+        values[i] = center > 0 ? center + exact / 4 : full ? fine : exact;
+    }
+    return values;
+}
+
+/* All plain, on the host. */
+typedef struct parity_values {
+    float *inputs[YOKE_PLAN_INPUTS], *parameters[YOKE_PLAN_PARAMETERS], *buffers[2];
+    float *output_gradient, *targets;
+    int32_t *labels;
+} parity_values;
+
+static inline size_t parity_input_count(const parity_case *c) {
+    parity_shape shape = parity_value_shape(c->rows, c->operation.input);
+    return parity_count(&shape);
+}
+
+static inline size_t parity_output_count(const parity_case *c) {
+    parity_shape shape = parity_value_shape(c->rows, c->operation.output);
+    return parity_is_loss(c) ? 0 : parity_count(&shape);
+}
+
+static inline parity_values parity_values_new(const parity_case *c) {
+    parity_values values = {0};
+    bool norm = c->operation.kind == YOKE_OP_BATCH_NORM;
+    for (uint32_t i = 0; i < YOKE_PLAN_INPUTS; i++)
+        values.inputs[i] = parity_random(parity_input_count(c), 1 + i, 0, c->full);
+    for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
+        parity_shape shape = parity_parameter_shape(&c->operation, i);
+        bool positive = norm && i == 0;
+        values.parameters[i] =
+            parity_random(parity_count(&shape), 3 + (uint32_t)i, positive ? 1 : 0, c->full);
+    }
+    size_t channels = (size_t)c->operation.input.channels;
+    values.buffers[0] = parity_random(channels, 5, 0, false);
+    values.buffers[1] = parity_random(channels, 6, 1, false);
+    values.output_gradient = parity_random(parity_output_count(c), 7, 0, c->full);
+    values.targets = parity_random(parity_input_count(c), 8, 0, c->full);
+    values.labels = test_malloc((size_t)c->rows * sizeof *values.labels);
+    for (int i = 0; i < c->rows; i++)
+        values.labels[i] = (int32_t)(parity_hash((uint32_t)i, 9) % (uint32_t)channels);
+    return values;
+}
+
+static inline void parity_values_free(parity_values *values) {
+    for (int i = 0; i < 2; i++) {
+        test_free(values->inputs[i]);
+        test_free(values->parameters[i]);
+        test_free(values->buffers[i]);
+    }
+    test_free(values->output_gradient);
+    test_free(values->targets);
+    test_free(values->labels);
+}
+
+#endif

@@ -1,0 +1,394 @@
+/* Flat arithmetic on a GPU gives the CPU's bits, whatever the length and alignment of a
+ * range. */
+#include <math.h>
+
+#include "support/devices.h"
+
+#include "base/base.h"
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status expect_status_ = (call);                                                       \
+        if (expect_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
+    } while (0)
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define STREAM YOKE_STREAM_COMPUTE
+
+enum { LONGEST = 100001, SHIFTS = 4 };
+static const size_t lengths[] = {0, 1, 3, 4, 5, 16, 17, 1000, 4095, 4096, 4097, LONGEST};
+
+typedef struct both_devices {
+    yoke_devices *cpus, *gpus;
+    yoke_device *cpu, *gpu;
+} both_devices;
+
+static yoke_devices *open_list(const char *list) {
+    yoke_devices *devices = NULL;
+    yoke_devices_options options = {
+        .struct_size = sizeof options, .list = list, .threads = 1, .unbound = true};
+    EXPECT_OK(yoke_devices_open(&devices, &options));
+    return devices;
+}
+
+static int open_both(void **state) {
+    static both_devices both;
+    both.cpus = open_list("cpu");
+    both.gpus = open_list("cuda:0");
+    both.cpu = yoke_devices_at(both.cpus, 0);
+    both.gpu = yoke_devices_at(both.gpus, 0);
+    *state = &both;
+    return 0;
+}
+
+static int close_both(void **state) {
+    both_devices *both = *state;
+    yoke_devices_close(both->gpus);
+    yoke_devices_close(both->cpus);
+    return 0;
+}
+
+/* The same values on the host and on the GPU, `shift` elements behind where memory begins, and with
+ * one element behind the range that must stay. */
+typedef struct twin {
+    yoke_device *gpu;
+    size_t elements;
+    float *host_base, *gpu_base, *host, *there;
+} twin;
+
+static twin twin_new(yoke_device *gpu, size_t elements, size_t shift, uint32_t salt) {
+    size_t count = shift + elements + 1;
+    twin made = {.gpu = gpu, .elements = elements, .host_base = malloc(count * sizeof(float))};
+    assert_non_null(made.host_base);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t hash = (uint32_t)i * 2654435761u ^ salt * 40503u;
+        hash = (hash ^ hash >> 15) * 2246822519u;
+        hash ^= hash >> 13;
+        made.host_base[i] = ((float)hash / 4294967296.0f - 0.5f) * ldexpf(1, (int)(hash % 24) - 12);
+    }
+    made.gpu_base = device_copy_of(gpu, made.host_base, count * sizeof(float));
+    made.host = made.host_base + shift;
+    made.there = made.gpu_base + shift;
+    return made;
+}
+
+static void twin_free(twin *values) {
+    yoke_device_free(values->gpu, values->gpu_base);
+    free(values->host_base);
+}
+
+static void expect_twins(const twin *pair, const char *what) {
+    size_t count = (size_t)(pair->host - pair->host_base) + pair->elements + 1;
+    float *values = device_values(pair->gpu, pair->gpu_base, count * sizeof(float));
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(&values[i], &pair->host_base[i], sizeof(float)) == 0) continue;
+        fail_msg("%s of %zu elements: %.9g at %zu, the CPU has %.9g", what, pair->elements,
+                 (double)values[i], i, (double)pair->host_base[i]);
+    }
+    free(values);
+}
+
+/* Sum. */
+
+static void check_sum(const both_devices *both, int count, size_t elements, size_t shift) {
+    twin sources[YOKE_DEVICES_LIMIT], to = twin_new(both->gpu, elements, shift, 99);
+    const float *on_host[YOKE_DEVICES_LIMIT], *there[YOKE_DEVICES_LIMIT];
+    for (int k = 0; k < count; k++) {
+        sources[k] = twin_new(both->gpu, elements, shift, (uint32_t)k + 1);
+        on_host[k] = sources[k].host;
+        there[k] = sources[k].there;
+    }
+    EXPECT_OK(yoke_device_sum(both->cpu, STREAM, to.host, on_host, count, elements));
+    EXPECT_OK(yoke_device_sum(both->gpu, STREAM, to.there, there, count, elements));
+    expect_twins(&to, "a sum");
+    int own = count / 2; /* any of the sources may be the sum */
+    EXPECT_OK(yoke_device_sum(both->gpu, STREAM, sources[own].there, there, count, elements));
+    memcpy(sources[own].host, to.host, elements * sizeof(float));
+    for (int k = 0; k < count; k++) {
+        expect_twins(&sources[k], k == own ? "a sum in place" : "a source");
+        twin_free(&sources[k]);
+    }
+    twin_free(&to);
+}
+
+static void a_sum_is_the_left_fold_to_the_bit(void **state) {
+    static const int counts[] = {1, 2, 3, 8};
+    for (size_t c = 0; c < COUNT(counts); c++)
+        for (size_t i = 0; i < COUNT(lengths); i++)
+            check_sum(*state, counts[c], lengths[i], i % SHIFTS);
+    check_sum(*state, YOKE_DEVICES_LIMIT, 1000, 0);
+}
+
+static void a_sum_of_no_buffers_or_too_many_is_refused(void **state) {
+    const both_devices *both = *state;
+    const float *none[1] = {NULL};
+    assert_int_equal(yoke_device_sum(both->gpu, STREAM, NULL, none, 0, 1), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_device_sum(both->gpu, STREAM, NULL, none, YOKE_DEVICES_LIMIT + 1, 1),
+                     YOKE_ERROR_ARGUMENT);
+}
+
+/* Square sum. */
+
+static void a_square_sum_is_the_cpus_to_the_bit(void **state) {
+    const both_devices *both = *state;
+    static const size_t more[] = {15, 8192,
+                                  300 * 4096 + 17}; /* more blocks than a fold's threads */
+    for (size_t i = 0; i < COUNT(lengths) + COUNT(more); i++) {
+        size_t elements = i < COUNT(lengths) ? lengths[i] : more[i - COUNT(lengths)];
+        twin values = twin_new(both->gpu, elements, i % SHIFTS, 7);
+        double expected = -1, *sum = NULL, *work = NULL;
+        size_t bytes = yoke_square_sum_doubles(elements) * sizeof(double);
+        EXPECT_OK(yoke_device_allocate(both->gpu, bytes, "a test", (void **)&work));
+        EXPECT_OK(yoke_device_square_sum(both->cpu, STREAM, values.host, elements, &expected));
+        EXPECT_OK(yoke_device_square_sum(both->gpu, STREAM, values.there, elements, work));
+        sum = device_values(both->gpu, work, sizeof *sum);
+        if (memcmp(sum, &expected, sizeof expected) != 0)
+            fail_msg("the squares of %zu elements sum up to %.17g, on the CPU to %.17g", elements,
+                     *sum, expected);
+        free(sum);
+        yoke_device_free(both->gpu, work);
+        twin_free(&values);
+    }
+}
+
+/* Gate. */
+
+typedef struct gate_case {
+    double losses[2], square_sums[3], clip_norm;
+    yoke_gate expected;
+} gate_case;
+
+static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
+    double *losses = device_copy_of(gpu, c->losses, sizeof c->losses);
+    double *square_sums = device_copy_of(gpu, c->square_sums, sizeof c->square_sums);
+    yoke_gate *there = NULL;
+    EXPECT_OK(yoke_device_allocate(gpu, sizeof *there, "a test", (void **)&there));
+    yoke_gate_request request = {.losses = losses,
+                                 .square_sums = square_sums,
+                                 .loss_count = 2,
+                                 .square_sum_count = 3,
+                                 .clip_norm = c->clip_norm};
+    EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
+    yoke_gate gate, again;
+    device_take(gpu, &gate, there, sizeof gate);
+    request = (yoke_gate_request){
+        .found_nonfinite = &there->found_nonfinite}; /* its own, as if others had added none */
+    EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
+    device_take(gpu, &again, there, sizeof again);
+    assert_int_equal(again.closed, gate.closed);
+    yoke_device_free(gpu, losses);
+    yoke_device_free(gpu, square_sums);
+    yoke_device_free(gpu, there);
+    return gate;
+}
+
+static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **state) {
+    const both_devices *both = *state;
+    const double nan = (double)NAN, inf = (double)INFINITY;
+    const float clipped = (float)(2 / (6 + 1e-6));
+    const gate_case cases[] = {
+        {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0}},       /* no clipping: the squares do not matter */
+        {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0}},      /* not even then */
+        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6}}, /* longer than allowed */
+        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6}},       /* short enough */
+        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0}},         /* no gradient at all */
+        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6}}, /* large is finite */
+        {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0}},
+        {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0}},
+        {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6}},
+        {{1, 2}, {4, inf, 16}, 7, {0, 1, 0, inf}},
+        {{1, 2}, {4, 16, nan}, 7, {0, 1, 0, nan}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const yoke_gate *expected = &cases[i].expected;
+        yoke_gate gate = gate_of(both->gpu, &cases[i]);
+        assert_int_equal(gate.closed, expected->closed);
+        assert_true(expected->closed ? isnan(gate.found_nonfinite) : gate.found_nonfinite == 0);
+        assert_true(gate.norm == expected->norm || (isnan(gate.norm) && isnan(expected->norm)));
+        if (!gate.closed) assert_true(gate.gradient_scale == expected->gradient_scale);
+    }
+}
+
+/* Updates. */
+
+typedef struct update_rig {
+    const both_devices *both;
+    size_t elements;
+    twin weights, gradients, states[2];
+    yoke_gate *gate;
+} update_rig;
+
+static update_rig update_new(const both_devices *both, size_t elements, size_t shift,
+                             yoke_gate gate) {
+    update_rig made = {.both = both, .elements = elements};
+    made.weights = twin_new(both->gpu, elements, shift, 1);
+    made.gradients = twin_new(both->gpu, elements, shift, 2);
+    made.states[0] = twin_new(both->gpu, elements, shift, 3);
+    made.states[1] = twin_new(both->gpu, elements, shift, 4);
+    for (size_t i = 0; i < elements; i++) /* a second moment is no less than 0 */
+        made.states[1].host[i] = fabsf(made.states[1].host[i]);
+    device_put(both->gpu, made.states[1].there, made.states[1].host, elements * sizeof(float));
+    made.gate = device_copy_of(both->gpu, &gate, sizeof gate);
+    return made;
+}
+
+static void update_check_and_free(update_rig *rig) {
+    expect_twins(&rig->weights, "weights");
+    expect_twins(&rig->gradients, "gradients");
+    expect_twins(&rig->states[0], "the first state");
+    expect_twins(&rig->states[1], "the second state");
+    twin_free(&rig->weights);
+    twin_free(&rig->gradients);
+    twin_free(&rig->states[0]);
+    twin_free(&rig->states[1]);
+    yoke_device_free(rig->both->gpu, rig->gate);
+}
+
+/* Three steps; the GPU takes its scale from the gate when there is one, the CPU from the step. */
+static void check_sgd(const both_devices *both, yoke_sgd_step step, size_t elements, bool gated) {
+    update_rig rig =
+        update_new(both, elements, elements % SHIFTS, (yoke_gate){.gradient_scale = 0.75f});
+    for (int i = 0; i < 3; i++) {
+        step.first = i == 0;
+        yoke_sgd_step on_cpu = step;
+        step.gate = gated ? rig.gate : NULL;
+        if (gated) on_cpu.gradient_scale = step.gradient_scale * 0.75f;
+        EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &on_cpu, rig.weights.host, rig.gradients.host,
+                                  rig.states[0].host, elements));
+        EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &step, rig.weights.there, rig.gradients.there,
+                                  step.momentum != 0 ? rig.states[0].there : NULL, elements));
+    }
+    update_check_and_free(&rig);
+}
+
+static void sgd_takes_the_steps_of_the_cpu_to_the_bit(void **state) {
+    const yoke_sgd_step steps[] = {
+        {.learning_rate = 0.1f, .gradient_scale = 1},
+        {.learning_rate = 0.1f, .weight_decay = 5e-4f, .gradient_scale = 0.3f},
+        {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 5e-4f, .gradient_scale = 1},
+        {.learning_rate = 0.03f,
+         .momentum = 0.9f,
+         .weight_decay = 5e-4f,
+         .gradient_scale = 0.3f,
+         .nesterov = true},
+    };
+    for (size_t s = 0; s < COUNT(steps); s++)
+        for (size_t i = 0; i < COUNT(lengths); i++)
+            check_sgd(*state, steps[s], lengths[i], (s + i) % 2 == 1);
+}
+
+static void the_first_step_of_sgd_does_not_read_the_velocity(void **state) {
+    const both_devices *both = *state;
+    update_rig rig = update_new(both, 17, 0, (yoke_gate){.gradient_scale = 1});
+    yoke_sgd_step step = {
+        .learning_rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1, .first = true};
+    float nans[17];
+    for (size_t i = 0; i < COUNT(nans); i++)
+        nans[i] = NAN;
+    device_put(both->gpu, rig.states[0].there, nans, sizeof nans);
+    EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &step, rig.weights.host, rig.gradients.host,
+                              rig.states[0].host, 17));
+    EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &step, rig.weights.there, rig.gradients.there,
+                              rig.states[0].there, 17));
+    update_check_and_free(&rig);
+}
+
+static void check_adamw(const both_devices *both, size_t elements, bool gated) {
+    update_rig rig =
+        update_new(both, elements, elements % SHIFTS, (yoke_gate){.gradient_scale = 0.75f});
+    for (int i = 1; i <= 3; i++) {
+        yoke_adamw_step step = {.learning_rate = 1e-3,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .epsilon = 1e-8,
+                                .weight_decay = 0.01,
+                                .correction1 = 1 - pow(0.9, i),
+                                .correction2_root = sqrt(1 - pow(0.999, i)),
+                                .gradient_scale = gated ? 0.5f * 0.75f : 0.5f};
+        float *on_host[2] = {rig.states[0].host, rig.states[1].host};
+        float *there[2] = {rig.states[0].there, rig.states[1].there};
+        EXPECT_OK(yoke_device_adamw(both->cpu, STREAM, &step, rig.weights.host, rig.gradients.host,
+                                    on_host, elements));
+        step.gradient_scale = 0.5f;
+        step.gate = gated ? rig.gate : NULL;
+        EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &step, rig.weights.there,
+                                    rig.gradients.there, there, elements));
+    }
+    update_check_and_free(&rig);
+}
+
+static void adamw_takes_the_steps_of_the_cpu_to_the_bit(void **state) {
+    for (size_t i = 0; i < COUNT(lengths); i++)
+        check_adamw(*state, lengths[i], i % 2 == 1);
+}
+
+static void a_closed_gate_lets_nothing_change(void **state) {
+    const both_devices *both = *state;
+    update_rig rig = update_new(both, 1001, 0, (yoke_gate){.gradient_scale = NAN, .closed = 1});
+    float *moments[2] = {rig.states[0].there, rig.states[1].there};
+    yoke_sgd_step sgd = {
+        .learning_rate = 1, .momentum = 0.9f, .gradient_scale = 1, .gate = rig.gate};
+    yoke_adamw_step adamw = {.learning_rate = 1,
+                             .correction1 = 1,
+                             .correction2_root = 1,
+                             .gradient_scale = 1,
+                             .gate = rig.gate};
+    EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &sgd, rig.weights.there, rig.gradients.there,
+                              rig.states[0].there, rig.elements));
+    EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &adamw, rig.weights.there, rig.gradients.there,
+                                moments, rig.elements));
+    update_check_and_free(&rig);
+}
+
+/* Shadow. */
+
+static void check_shadow(const both_devices *both, const float *values, size_t elements) {
+    float *there = device_copy_of(both->gpu, values, elements * sizeof *there);
+    uint16_t *shadow = NULL;
+    EXPECT_OK(yoke_device_allocate(both->gpu, (elements + 1) * sizeof *shadow, "a test",
+                                   (void **)&shadow));
+    EXPECT_OK(yoke_device_shadow(both->gpu, shadow, there, elements));
+    uint16_t *taken = device_values(both->gpu, shadow, (elements + 1) * sizeof *taken);
+    for (size_t i = 0; i < elements; i++) {
+        if (isnan(values[i]))
+            assert_true(isnan(yoke_bfloat16_widen(taken[i])));
+        else
+            assert_int_equal(taken[i], yoke_bfloat16_round(values[i]));
+    }
+    assert_int_equal(taken[elements], 0);
+    free(taken);
+    yoke_device_free(both->gpu, shadow);
+    yoke_device_free(both->gpu, there);
+}
+
+static void a_shadow_is_rounded_to_the_nearest_even(void **state) {
+    const both_devices *both = *state;
+    const float edges[] = {
+        0,        -0.0f,     1,   1.00390625f, 1.01171875f, -1.00390625f, 3.3961776e38f,
+        INFINITY, -INFINITY, NAN, 1e-40f,      65535.5f,    0x1.fffffep0f};
+    check_shadow(both, edges, COUNT(edges));
+    for (size_t i = 1; i < COUNT(lengths); i++) {
+        twin values = twin_new(both->gpu, lengths[i], 0, 5);
+        check_shadow(both, values.host, lengths[i]);
+        twin_free(&values);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sum_is_the_left_fold_to_the_bit),
+        cmocka_unit_test(a_sum_of_no_buffers_or_too_many_is_refused),
+        cmocka_unit_test(a_square_sum_is_the_cpus_to_the_bit),
+        cmocka_unit_test(a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm),
+        cmocka_unit_test(sgd_takes_the_steps_of_the_cpu_to_the_bit),
+        cmocka_unit_test(the_first_step_of_sgd_does_not_read_the_velocity),
+        cmocka_unit_test(adamw_takes_the_steps_of_the_cpu_to_the_bit),
+        cmocka_unit_test(a_closed_gate_lets_nothing_change),
+        cmocka_unit_test(a_shadow_is_rounded_to_the_nearest_even),
+    };
+    if (devices_gpus() == 0) {
+        print_message("skipped: no usable GPU\n");
+        return DEVICES_SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}

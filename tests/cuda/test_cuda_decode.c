@@ -1,0 +1,367 @@
+/* GPUs, real or simulated, decode images to the bits that the loader makes on the host. Tests
+ * the operation alone, and what an engine learns from batches of pixels. */
+#include "data/data.h"
+#include "device/backend.h"
+#include "support/engine_check.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static uint8_t pixel_at(size_t i) {
+    return (uint8_t)((uint32_t)i * 2654435761u >> 24);
+}
+
+/* The operation. */
+
+#define ROWS 13
+#define LARGEST_ROW (3 * 32 * 32)
+
+static uint8_t pixels[ROWS * LARGEST_ROW];
+static float expected[ROWS * LARGEST_ROW];
+
+static yoke_dataset make_pictures(yoke_shape shape) {
+    for (size_t i = 0; i < sizeof pixels; i++)
+        pixels[i] = pixel_at(i);
+    return (yoke_dataset){.rows = ROWS,
+                          .shape = shape,
+                          .classes = 10,
+                          .mean = {0.4914f, 0.4822f, 0.4465f, 0.5f},
+                          .deviation = {0.2470f, 0.2435f, 0.2616f, 0.3f},
+                          .bytes = pixels};
+}
+
+/* What the device makes of `pixels`, on the host; freed by the caller. */
+static float *decode(yoke_device *device, const yoke_dataset *dataset,
+                     const yoke_placement *placements, const yoke_decoding *decoding) {
+    size_t values = ROWS * yoke_dataset_values(dataset);
+    void *inputs = NULL, *places = NULL, *stored = device_copy_of(device, pixels, values);
+    if (placements != NULL) places = device_copy_of(device, placements, ROWS * sizeof *placements);
+    EXPECT_OK(yoke_device_allocate(device, values * sizeof(float), "a test", &inputs));
+    yoke_decode_request request = {
+        .rows = ROWS,
+        .picture = {dataset->shape.channels, dataset->shape.height, dataset->shape.width},
+        .pixels = stored,
+        .placements = places,
+        .decoding = *decoding,
+        .inputs = inputs};
+    EXPECT_OK(yoke_device_decode(device, &request));
+    float *decoded = device_values(device, inputs, values * sizeof(float));
+    yoke_device_free(device, inputs);
+    if (places != NULL) yoke_device_free(device, places);
+    yoke_device_free(device, stored);
+    return decoded;
+}
+
+static void check_against_host(yoke_device *device, const yoke_dataset *dataset,
+                               const yoke_augmentation *augmentation) {
+    size_t values = yoke_dataset_values(dataset);
+    yoke_placement placements[ROWS];
+    yoke_decoding decoding = yoke_augment_decoding(dataset, augmentation);
+    for (size_t row = 0; row < ROWS; row++) {
+        placements[row] = yoke_augment_place(augmentation, &dataset->shape, row);
+        yoke_augment_row(dataset, row, augmentation, NULL, expected + row * values);
+    }
+    bool none = augmentation->kind == YOKE_AUGMENT_NONE;
+    float *decoded = decode(device, dataset, none ? NULL : placements, &decoding);
+    assert_memory_equal(decoded, expected, ROWS * values * sizeof(float));
+    free(decoded);
+}
+
+/* One and three channels, more than there are means, one pixel, lines that a warp does not fill or
+ * that take several. */
+static const yoke_shape shapes[] = {{3, 32, 32, false}, {1, 28, 28, false}, {3, 12, 10, false},
+                                    {1, 1, 1, false},   {6, 9, 7, false},   {2, 5, 101, false},
+                                    {1, 40, 3, false},  {17, 1, 1, true}};
+
+static void a_gpu_decodes_pixels_as_the_host_does(void **state) {
+    yoke_device *device = yoke_devices_at(*state, 0);
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        yoke_dataset dataset = make_pictures(shapes[i]);
+        for (int way = 0; way < 6; way++) {
+            yoke_augmentation augmentation = {
+                .kind = (yoke_augment)(way / 2), .raw = way % 2, .seed = i, .epoch = 3};
+            check_against_host(device, &dataset, &augmentation);
+        }
+    }
+}
+
+static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
+                      const yoke_decoding *decoding, size_t index) {
+    int64_t width = dataset->shape.width, height = dataset->shape.height;
+    int64_t x = (int64_t)index % width, y = (int64_t)index / width % height;
+    size_t plane = index / (size_t)(width * height);
+    size_t channel = plane % (size_t)dataset->shape.channels;
+    if (y >= placed->cut_top && y < (int64_t)placed->cut_top + decoding->cut_side &&
+        x >= placed->cut_left && x < (int64_t)placed->cut_left + decoding->cut_side)
+        return decoding->cut_value[channel];
+    int64_t from_x = (placed->flip ? width - 1 - x : x) + placed->right, from_y = y + placed->down;
+    bool outside = from_x < 0 || from_x >= width || from_y < 0 || from_y >= height;
+    uint8_t pixel =
+        outside
+            ? 0
+            : pixels[(plane * (size_t)height + (size_t)from_y) * (size_t)width + (size_t)from_x];
+    return ((float)pixel / 255.0f - decoding->mean[channel]) / decoding->deviation[channel];
+}
+
+static void an_image_may_be_moved_out_of_sight(void **state) {
+    static const yoke_placement odd[] = {{.down = 12},
+                                         {.down = -12, .flip = true},
+                                         {.right = 11, .flip = true},
+                                         {.right = -9},
+                                         {.right = INT_MAX, .down = INT_MIN},
+                                         {.right = INT_MIN, .down = INT_MAX, .flip = true},
+                                         {.cut_top = -4, .cut_left = 9},
+                                         {.cut_top = INT_MIN, .cut_left = INT_MAX},
+                                         {.cut_top = 11, .cut_left = -4, .down = 3}};
+    yoke_device *device = yoke_devices_at(*state, 0);
+    yoke_dataset dataset = make_pictures((yoke_shape){3, 12, 10, false});
+    yoke_decoding decoding = {.cut_side = 5, .mean = {0.1f, 0.2f, 0.3f}};
+    yoke_placement placements[ROWS] = {{0}};
+    for (int i = 0; i < 4; i++)
+        decoding.deviation[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);
+    memcpy(placements, odd, sizeof odd);
+    float *decoded = decode(device, &dataset, placements, &decoding);
+    size_t values = yoke_dataset_values(&dataset);
+    for (size_t i = 0; i < ROWS * values; i++)
+        assert_true(decoded[i] == value_of(&dataset, &placements[i / values], &decoding, i));
+    free(decoded);
+}
+
+/* Batches. */
+
+#define SET_ROWS 33 /* batches of 10: the last has 3 rows, so that some of 4 devices are idle */
+
+static yoke_dataset *open_set(void) {
+    static uint8_t bytes[SET_ROWS * CHECK_ROW];
+    static int32_t labels[SET_ROWS];
+    yoke_dataset *dataset = NULL;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = pixel_at(i);
+    for (int i = 0; i < SET_ROWS; i++)
+        labels[i] = i * 7 % CHECK_CLASSES;
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = SET_ROWS,
+                          .shape = {CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false},
+                          .bytes = bytes,
+                          .classes = CHECK_CLASSES,
+                          .labels = labels};
+    EXPECT_OK(yoke_dataset_from_arrays(&dataset, &arrays));
+    return dataset;
+}
+
+/* Where the batches are decoded: on the host with devices = NULL. */
+static yoke_loader *open_loader(const yoke_dataset *dataset, yoke_devices *devices,
+                                yoke_augment augment) {
+    yoke_loader *loader = NULL;
+    yoke_loader_options options = {.struct_size = sizeof options,
+                                   .batch = 10,
+                                   .shuffle = true,
+                                   .augment = augment,
+                                   .seed = 5,
+                                   .devices = devices};
+    EXPECT_OK(yoke_loader_create(&loader, dataset, &options));
+    assert_true(yoke_loader_pixels(loader) == (devices != NULL));
+    return loader;
+}
+
+typedef struct course {
+    double losses[16];
+    int count;
+    uint64_t hash;
+} course;
+
+/* Two epochs, and an evaluation after each. */
+static void learn(yoke_data_parallel *parallel, yoke_loader *loader, course *told) {
+    *told = (course){.count = 0};
+    for (uint64_t pass = 0; pass < 4; pass++) {
+        yoke_batch batch = {.struct_size = sizeof batch};
+        EXPECT_OK(yoke_loader_begin(loader, pass));
+        for (;;) {
+            yoke_step_result result = {.struct_size = sizeof result};
+            EXPECT_OK(yoke_loader_next(loader, &batch, NULL));
+            if (batch.rows == 0) break;
+            assert_true((batch.pixels != NULL) == yoke_loader_pixels(loader));
+            EXPECT_OK(pass % 2 == 0 ? yoke_data_parallel_step(parallel, &batch, 0.05, &result)
+                                    : yoke_data_parallel_evaluate(parallel, &batch, &result));
+            told->losses[told->count++] = result.loss;
+        }
+    }
+    EXPECT_OK(yoke_data_parallel_hash(parallel, &told->hash));
+}
+
+static void compare_courses(const yoke_model *model, const yoke_dataset *dataset, int devices,
+                            yoke_data_parallel_options options) {
+    course told[2];
+    for (int with_pixels = 0; with_pixels < 2; with_pixels++) {
+        options.pixels = with_pixels;
+        check_engine engine = check_engine_make(model, devices, options, NULL);
+        yoke_loader *loader = open_loader(dataset, with_pixels ? engine.devices : NULL,
+                                          YOKE_AUGMENT_CROP_FLIP_CUTOUT);
+        learn(engine.parallel, loader, &told[with_pixels]);
+        yoke_loader_destroy(loader);
+        check_engine_free(&engine);
+    }
+    assert_int_equal(told[0].count, 16);
+    assert_memory_equal(told[0].losses, told[1].losses, sizeof told[0].losses);
+    assert_true(told[0].hash == told[1].hash);
+}
+
+static void pixels_teach_what_inputs_teach(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    yoke_dataset *dataset = open_set();
+    for (int devices = 1; devices <= 4; devices++)
+        compare_courses(model, dataset, devices,
+                        (yoke_data_parallel_options){.schedule = (yoke_schedule)(devices % 3),
+                                                     .algorithm = YOKE_ALGORITHM_DIRECT,
+                                                     .batch = 10,
+                                                     .accumulate = devices % 2 + 1});
+    yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+/* What a step uploads. */
+
+static const yoke_backend *whole;
+static yoke_backend watched;
+static atomic_size_t uploaded;
+
+static yoke_status watched_upload(yoke_device *device, yoke_stream stream, void *to,
+                                  const void *from, size_t bytes) {
+    atomic_fetch_add(&uploaded, bytes);
+    return whole->upload(device, stream, to, from, bytes);
+}
+
+static void watch(yoke_devices *devices) {
+    whole = yoke_devices_at(devices, 0)->backend;
+    watched = *whole;
+    watched.upload = watched_upload;
+    for (int k = 0; k < yoke_devices_count(devices); k++)
+        yoke_devices_at(devices, k)->backend = &watched;
+}
+
+static size_t upload_of_a_step(const check_engine *engine, const yoke_dataset *dataset,
+                               yoke_augment augment, bool with_pixels) {
+    yoke_batch batch = {.struct_size = sizeof batch};
+    yoke_loader *loader = open_loader(dataset, with_pixels ? engine->devices : NULL, augment);
+    EXPECT_OK(yoke_loader_begin(loader, 0));
+    EXPECT_OK(yoke_loader_next(loader, &batch, NULL));
+    atomic_store(&uploaded, 0);
+    EXPECT_OK(yoke_data_parallel_step(engine->parallel, &batch, 0.05, NULL));
+    yoke_loader_destroy(loader);
+    return atomic_load(&uploaded);
+}
+
+static void a_step_uploads_the_bytes_of_its_images_alone(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    yoke_dataset *dataset = open_set();
+    check_engine engine =
+        check_engine_make(model, 2, (yoke_data_parallel_options){.batch = 10}, NULL);
+    watch(engine.devices);
+    size_t labels = 10 * sizeof(int32_t), places = 10 * sizeof(yoke_placement);
+    size_t inputs = upload_of_a_step(&engine, dataset, YOKE_AUGMENT_CROP_FLIP, false);
+    size_t plain = upload_of_a_step(&engine, dataset, YOKE_AUGMENT_NONE, true);
+    size_t placed = upload_of_a_step(&engine, dataset, YOKE_AUGMENT_CROP_FLIP, true);
+    print_message("a step of 10 pictures of %d bytes uploads %zu bytes as inputs, %zu as pixels\n",
+                  CHECK_ROW, inputs, placed);
+    assert_int_equal(inputs, 10 * CHECK_ROW * sizeof(float) + labels);
+    assert_int_equal(plain, 10 * CHECK_ROW + labels);
+    assert_int_equal(placed, 10 * CHECK_ROW + labels + places);
+    check_engine_free(&engine);
+    yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+/* Engines. */
+
+static size_t bytes_of_engine(const yoke_model *model, bool with_pixels) {
+    yoke_memory_report report = {.struct_size = sizeof report};
+    check_engine engine = check_engine_make(
+        model, 2, (yoke_data_parallel_options){.batch = 10, .pixels = with_pixels}, NULL);
+    EXPECT_OK(yoke_data_parallel_memory(engine.parallel, 1, &report));
+    check_engine_free(&engine);
+    return report.total;
+}
+
+static void an_engine_for_pixels_keeps_no_room_for_inputs(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    size_t saved = 5 * CHECK_ROW * (sizeof(float) - sizeof(uint8_t));
+    assert_int_equal(bytes_of_engine(model, false) - bytes_of_engine(model, true), saved);
+    yoke_model_destroy(model);
+}
+
+/* It is only not made for them: they are uploaded when the last batch is computed. */
+static void an_engine_for_pixels_takes_inputs_as_well(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    yoke_dataset *dataset = open_set();
+    course told[2];
+    for (int for_pixels = 0; for_pixels < 2; for_pixels++) {
+        yoke_data_parallel_options options = {
+            .algorithm = YOKE_ALGORITHM_DIRECT, .batch = 10, .pixels = for_pixels};
+        check_engine engine = check_engine_make(model, 3, options, NULL);
+        yoke_loader *loader = open_loader(dataset, NULL, YOKE_AUGMENT_CROP_FLIP);
+        learn(engine.parallel, loader, &told[for_pixels]);
+        yoke_loader_destroy(loader);
+        check_engine_free(&engine);
+    }
+    assert_memory_equal(&told[0], &told[1], sizeof told[0]);
+    yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+static void batches_that_say_two_things_or_nothing_are_refused(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    check_engine engine =
+        check_engine_make(model, 1, (yoke_data_parallel_options){.batch = 4}, NULL);
+    check_batch made = check_batch_make(4, 1);
+    yoke_decoding unsized = {.mean = {0}};
+    yoke_batch batch = made.batch;
+    batch.pixels = pixels;
+    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
+                     YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "both inputs and pixels"));
+    batch.inputs = NULL;
+    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
+                     YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "without a decoding"));
+    batch.decoding = &unsized;
+    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
+                     YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "yoke_decoding.struct_size"));
+    check_batch_free(&made);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+static int open_device(void **state) {
+    yoke_devices *devices = NULL;
+    yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0"};
+    EXPECT_OK(yoke_devices_open(&devices, &options));
+    *state = devices;
+    return 0;
+}
+
+static int close_device(void **state) {
+    yoke_devices_close(*state);
+    return 0;
+}
+
+int main(void) {
+    setenv("YOKE_TEST_BACKEND", "cuda", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_decodes_pixels_as_the_host_does),
+        cmocka_unit_test(an_image_may_be_moved_out_of_sight),
+        cmocka_unit_test(pixels_teach_what_inputs_teach),
+        cmocka_unit_test(a_step_uploads_the_bytes_of_its_images_alone),
+        cmocka_unit_test(an_engine_for_pixels_keeps_no_room_for_inputs),
+        cmocka_unit_test(an_engine_for_pixels_takes_inputs_as_well),
+        cmocka_unit_test(batches_that_say_two_things_or_nothing_are_refused),
+    };
+    return RUN_ON_DEVICES(tests, open_device, close_device);
+}

@@ -1,0 +1,227 @@
+/* A whole run on two simulated GPUs, from opening the devices to closing them. Each call to
+ * CUDA, cuBLASLt, cuDNN and NCCL fails once, alone: the run ends with an error status, never hangs
+ * and leaks nothing. */
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "simcuda/control.h"
+#include "support/engine_check.h"
+
+/* The simulator never gives an address out twice, so runs share a process a few at a time. */
+enum { ROWS = 4, STEPS = 3, SECONDS_LIMIT = 60, KINDS = 128, RUNS_A_PROCESS = 40 };
+
+/* What failures of one call came to. */
+typedef struct outcome {
+    char call[64];
+    int failed, untold; /* untold: the run went well all the same */
+} outcome;
+
+/* Shared by the processes. */
+typedef struct outcomes {
+    outcome of[KINDS];
+    int count, failed, untold;
+    bool finished; /* a run made fewer calls than the one that was to fail */
+} outcomes;
+
+typedef struct whole_run {
+    yoke_data_parallel_options options;
+    yoke_model *model;
+    check_batch batch;
+    char file[64];
+    uint64_t calls_before_closing;
+    outcomes *all;
+} whole_run;
+
+/* conv - batch norm - relu - global pool - linear */
+static yoke_model *small_model(void) {
+    yoke_model *model = NULL;
+    EXPECT_OK(yoke_model_create(&model, "smallest",
+                                (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
+    yoke_conv2d_options conv = {
+        .struct_size = sizeof conv, .name = "conv", .out_channels = 8, .kernel = 3};
+    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "norm"};
+    yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
+    yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
+    x = yoke_global_average_pool(model, yoke_relu(model, yoke_batch_norm(model, x, &norm)));
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), NULL));
+    return model;
+}
+
+/* Black pictures for the devices to decode, with the labels of `batch`. */
+static yoke_batch stored_as(const yoke_batch *batch) {
+    static const uint8_t pixels[ROWS * CHECK_ROW];
+    static const yoke_placement placements[ROWS];
+    static const yoke_decoding decoding = {.struct_size = sizeof decoding,
+                                           .deviation = {1, 1, 1, 1}};
+    yoke_batch stored = *batch;
+    stored.inputs = NULL;
+    stored.pixels = pixels;
+    stored.placements = placements;
+    stored.decoding = &decoding;
+    return stored;
+}
+
+static yoke_status use_engine(yoke_data_parallel *parallel, const whole_run *run) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    for (int step = 0; step < STEPS; step++)
+        TRY(yoke_data_parallel_step(parallel, &run->batch.batch, 0, &result));
+    yoke_batch stored = stored_as(&run->batch.batch);
+    TRY(yoke_data_parallel_evaluate(parallel, &stored, &result));
+    return yoke_weights_save(parallel, run->model, run->file);
+}
+
+static yoke_status run_whole(whole_run *run) {
+    static const yoke_optimizer_options sgd = {
+        .struct_size = sizeof sgd, .learning_rate = 0.01, .momentum = 0.9, .clip_norm = 1};
+    yoke_devices *devices = NULL;
+    yoke_data_parallel *parallel = NULL;
+    yoke_devices_options list = {.struct_size = sizeof list, .list = "2xcuda"};
+    TRY(yoke_devices_open(&devices, &list));
+    yoke_status status =
+        yoke_data_parallel_create(&parallel, run->model, devices, &sgd, &run->options);
+    if (status == YOKE_OK) status = use_engine(parallel, run);
+    run->calls_before_closing = simcuda_calls_so_far();
+    yoke_data_parallel_destroy(parallel);
+    yoke_devices_close(devices);
+    return status;
+}
+
+/* What it was to free stays. */
+static bool gives_back(const char *call) {
+    return strstr(call, "Free") != NULL || strstr(call, "Destroy") != NULL ||
+           strstr(call, "Finalize") != NULL || strstr(call, "Abort") != NULL;
+}
+
+/* Who frees can tell nobody; copies without peer access go through host memory; a way to compute a
+ * product that does not serve, or can't be recorded, is passed over; a version may be unknown. */
+static bool may_stay_untold(const whole_run *run, uint64_t index, const char *call) {
+    static const char *const passed_over[] = {"Peer", "cudnn", "cublasLtM", "Capture",
+                                              "GetVersion"};
+    if (index > run->calls_before_closing || gives_back(call)) return true;
+    for (size_t i = 0; i < sizeof passed_over / sizeof passed_over[0]; i++)
+        if (strstr(call, passed_over[i]) != NULL) return true;
+    return false;
+}
+
+static void note(outcomes *all, const char *call, bool untold) {
+    int i = 0;
+    while (i < all->count && strcmp(all->of[i].call, call) != 0)
+        i++;
+    assert_true(i < KINDS);
+    if (i == all->count) snprintf(all->of[all->count++].call, sizeof all->of[i].call, "%s", call);
+    all->of[i].failed++;
+    all->of[i].untold += untold;
+    all->failed++;
+}
+
+static void complain(uint64_t index, const char *call, const char *what) {
+    fprintf(stderr, "call %llu, %s, failed: %s\n", (unsigned long long)index, call, what);
+    exit(1);
+}
+
+/* Fails call `index` of a run. */
+static void fail_call(whole_run *run, uint64_t index) {
+    char call[64];
+    size_t before = simcuda_outstanding();
+    simcuda_fail_call(index);
+    yoke_status status = run_whole(run);
+    run->all->finished = simcuda_failed_call() == NULL;
+    snprintf(call, sizeof call, "%s", run->all->finished ? "none" : simcuda_failed_call());
+    simcuda_fail_call(0);
+    if (simcuda_outstanding() > before + gives_back(call)) {
+        simcuda_print_outstanding();
+        complain(index, call, "the above is left");
+    }
+    if (run->all->finished && status != YOKE_OK) complain(index, call, yoke_last_error());
+    if (run->all->finished) return;
+    bool untold = status == YOKE_OK;
+    if (untold && may_stay_untold(run, index, call)) {
+        untold = false;
+        run->all->untold++;
+    }
+    note(run->all, call, untold);
+}
+
+/* In a process of its own. */
+static void fail_some(whole_run *run, uint64_t first) {
+    alarm(SECONDS_LIMIT); /* a run that hangs ends the test */
+    simcuda_fail_call(0);
+    if (run_whole(run) != YOKE_OK) complain(0, "none", yoke_last_error());
+    for (uint64_t index = first; index < first + RUNS_A_PROCESS && !run->all->finished; index++)
+        fail_call(run, index);
+    check_batch_free(&run->batch);
+    yoke_model_destroy(run->model);
+    exit(0); /* through the leak check */
+}
+
+/* The caller's GPU is looked up and put back around what is freed, too: less than half of all
+ * times, whichever thread comes first. */
+static bool is_told(const outcome *of) {
+    if (strcmp(of->call, "cudaSetDevice") == 0 || strcmp(of->call, "cudaGetDevice") == 0)
+        return of->untold * 2 < of->failed;
+    return of->untold == 0;
+}
+
+static void check_outcomes(const outcomes *all) {
+    int untold = 0;
+    for (int i = 0; i < all->count; i++) {
+        if (is_told(&all->of[i])) continue;
+        print_error("%s failed %d times, and %d times nobody was told\n", all->of[i].call,
+                    all->of[i].failed, all->of[i].untold);
+        untold++;
+    }
+    assert_int_equal(untold, 0);
+    assert_true(all->failed > 500 && all->count > 20);
+    print_message("%d calls, of %d kinds, failed one by one; %d did no harm\n", all->failed,
+                  all->count, all->untold);
+}
+
+static void fail_every_call(yoke_collectives collectives) {
+    whole_run run = {.options = {.struct_size = sizeof run.options,
+                                 .collectives = collectives,
+                                 .algorithm = YOKE_ALGORITHM_DIRECT,
+                                 .batch = ROWS,
+                                 .bucket_bytes = 1024},
+                     .model = small_model(),
+                     .batch = check_batch_make(ROWS, 1)};
+    snprintf(run.file, sizeof run.file, "/tmp/yoke-faults-%d", (int)getpid());
+    run.all =
+        mmap(NULL, sizeof *run.all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(run.all, MAP_FAILED);
+    for (uint64_t first = 1; !run.all->finished; first += RUNS_A_PROCESS) {
+        fflush(stdout);
+        pid_t process = fork();
+        if (process == 0) fail_some(&run, first);
+        int how;
+        assert_int_equal(waitpid(process, &how, 0), process);
+        if (how != 0)
+            fail_msg("a failure of call %llu to %llu ended the process: %#x",
+                     (unsigned long long)first, (unsigned long long)first + RUNS_A_PROCESS - 1,
+                     (unsigned)how);
+    }
+    check_outcomes(run.all);
+    munmap(run.all, sizeof *run.all);
+    assert_int_equal(unlink(run.file), 0);
+    check_batch_free(&run.batch);
+    yoke_model_destroy(run.model);
+}
+
+static void every_failing_call_over_nccl_is_an_error_that_leaves_nothing(void **state) {
+    (void)state;
+    fail_every_call(YOKE_COLLECTIVES_NCCL);
+}
+
+static void every_failing_call_over_copies_is_an_error_that_leaves_nothing(void **state) {
+    (void)state;
+    fail_every_call(YOKE_COLLECTIVES_COPY);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_failing_call_over_nccl_is_an_error_that_leaves_nothing),
+        cmocka_unit_test(every_failing_call_over_copies_is_an_error_that_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

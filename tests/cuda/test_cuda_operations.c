@@ -1,0 +1,410 @@
+/* Every operation computes on a GPU what it computes on the CPU: outputs, gradients, running
+ * statistics, losses and dropout masks, for a grid of shapes, in every precision. Skipped without a
+ * GPU. */
+#include "operation_parity.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
+
+/* A case in every precision, in training and evaluation, behind a layer and as the first one. */
+static void check_every_way(const parity_rig *rig, parity_case c) {
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        c.precision = precisions[i];
+        if (!yoke_device_supports(device, c.precision)) continue;
+        for (int way = 0; way < 4; way++) {
+            c.evaluation = way == 1;
+            c.plain = c.first_layer = way == 2;
+            c.in_place = way == 3;
+            parity_check(rig, &c);
+        }
+        c.in_place = false;
+    }
+}
+
+/* Convolution and linear. */
+
+typedef struct window {
+    int rows, in, height, width, out, kernel, stride, padding, groups;
+    bool bias;
+} window;
+
+static const window convolutions[] = {
+    {4, 3, 12, 12, 16, 3, 1, 1, 1, false}, /* the first layer of a CIFAR network */
+    {2, 3, 17, 17, 16, 7, 2, 3, 1, false}, /* of an ImageNet network */
+    {2, 1, 9, 9, 8, 5, 1, 2, 1, true},     /* of an MNIST network */
+    {3, 16, 9, 7, 24, 3, 1, 1, 1, true},   /* odd sizes */
+    {2, 16, 8, 8, 32, 3, 2, 1, 1, false},  /* stride */
+    {2, 16, 7, 7, 24, 1, 2, 0, 1, false},  /* a shortcut on an odd size */
+    {4, 32, 6, 6, 16, 1, 1, 0, 1, true},   /* one tap */
+    {2, 5, 6, 6, 7, 3, 1, 0, 1, true},     /* channels that are multiples of nothing */
+    {2, 16, 6, 6, 16, 3, 1, 1, 4, true},   /* groups */
+    {2, 8, 6, 6, 16, 3, 1, 1, 8, false},   /* depthwise, two outputs a channel */
+    {2, 16, 7, 7, 16, 3, 2, 1, 16, true},  /* depthwise, stride */
+    {1, 16, 5, 5, 16, 3, 1, 1, 1, false},  /* one row */
+    {4, 32, 1, 1, 32, 3, 1, 1, 1, false},  /* only the centre tap meets the image */
+    {4, 16, 2, 2, 24, 3, 2, 1, 1, true},   /* four of nine taps do */
+    {5, 24, 1, 1, 16, 1, 1, 0, 1, true},   /* one pixel, one tap */
+    {1, 8, 1, 1, 8, 1, 1, 0, 1, false},    /* and one row */
+    {3, 8, 3, 3, 12, 2, 2, 0, 1, true},    /* an even kernel that leaves a rest */
+    {3, 8, 5, 5, 12, 5, 1, 0, 1, true},    /* one output pixel */
+    {2, 8, 1, 2, 8, 5, 2, 2, 1, true},     /* not square */
+};
+
+static yoke_dims window_output(const window *w) {
+    return (yoke_dims){w->out, (w->height + 2 * w->padding - w->kernel) / w->stride + 1,
+                       (w->width + 2 * w->padding - w->kernel) / w->stride + 1};
+}
+
+static parity_case window_case(yoke_operation_kind kind, const window *w) {
+    return (parity_case){.operation = {.kind = kind,
+                                       .name = "layer",
+                                       .input = {w->in, w->height, w->width},
+                                       .output = window_output(w),
+                                       .kernel = w->kernel,
+                                       .stride = w->stride,
+                                       .padding = w->padding,
+                                       .groups = w->groups,
+                                       .bias = w->bias},
+                         .rows = w->rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void convolution_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < COUNT(convolutions); i++)
+        check_every_way(rig, window_case(YOKE_OP_CONV2D, &convolutions[i]));
+}
+
+static void measured_convolution_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < COUNT(convolutions); i++) {
+        parity_case c = window_case(YOKE_OP_CONV2D, &convolutions[i]);
+        c.algorithm = YOKE_ALGORITHM_MEASURED;
+        for (size_t k = 0; k < COUNT(precisions); k++) {
+            c.precision = precisions[k];
+            parity_check(rig, &c);
+        }
+    }
+}
+
+static parity_case linear_case(int rows, int in, int out, bool bias) {
+    return (parity_case){.operation = {.kind = YOKE_OP_LINEAR,
+                                       .name = "layer",
+                                       .input = {in, 1, 1},
+                                       .output = {out, 1, 1},
+                                       .bias = bias},
+                         .rows = rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void linear_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const struct {
+        int rows, in, out;
+    } shapes[] = {{4, 32, 16}, {7, 33, 10}, {1, 64, 10}, {3, 1, 5},
+                  {5, 7, 1},   {1, 1, 1},   {64, 48, 40}};
+    for (size_t i = 0; i < 2 * COUNT(shapes); i++) {
+        size_t s = i / 2;
+        check_every_way(rig, linear_case(shapes[s].rows, shapes[s].in, shapes[s].out, i % 2 != 0));
+    }
+}
+
+/* With operands of 24 bits TF32 products would be off by 3e-4. */
+static void float32_rounds_no_operand(void **state) {
+    const parity_rig *rig = *state;
+    for (int i = 0; i < 8; i++) {
+        static const int chosen[] = {0, 3, 4, 6, 7, 8, 12};
+        parity_case c = i == 7 ? linear_case(16, 64, 40, true)
+                               : window_case(YOKE_OP_CONV2D, &convolutions[chosen[i]]);
+        c.full = true;
+        c.algorithm = i % 2 == 0 ? YOKE_ALGORITHM_DIRECT : YOKE_ALGORITHM_MEASURED;
+        parity_check(rig, &c);
+    }
+}
+
+/* Values of their own. */
+
+/* The last three for batch norm, whose large images take other kernels than its small ones. */
+static const struct {
+    int rows;
+    yoke_dims dims;
+} values[] = {{3, {16, 3, 5}},  {4, {20, 4, 4}}, {3, {7, 1, 1}},   {6, {32, 1, 1}},
+              {1, {5, 3, 3}},   {2, {1, 5, 7}},  {2, {3, 9, 9}},   {33, {24, 2, 3}},
+              {5, {130, 2, 2}}, {20, {7, 8, 8}}, {33, {12, 8, 9}}, {40, {66, 8, 8}}};
+enum { VALUES = COUNT(values) - 3 };
+
+static parity_case value_case(yoke_operation_kind kind, size_t index) {
+    return (parity_case){.operation = {.kind = kind,
+                                       .name = "layer",
+                                       .input = values[index].dims,
+                                       .output = values[index].dims},
+                         .rows = values[index].rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void batch_norm_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < 3 * COUNT(values); i++) {
+        parity_case c = value_case(YOKE_OP_BATCH_NORM, i / 3);
+        c.operation.relu = i % 3 != 0;
+        c.operation.add = i % 3 == 2;
+        c.operation.epsilon = 1e-5;
+        c.operation.momentum = 0.1;
+        check_every_way(rig, c);
+    }
+}
+
+static void relu_and_add_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < VALUES; i++) {
+        check_every_way(rig, value_case(YOKE_OP_RELU, i));
+        parity_case c = value_case(YOKE_OP_ADD, i);
+        check_every_way(rig, c);
+        c.operation.relu = true;
+        check_every_way(rig, c);
+    }
+}
+
+static void flatten_and_output_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < 2 * VALUES; i++) {
+        parity_case c = value_case(i % 2 ? YOKE_OP_OUTPUT : YOKE_OP_FLATTEN, i / 2);
+        yoke_dims dims = c.operation.input;
+        c.operation.output = (yoke_dims){dims.channels * dims.height * dims.width, 1, 1};
+        check_every_way(rig, c);
+    }
+}
+
+/* in = out, no groups, no bias; kernel 0: the whole image. */
+static const window pools[] = {
+    {3, 16, 8, 8, 16, 2, 2, 0, 0, false},  {2, 8, 9, 7, 8, 3, 2, 1, 0, false},
+    {2, 24, 5, 5, 24, 3, 1, 1, 0, false},  {1, 5, 6, 6, 5, 2, 1, 0, 0, false},
+    {4, 16, 4, 4, 16, 4, 4, 0, 0, false},  {2, 3, 7, 7, 3, 5, 3, 2, 0, false},
+    {2, 16, 1, 1, 16, 1, 1, 0, 0, false},  {2, 130, 3, 2, 130, 2, 1, 1, 0, false},
+    {1, 3, 19, 18, 3, 17, 1, 0, 0, false}, /* a winner's place needs more than a byte */
+};
+
+static void pooling_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < COUNT(pools); i++) {
+        check_every_way(rig, window_case(YOKE_OP_MAX_POOL, &pools[i]));
+        check_every_way(rig, window_case(YOKE_OP_AVERAGE_POOL, &pools[i]));
+    }
+    for (size_t i = 0; i < VALUES; i++) {
+        parity_case c = value_case(YOKE_OP_AVERAGE_POOL, i);
+        c.operation.output = (yoke_dims){c.operation.input.channels, 1, 1};
+        check_every_way(rig, c);
+    }
+}
+
+/* Which elements fall is the same to the bit, in float32 their values too. */
+static void dropout_drops_what_the_cpu_drops(void **state) {
+    const parity_rig *rig = *state;
+    static const double probabilities[] = {0, 0.1, 0.25, 0.5, 0.9};
+    static const yoke_plan_step step = {.seed = 1ull << 40 | 7, .step = 9, .first_row = 1000};
+    for (size_t i = 0; i < VALUES * COUNT(probabilities); i++) {
+        parity_case c = value_case(YOKE_OP_DROPOUT, i / COUNT(probabilities));
+        c.operation.probability = probabilities[i % COUNT(probabilities)];
+        c.operation.layer = 3;
+        check_every_way(rig, c);
+        parity_check_steps(rig, &c, &step, 1, 0);
+    }
+}
+
+static parity_case loss_case(yoke_operation_kind kind, int rows, int classes) {
+    return (parity_case){.operation = {.kind = kind, .name = "loss", .input = {classes, 1, 1}},
+                         .rows = rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void losses_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const struct {
+        int rows, classes;
+    } shapes[] = {{1, 1},   {1, 10},    {3, 2},      {3, 33},    {5, 1},
+                  {64, 10}, {64, 1000}, {300, 1000}, {2100, 10}, {300, 33}};
+    for (size_t i = 0; i < 3 * COUNT(shapes); i++) {
+        bool mse = i % 3 == 2;
+        parity_case c = loss_case(mse ? YOKE_OP_MSE : YOKE_OP_CROSS_ENTROPY, shapes[i / 3].rows,
+                                  shapes[i / 3].classes);
+        c.operation.label_smoothing = i % 3 == 1 ? 0.1 : 0;
+        parity_check(rig, &c);
+        c.evaluation = true;
+        parity_check(rig, &c);
+    }
+}
+
+/* What lies between operations. */
+
+static void accumulate_equals_the_cpu_to_the_bit(void **state) {
+    const parity_rig *rig = *state;
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    yoke_device_scope scope;
+    PARITY_OK(yoke_device_enter(device, false, &scope));
+    for (size_t i = 0; i < VALUES * COUNT(precisions); i++) {
+        parity_case c = value_case(YOKE_OP_ADD, i / COUNT(precisions));
+        c.precision = precisions[i % COUNT(precisions)];
+        parity_side side = {.c = &c, .device = device};
+        parity_shape shape = parity_value_shape(c.rows, c.operation.input);
+        yoke_layout layout = parity_produced(&side, c.operation.input);
+        void *to = parity_memory(&side, layout.bytes), *from = parity_memory(&side, layout.bytes);
+        parity_values given = parity_values_new(&c);
+        parity_put(&side, &layout, to, &shape, given.inputs[0]);
+        parity_put(&side, &layout, from, &shape, given.inputs[1]);
+        PARITY_OK(yoke_device_accumulate(device, &layout, to, from));
+        PARITY_OK(yoke_device_synchronize(device));
+        side.output = parity_take(&side, &shape, &layout, to);
+        for (size_t k = 0; k < parity_count(&shape); k++) /* nine bits: bfloat16 rounds the ninth */
+            given.inputs[0][k] += given.inputs[1][k];
+        parity_compare(&c, "sum", side.output, given.inputs[0], parity_count(&shape),
+                       c.precision == YOKE_BFLOAT16 ? 0x1p-8 : 0);
+        parity_values_free(&given);
+        parity_close(&side);
+    }
+    yoke_device_leave(device, &scope);
+}
+
+/* ReLU that answers 0 for NaN would hide what went wrong before it. */
+static void relu_lets_nan_through(void **state) {
+    const parity_rig *rig = *state;
+    static const yoke_operation_kind kinds[] = {YOKE_OP_RELU, YOKE_OP_ADD, YOKE_OP_BATCH_NORM,
+                                                YOKE_OP_BATCH_NORM}; /* the last with a sum */
+    static const yoke_plan_step step = {.loss_scale = 1};
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    yoke_device_scope scope;
+    PARITY_OK(yoke_device_enter(device, false, &scope));
+    for (size_t i = 0; i < COUNT(kinds) * COUNT(precisions) * 2; i++) {
+        parity_case c = value_case(kinds[i % COUNT(kinds)], 0);
+        c.operation.add = i % COUNT(kinds) == COUNT(kinds) - 1;
+        c.precision = precisions[i / COUNT(kinds) % COUNT(precisions)];
+        c.evaluation = i / COUNT(kinds) / COUNT(precisions) == 1;
+        c.operation.relu = true;
+        c.operation.epsilon = 1e-5;
+        c.operation.momentum = 0.1;
+        parity_values given = parity_values_new(&c);
+        parity_side side;
+        given.inputs[0][5] = NAN;
+        parity_open(&side, &c, device, NULL);
+        parity_run(&side, &given, &step);
+        if (!isnan(side.output[5])) {
+            char text[256];
+            parity_describe(&c, text, sizeof text);
+            fail_msg("%s: NaN became %g", text, (double)side.output[5]);
+        }
+        parity_close(&side);
+        parity_values_free(&given);
+    }
+    yoke_device_leave(device, &scope);
+}
+
+/* Seed, step, first row and loss scale are read when the recording runs, not when it was made. */
+static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
+    const parity_rig *rig = *state;
+    if (!yoke_device_records(yoke_devices_at(rig->devices, 0))) {
+        print_message("skipped: this device does not record\n");
+        skip();
+    }
+    static const yoke_plan_step steps[] = {
+        {.seed = 1, .step = 2, .first_row = 3, .loss_scale = 0.5f},
+        {.seed = 1, .step = 3, .first_row = 3, .loss_scale = 0.5f},
+        {.seed = 9, .step = 3, .first_row = 70, .loss_scale = 0.25f}};
+    parity_case joined = value_case(YOKE_OP_BATCH_NORM, 0);
+    joined.operation.add = true;
+    parity_case cases[] = {window_case(YOKE_OP_CONV2D, &convolutions[3]),
+                           window_case(YOKE_OP_CONV2D, &convolutions[8]),
+                           linear_case(7, 33, 10, true),
+                           value_case(YOKE_OP_BATCH_NORM, 0),
+                           joined,
+                           value_case(YOKE_OP_RELU, 0),
+                           value_case(YOKE_OP_ADD, 1),
+                           value_case(YOKE_OP_DROPOUT, 0),
+                           value_case(YOKE_OP_FLATTEN, 0),
+                           value_case(YOKE_OP_OUTPUT, 0),
+                           window_case(YOKE_OP_MAX_POOL, &pools[1]),
+                           loss_case(YOKE_OP_CROSS_ENTROPY, 5, 10),
+                           loss_case(YOKE_OP_MSE, 5, 10)};
+    for (size_t i = 0; i < COUNT(cases) * COUNT(precisions); i++) {
+        parity_case *c = &cases[i % COUNT(cases)];
+        yoke_dims dims = c->operation.input;
+        bool flat = c->operation.kind == YOKE_OP_FLATTEN || c->operation.kind == YOKE_OP_OUTPUT;
+        if (flat) c->operation.output = (yoke_dims){dims.channels * dims.height * dims.width, 1, 1};
+        c->precision = precisions[i / COUNT(cases)];
+        c->operation.probability = 0.3;
+        c->operation.epsilon = 1e-5;
+        c->operation.momentum = 0.1;
+        c->operation.relu = true;
+        c->recorded = true;
+        parity_check_steps(rig, c, steps, (int)COUNT(steps), parity_tolerance(c->precision));
+    }
+}
+
+static void layouts_take_values_there_and_back_to_the_bit(void **state) {
+    const parity_rig *rig = *state;
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    yoke_device_scope scope;
+    PARITY_OK(yoke_device_enter(device, false, &scope));
+    for (size_t i = 0; i < VALUES * COUNT(precisions); i++) {
+        parity_case c = value_case(YOKE_OP_RELU, i / COUNT(precisions));
+        c.precision = precisions[i % COUNT(precisions)];
+        parity_side side = {.c = &c, .device = device};
+        parity_shape shape = parity_value_shape(c.rows, c.operation.input);
+        yoke_layout layout = parity_produced(&side, c.operation.input);
+        yoke_layout plain = parity_plain(&side, &shape);
+        void *there = parity_memory(&side, layout.bytes), *back = parity_memory(&side, plain.bytes);
+        parity_values given = parity_values_new(&c);
+        parity_put(&side, &layout, there, &shape, given.inputs[0]);
+        PARITY_OK(yoke_layout_convert(device, &plain, back, &layout, there));
+        side.output = parity_take(&side, &shape, &plain, back);
+        parity_compare(&c, "value", side.output, given.inputs[0], parity_count(&shape), 0);
+        parity_values_free(&given);
+        parity_close(&side);
+    }
+    yoke_device_leave(device, &scope);
+}
+
+static int open_rig(void **state) {
+    static parity_rig rig;
+    parity_rig_open(&rig, "cuda:0");
+    *state = &rig;
+    return 0;
+}
+
+static int close_rig(void **state) {
+    parity_rig_close(*state);
+    return 0;
+}
+
+static bool has_gpu(void) {
+    yoke_backend_info info = {.struct_size = sizeof info};
+    for (int i = 0; yoke_backend_describe(i, &info); i++) {
+        if (strcmp(info.name, "cuda") != 0) continue;
+        if (!info.available) print_message("skipped: %s\n", info.detail);
+        return info.available;
+    }
+    return false;
+}
+
+/* usage: test_cuda_operations [PATTERN]: only the promises whose name matches, as `relu*`. */
+int main(int argc, char **argv) {
+    if (!has_gpu()) return 77;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
+        cmocka_unit_test(relu_and_add_equal_the_cpu),
+        cmocka_unit_test(flatten_and_output_equal_the_cpu),
+        cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),
+        cmocka_unit_test(dropout_drops_what_the_cpu_drops),
+        cmocka_unit_test(losses_equal_the_cpu),
+        cmocka_unit_test(pooling_equals_the_cpu),
+        cmocka_unit_test(batch_norm_equals_the_cpu),
+        cmocka_unit_test(linear_equals_the_cpu),
+        cmocka_unit_test(convolution_equals_the_cpu),
+        cmocka_unit_test(measured_convolution_equals_the_cpu),
+        cmocka_unit_test(float32_rounds_no_operand),
+        cmocka_unit_test(relu_lets_nan_through),
+        cmocka_unit_test(a_replay_with_a_new_step_is_what_direct_calls_give),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}

@@ -1,0 +1,242 @@
+/* Convolution and linear on a GPU equal the CPU's, whichever algorithm computes them: a record
+ * of choices imposes each in turn. Skipped without a GPU. */
+#include "device/cuda/weighted.h"
+#include "operation_parity.h"
+#include "support/devices.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
+
+static int open_rig(void **state) {
+    parity_rig *rig = test_malloc(sizeof *rig);
+    parity_rig_open(rig, "cuda:0");
+    *state = rig;
+    return 0;
+}
+
+static int close_rig(void **state) {
+    parity_rig_close(*state);
+    test_free(*state);
+    return 0;
+}
+
+/* A contest each for forward and the two gradients writes the record whose keys are then imposed.
+ */
+static void measure(parity_rig *rig, const parity_case *c) {
+    yoke_choices_destroy(rig->choices);
+    PARITY_OK(yoke_choices_create(&rig->choices));
+    parity_check(rig, c);
+    const char *key, *name;
+    double milliseconds;
+    int rows = 0;
+    while (yoke_choices_at(rig->choices, rows, &key, &name, &milliseconds))
+        rows++;
+    assert_int_equal(rows, c->first_layer ? 2 : 3);
+}
+
+/* A record in which `way` has won all of the contests. */
+static yoke_choices *imposed(const parity_rig *rig, int way) {
+    yoke_choices *choices = NULL;
+    const char *key, *name;
+    double milliseconds;
+    PARITY_OK(yoke_choices_create(&choices));
+    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++)
+        PARITY_OK(yoke_choices_add(choices, key, way, "imposed", 0));
+    return choices;
+}
+
+static void impose(const parity_rig *rig, const parity_case *c, int way) {
+    parity_rig with = *rig;
+    with.choices = imposed(rig, way);
+    parity_check(&with, c);
+    yoke_choices_destroy(with.choices);
+}
+
+/* One of the precisions after the other, case by case. */
+static void check_every_way(parity_rig *rig, parity_case c) {
+    static size_t cases;
+    yoke_device *device = yoke_devices_at(rig->devices, 0);
+    c.precision = precisions[cases++ % COUNT(precisions)];
+    c.full = c.precision == YOKE_FLOAT32; /* whose way rounds an operand shows */
+    if (!yoke_device_supports(device, c.precision)) return;
+    measure(rig, &c);
+    for (int way = 0; way < CUDA_WAYS_LIMIT; way++)
+        impose(rig, &c, way);
+}
+
+static void check_every_precision(parity_rig *rig, const parity_case *c) {
+    for (size_t i = 0; i < COUNT(precisions); i++)
+        check_every_way(rig, *c);
+}
+
+static int outputs(int pixels, const yoke_operation *operation) {
+    int room = pixels + 2 * operation->padding - operation->kernel;
+    return room < 0 ? 0 : room / operation->stride + 1;
+}
+
+static parity_case convolution(yoke_dims input, int out, int kernel, int stride, int padding) {
+    yoke_operation operation = {.kind = YOKE_OP_CONV2D,
+                                .name = "layer",
+                                .input = input,
+                                .kernel = kernel,
+                                .stride = stride,
+                                .padding = padding,
+                                .groups = 1};
+    operation.output =
+        (yoke_dims){out, outputs(input.height, &operation), outputs(input.width, &operation)};
+    return (parity_case){.operation = operation, .rows = 3};
+}
+
+static bool has_output(const parity_case *c) {
+    return c->operation.output.height > 0 && c->operation.output.width > 0;
+}
+
+/* Tests. */
+
+static void every_kernel_stride_and_padding(void **state) {
+    parity_rig *rig = *state;
+    static const int kernels[] = {1, 2, 3, 5, 7};
+    for (size_t k = 0; k < COUNT(kernels); k++)
+        for (int stride = 1; stride <= 3; stride++)
+            for (int padding = 0; padding <= 3 && padding < kernels[k]; padding++) {
+                parity_case c = convolution((yoke_dims){3, 6, 5}, 5, kernels[k], stride, padding);
+                if (has_output(&c)) check_every_way(rig, c);
+            }
+}
+
+static bool is_one_pixel(const parity_case *c) {
+    return c->operation.output.height == 1 && c->operation.output.width == 1;
+}
+
+/* Only part of the taps meets the image. */
+static void every_image_that_becomes_one_pixel(void **state) {
+    parity_rig *rig = *state;
+    for (int kernel = 1; kernel <= 5; kernel++)
+        for (int pixels = 1; pixels <= 4; pixels++)
+            for (int padding = 0; padding < kernel; padding++) {
+                yoke_dims input = {4, pixels, pixels == 3 ? 2 : pixels};
+                parity_case c = convolution(input, 6, kernel, 2, padding);
+                if (is_one_pixel(&c)) check_every_way(rig, c);
+            }
+}
+
+static void images_of_one_pixel_in_every_precision(void **state) {
+    parity_case c = convolution((yoke_dims){8, 1, 1}, 8, 3, 1, 1);
+    check_every_precision(*state, &c);
+    c = convolution((yoke_dims){8, 2, 2}, 8, 3, 2, 1);
+    check_every_precision(*state, &c);
+}
+
+static void groups(void **state) {
+    for (int kernel = 1; kernel <= 3; kernel += 2)
+        for (int count = 2; count <= 8; count *= 4) {
+            parity_case c = convolution((yoke_dims){8, 5, 4}, 16, kernel, 1, kernel / 2);
+            c.operation.groups = count;
+            check_every_precision(*state, &c);
+        }
+}
+
+static void biases(void **state) {
+    static const int shapes[][4] = {
+        {1, 1, 0, 1}, {3, 1, 1, 1}, {3, 2, 1, 1}, {1, 1, 0, 2}, {3, 1, 1, 2}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (int pixels = 1; pixels <= 5; pixels += 4) {
+            const int *s = shapes[i];
+            parity_case c = convolution((yoke_dims){4, pixels, pixels}, 6, s[0], s[1], s[2]);
+            c.operation.groups = s[3];
+            c.operation.bias = true;
+            check_every_way(*state, c);
+        }
+}
+
+static void first_layers_that_read_plain_float32(void **state) {
+    for (int channels = 1; channels <= 3; channels += 2) {
+        parity_case c = convolution((yoke_dims){channels, 7, 6}, 8, 3, 1, 1);
+        c.plain = c.first_layer = true;
+        check_every_precision(*state, &c);
+    }
+}
+
+static void linear(void **state) {
+    static const int shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {32, 64, 10}, {200, 33, 17}};
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (int first = 0; first < 2; first++) {
+            parity_case c = {.rows = shapes[i][0],
+                             .operation = {.kind = YOKE_OP_LINEAR,
+                                           .name = "layer",
+                                           .input = {shapes[i][1], 1, 1},
+                                           .output = {shapes[i][2], 1, 1},
+                                           .bias = i % 2 == 0}};
+            c.plain = c.first_layer = first == 1;
+            check_every_way(*state, c);
+        }
+}
+
+#define PIECE_BYTES ((size_t)64 << 20)
+
+static size_t scratch_of(const parity_rig *rig, const parity_case *c, int way) {
+    parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
+    yoke_choices *choices = imposed(rig, way);
+    parity_plan(&side, choices);
+    size_t bytes = side.needs->scratch_bytes;
+    yoke_plan_destroy(side.plan);
+    yoke_choices_destroy(choices);
+    return bytes;
+}
+
+/* Their columns do not fit at once: pieces and a rest add up. */
+static void images_in_pieces(void **state) {
+    parity_rig *rig = *state;
+    parity_case c = convolution((yoke_dims){32, 24, 24}, 2, 7, 1, 3);
+    c.operation.bias = true;
+    c.rows = 1;
+    measure(rig, &c); /* keys are without the number of rows */
+    c.rows = 20;
+    const size_t image_bytes = (size_t)24 * 24 * 7 * 7 * 32 * sizeof(float);
+    int way = 0;
+    while (way < CUDA_WAYS_LIMIT &&
+           scratch_of(rig, &c, way) != PIECE_BYTES / image_bytes * image_bytes)
+        way++;
+    assert_true(way < CUDA_WAYS_LIMIT);
+    impose(rig, &c, way);
+}
+
+static void a_fixed_choice_gives_the_same_bits(void **state) {
+    parity_rig *rig = *state;
+    for (int kernel = 1; kernel <= 3; kernel += 2) {
+        parity_case c = convolution((yoke_dims){8, 9, 9}, 8, kernel, 1, kernel / 2);
+        c.algorithm = YOKE_ALGORITHM_DIRECT;
+        c.full = true;
+        yoke_device *device = yoke_devices_at(rig->devices, 0);
+        parity_values values = parity_values_new(&c);
+        const yoke_plan_step step = {.loss_scale = 1};
+        parity_side sides[2];
+        yoke_device_scope scope;
+        PARITY_OK(yoke_device_enter(device, false, &scope));
+        for (int i = 0; i < 2; i++) {
+            parity_open(&sides[i], &c, device, rig->choices);
+            parity_run(&sides[i], &values, &step);
+        }
+        parity_compare_sides(&sides[0], &sides[1], 0);
+        for (int i = 0; i < 2; i++)
+            parity_close(&sides[i]);
+        yoke_device_leave(device, &scope);
+        parity_values_free(&values);
+    }
+}
+
+int main(void) {
+    if (devices_gpus() == 0) return DEVICES_SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_stride_and_padding),
+        cmocka_unit_test(every_image_that_becomes_one_pixel),
+        cmocka_unit_test(images_of_one_pixel_in_every_precision),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(first_layers_that_read_plain_float32),
+        cmocka_unit_test(linear),
+        cmocka_unit_test(images_in_pieces),
+        cmocka_unit_test(a_fixed_choice_gives_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}

@@ -1,0 +1,185 @@
+/* The losses on the CPU equal torch.nn.CrossEntropyLoss and MSELoss written in double; their
+ * gradients equal finite differences. */
+#include "operation_check.h"
+
+static const int32_t labels[] = {2, 0, 6, 3, 3};
+
+static double cross_entropy(const operation_check *check, const double *logits) {
+    size_t classes = (size_t)check->operation.input.channels;
+    double smoothing = check->operation.label_smoothing, total = 0;
+    for (size_t row = 0; row < (size_t)check->rows; row++, logits += classes) {
+        double largest = -INFINITY, sum = 0;
+        for (size_t j = 0; j < classes; j++) {
+            largest = fmax(largest, logits[j]);
+        }
+        for (size_t j = 0; j < classes; j++) {
+            sum += exp(logits[j] - largest);
+        }
+        for (size_t j = 0; j < classes; j++) {
+            double share = smoothing / (double)classes;
+            if ((int32_t)j == labels[row]) share += 1 - smoothing;
+            total -= share * (logits[j] - largest - log(sum));
+        }
+    }
+    return total;
+}
+
+static double *targets; /* [rows, outputs], read by mean_squares */
+
+static double mean_squares(const operation_check *check, const double *outputs) {
+    size_t count = (size_t)check->operation.input.channels, rows = (size_t)check->rows;
+    double total = 0;
+    for (size_t i = 0; i < rows * count; i++) {
+        total += (outputs[i] - targets[i]) * (outputs[i] - targets[i]);
+    }
+    return total / (double)count;
+}
+
+typedef double (*loss_reference)(const operation_check *check, const double *values);
+
+typedef struct loss_result {
+    double sum;
+    int32_t correct;
+} loss_result;
+
+static operation_check prepare(yoke_operation_kind kind, int rows, int outputs, double smoothing) {
+    return (operation_check){
+        .operation = {.kind = kind, .input = {outputs, 1, 1}, .label_smoothing = smoothing},
+        .rows = rows,
+        .training = true};
+}
+
+/* Forward and, in training, backward with loss_scale 1/8; gradient [rows, outputs] may be NULL. */
+static loss_result run(operation_check *check, const double *values, const int32_t *row_labels,
+                       double *gradient) {
+    yoke_devices *devices = check_devices(1);
+    check_open(check, yoke_devices_at(devices, 0));
+    size_t count = check_count(&check->inputs[0]);
+    loss_result result = {.sum = NAN, .correct = -1};
+    float *wanted = check_allocate(check, count * sizeof *wanted);
+    for (size_t i = 0; i < count && targets != NULL; i++) {
+        wanted[i] = (float)targets[i];
+    }
+    check->binding.labels = row_labels;
+    check->binding.targets = wanted;
+    check->binding.loss_sum = &result.sum;
+    check->binding.correct = &result.correct;
+    check_bind(check);
+    check_store(&check->inputs[0], check->binding.inputs[0], values);
+    yoke_plan_step step = {.loss_scale = 0.125f};
+    CHECK(yoke_plan_forward(check->plan, &step));
+    if (gradient != NULL) {
+        CHECK(yoke_plan_backward(check->plan, &step));
+        double *loaded = check_load(&check->inputs[0], check->binding.input_gradients[0]);
+        memcpy(gradient, loaded, count * sizeof *gradient);
+        test_free(loaded);
+    }
+    check_close(check);
+    yoke_devices_close(devices);
+    return result;
+}
+
+static void compare(operation_check *check, loss_reference reference, double spread) {
+    size_t count = (size_t)check->rows * (size_t)check->operation.input.channels;
+    double *values = check_random(count, -spread, spread, 5);
+    double *gradient = test_calloc(count, sizeof *gradient);
+    double *differences = test_calloc(count, sizeof *differences);
+    loss_result result = run(check, values, labels, gradient);
+    double expected = reference(check, values);
+    assert_true(fabs(result.sum - expected) <= 1e-6 * fmax(1, fabs(expected)));
+    for (size_t i = 0; i < count; i++) {
+        double kept = values[i], h = 1e-5;
+        values[i] = kept + h;
+        double above = reference(check, values);
+        values[i] = kept - h;
+        differences[i] = 0.125 * (above - reference(check, values)) / (2 * h);
+        values[i] = kept;
+    }
+    check_close_values("gradient", gradient, differences, count, 1e-6);
+    test_free(values);
+    test_free(gradient);
+    test_free(differences);
+}
+
+static void cross_entropy_is_torchs_with_and_without_smoothing(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        operation_check check =
+            prepare(YOKE_OP_CROSS_ENTROPY, i < 2 ? 5 : 1, 7, i % 2 == 0 ? 0 : 0.1);
+        compare(&check, cross_entropy, 3);
+    }
+}
+
+static void cross_entropy_is_stable_for_huge_logits(void **state) {
+    (void)state;
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 5, 7, 0.1);
+    compare(&check, cross_entropy, 5000);
+}
+
+static void mean_squared_error_is_torchs_summed_over_rows(void **state) {
+    (void)state;
+    targets = check_random(15, -1, 1, 8);
+    for (int rows = 1; rows <= 5; rows += 4) {
+        operation_check check = prepare(YOKE_OP_MSE, rows, 3, 0);
+        compare(&check, mean_squares, 2);
+    }
+    test_free(targets);
+    targets = NULL;
+}
+
+static void a_row_is_correct_when_its_first_largest_output_is_the_label(void **state) {
+    (void)state;
+    const double logits[] = {0, 1, 1, /**/ 1, 1, 0, /**/ -3, -2, -1};
+    const int32_t first[] = {1, 0, 2}, second[] = {2, 1, 2};
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 3, 3, 0);
+    assert_int_equal(run(&check, logits, first, NULL).correct, 3);
+    check = prepare(YOKE_OP_CROSS_ENTROPY, 3, 3, 0);
+    assert_int_equal(run(&check, logits, second, NULL).correct, 1);
+}
+
+static void evaluation_gives_the_loss_of_training_and_keeps_nothing(void **state) {
+    (void)state;
+    const double logits[] = {0.5, -1, 2, /**/ 1, 1.5, 0};
+    const int32_t row_labels[] = {2, 0};
+    operation_check training = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0.1);
+    loss_result expected = run(&training, logits, row_labels, NULL);
+    operation_check evaluation = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0.1);
+    evaluation.training = false;
+    loss_result result = run(&evaluation, logits, row_labels, NULL);
+    assert_true(result.sum == expected.sum);
+    assert_int_equal(result.correct, expected.correct);
+}
+
+static void a_value_that_is_not_finite_shows_in_the_loss(void **state) {
+    (void)state;
+    const double logits[] = {0.5, NAN, 2, /**/ 1, 1.5, 0};
+    const int32_t row_labels[] = {2, 0};
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
+    bool finite = isfinite(run(&check, logits, row_labels, NULL).sum) != 0;
+    assert_false(finite);
+    const double huge[] = {0.5, INFINITY, 2, /**/ 1, 1.5, 0};
+    check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
+    finite = isfinite(run(&check, huge, row_labels, NULL).sum) != 0;
+    assert_false(finite);
+}
+
+static void an_excluded_class_costs_nothing_without_smoothing(void **state) {
+    (void)state;
+    const double logits[] = {0, -INFINITY, 0};
+    const int32_t row_labels[] = {2};
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 1, 3, 0);
+    assert_true(fabs(run(&check, logits, row_labels, NULL).sum - log(2)) < 1e-12);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cross_entropy_is_torchs_with_and_without_smoothing),
+        cmocka_unit_test(cross_entropy_is_stable_for_huge_logits),
+        cmocka_unit_test(mean_squared_error_is_torchs_summed_over_rows),
+        cmocka_unit_test(a_row_is_correct_when_its_first_largest_output_is_the_label),
+        cmocka_unit_test(evaluation_gives_the_loss_of_training_and_keeps_nothing),
+        cmocka_unit_test(an_excluded_class_costs_nothing_without_smoothing),
+        cmocka_unit_test(a_value_that_is_not_finite_shows_in_the_loss),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* A rank of test_mpi_failures.py's scenes, in which ranks disagree, fail to come or die. Prints the
+ * error it gets, "rank R: STATUS: text", then stays until the others have printed theirs: mpirun
+ * ends them all when one leaves without finalizing MPI.
+ * usage: test_mpi_failures SCENE STORE */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "distributed/distributed.h"
+
+static const char *look_up(const char *name, void *payload) {
+    (void)payload;
+    return getenv(name);
+}
+
+static yoke_status sum(yoke_process_group *group, size_t count) {
+    float values[200] = {0};
+    return yoke_process_group_all_reduce(group, values, count, YOKE_ELEMENT_FLOAT32, YOKE_SUM);
+}
+
+static yoke_status other_count(yoke_process_group *group) {
+    return sum(group, group->rank == 1 ? 99 : 100);
+}
+
+static yoke_status other_call(yoke_process_group *group) {
+    return group->rank == 1 ? yoke_process_group_barrier(group) : sum(group, 100);
+}
+
+static yoke_status other_start(yoke_process_group *group) {
+    static float values[200];
+    TRY(yoke_process_group_all_reduce_async(group, values, 10));
+    TRY(yoke_process_group_all_reduce_async(group, values, group->rank == 1 ? 150 : 200));
+    return yoke_process_group_wait(group);
+}
+
+/* The others wait in vain; it comes when they are gone, and hears why. */
+static yoke_status late(yoke_process_group *group) {
+    group->timeout_ms = 500;
+    if (group->rank == 1) usleep(1200000);
+    return sum(group, 100);
+}
+
+static yoke_status late_start(yoke_process_group *group) {
+    static float values[100];
+    group->timeout_ms = 500;
+    if (group->rank == 1) {
+        usleep(1200000);
+        return YOKE_OK;
+    }
+    TRY(yoke_process_group_all_reduce_async(group, values, 100));
+    return yoke_process_group_wait(group);
+}
+
+static yoke_status killed(yoke_process_group *group) {
+    for (int round = 0;; round++) {
+        if (round == 100 && group->rank == 1) raise(SIGKILL);
+        TRY(sum(group, 100));
+    }
+}
+
+static yoke_status nothing(yoke_process_group *group) {
+    return yoke_process_group_barrier(group);
+}
+
+static const struct {
+    const char *name;
+    yoke_status (*run)(yoke_process_group *group);
+} scenes[] = {{"other_count", other_count}, {"other_call", other_call},
+              {"other_start", other_start}, {"late", late},
+              {"late_start", late_start},   {"killed", killed},
+              {"wrong_rank", nothing},      {"alone", nothing}};
+
+/* As a launcher tells it, or not as MPI does. */
+static yoke_status detect(const char *scene, yoke_process_group_options *options) {
+    options->rank.struct_size = sizeof options->rank;
+    TRY(yoke_rank_detect(&options->rank, look_up, NULL));
+    if (strcmp(scene, "wrong_rank") == 0)
+        options->rank.rank = options->rank.world - 1 - options->rank.rank;
+    if (strcmp(scene, "alone") == 0) {
+        options->store = "tcp://127.0.0.1:0";
+        options->rank = (yoke_rank_info){.world = 1};
+    }
+    return YOKE_OK;
+}
+
+static void tell(int rank, yoke_status status) {
+    printf("rank %d: %s: %s\n", rank, yoke_status_name(status), yoke_last_error());
+    fflush(stdout);
+}
+
+static yoke_status play(const char *scene, const char *store) {
+    yoke_process_group_options options = {.struct_size = sizeof options,
+                                          .transport = YOKE_TRANSPORT_MPI,
+                                          .store = store,
+                                          .timeout_ms = 10000};
+    yoke_process_group *group = NULL;
+    TRY(detect(scene, &options));
+    yoke_status status = yoke_process_group_create(&group, &options);
+    for (size_t i = 0; i < sizeof scenes / sizeof scenes[0] && status == YOKE_OK; i++) {
+        if (strcmp(scenes[i].name, scene) == 0) status = scenes[i].run(group);
+    }
+    tell(options.rank.rank, status); /* whoever keeps the store waits in the end for all others */
+    yoke_process_group_destroy(group);
+    return YOKE_OK;
+}
+
+int main(int count, char **arguments) {
+    if (yoke_mpi_check() != YOKE_OK) return 77;
+    yoke_status status = count > 2 ? play(arguments[1], arguments[2]) : YOKE_ERROR_ARGUMENT;
+    if (status != YOKE_OK) tell(-1, status);
+    usleep(400000);
+    return 0;
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Ranks under mpirun disagree, fail to come or die: all end in time and say why.
+
+usage: test_mpi_failures.py MPIEXEC PROGRAM
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT_S = 30
+
+
+class Failure(Exception):
+    pass
+
+
+def play(scene, ranks):
+    """{rank: what it said}, the seconds it took and mpirun's own code."""
+    begin = time.monotonic()
+    mpiexec, program = sys.argv[1:3]
+    with tempfile.TemporaryDirectory(prefix="yoke-mpi-") as folder:  # a killed rank 0 leaves its store
+        result = subprocess.run([mpiexec, "-n", str(ranks), program, scene, f"file://{folder}/store"],
+                                capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                                stdin=subprocess.DEVNULL)
+    said = dict(re.findall(r"^rank (\d+): (.*)$", result.stdout, re.MULTILINE))
+    return {int(rank): text for rank, text in said.items()}, time.monotonic() - begin, result.returncode
+
+
+def expect(scene, said, ranks, status, *parts):
+    for rank in ranks:
+        text = said.get(rank, "nothing")
+        if not text.startswith(f"{status}: ") or not all(part in text for part in parts):
+            raise Failure(f"{scene}: rank {rank} said: {text}")
+
+
+def check_differences():
+    rows = (("other_count", "rank 0 called all_reduce of 100 float32, sum", "rank 1 called all_reduce of 99 "),
+            ("other_call", "rank 0 called all_reduce of 100 float32, sum", "rank 1 called barrier"),
+            ("other_start", "rank 0 called start of 200 float32", "rank 1 called start of 150 float32"))
+    for scene, *parts in rows:
+        said, _, code = play(scene, 3)
+        expect(scene, said, range(3), "YOKE_ERROR_ARGUMENT", *parts)
+        if code != 0 and scene != "other_start":
+            raise Failure(f"{scene}: the ranks did not part in order: {code}")
+
+
+def check_deadlines():
+    for scene in ("late", "late_start"):
+        said, took, _ = play(scene, 3)
+        expect(scene, said, (0, 2), "YOKE_ERROR_TIMEOUT", " ms for rank 1 (", "is running)")
+        if "rank 2 (" in said[0] or took > 10:
+            raise Failure(f"{scene}: after {took:.1f} s: {said[0]}")
+
+
+def check_other_ranks():
+    said, _, _ = play("wrong_rank", 2)
+    expect("wrong_rank", said, range(2), "YOKE_ERROR_ARGUMENT", "as MPI sees it")
+    said, _, _ = play("alone", 2)
+    expect("alone", said, (0,), "YOKE_ERROR_ARGUMENT", "rank 0 of 1 is rank ")
+
+
+def is_left(program):
+    """Whether a process of the program is there that is not about to end."""
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as line:
+                if entry.isdigit() and line.read().startswith(program.encode() + b"\0"):
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def check_death():
+    """mpirun itself ends the ranks of one that was killed."""
+    said, took, code = play("killed", 3)
+    if code == 0 or took > 15:
+        raise Failure(f"killed: mpirun answered {code} after {took:.1f} s; ranks said {said}")
+    for _ in range(50):
+        if not is_left(sys.argv[2]):
+            return
+        time.sleep(0.1)
+    raise Failure("killed: a rank is left")
+
+
+def main():
+    if subprocess.run([sys.argv[2]], check=False).returncode == 77:
+        print("skipped: this build has no MPI")
+        return 77
+    try:
+        for check in (check_differences, check_deadlines, check_other_ranks, check_death):
+            check()
+    except Failure as failure:
+        print(failure)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+/* Small networks for the tests of replicas. */
+#ifndef TESTS_NETWORKS_H
+#define TESTS_NETWORKS_H
+
+#include "replica_rig.h"
+
+static inline yoke_value conv(yoke_model *model, yoke_value input, const char *name, int channels,
+                              const char *shared_with) {
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = channels,
+                                   .kernel = 3,
+                                   .padding = 1,
+                                   .shared_with = shared_with};
+    return yoke_conv2d(model, input, &options);
+}
+
+static inline yoke_value norm(yoke_model *model, yoke_value input, const char *name) {
+    yoke_batch_norm_options options = {.struct_size = sizeof options, .name = name};
+    return yoke_batch_norm(model, input, &options);
+}
+
+static inline yoke_value linear(yoke_model *model, yoke_value input, const char *name, int features,
+                                const char *shared_with) {
+    yoke_linear_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_features = features,
+                                   .shared_with = shared_with};
+    return yoke_linear(model, input, &options);
+}
+
+static inline yoke_value pooled(yoke_model *model, yoke_value value) {
+    yoke_pool_options max = {.struct_size = sizeof max, .kernel = 3, .stride = 2, .padding = 1};
+    yoke_pool_options average = {
+        .struct_size = sizeof average, .kernel = 2, .stride = 1, .padding = 1};
+    return yoke_average_pool(model, yoke_max_pool(model, value, &max), &average);
+}
+
+/* Every kind of layer; values with one, two and three readers; parameters with two users. */
+static inline yoke_model *everything(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "everything", (yoke_shape){4, 9, 9, false}));
+    yoke_conv2d_options stem = {.struct_size = sizeof stem,
+                                .name = "stem",
+                                .out_channels = 12,
+                                .kernel = 3,
+                                .stride = 1,
+                                .padding = 1,
+                                .groups = 2,
+                                .bias = true};
+    yoke_value a =
+        yoke_relu(model, norm(model, yoke_conv2d(model, yoke_model_input(model), &stem), "bn1"));
+    yoke_value b = conv(model, conv(model, a, "twice", 12, NULL), "again", 12, "twice");
+    b = yoke_relu(model, yoke_add(model, norm(model, b, "bn2"), a));
+    yoke_value c = pooled(model, b);
+    yoke_value d = yoke_dropout(model, yoke_relu(model, c), 0.3);
+    yoke_value e = yoke_add(model, d, conv(model, d, "three", 12, NULL)); /* d: three readers */
+    e = yoke_add(model, yoke_relu(model, e), d);
+    e = yoke_add(model, e, e);
+    yoke_value f = yoke_flatten(model, yoke_global_average_pool(model, e));
+    f = yoke_relu(model, norm(model, linear(model, f, "fc1", 12, NULL), "bn3"));
+    f = linear(model, f, "fc1b", 12, "fc1");
+    f = linear(model, yoke_dropout(model, f, 0.25), "fc2", 7, NULL);
+    assert_ok(yoke_model_finish(model, f, loss));
+    return model;
+}
+
+static inline yoke_model *resnet20(int size) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, size, size, false}, 10, NULL));
+    return model;
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* A replica of a model on one device, with random data scattered to it. */
+#ifndef TESTS_REPLICA_RIG_H
+#define TESTS_REPLICA_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "reference_model.h"
+#include "support/devices.h"
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
+    } while (0)
+
+struct rig {
+    yoke_devices *devices;
+    yoke_device *device;
+    yoke_device_scope scope;
+    yoke_choices *choices;
+    yoke_model *model; /* the rig's to destroy */
+    yoke_replica *replica;
+    int rows;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    bool input_gradients;
+    float *inputs, *targets;
+    int32_t *labels;
+};
+
+static inline void rig_devices(struct rig *rig) {
+    yoke_devices_options options = {
+        .struct_size = sizeof options, .list = devices_of(1), .threads = 1, .unbound = true};
+    assert_ok(yoke_devices_open(&rig->devices, &options));
+    rig->device = yoke_devices_at(rig->devices, 0);
+    assert_ok(yoke_device_enter(rig->device, false, &rig->scope));
+    assert_ok(yoke_choices_create(&rig->choices));
+}
+
+static inline yoke_replica_options rig_options(const struct rig *rig) {
+    return (yoke_replica_options){
+        .device = rig->device,
+        .precision = rig->precision,
+        .algorithm = rig->algorithm,
+        .rows = rig->rows,
+        .choices = rig->choices,
+        .input_gradients = rig->input_gradients,
+        .first_bucket_bytes = 2048,
+        .bucket_bytes = 4096,
+    };
+}
+
+static inline void rig_batch(struct rig *rig, uint64_t seed) {
+    yoke_shape in = rig->model->input, out = yoke_model_output_shape(rig->model);
+    size_t rows = (size_t)rig->rows, outputs = rows * (size_t)out.channels;
+    size_t inputs = rows * (size_t)in.channels * (size_t)in.height * (size_t)in.width;
+    rig->inputs = realloc(rig->inputs, inputs * sizeof *rig->inputs);
+    rig->targets = realloc(rig->targets, outputs * sizeof *rig->targets);
+    rig->labels = realloc(rig->labels, rows * sizeof *rig->labels);
+    yoke_random_normal(rig->inputs, inputs, 1, seed, YOKE_RANDOM_SYNTHETIC, 0);
+    yoke_random_normal(rig->targets, outputs, 1, seed, YOKE_RANDOM_SYNTHETIC, 1);
+    for (size_t i = 0; i < rows; i++)
+        rig->labels[i] = (int32_t)((i * 7 + seed) % (size_t)out.channels);
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
+    device_put(rig->device, memory->inputs, rig->inputs, inputs * sizeof(float));
+    device_put(rig->device, memory->targets, rig->targets, outputs * sizeof(float));
+    device_put(rig->device, memory->labels, rig->labels, rows * sizeof(int32_t));
+}
+
+/* Batch-norm weights and biases away from 1 and 0, so that no mistake hides behind them. */
+static inline void rig_stir(struct rig *rig, uint64_t seed) {
+    for (int i = 0; i < rig->model->tensor_count; i++) {
+        const yoke_tensor *tensor = &rig->model->tensors[i];
+        if (tensor->integer || tensor->fill.kind != YOKE_FILL_CONSTANT) continue;
+        float *values = malloc(tensor->count * sizeof *values);
+        bool spread = tensor->fill.value > 0;
+        yoke_random_uniform(values, tensor->count, spread ? 0.5 : -0.3, spread ? 1.5 : 0.3, seed,
+                            YOKE_RANDOM_PROBE, (uint64_t)i);
+        assert_ok(yoke_replica_write(rig->replica, i, false, values));
+        free(values);
+    }
+}
+
+/* On a rig whose devices are open and whose model, rows, precision and algorithm are set. */
+static inline void rig_replica(struct rig *rig, uint64_t seed) {
+    yoke_replica_options options = rig_options(rig);
+    assert_ok(yoke_replica_create(&rig->replica, rig->model, &options));
+    assert_ok(yoke_replica_allocate(rig->replica, NULL, NULL));
+    assert_ok(yoke_replica_initialize(rig->replica, seed));
+    rig_stir(rig, seed);
+    rig_batch(rig, seed);
+}
+
+static inline void rig_create(struct rig *rig, yoke_model *model, int rows, uint64_t seed) {
+    *rig = (struct rig){.model = model, .rows = rows, .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig_devices(rig);
+    rig_replica(rig, seed);
+}
+
+static inline void rig_destroy(struct rig *rig) {
+    yoke_replica_destroy(rig->replica);
+    yoke_choices_destroy(rig->choices);
+    assert_int_equal(yoke_device_allocated(rig->device), 0);
+    yoke_device_leave(rig->device, &rig->scope);
+    yoke_devices_close(rig->devices);
+    yoke_model_destroy(rig->model);
+    free(rig->inputs);
+    free(rig->targets);
+    free(rig->labels);
+}
+
+static inline yoke_plan_step rig_step(const struct rig *rig) {
+    return (yoke_plan_step){
+        .seed = 11, .step = 5, .first_row = 3, .loss_scale = 1.0f / (float)(rig->rows + 2)};
+}
+
+static inline void rig_backward(struct rig *rig, const yoke_plan_step *step) {
+    for (int s = 0; s < yoke_replica_flat(rig->replica)->bucket_count; s++)
+        assert_ok(yoke_replica_backward_segment(rig->replica, s, step));
+}
+
+static inline double norm_of(const double *values, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i] * values[i];
+    return sqrt(sum);
+}
+
+/* |a - b| <= tolerance * (|b| + background) over a whole tensor. */
+struct nearness {
+    double tolerance, background;
+};
+
+static inline void assert_near(const float *a, const double *b, size_t count,
+                               struct nearness nearness, const char *what) {
+    double sum = 0, norm = norm_of(b, count) + nearness.background;
+    for (size_t i = 0; i < count; i++)
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    if (!(sqrt(sum) <= nearness.tolerance * norm))
+        fail_msg("%s is %g from the reference of norm %g, allowed %g", what, sqrt(sum), norm,
+                 nearness.tolerance);
+}
+
+/* Some gradients are zero but for rounding (of a scale before a batch norm): every tensor is
+ * measured with a small part of the largest one behind it. */
+static inline double gradient_background(const struct reference *reference,
+                                         yoke_precision precision) {
+    double largest = 0;
+    for (int i = 0; i < reference->model->tensor_count; i++) {
+        size_t count = reference->model->tensors[i].count;
+        largest = fmax(largest, norm_of(reference->tensor_gradients[i], count));
+    }
+    return (precision == YOKE_BFLOAT16 ? 1.0 / 256 : 1e-3) * largest;
+}
+
+static inline void assert_tensors_near(struct rig *rig, const struct reference *reference,
+                                       bool gradient, double tolerance) {
+    struct nearness nearness = {tolerance,
+                                gradient ? gradient_background(reference, rig->precision) : 0};
+    for (int i = 0; i < rig->model->tensor_count; i++) {
+        const yoke_tensor *tensor = &rig->model->tensors[i];
+        if (tensor->integer || (gradient && !tensor->trainable)) continue;
+        float *values = malloc(tensor->count * sizeof *values);
+        assert_ok(yoke_replica_read(rig->replica, i, gradient, values));
+        const double *expected = gradient ? reference->tensor_gradients[i] : reference->tensors[i];
+        assert_near(values, expected, tensor->count, nearness, tensor->name);
+        free(values);
+    }
+}
+
+/* What a forward and a loss left on the device. */
+static inline void assert_outputs_near(struct rig *rig, const struct reference *reference,
+                                       double tolerance) {
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
+    size_t count = (size_t)rig->rows * reference_row(reference, rig->model->output);
+    float *outputs = device_values(rig->device, memory->outputs, count * sizeof *outputs);
+    assert_near(outputs, reference->values[rig->model->output], count,
+                (struct nearness){tolerance, 0}, "outputs");
+    free(outputs);
+    double loss_sum;
+    int32_t correct;
+    device_take(rig->device, &loss_sum, memory->loss_sum, sizeof loss_sum);
+    device_take(rig->device, &correct, memory->correct, sizeof correct);
+    assert_true(fabs(loss_sum - reference->loss_sum) <= tolerance * fabs(reference->loss_sum));
+    if (rig->model->loss.kind == YOKE_LOSS_CROSS_ENTROPY)
+        assert_int_equal(correct, reference->correct);
+}
+
+static inline void assert_input_gradients_near(struct rig *rig, const struct reference *reference,
+                                               double tolerance) {
+    size_t count = (size_t)rig->rows * reference_row(reference, 0);
+    float *gradients = malloc(count * sizeof *gradients);
+    assert_ok(yoke_replica_read_input_gradients(rig->replica, gradients));
+    assert_near(gradients, reference->gradients[0], count, (struct nearness){tolerance, 0},
+                "the inputs' gradient");
+    free(gradients);
+}
+
+/* Forward, loss and backward of the replica against the reference. */
+static inline void assert_step_near(struct rig *rig, double tolerance) {
+    yoke_plan_step step = rig_step(rig);
+    struct reference *reference = reference_create(rig->model, rig->rows);
+    reference->labels = rig->labels;
+    reference->targets = rig->targets;
+    reference->step = step;
+    assert_ok(reference_load(reference, rig->replica));
+    reference_forward(reference, rig->inputs);
+    assert_ok(yoke_replica_forward(rig->replica, rig->rows, true, &step));
+    assert_ok(yoke_replica_loss(rig->replica, &step));
+    reference_backward(reference);
+    assert_outputs_near(rig, reference, tolerance);
+    rig_backward(rig, &step);
+    assert_tensors_near(rig, reference, true, tolerance);
+    assert_tensors_near(rig, reference, false, tolerance); /* running statistics */
+    if (rig->input_gradients) assert_input_gradients_near(rig, reference, tolerance);
+    reference_destroy(reference);
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* Backward's list of actions: gradients of values and parameters with any number of readers, and
+ * its segments. */
+#include "model/program.h"
+#include "networks.h"
+
+/* A random list of layers over one shape: each reads any earlier value, so values get any number of
+ * readers in any order; the last layer sums up all that nobody has read. Value 0 is a convolution,
+ * or the model's own input. */
+static yoke_model *random_graph(uint32_t seed, bool from_input) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "random", (yoke_shape){8, 4, 4, false}));
+    yoke_value values[32];
+    bool read[32] = {false};
+    int count = 1, layers = 6 + (int)(seed % 15);
+    values[0] = conv(model, yoke_model_input(model), "first", 8, NULL);
+    if (from_input) {
+        values[count++] = values[0];
+        values[0] = yoke_model_input(model);
+        read[0] = true;
+    }
+    for (int i = 0; i < layers; i++) {
+        uint32_t words[4];
+        char name[32];
+        snprintf(name, sizeof name, "layer%d", i);
+        yoke_random_words(seed, YOKE_RANDOM_PROBE, (uint64_t)i, 0, 0, words);
+        int left = (int)(words[1] % (uint32_t)count), right = (int)(words[2] % (uint32_t)count);
+        yoke_value input = values[left];
+        read[left] = true;
+        switch (words[0] % 9) {
+        case 0:
+            values[count] = conv(model, input, name, 8, NULL);
+            break;
+        case 1:
+            values[count] = conv(model, input, name, 8, "first");
+            break;
+        case 2:
+            values[count] = norm(model, input, name);
+            break;
+        case 3:
+            values[count] = yoke_relu(model, input);
+            break;
+        case 4:
+            values[count] = yoke_dropout(model, input, 0.2);
+            break;
+        default:
+            values[count] = yoke_add(model, input, values[right]);
+            read[right] = true;
+        }
+        count++;
+    }
+    yoke_value sum = values[count - 1];
+    for (int i = 0; i < count - 1; i++)
+        if (!read[i]) sum = yoke_add(model, sum, values[i]);
+    sum = yoke_flatten(model, sum);
+    assert_ok(yoke_model_finish(model, linear(model, sum, "fc", 3, NULL), NULL));
+    return model;
+}
+
+static void random_graphs_equal_the_reference(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 120; seed++) {
+        struct rig rig;
+        rig_create(&rig, random_graph(seed, false), 3, seed);
+        assert_step_near(&rig, 1e-4);
+        rig_destroy(&rig);
+    }
+}
+
+/* Backward that goes on to the model's input, whichever layers read it. */
+static void check_input_gradients(yoke_model *model, yoke_algorithm algorithm, uint64_t seed) {
+    struct rig rig = {.model = model, .rows = 3, .algorithm = algorithm, .input_gradients = true};
+    rig_devices(&rig);
+    rig_replica(&rig, seed);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
+static void gradients_of_the_inputs_equal_the_reference(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 40; seed++)
+        check_input_gradients(random_graph(seed, true), YOKE_ALGORITHM_DIRECT, seed);
+    check_input_gradients(everything(NULL), YOKE_ALGORITHM_MEASURED, 1);
+}
+
+/* The layers before the first parameter run behind the last bucket. */
+static void layers_without_parameters_lead_to_the_inputs_too(void **state) {
+    (void)state;
+    yoke_model *model = NULL, *vector = NULL;
+    assert_ok(yoke_model_create(&model, "front", (yoke_shape){6, 5, 5, false}));
+    yoke_value value =
+        yoke_dropout(model, yoke_relu(model, pooled(model, yoke_model_input(model))), 0.2);
+    value = yoke_flatten(model, yoke_add(model, value, value));
+    assert_ok(yoke_model_finish(model, linear(model, value, "fc", 4, NULL), NULL));
+    check_input_gradients(model, YOKE_ALGORITHM_DIRECT, 3);
+    assert_ok(yoke_model_create(&vector, "vector", (yoke_shape){9, 1, 1, true}));
+    assert_ok(
+        yoke_model_finish(vector, linear(vector, yoke_model_input(vector), "fc", 4, NULL), NULL));
+    check_input_gradients(vector, YOKE_ALGORITHM_DIRECT, 4);
+}
+
+static void gradients_of_the_inputs_cost_nothing_unless_asked_for(void **state) {
+    (void)state;
+    struct rig rig;
+    float gradients[3 * 4 * 9 * 9];
+    rig_create(&rig, everything(NULL), 3, 1);
+    assert_int_equal(yoke_replica_program(rig.replica, 3, true)->gradient_of_input,
+                     YOKE_PLACE_NOWHERE);
+    assert_step_near(&rig, 1e-4);
+    assert_int_equal(yoke_replica_read_input_gradients(rig.replica, gradients),
+                     YOKE_ERROR_ARGUMENT);
+    rig_destroy(&rig);
+}
+
+/* The input of a block is read by its first convolution and by the join: two contributions, one
+ * sum. */
+static void a_residual_join_costs_one_accumulate(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, resnet20(8), 2, 1);
+    const yoke_program *program = yoke_replica_program(rig.replica, 2, true);
+    int counts[YOKE_ACTION_SUM + 1] = {0};
+    for (int i = 0; i < program->action_count; i++)
+        counts[program->actions[i].kind]++;
+    assert_int_equal(counts[YOKE_ACTION_ACCUMULATE], 9);
+    assert_int_equal(counts[YOKE_ACTION_COPY], 0);
+    assert_int_equal(counts[YOKE_ACTION_SUM], 0);
+    rig_destroy(&rig);
+}
+
+/* Every parameter of the bucket, poisoned before, must be whole after its segment. */
+static void assert_bucket_complete(const struct rig *rig, const float *gradients,
+                                   const yoke_bucket *bucket) {
+    const yoke_flat *flat = yoke_replica_flat(rig->replica);
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        if (parameter->offset < bucket->offset ||
+            parameter->offset >= bucket->offset + bucket->elements)
+            continue;
+        for (size_t k = 0; k < parameter->layout.bytes / sizeof(float); k++)
+            assert_true(isfinite(gradients[parameter->offset + k]));
+    }
+}
+
+static void a_segment_completes_its_bucket_for_good(void **state) {
+    (void)state;
+    yoke_model *models[] = {everything(NULL), resnet20(8)};
+    for (size_t m = 0; m < 2; m++) {
+        struct rig rig;
+        rig_create(&rig, models[m], 3, 8);
+        const yoke_flat *flat = yoke_replica_flat(rig.replica);
+        float *on_device = yoke_replica_memory_of(rig.replica)->gradients;
+        size_t bytes = flat->elements * sizeof(float);
+        float *kept = malloc(bytes), *gradients = malloc(bytes);
+        yoke_plan_step step = rig_step(&rig);
+        assert_true(flat->bucket_count > 2);
+        assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
+        assert_ok(yoke_replica_loss(rig.replica, &step));
+        for (size_t i = 0; i < flat->elements; i++)
+            gradients[i] = NAN;
+        device_put(rig.device, on_device, gradients, bytes);
+        for (int s = 0; s < flat->bucket_count; s++) {
+            assert_ok(yoke_replica_backward_segment(rig.replica, s, &step));
+            const yoke_bucket *bucket = &flat->buckets[s];
+            device_take(rig.device, gradients, on_device, bytes);
+            assert_bucket_complete(&rig, gradients, bucket);
+            memcpy(kept + bucket->offset, gradients + bucket->offset,
+                   bucket->elements * sizeof *kept);
+        }
+        assert_memory_equal(kept, gradients, bytes);
+        free(kept);
+        free(gradients);
+        rig_destroy(&rig);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_graphs_equal_the_reference),
+        cmocka_unit_test(gradients_of_the_inputs_equal_the_reference),
+        cmocka_unit_test(layers_without_parameters_lead_to_the_inputs_too),
+        cmocka_unit_test(gradients_of_the_inputs_cost_nothing_unless_asked_for),
+        cmocka_unit_test(a_residual_join_costs_one_accumulate),
+        cmocka_unit_test(a_segment_completes_its_bucket_for_good),
+    };
+    return RUN_ON_DEVICES(tests, NULL, NULL);
+}

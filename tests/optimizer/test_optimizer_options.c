@@ -1,0 +1,75 @@
+/* Which options an optimizer accepts, and what it does by default. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "optimizer/optimizer.h"
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
+    } while (0)
+
+static void zero_means_default(void **state) {
+    (void)state;
+    yoke_optimizer_options own;
+    CHECK(yoke_optimizer_options_load(&own, NULL));
+    assert_int_equal(own.kind, YOKE_SGD);
+    assert_true(own.learning_rate == 0.1 && own.momentum == 0 && own.weight_decay == 0);
+    yoke_optimizer_options given = {.struct_size = sizeof given, .kind = YOKE_ADAMW};
+    CHECK(yoke_optimizer_options_load(&own, &given));
+    assert_true(own.learning_rate == 1e-3 && own.beta1 == 0.9 && own.beta2 == 0.999);
+    assert_true(own.epsilon == 1e-8 && own.weight_decay == 0 && own.clip_norm == 0);
+    /* What was filled in may be given again. */
+    yoke_optimizer_options again;
+    CHECK(yoke_optimizer_options_load(&again, &own));
+    assert_memory_equal(&again, &own, sizeof own);
+}
+
+static void impossible_options_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        yoke_optimizer_options options;
+        const char *name;
+    } cases[] = {
+        {{.learning_rate = -0.1}, "learning_rate is -0.1"},
+        {{.learning_rate = (double)NAN}, "learning_rate is nan"},
+        {{.learning_rate = (double)INFINITY}, "learning_rate is inf"},
+        {{.momentum = -0.5}, "momentum is -0.5"},
+        {{.momentum = 1}, "momentum is 1"},
+        {{.nesterov = true}, "nesterov needs momentum"},
+        {{.weight_decay = -1}, "weight_decay is -1"},
+        {{.clip_norm = -1}, "clip_norm is -1"},
+        {{.clip_norm = (double)NAN}, "clip_norm is nan"},
+        {{.kind = YOKE_ADAMW, .beta1 = 1}, "beta1 is 1"},
+        {{.kind = YOKE_ADAMW, .beta2 = -0.1}, "beta2 is -0.1"},
+        {{.kind = YOKE_ADAMW, .epsilon = -1e-8}, "epsilon is -1e-08"},
+        {{.kind = YOKE_ADAMW, .nesterov = true}, "nesterov is for SGD"},
+        {{.kind = (yoke_optimizer_kind)7}, "kind 7"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_optimizer_options given = cases[i].options, own;
+        given.struct_size = sizeof given;
+        assert_int_equal(yoke_optimizer_options_load(&own, &given), YOKE_ERROR_ARGUMENT);
+        if (strstr(yoke_last_error(), cases[i].name) == NULL)
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].name, yoke_last_error());
+        yoke_optimizer *optimizer = (yoke_optimizer *)&own;
+        assert_int_equal(yoke_optimizer_create(&optimizer, &given, NULL, 0, 10),
+                         YOKE_ERROR_ARGUMENT);
+        assert_null(optimizer);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_means_default),
+        cmocka_unit_test(impossible_options_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

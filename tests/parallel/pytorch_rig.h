@@ -1,0 +1,231 @@
+/* The models that fixtures/make_fixtures.py and make_ddp_fixture.py trained, an engine that
+ * trains them, and the comparison. Weights and inputs come from a formula that both sides share. */
+#ifndef TESTS_PYTORCH_RIG_H
+#define TESTS_PYTORCH_RIG_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixtures/fixture.h"
+#include "support/devices.h"
+
+#define LOSS_TOLERANCE 1e-5 /* relative; ten steps of float32 */
+#define VALUE_TOLERANCE 2e-5
+#define MAX_ROWS 8
+
+enum { INPUT_STREAM = 1000, TARGET_STREAM = 2000, EVALUATION_STREAM = 3000 };
+
+static inline double number(uint32_t stream, uint32_t index) {
+    uint32_t x = index * 2654435761u + stream * 2246822519u + 374761393u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return x / 2147483648.0 - 1.0;
+}
+
+/* The models, as make_fixtures.py has them. */
+
+static inline yoke_value conv(yoke_model *model, yoke_value input, const char *name,
+                              int out_channels, int kernel, int stride) {
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = out_channels,
+                                   .kernel = kernel,
+                                   .stride = stride,
+                                   .padding = kernel / 2};
+    return yoke_conv2d(model, input, &options);
+}
+
+static inline yoke_value norm(yoke_model *model, yoke_value input, const char *name) {
+    yoke_batch_norm_options options = {.struct_size = sizeof options, .name = name};
+    return yoke_batch_norm(model, input, &options);
+}
+
+static inline yoke_value linear(yoke_model *model, yoke_value input, const char *name,
+                                int out_features, const char *shared_with) {
+    yoke_linear_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_features = out_features,
+                                   .shared_with = shared_with};
+    return yoke_linear(model, input, &options);
+}
+
+static inline yoke_value build_convnet(yoke_model *model) {
+    yoke_conv2d_options first = {.struct_size = sizeof first,
+                                 .name = "conv1",
+                                 .out_channels = 8,
+                                 .kernel = 3,
+                                 .padding = 1,
+                                 .bias = true};
+    yoke_conv2d_options second = {.struct_size = sizeof second,
+                                  .name = "conv2",
+                                  .out_channels = 12,
+                                  .kernel = 3,
+                                  .stride = 2,
+                                  .padding = 1,
+                                  .groups = 2};
+    yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
+    yoke_pool_options padded = {
+        .struct_size = sizeof padded, .kernel = 2, .stride = 1, .padding = 1};
+    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &first);
+    value = yoke_max_pool(model, yoke_relu(model, value), &half);
+    value = yoke_relu(model, yoke_conv2d(model, value, &second));
+    value = yoke_average_pool(model, value, &padded);
+    return linear(model, yoke_flatten(model, value), "fc", 5, NULL);
+}
+
+static inline yoke_value build_resnet(yoke_model *model) {
+    yoke_value value = conv(model, yoke_model_input(model), "conv1", 8, 3, 1);
+    yoke_value shortcut = yoke_relu(model, norm(model, value, "bn1"));
+    value = conv(model, shortcut, "layer1.0.conv1", 8, 3, 1);
+    value = yoke_relu(model, norm(model, value, "layer1.0.bn1"));
+    value = norm(model, conv(model, value, "layer1.0.conv2", 8, 3, 1), "layer1.0.bn2");
+    shortcut = yoke_relu(model, yoke_add(model, value, shortcut));
+    value = conv(model, shortcut, "layer2.0.conv1", 16, 3, 2);
+    value = yoke_relu(model, norm(model, value, "layer2.0.bn1"));
+    value = norm(model, conv(model, value, "layer2.0.conv2", 16, 3, 1), "layer2.0.bn2");
+    shortcut = norm(model, conv(model, shortcut, "layer2.0.downsample.0", 16, 1, 2),
+                    "layer2.0.downsample.1");
+    value = yoke_relu(model, yoke_add(model, value, shortcut));
+    value = yoke_flatten(model, yoke_global_average_pool(model, value));
+    return linear(model, value, "fc", 5, NULL);
+}
+
+static inline yoke_value build_mlp(yoke_model *model) {
+    yoke_value value = yoke_flatten(model, yoke_model_input(model));
+    value = yoke_relu(model, linear(model, value, "fc1", 16, NULL));
+    value = yoke_relu(model, linear(model, value, "fc2", 16, NULL));
+    value = yoke_relu(model, linear(model, value, "fc2_again", 16, "fc2"));
+    return linear(model, value, "fc3", 3, NULL);
+}
+
+typedef struct subject_model {
+    const char *name;
+    yoke_shape input;
+    int classes; /* 0: regression on 3 targets */
+    yoke_value (*build)(yoke_model *model);
+} subject_model;
+
+static const subject_model convnet = {
+    "convnet", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
+static const subject_model resnet = {
+    "resnet", {.channels = 3, .height = 8, .width = 8}, 5, build_resnet};
+static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5}, 0, build_mlp};
+
+/* One case on one engine. */
+
+typedef struct test_rig {
+    const subject_model *subject;
+    yoke_model *model;
+    yoke_devices *devices;
+    yoke_data_parallel *parallel;
+    float inputs[MAX_ROWS * 3 * 12 * 12], targets[MAX_ROWS * 3];
+    int32_t labels[MAX_ROWS];
+} test_rig;
+
+static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
+    const json_t *given = json_object_get(test_case, "optimizer");
+    bool sgd = strcmp(json_string_value(json_object_get(given, "kind")), "sgd") == 0;
+    return (yoke_optimizer_options){.struct_size = sizeof(yoke_optimizer_options),
+                                    .kind = sgd ? YOKE_SGD : YOKE_ADAMW,
+                                    .learning_rate = real(given, "learning_rate"),
+                                    .momentum = real(given, "momentum"),
+                                    .nesterov = truth(given, "nesterov"),
+                                    .weight_decay = real(given, "weight_decay"),
+                                    .clip_norm = real(test_case, "clip_norm")};
+}
+
+static inline void fill(float *values, size_t count, uint32_t stream, double scale, double offset) {
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)(offset + scale * number(stream, (uint32_t)i));
+}
+
+static inline void write_weights(const test_rig *rig, const json_t *tensors) {
+    size_t index;
+    const json_t *tensor;
+    float values[4096];
+    json_array_foreach(tensors, index, tensor) {
+        const char *name = json_string_value(json_object_get(tensor, "name"));
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        for (int i = 0; i < yoke_model_tensor_count(rig->model); i++) {
+            must(yoke_model_tensor(rig->model, i, &info));
+            if (strcmp(info.name, name) == 0) break;
+        }
+        assert_string_equal(info.name, name);
+        assert_in_range(info.count, 1, 4096);
+        fill(values, info.count, (uint32_t)index, real(tensor, "scale"), real(tensor, "offset"));
+        must(yoke_data_parallel_write(rig->parallel, name, values, info.count));
+    }
+}
+
+static inline void open_engine(test_rig *rig, const json_t *tensors, const json_t *test_case,
+                               const char *list, yoke_data_parallel_options options) {
+    yoke_devices_options devices = {
+        .struct_size = sizeof devices, .list = list, .threads = 1, .unbound = true};
+    must(yoke_devices_open(&rig->devices, &devices));
+    yoke_loss_options loss = {.struct_size = sizeof loss,
+                              .kind =
+                                  rig->subject->classes ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE,
+                              .label_smoothing = real(test_case, "label_smoothing")};
+    must(yoke_model_create(&rig->model, rig->subject->name, rig->subject->input));
+    yoke_value output = rig->subject->build(rig->model);
+    must(yoke_model_finish(rig->model, output, &loss));
+    yoke_optimizer_options optimizer = optimizer_of(test_case);
+    options.struct_size = sizeof options;
+    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    options.batch = MAX_ROWS;
+    options.first_bucket_bytes = 4096;
+    options.bucket_bytes = 8192;
+    must(yoke_data_parallel_create(&rig->parallel, rig->model, rig->devices, &optimizer, &options));
+    write_weights(rig, tensors);
+}
+
+static inline void close_engine(test_rig *rig) {
+    yoke_data_parallel_destroy(rig->parallel);
+    yoke_devices_close(rig->devices);
+    yoke_model_destroy(rig->model);
+}
+
+static inline yoke_batch make_batch(test_rig *rig, int rows, uint32_t stream) {
+    const subject_model *subject = rig->subject;
+    size_t pixels =
+        (size_t)(subject->input.channels * subject->input.height * subject->input.width);
+    fill(rig->inputs, (size_t)rows * pixels, INPUT_STREAM + stream, 1, 0);
+    fill(rig->targets, (size_t)rows * 3, TARGET_STREAM + stream, 1, 0);
+    for (int row = 0; row < rows && subject->classes > 0; row++)
+        rig->labels[row] = (7 * row + (int)stream) % subject->classes;
+    return (yoke_batch){.struct_size = sizeof(yoke_batch),
+                        .rows = rows,
+                        .inputs = rig->inputs,
+                        .labels = subject->classes > 0 ? rig->labels : NULL,
+                        .targets = subject->classes > 0 ? NULL : rig->targets};
+}
+
+typedef yoke_status (*reader)(yoke_data_parallel *parallel, const char *name, float *values,
+                              size_t count);
+
+/* Every tensor of `wanted`, at the entries it has, against what `read` gives. */
+static inline void compare_tensors(const test_rig *rig, json_t *wanted, reader read) {
+    float values[4096];
+    for (int i = 0; i < yoke_model_tensor_count(rig->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        must(yoke_model_tensor(rig->model, i, &info));
+        const json_t *entries = json_object_get(wanted, info.name);
+        if (entries == NULL) continue;
+        must(read(rig->parallel, info.name, values, info.count));
+        double largest = 0;
+        for (size_t k = 0; k < info.count; k++)
+            largest = fmax(largest, fabs((double)values[k]));
+        size_t k;
+        const json_t *entry;
+        json_array_foreach(entries, k, entry) {
+            size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
+            near((double)values[at], json_number_value(json_array_get(entry, 1)), VALUE_TOLERANCE,
+                 largest, info.name);
+        }
+    }
+}
+
+#endif

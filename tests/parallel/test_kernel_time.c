@@ -1,0 +1,89 @@
+/* Kernel time: measured without the engine around the kernels, and the model stays as it was. */
+#include "support/engine_check.h"
+#include "yoke/bench.h"
+
+typedef struct kernel_rig {
+    yoke_model *model;
+    check_engine engine;
+    check_batch batch;
+} kernel_rig;
+
+static kernel_rig open_rig(yoke_precision precision) {
+    kernel_rig rig = {.model = check_model(true, 0.25), .batch = check_batch_make(6, 1)};
+    yoke_optimizer_options optimizer = {
+        .struct_size = sizeof optimizer, .kind = YOKE_ADAMW, .learning_rate = 1e-3};
+    yoke_data_parallel_options options = {
+        .batch = 6, .precision = precision, .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig.engine = check_engine_make(rig.model, 2, options, &optimizer);
+    return rig;
+}
+
+static void close_rig(kernel_rig *rig) {
+    check_engine_free(&rig->engine);
+    check_batch_free(&rig->batch);
+    yoke_model_destroy(rig->model);
+}
+
+static double step(kernel_rig *rig) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    EXPECT_OK(yoke_data_parallel_step(rig->engine.parallel, &rig->batch.batch, 0, &result));
+    return result.loss;
+}
+
+static bool has_bfloat16(void) {
+    kernel_rig rig = open_rig(YOKE_FLOAT32);
+    yoke_device_info info = {.struct_size = sizeof info};
+    EXPECT_OK(yoke_devices_describe(rig.engine.devices, 0, &info));
+    close_rig(&rig);
+    return info.bfloat16;
+}
+
+/* Between the steps of two engines that are otherwise alike. */
+static void timing_kernels_changes_nothing_of_the_model(void **state) {
+    (void)state;
+    for (int i = 0; i < (has_bfloat16() ? 2 : 1); i++) {
+        yoke_precision precision = i == 0 ? YOKE_FLOAT32 : YOKE_BFLOAT16;
+        kernel_rig timed = open_rig(precision), other = open_rig(precision);
+        for (int k = 0; k < 3; k++) {
+            double milliseconds = 0;
+            assert_true(step(&timed) == step(&other));
+            EXPECT_OK(yoke_data_parallel_kernel_time(timed.engine.parallel, YOKE_KERNELS_ALONE, 3,
+                                                     &milliseconds));
+            assert_true(milliseconds > 0 && milliseconds < 1e5);
+            EXPECT_OK(yoke_data_parallel_kernel_time(timed.engine.parallel, YOKE_KERNELS_IN_ORDER,
+                                                     3, &milliseconds));
+            assert_true(milliseconds > 0 && milliseconds < 1e5);
+        }
+        uint64_t hashes[2];
+        EXPECT_OK(yoke_data_parallel_hash(timed.engine.parallel, &hashes[0]));
+        EXPECT_OK(yoke_data_parallel_hash(other.engine.parallel, &hashes[1]));
+        assert_true(hashes[0] == hashes[1]);
+        close_rig(&other);
+        close_rig(&timed);
+    }
+}
+
+/* A floor holds no memory when it is over. */
+static void timing_kernels_gives_its_memory_back(void **state) {
+    (void)state;
+    kernel_rig rig = open_rig(YOKE_FLOAT32);
+    size_t held[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        double milliseconds = 0;
+        yoke_memory_report report = {.struct_size = sizeof report};
+        EXPECT_OK(yoke_data_parallel_kernel_time(rig.engine.parallel, YOKE_KERNELS_ALONE, 2,
+                                                 &milliseconds));
+        EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &report));
+        held[i] = report.total;
+    }
+    assert_int_equal(held[0], held[1]);
+    close_rig(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(timing_kernels_changes_nothing_of_the_model),
+        cmocka_unit_test(timing_kernels_gives_its_memory_back),
+    };
+    return RUN_ON_DEVICES(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* Small models, batches and engines for tests that train. */
+#ifndef ENGINE_CHECK_H
+#define ENGINE_CHECK_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/devices.h"
+#include "yoke/yoke.h"
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status expect_status_ = (call);                                                       \
+        if (expect_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
+    } while (0)
+
+enum { CHECK_CHANNELS = 2, CHECK_SIDE = 6, CHECK_CLASSES = 5 };
+enum { CHECK_ROW = CHECK_CHANNELS * CHECK_SIDE * CHECK_SIDE };
+
+static inline double check_noise(uint32_t i) {
+    uint32_t x = i * 2654435761u + 12345u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (double)x / 4294967296.0 - 0.5;
+}
+
+/* conv - [batch norm] - relu - conv - add - relu - global pool - linear, 5 classes. */
+static inline yoke_model *check_model(bool norm, double dropout) {
+    yoke_model *model = NULL;
+    EXPECT_OK(yoke_model_create(&model, "small",
+                                (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = "conv1",
+                                .out_channels = 8,
+                                .kernel = 3,
+                                .padding = 1,
+                                .bias = true};
+    yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
+    yoke_batch_norm_options bn = {.struct_size = sizeof bn, .name = "bn1"};
+    if (norm) x = yoke_batch_norm(model, x, &bn);
+    x = yoke_relu(model, x);
+    conv.name = "conv2";
+    conv.bias = false;
+    yoke_value y = yoke_conv2d(model, x, &conv);
+    x = yoke_relu(model, yoke_add(model, y, x));
+    if (dropout > 0) x = yoke_dropout(model, x, dropout);
+    x = yoke_flatten(model, yoke_global_average_pool(model, x));
+    yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, x, &fc), NULL));
+    return model;
+}
+
+typedef struct check_batch {
+    yoke_batch batch;
+    float *inputs;
+    int32_t *labels;
+} check_batch;
+
+static inline check_batch check_batch_make(int rows, uint32_t seed) {
+    check_batch made = {0};
+    made.inputs = malloc((size_t)rows * CHECK_ROW * sizeof(float));
+    made.labels = malloc((size_t)rows * sizeof(int32_t));
+    for (int i = 0; i < rows * CHECK_ROW; i++)
+        made.inputs[i] = (float)(2 * check_noise((uint32_t)i + 7919u * seed));
+    for (int i = 0; i < rows; i++)
+        made.labels[i] =
+            (int32_t)((check_noise(977u * (uint32_t)i + seed) + 0.5) * (double)CHECK_CLASSES);
+    made.batch = (yoke_batch){.struct_size = sizeof made.batch,
+                              .rows = rows,
+                              .inputs = made.inputs,
+                              .labels = made.labels};
+    return made;
+}
+
+static inline void check_batch_free(check_batch *batch) {
+    free(batch->inputs);
+    free(batch->labels);
+}
+
+typedef struct check_engine {
+    yoke_devices *devices;
+    yoke_data_parallel *parallel;
+} check_engine;
+
+/* One compute thread a device, so that a test is the same on any machine. */
+static inline check_engine check_engine_make(const yoke_model *model, int devices,
+                                             yoke_data_parallel_options options,
+                                             const yoke_optimizer_options *optimizer) {
+    check_engine made = {0};
+    yoke_devices_options open = {
+        .struct_size = sizeof open, .list = devices_of(devices), .threads = 1};
+    EXPECT_OK(yoke_devices_open(&made.devices, &open));
+    options.struct_size = sizeof options;
+    EXPECT_OK(yoke_data_parallel_create(&made.parallel, model, made.devices, optimizer, &options));
+    return made;
+}
+
+static inline void check_engine_free(check_engine *engine) {
+    yoke_data_parallel_destroy(engine->parallel);
+    yoke_devices_close(engine->devices);
+}
+
+/* All parameters (or gradients) of the root in state_dict order; freed by the caller. */
+static inline float *check_read_all(yoke_data_parallel *parallel, const yoke_model *model,
+                                    bool gradient, size_t *count) {
+    size_t capacity = yoke_model_parameter_count(model), used = 0;
+    float *values = malloc(capacity * sizeof *values);
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        EXPECT_OK(yoke_model_tensor(model, i, &info));
+        if (!info.trainable) continue;
+        assert_true(used + info.count <= capacity);
+        EXPECT_OK(
+            gradient
+                ? yoke_data_parallel_read_gradient(parallel, info.name, values + used, info.count)
+                : yoke_data_parallel_read(parallel, info.name, values + used, info.count));
+        used += info.count;
+    }
+    *count = used;
+    return values;
+}
+
+/* || a - b || / || b || */
+static inline double check_relative(const float *a, const float *b, size_t count) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)b[i] * b[i];
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+#endif

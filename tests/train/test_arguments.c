@@ -1,0 +1,122 @@
+/* Every public call of engine, trainer and devices refuses arguments that make no sense and
+ * names them: a caller's mistake ends in a status, not in a crash. */
+#include "support/engine_check.h"
+#include "yoke/bench.h"
+
+static yoke_model *model;
+static check_engine engine;
+static check_batch batch;
+static yoke_step_result result = {.struct_size = sizeof result};
+
+static int set_up(void **state) {
+    (void)state;
+    yoke_optimizer_options sgd = {.struct_size = sizeof sgd};
+    model = check_model(false, 0);
+    engine = check_engine_make(model, 2, (yoke_data_parallel_options){.batch = 4}, &sgd);
+    batch = check_batch_make(4, 1);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    check_batch_free(&batch);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+    return 0;
+}
+
+/* The text holds `words`. */
+static void expect_refused(yoke_status status, const char *words, int line) {
+    if (status != YOKE_ERROR_ARGUMENT || strstr(yoke_last_error(), words) == NULL)
+        fail_msg("line %d: %s, \"%s\": ARGUMENT with \"%s\" was expected", line,
+                 yoke_status_name(status), yoke_last_error(), words);
+}
+
+#define REFUSED(call, words) expect_refused((call), (words), __LINE__)
+
+static void an_engine_names_what_is_null(void **state) {
+    (void)state;
+    yoke_data_parallel *parallel = engine.parallel;
+    double milliseconds;
+    uint64_t hash;
+    yoke_memory_report report = {.struct_size = sizeof report};
+    float values[CHECK_CLASSES] = {0};
+    REFUSED(yoke_replicate(NULL), "parallel is NULL");
+    REFUSED(yoke_forward_replicas(NULL, true), "engine is NULL");
+    REFUSED(yoke_update(NULL, 0), "engine is NULL");
+    REFUSED(yoke_gather(NULL, &result), "engine is NULL");
+    REFUSED(yoke_data_parallel_step(parallel, NULL, 0, &result), "batch is NULL");
+    REFUSED(yoke_data_parallel_read(NULL, "fc.bias", values, CHECK_CLASSES), "parallel is NULL");
+    REFUSED(yoke_data_parallel_read(parallel, NULL, values, CHECK_CLASSES), "name is NULL");
+    REFUSED(yoke_data_parallel_read(parallel, "fc.bias", NULL, CHECK_CLASSES), "values is NULL");
+    REFUSED(yoke_data_parallel_write(parallel, "fc.bias", NULL, CHECK_CLASSES), "values is NULL");
+    REFUSED(yoke_data_parallel_hash(NULL, &hash), "parallel is NULL");
+    REFUSED(yoke_data_parallel_hash(parallel, NULL), "hash is NULL");
+    REFUSED(yoke_data_parallel_memory(NULL, 0, &report), "parallel is NULL");
+    REFUSED(yoke_data_parallel_memory(parallel, 0, NULL), "yoke_memory_report is NULL");
+    REFUSED(yoke_data_parallel_memory(parallel, -1, &report), "replica -1");
+    REFUSED(yoke_data_parallel_kernel_time(NULL, YOKE_KERNELS_ALONE, 1, &milliseconds),
+            "parallel is NULL");
+    REFUSED(yoke_data_parallel_kernel_time(parallel, YOKE_KERNELS_ALONE, 1, NULL),
+            "milliseconds is NULL");
+    REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
+            "timing is 9");
+    REFUSED(yoke_data_parallel_bind(NULL), "parallel is NULL");
+    REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "parallel is NULL");
+}
+
+static void an_engine_refuses_numbers_without_a_meaning(void **state) {
+    (void)state;
+    yoke_data_parallel *made = NULL;
+    yoke_batch unsized = batch.batch;
+    unsized.struct_size = 0;
+    REFUSED(yoke_data_parallel_step(engine.parallel, &unsized, 0, &result), "struct_size");
+    REFUSED(yoke_data_parallel_step(engine.parallel, &batch.batch, INFINITY, &result),
+            "learning_rate");
+    yoke_batch stored = batch.batch;
+    stored.inputs = NULL;
+    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "neither inputs nor");
+    stored.pixels = (const uint8_t *)batch.inputs;
+    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "does not decode");
+    yoke_data_parallel_options bad = {
+        .struct_size = sizeof bad, .batch = 4, .precision = (yoke_precision)7};
+    REFUSED(yoke_data_parallel_create(&made, model, engine.devices, NULL, &bad), "precision is 7");
+    bad.precision = YOKE_FLOAT32;
+    bad.algorithm = (yoke_algorithm)9;
+    REFUSED(yoke_data_parallel_create(&made, model, engine.devices, NULL, &bad), "algorithm is 9");
+    assert_null(made);
+}
+
+static void trainer_files_and_devices_name_what_is_null(void **state) {
+    (void)state;
+    yoke_trainer *trainer = NULL;
+    yoke_device_info device = {.struct_size = sizeof device};
+    yoke_tensor_info tensor = {.struct_size = sizeof tensor};
+    yoke_trace *trace = yoke_data_parallel_trace(engine.parallel);
+    yoke_trainer_options options = {.struct_size = sizeof options,
+                                    .lr_schedule = (yoke_lr_schedule_kind)9};
+    REFUSED(yoke_trainer_create(NULL, &options), "trainer is NULL");
+    REFUSED(yoke_trainer_create(&trainer, &options), "lr_schedule is 9");
+    REFUSED(yoke_trainer_run(NULL), "trainer is NULL");
+    REFUSED(yoke_trainer_evaluate(NULL, &result), "trainer is NULL");
+    REFUSED(yoke_trainer_summarize(NULL, NULL), "trainer is NULL");
+    REFUSED(yoke_weights_save(NULL, model, "file"), "parallel is NULL");
+    REFUSED(yoke_weights_save(engine.parallel, NULL, "file"), "model is NULL");
+    REFUSED(yoke_weights_load(engine.parallel, model, NULL), "path is NULL");
+    REFUSED(yoke_devices_open(NULL, NULL), "devices is NULL");
+    REFUSED(yoke_devices_describe(NULL, 0, &device), "devices is NULL");
+    REFUSED(yoke_devices_describe(engine.devices, 0, NULL), "yoke_device_info is NULL");
+    REFUSED(yoke_model_tensor(NULL, 0, &tensor), "model is NULL");
+    REFUSED(yoke_trace_write(NULL, "file"), "trace is NULL");
+    REFUSED(yoke_trace_write(trace, NULL), "path is NULL");
+    assert_false(yoke_backend_describe(0, NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_engine_names_what_is_null),
+        cmocka_unit_test(an_engine_refuses_numbers_without_a_meaning),
+        cmocka_unit_test(trainer_files_and_devices_name_what_is_null),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

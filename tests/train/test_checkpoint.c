@@ -1,0 +1,263 @@
+/* Files of a run: weights, metrics, and disks that refuse them. */
+#include "parallel/parallel.h"
+#include "trainer_check.h"
+
+#include <jansson.h>
+
+static void weights_saved_and_loaded_are_the_same_bits(void **state) {
+    (void)state;
+    char path[128], again[128];
+    log_of_run run = {0}, next = {0};
+    yoke_trainer_options options = small(&run);
+    options.model = "resnet20"; /* batch norm: running statistics and a counter */
+    options.dataset = "synthetic:3x8x8,classes=3,rows=20";
+    options.batch = 8;
+    options.steps = 2;
+    options.save = in_folder("weights.safetensors", path);
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.saved, 1);
+    options.init = path;
+    options.save = in_folder("again.safetensors", again);
+    options.seed = 99;
+    options.payload = &next;
+    options.devices = devices_of(2);
+    EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
+    assert_true(hash_of(next.trainer) == hash_of(run.trainer));
+    yoke_safetensors file;
+    int64_t batches;
+    EXPECT_OK(yoke_safetensors_open(&file, path));
+    EXPECT_OK(yoke_safetensors_integer(
+        &file, yoke_safetensors_find(&file, "bn1.num_batches_tracked"), &batches));
+    assert_int_equal(batches, 2);
+    yoke_safetensors_close(&file);
+    yoke_trainer_destroy(run.trainer);
+    yoke_trainer_destroy(next.trainer);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(access(again, F_OK), -1); /* only run saves */
+}
+
+/* Writes a tensor table as nn.DataParallel saves it: every name with "module." before it. */
+static void write_with_prefix(const char *from, const char *to) {
+    yoke_safetensors file;
+    yoke_file_tensor tensors[32];
+    char names[32][64];
+    yoke_file_writer writer;
+    EXPECT_OK(yoke_safetensors_open(&file, from));
+    assert_true(file.count <= 32);
+    for (int i = 0; i < file.count; i++) {
+        tensors[i] = file.tensors[i];
+        snprintf(names[i], sizeof names[i], "module.%s", file.tensors[i].name);
+        tensors[i].name = names[i];
+    }
+    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count));
+    EXPECT_OK(
+        yoke_file_write(&writer, file.buffer, (size_t)(file.data + file.bytes - file.buffer)));
+    EXPECT_OK(yoke_file_commit(&writer));
+    yoke_safetensors_close(&file);
+}
+
+static void a_module_prefix_is_accepted(void **state) {
+    (void)state;
+    char path[128], prefixed[128];
+    log_of_run run = {0}, next = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("plain", path);
+    EXPECT_OK(train(&run, &options));
+    write_with_prefix(path, in_folder("prefixed", prefixed));
+    options.save = NULL;
+    options.init = prefixed;
+    options.seed = 99;
+    EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
+    assert_true(hash_of(next.trainer) == hash_of(run.trainer));
+    yoke_trainer_destroy(run.trainer);
+    yoke_trainer_destroy(next.trainer);
+    assert_int_equal(unlink(path) + unlink(prefixed), 0);
+}
+
+static void weights_of_another_model_are_refused_by_name_and_change_nothing(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0}, next = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("mlp", path);
+    EXPECT_OK(train(&run, &options));
+    yoke_trainer_destroy(run.trainer);
+    options.save = NULL;
+    options.payload = &next;
+    options.dataset = "synthetic:1x8x8,classes=4,rows=50"; /* the last layer has another shape */
+    EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
+    uint64_t before = hash_of(next.trainer);
+    yoke_model *model;
+    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){1, 8, 8, false}, 4, NULL));
+    assert_int_equal(yoke_weights_load(yoke_trainer_engine(next.trainer), model, path),
+                     YOKE_ERROR_DATA);
+    assert_non_null(strstr(yoke_last_error(), "2 of another shape"));
+    assert_non_null(strstr(yoke_last_error(), "[3]"));
+    assert_true(hash_of(next.trainer) == before);
+    yoke_model_destroy(model);
+    /* A model that fits the file and not the engine. */
+    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){1, 8, 8, false}, 3, NULL));
+    assert_int_equal(yoke_weights_load(yoke_trainer_engine(next.trainer), model, path),
+                     YOKE_ERROR_DATA);
+    assert_true(hash_of(next.trainer) == before);
+    yoke_trainer_destroy(next.trainer);
+    yoke_model_destroy(model);
+    options.model = "resnet20";
+    options.dataset = "synthetic:3x8x8,classes=3,rows=50";
+    options.init = path;
+    assert_int_equal(yoke_trainer_create(&next.trainer, &options), YOKE_ERROR_DATA);
+    assert_null(next.trainer);
+    assert_non_null(strstr(yoke_last_error(), "missing (conv1.weight"));
+    assert_non_null(strstr(yoke_last_error(), "unknown ("));
+    assert_int_equal(unlink(path), 0);
+}
+
+static void every_line_of_metrics_is_a_whole_object(void **state) {
+    (void)state;
+    char path[128], line[512];
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.epochs = 2;
+    options.evaluate_every = 1;
+    options.metrics = in_folder("metrics.jsonl", path);
+    EXPECT_OK(train(&run, &options));
+    yoke_trainer_destroy(run.trainer);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    int steps = 0, evaluations = 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        json_int_t step, epoch, rows;
+        double loss, rate, milliseconds, accuracy;
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(object);
+        if (json_object_get(object, "accuracy") != NULL) {
+            assert_int_equal(json_unpack(object, "{s:I,s:I,s:F,s:F,s:I!}", "step", &step, "epoch",
+                                         &epoch, "accuracy", &accuracy, "loss", &loss, "rows",
+                                         &rows),
+                             0);
+            assert_int_equal(rows, 10);
+            evaluations++;
+        } else {
+            assert_int_equal(json_unpack(object, "{s:I,s:I,s:F,s:F,s:I,s:F!}", "step", &step,
+                                         "epoch", &epoch, "loss", &loss, "lr", &rate, "rows", &rows,
+                                         "step_ms", &milliseconds),
+                             0);
+            assert_int_equal(step, steps + 1);
+            assert_int_equal(epoch, steps / 4);
+            assert_true(loss == run.losses[steps] && rate == 0.05 && milliseconds > 0);
+            steps++;
+        }
+        json_decref(object);
+    }
+    fclose(file);
+    assert_int_equal(steps, 8);
+    assert_int_equal(evaluations, 2);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* A full disk, reached through a link: a writer that replaced the file would hurt the link only. */
+static const char *full_disk(char path[128]) {
+    assert_int_equal(symlink("/dev/full", in_folder("full", path)), 0);
+    return path;
+}
+
+static void a_full_disk_costs_the_metrics_one_warning_and_not_the_run(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.metrics = full_disk(path);
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.steps, 4);
+    assert_int_equal(run.warnings, 1);
+    assert_non_null(strstr(run.warning, path));
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_full_disk_at_the_end_is_an_error_naming_the_file(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = full_disk(path);
+    assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
+    assert_int_equal(run.steps, 4);
+    assert_non_null(strstr(yoke_last_error(), path));
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_full_disk_after_a_stop_or_a_bad_loss_is_reported(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run stopped = {.stop_after = 2}, exploded = {0};
+    yoke_trainer_options options = small(&stopped);
+    options.save = full_disk(path);
+    options.epochs = 100;
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), path));
+    options.optimizer.learning_rate = 1e30;
+    options.payload = &exploded;
+    assert_int_equal(train(&exploded, &options), YOKE_ERROR_NUMERIC);
+    assert_non_null(strstr(yoke_last_error(), "not finite"));
+    assert_int_equal(exploded.warnings, 1);
+    assert_non_null(strstr(exploded.warning, path));
+    yoke_trainer_destroy(stopped.trainer);
+    yoke_trainer_destroy(exploded.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void files_that_cannot_be_written_are_refused_before_training(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        log_of_run run = {0};
+        yoke_trainer_options options = small(&run);
+        const char *path = "/no-such-folder/file";
+        *(i == 0 ? &options.save : i == 1 ? &options.trace : &options.metrics) = path;
+        assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
+        assert_non_null(strstr(yoke_last_error(), path));
+        assert_null(run.trainer);
+    }
+}
+
+static void spoiled_weights_do_not_replace_good_ones(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("good.safetensors", path);
+    EXPECT_OK(train(&run, &options));
+    yoke_data_parallel *engine = yoke_trainer_engine(run.trainer);
+    const yoke_model *model = yoke_data_parallel_model(engine);
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    EXPECT_OK(yoke_model_tensor(model, 0, &info));
+    uint64_t good, loaded;
+    EXPECT_OK(yoke_data_parallel_hash(engine, &good));
+    float *values = calloc(info.count, sizeof *values);
+    values[info.count - 1] = INFINITY;
+    EXPECT_OK(yoke_data_parallel_write(engine, info.name, values, info.count));
+    assert_int_equal(yoke_weights_save(engine, model, path), YOKE_ERROR_NUMERIC);
+    assert_non_null(strstr(yoke_last_error(), info.name));
+    EXPECT_OK(yoke_weights_load(engine, model, path));
+    EXPECT_OK(yoke_data_parallel_hash(engine, &loaded));
+    assert_true(good == loaded);
+    free(values);
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_saved_and_loaded_are_the_same_bits),
+        cmocka_unit_test(a_module_prefix_is_accepted),
+        cmocka_unit_test(weights_of_another_model_are_refused_by_name_and_change_nothing),
+        cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
+        cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
+        cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),
+        cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_reported),
+        cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
+        cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
+    };
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,119 @@
+/* A small run, the events it reported, and a folder for its files. */
+#ifndef TRAINER_CHECK_H
+#define TRAINER_CHECK_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/devices.h"
+#include "train/train.h"
+
+#define SMALL "synthetic:1x8x8,classes=3,rows=50"
+#define STEPS_KEPT 64
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status expect_status_ = (call);                                                       \
+        if (expect_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
+    } while (0)
+
+/* What a run told. */
+typedef struct log {
+    yoke_trainer *trainer;
+    int ready, steps, evaluations, saved, warnings;
+    double losses[STEPS_KEPT];
+    int rows[STEPS_KEPT];
+    yoke_event evaluation;
+    char warning[512];
+    uint64_t stop_after; /* 0: never */
+    bool stop_when_saved;
+} log_of_run;
+
+static char folder[] = "/tmp/yoke-trainer-XXXXXX";
+
+static inline int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+static inline int remove_folder(void **state) {
+    (void)state;
+    return rmdir(folder); /* fails when a test, or a failed write, left something behind */
+}
+
+static inline const char *in_folder(const char *name, char text[128]) {
+    snprintf(text, 128, "%s/%s", folder, name);
+    return text;
+}
+
+static inline void on_event(const yoke_event *event, void *payload) {
+    log_of_run *run = payload;
+    assert_int_equal(event->struct_size, sizeof *event);
+    switch (event->kind) {
+    case YOKE_EVENT_READY:
+        assert_int_equal(run->steps, 0);
+        run->ready++;
+        break;
+    case YOKE_EVENT_STEP:
+        assert_int_equal(event->step, run->steps + 1);
+        if (run->steps < STEPS_KEPT) {
+            run->losses[run->steps] = event->loss;
+            run->rows[run->steps] = event->rows;
+        }
+        run->steps++;
+        if (event->step == run->stop_after) yoke_trainer_stop(run->trainer);
+        break;
+    case YOKE_EVENT_EVALUATION:
+        run->evaluation = *event;
+        run->evaluations++;
+        break;
+    case YOKE_EVENT_SAVED:
+        run->saved++;
+        if (run->stop_when_saved) yoke_trainer_stop(run->trainer);
+        break;
+    case YOKE_EVENT_WARNING:
+        snprintf(run->warning, sizeof run->warning, "%s", event->text);
+        run->warnings++;
+        break;
+    }
+}
+
+/* mlp has no batch norm: any number of devices computes the same. */
+static inline yoke_trainer_options small(log_of_run *run) {
+    return (yoke_trainer_options){.struct_size = sizeof(yoke_trainer_options),
+                                  .model = "mlp",
+                                  .dataset = SMALL,
+                                  .devices = devices_of(1),
+                                  .threads = 1,
+                                  .algorithm = YOKE_ALGORITHM_DIRECT,
+                                  .batch = 16,
+                                  .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
+                                  .seed = 7,
+                                  .on_event = on_event,
+                                  .payload = run};
+}
+
+/* Creates and runs; the caller destroys run->trainer. */
+static inline yoke_status train(log_of_run *run, const yoke_trainer_options *options) {
+    yoke_status status = yoke_trainer_create(&run->trainer, options);
+    return status == YOKE_OK ? yoke_trainer_run(run->trainer) : status;
+}
+
+static inline uint64_t hash_of(yoke_trainer *trainer) {
+    uint64_t hash;
+    EXPECT_OK(yoke_data_parallel_hash(yoke_trainer_engine(trainer), &hash));
+    return hash;
+}
+
+#endif
