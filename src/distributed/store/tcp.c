@@ -143,7 +143,7 @@ static int try_listen(const struct addrinfo *at, int *listener) {
     const int on = 1, off = 0;
     *listener = open_socket(at);
     if (*listener < 0) return errno;
-    /* Only a port whose connections are still dying out; never one that is listened at. */
+    /* Reuses a port whose old connections are closing, never one with a listener. */
     setsockopt(*listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (at->ai_family == AF_INET6)
         setsockopt(*listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
