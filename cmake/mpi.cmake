@@ -16,7 +16,7 @@ list(JOIN MPI_C_LIBRARIES " " library) # empty without an MPI
 yoke_decide(MPI MPI "${missing}" "${MPI_C_VERSION}" "${library}")
 
 if(YOKE_HAS_MPI)
-  add_library(yoke_mpi MODULE ${PROJECT_SOURCE_DIR}/src/distributed/mpi/mpi_module.c)
+  add_library(yoke_mpi MODULE ${PROJECT_SOURCE_DIR}/src/distributed/mpi/module/mpi_module.c)
   target_include_directories(yoke_mpi PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(yoke_mpi PRIVATE yoke_flags MPI::MPI_C)
   set_target_properties(yoke_mpi PROPERTIES C_VISIBILITY_PRESET hidden INSTALL_RPATH_USE_LINK_PATH ON)
@@ -27,6 +27,6 @@ if(YOKE_HAS_MPI)
   if(NOT PROJECT_IS_TOP_LEVEL) # who adds this folder does not install it
     set(folder $<TARGET_FILE_DIR:yoke_mpi>)
   endif()
-  set_source_files_properties(src/distributed/mpi_library.c PROPERTIES COMPILE_DEFINITIONS
+  set_source_files_properties(src/distributed/mpi/mpi_library.c PROPERTIES COMPILE_DEFINITIONS
     "YOKE_HAS_MPI;YOKE_MPI_FROM_TOOL=\"${from_tool}\";YOKE_MPI_FOLDER=\"${folder}\"")
 endif()

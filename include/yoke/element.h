@@ -9,7 +9,8 @@ extern "C" {
 typedef enum yoke_element {
     YOKE_ELEMENT_FLOAT32,
     YOKE_ELEMENT_BFLOAT16,
-    YOKE_ELEMENT_INT64
+    YOKE_ELEMENT_INT64,
+    YOKE_ELEMENT_FLOAT64
 } yoke_element;
 
 typedef enum yoke_reduction { YOKE_SUM, YOKE_MEAN, YOKE_MIN, YOKE_MAX } yoke_reduction;

@@ -1,4 +1,4 @@
-/* What ranks exchange, in bytes. */
+/* The size of a collective's element. C++ reads this file too: kernels include base. */
 #ifndef BASE_ELEMENT_H
 #define BASE_ELEMENT_H
 
@@ -7,7 +7,16 @@
 #include "yoke/element.h"
 
 static inline size_t yoke_element_bytes(yoke_element element) {
-    return element == YOKE_ELEMENT_INT64 ? 8 : element == YOKE_ELEMENT_FLOAT32 ? 4 : 2;
+    switch (element) {
+    case YOKE_ELEMENT_FLOAT32:
+        return 4;
+    case YOKE_ELEMENT_BFLOAT16:
+        return 2;
+    case YOKE_ELEMENT_INT64:
+    case YOKE_ELEMENT_FLOAT64:
+        return 8;
+    }
+    return 0;
 }
 
 #endif

@@ -1,11 +1,11 @@
-/* Facts all ranks must share, compared before anything depends on them. Equal ranks exchange one
- * number; others find the first line they differ in and answer both sides of it. */
+/* Compares facts that all ranks must share. If they are equal, ranks exchange one hash; otherwise
+ * a binary search over hashes finds the first line that differs, and the error shows both sides. */
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "distributed/distributed.h"
+#include "distributed/transport.h"
 
 #define LINE_WORDS 32
 #define LINE_BYTES (LINE_WORDS * sizeof(int64_t))
@@ -28,22 +28,22 @@ static int64_t count_lines(const char *text) {
     return count;
 }
 
-/* A hash of the first lines: as soon as two ranks differ in it, they differ in one of those. */
+/* Gathers a hash of the first `lines` lines: it differs if, and only if, one of them does. */
 static yoke_status gather_hashes(yoke_process_group *group, const char *text, int64_t lines,
                                  int64_t *hashes) {
     int64_t own = hash_bytes(text, (size_t)(find_line(text, lines) - text));
     return yoke_process_group_all_gather(group, hashes, &own, 1, YOKE_ELEMENT_INT64);
 }
 
-/* The first rank that is not as rank 0; 0: all are alike. */
-static int find_other(const yoke_process_group *group, const int64_t *hashes) {
+/* The first rank that differs from rank 0; 0: none does. */
+static int first_other(const yoke_process_group *group, const int64_t *hashes) {
     for (int rank = 1; rank < group->world; rank++) {
         if (hashes[rank] != hashes[0]) return rank;
     }
     return 0;
 }
 
-/* The first line in which somebody differs from rank 0: by halving, on all ranks alike. */
+/* The first line in which some rank differs from rank 0. Every rank takes the same branches. */
 static yoke_status find_difference(yoke_process_group *group, const char *text, int64_t *hashes,
                                    int64_t *line) {
     int64_t same = 0, different = count_lines(text);
@@ -51,7 +51,7 @@ static yoke_status find_difference(yoke_process_group *group, const char *text, 
     while (different - same > 1) {
         int64_t middle = same + (different - same) / 2;
         TRY(gather_hashes(group, text, middle, hashes));
-        if (find_other(group, hashes) == 0)
+        if (first_other(group, hashes) == 0)
             same = middle;
         else
             different = middle;
@@ -60,17 +60,17 @@ static yoke_status find_difference(yoke_process_group *group, const char *text, 
     return gather_hashes(group, text, different, hashes);
 }
 
-static yoke_status tell_difference(yoke_process_group *group, const char *text, int64_t *hashes) {
+static yoke_status fail_difference(yoke_process_group *group, const char *text, int64_t *hashes) {
     int64_t line = 0, words[LINE_WORDS] = {0}, all[YOKE_AGREE_RANKS][LINE_WORDS];
     TRY(find_difference(group, text, hashes, &line));
-    int other = find_other(group, hashes);
+    int other = first_other(group, hashes);
     const char *own = find_line(text, line);
     size_t bytes = strcspn(own, "\n");
     memcpy(words, own, bytes < LINE_BYTES ? bytes : LINE_BYTES - 1);
     TRY(yoke_process_group_all_gather(group, all, words, LINE_WORDS, YOKE_ELEMENT_INT64));
     const char *first = (const char *)all[0], *second = (const char *)all[other];
     return FAIL(YOKE_ERROR_PEER,
-                "the ranks are not alike: rank 0 has \"%s\", rank %d has \"%s\"; start all ranks "
+                "the ranks differ: rank 0 has \"%s\", rank %d has \"%s\"; start all ranks "
                 "with the same program, model, data and options",
                 *first != '\0' ? first : "nothing", other, *second != '\0' ? second : "nothing");
 }
@@ -78,8 +78,8 @@ static yoke_status tell_difference(yoke_process_group *group, const char *text, 
 yoke_status yoke_ranks_agree(yoke_process_group *group, const char *text) {
     int64_t hashes[YOKE_AGREE_RANKS];
     if (group->world > YOKE_AGREE_RANKS)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks: %d at most can train together", group->world,
-                    YOKE_AGREE_RANKS);
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks cannot agree: at most %d can train together",
+                    group->world, YOKE_AGREE_RANKS);
     TRY(gather_hashes(group, text, INT64_MAX, hashes));
-    return find_other(group, hashes) == 0 ? YOKE_OK : tell_difference(group, text, hashes);
+    return first_other(group, hashes) == 0 ? YOKE_OK : fail_difference(group, text, hashes);
 }

@@ -1,13 +1,16 @@
-/* How ranks become a group: a store, a meeting, a transport. The transport does the work; here its
- * calls are checked, and a group that failed once says why ever after. */
+/* How ranks become a group: store, rendezvous, transport. The transport does the work; this file
+ * checks its arguments, and a group that failed once returns that failure from every later call. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/device.h"
-#include "distributed/distributed.h"
-#include "distributed/meeting_place.h"
+#include "distributed/transport.h"
 
 #define TIMEOUT_MS 60000
+
+/* The engine indexes arrays of YOKE_DEVICES_LIMIT by the ranks of yoke_process_group_peers. */
+_Static_assert(YOKE_PEERS_LIMIT <= YOKE_DEVICES_LIMIT, "a rank is at most a device index");
+_Static_assert(YOKE_PEERS_LIMIT <= YOKE_AGREE_RANKS, "every such group can agree");
 
 static yoke_status load_options(yoke_process_group_options *own,
                                 const yoke_process_group_options *given) {
@@ -21,7 +24,7 @@ static yoke_status load_options(yoke_process_group_options *own,
     if (rank->world < 1 || rank->rank < 0 || rank->rank >= rank->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "rank %d of a world of %d: 0 to world - 1 is expected",
                     rank->rank, rank->world);
-    if (rank->local_world == 0) { /* nobody said where ranks are: here */
+    if (rank->local_world == 0) { /* no launcher placed the ranks: all are on this machine */
         rank->local_world = rank->world;
         rank->local_rank = rank->rank;
     }
@@ -33,14 +36,14 @@ static yoke_status load_options(yoke_process_group_options *own,
 }
 
 static yoke_status open_store(yoke_store **store, const yoke_process_group_options *options) {
-    yoke_meeting_place place;
-    TRY(yoke_meeting_place_choose(&place, options));
-    const yoke_store_options asked = {.address = place.address,
-                                      .serve = options->rank.rank == 0,
-                                      .run_id = place.run_id,
-                                      .token = options->token,
-                                      .timeout_ms = options->timeout_ms};
-    return yoke_store_create(store, &asked);
+    yoke_store_place place;
+    TRY(yoke_store_place_choose(&place, options));
+    const yoke_store_options opened = {.address = place.address,
+                                       .serve = options->rank.rank == 0,
+                                       .run_id = place.run_id,
+                                       .token = options->token,
+                                       .timeout_ms = options->timeout_ms};
+    return yoke_store_create(store, &opened);
 }
 
 int yoke_peers_elsewhere(const yoke_peer *peers, int world) {
@@ -55,15 +58,15 @@ static bool wants_nccl(const yoke_process_group_options *options) {
     return options->devices != NULL && !yoke_devices_share_memory(options->devices);
 }
 
-/* Behind these a GPU's memory would be read as the host's. */
+/* These transports would read a GPU's address as the host's. */
 static yoke_status check_host(const yoke_process_group_options *options) {
     if (options->devices == NULL || yoke_devices_share_memory(options->devices)) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "shared memory and MPI join ranks with CPUs, options.devices are GPUs: leave the "
+                "shared memory and MPI join ranks with CPUs, but options.devices are GPUs: set "
                 "transport to auto");
 }
 
-/* Before anybody is met: what this build cannot do need not be agreed upon. */
+/* Before the rendezvous: if this build lacks the transport, no rank needs to wait. */
 static yoke_status check_transport(const yoke_process_group_options *options) {
     switch (options->transport) {
     case YOKE_TRANSPORT_AUTO:
@@ -76,7 +79,7 @@ static yoke_status check_transport(const yoke_process_group_options *options) {
     case YOKE_TRANSPORT_NCCL:
         return yoke_nccl_check(options);
     }
-    return FAIL(YOKE_ERROR_ARGUMENT, "transport is %d: no such transport", (int)options->transport);
+    return FAIL(YOKE_ERROR_ARGUMENT, "transport is %d: unknown transport", (int)options->transport);
 }
 
 static yoke_status open_transport(yoke_process_group **group,
@@ -89,13 +92,13 @@ static yoke_status open_transport(yoke_process_group **group,
         return yoke_shared_memory_group(group, request);
     yoke_status status = yoke_mpi_check();
     if (status == YOKE_OK) return yoke_mpi_group(group, request);
-    yoke_error_prefix("rank 0 is on %s and rank %d on %s, several machines need MPI",
+    yoke_error_prefix("rank 0 is on %s and rank %d on %s, and several machines need MPI",
                       request->peers[0].host, elsewhere, request->peers[elsewhere].host);
     return status;
 }
 
-static yoke_status meet(yoke_process_group **group, const yoke_process_group_options *options,
-                        yoke_store *store, yoke_peer *peers) {
+static yoke_status join_group(yoke_process_group **group, const yoke_process_group_options *options,
+                              yoke_store *store, yoke_peer *peers) {
     const yoke_transport_request request = {.options = options, .store = store, .peers = peers};
     TRY(yoke_rendezvous(store, &options->rank, peers, options->timeout_ms));
     TRY(open_transport(group, &request));
@@ -107,8 +110,8 @@ static yoke_status meet(yoke_process_group **group, const yoke_process_group_opt
     return YOKE_OK;
 }
 
-/* The first error is what the caller reads, whatever ending says. */
-static yoke_status give_up(yoke_status status, yoke_store *store, yoke_peer *peers) {
+/* Keeps the first error, whatever the store says while it closes. */
+static yoke_status release_failed(yoke_status status, yoke_store *store, yoke_peer *peers) {
     yoke_error error = yoke_error_take(status);
     yoke_store_destroy(store);
     free(peers);
@@ -127,9 +130,9 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     if (peers == NULL)
         return FAIL_MEMORY((size_t)own.rank.world * sizeof *peers, "the table of ranks");
     yoke_status status = open_store(&store, &own);
-    if (status != YOKE_OK) return give_up(status, NULL, peers);
-    status = meet(group, &own, store, peers);
-    return status == YOKE_OK ? YOKE_OK : give_up(status, store, peers);
+    if (status != YOKE_OK) return release_failed(status, NULL, peers);
+    status = join_group(group, &own, store, peers);
+    return status == YOKE_OK ? YOKE_OK : release_failed(status, store, peers);
 }
 
 void yoke_process_group_destroy(yoke_process_group *group) {
@@ -153,7 +156,7 @@ const char *yoke_process_group_transport(const yoke_process_group *group) {
     return group->transport;
 }
 
-/* Refused here, a call has reached nobody: the group is as good as before. */
+/* A call refused here has reached no other rank: the group stays usable. */
 static yoke_status check_group(const yoke_process_group *group) {
     TRY(yoke_pointer_check(group, "group"));
     return group->broken ? FAIL(YOKE_ERROR_PEER, "the process group is broken: %s", group->cause)
@@ -162,22 +165,21 @@ static yoke_status check_group(const yoke_process_group *group) {
 
 static yoke_status check_call(const yoke_process_group *group, const yoke_reduce_call *call) {
     TRY(check_group(group));
-    if (call->element < YOKE_ELEMENT_FLOAT32 || call->element > YOKE_ELEMENT_INT64)
-        return FAIL(YOKE_ERROR_ARGUMENT, "element is %d: no such element", (int)call->element);
+    if (call->element < YOKE_ELEMENT_FLOAT32 || call->element > YOKE_ELEMENT_FLOAT64)
+        return FAIL(YOKE_ERROR_ARGUMENT, "element is %d: unknown element", (int)call->element);
     if (call->reduction < YOKE_SUM || call->reduction > YOKE_MAX)
-        return FAIL(YOKE_ERROR_ARGUMENT, "reduction is %d: no such reduction",
+        return FAIL(YOKE_ERROR_ARGUMENT, "reduction is %d: unknown reduction",
                     (int)call->reduction);
     if (call->root < -1 || call->root >= group->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "root is %d: 0 to %d is expected", call->root,
                     group->world - 1);
     size_t limit = SIZE_MAX / sizeof(int64_t) / (size_t)group->world;
     if (call->count > limit)
-        return FAIL(YOKE_ERROR_ARGUMENT, "count is %zu, at most %zu are possible", call->count,
-                    limit);
+        return FAIL(YOKE_ERROR_ARGUMENT, "count is %zu: 0 to %zu is expected", call->count, limit);
     return YOKE_OK;
 }
 
-/* A root that is asked for is no "all". */
+/* check_call takes -1, "all ranks"; a rooted call must name its root. */
 static yoke_status check_rooted(const yoke_process_group *group, const yoke_reduce_call *call) {
     TRY(check_call(group, call));
     return call->root >= 0 ? YOKE_OK
@@ -190,9 +192,8 @@ static yoke_status check_buffer(const void *buffer, const yoke_reduce_call *call
     return call->count == 0 ? YOKE_OK : yoke_pointer_check(buffer, name);
 }
 
-/* What reached the others and failed leaves ranks at different places: no later call can be right.
- */
-static yoke_status settle(yoke_process_group *group, yoke_status status) {
+/* A failed call may leave the ranks at different operations, so the group breaks for good. */
+static yoke_status record(yoke_process_group *group, yoke_status status) {
     if (status == YOKE_OK || group->broken) return status;
     group->broken = true;
     strncpy(group->cause, yoke_last_error(), sizeof group->cause - 1);
@@ -201,7 +202,7 @@ static yoke_status settle(yoke_process_group *group, yoke_status status) {
 
 yoke_status yoke_process_group_barrier(yoke_process_group *group) {
     TRY(check_group(group));
-    return settle(group, group->barrier(group));
+    return record(group, group->barrier(group));
 }
 
 yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer, size_t count,
@@ -209,12 +210,12 @@ yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer
     const yoke_reduce_call call = {.count = count, .element = element, .root = root};
     TRY(check_rooted(group, &call));
     TRY(check_buffer(buffer, &call, "buffer"));
-    return settle(group, group->broadcast(group, buffer, &call));
+    return record(group, group->broadcast(group, buffer, &call));
 }
 
 static yoke_status reduce(yoke_process_group *group, void *buffer, const yoke_reduce_call *call) {
     TRY(check_buffer(buffer, call, "buffer"));
-    return settle(group, group->reduce(group, buffer, call));
+    return record(group, group->reduce(group, buffer, call));
 }
 
 yoke_status yoke_process_group_all_reduce(yoke_process_group *group, void *buffer, size_t count,
@@ -237,7 +238,7 @@ static yoke_status gather(yoke_process_group *group, void *to, const void *from,
                           const yoke_reduce_call *call) {
     if (call->root < 0 || call->root == group->rank) TRY(check_buffer(to, call, "to"));
     TRY(check_buffer(from, call, "from"));
-    return settle(group, group->all_gather(group, to, from, call));
+    return record(group, group->all_gather(group, to, from, call));
 }
 
 yoke_status yoke_process_group_all_gather(yoke_process_group *group, void *to, const void *from,
@@ -262,7 +263,7 @@ yoke_status yoke_process_group_reduce_scatter(yoke_process_group *group, void *t
     TRY(check_call(group, &call));
     TRY(check_buffer(to, &call, "to"));
     TRY(check_buffer(from, &call, "from"));
-    return settle(group, group->reduce_scatter(group, to, from, &call));
+    return record(group, group->reduce_scatter(group, to, from, &call));
 }
 
 yoke_status yoke_process_group_scatter(yoke_process_group *group, void *to, const void *from,
@@ -271,14 +272,14 @@ yoke_status yoke_process_group_scatter(yoke_process_group *group, void *to, cons
     TRY(check_rooted(group, &call));
     TRY(check_buffer(to, &call, "to"));
     if (root == group->rank) TRY(check_buffer(from, &call, "from"));
-    return settle(group, group->scatter(group, to, from, &call));
+    return record(group, group->scatter(group, to, from, &call));
 }
 
 yoke_status yoke_process_group_allocate(yoke_process_group *group, size_t bytes, void **memory) {
     TRY(yoke_pointer_check(memory, "memory"));
     *memory = NULL;
     TRY(check_group(group));
-    return settle(group, group->allocate(group, bytes, memory));
+    return record(group, group->allocate(group, bytes, memory));
 }
 
 yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float *buffer,
@@ -286,22 +287,23 @@ yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float
     const yoke_reduce_call call = {.count = count, .root = -1};
     TRY(check_call(group, &call));
     TRY(check_buffer(buffer, &call, "buffer"));
-    return settle(group, group->start(group, buffer, count));
+    return record(group, group->all_reduce_async(group, buffer, count));
 }
 
 yoke_status yoke_process_group_progress(yoke_process_group *group) {
     TRY(check_group(group));
-    return settle(group, group->progress(group, false));
+    return record(group, group->progress(group, false));
 }
 
 yoke_status yoke_process_group_wait(yoke_process_group *group) {
     TRY(check_group(group));
-    return settle(group, group->progress(group, true));
+    return record(group, group->progress(group, true));
 }
 
 yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memory, void **peers) {
     if (group->peers_of == NULL)
-        return FAIL(YOKE_ERROR_DEVICE, "%s has no memory that all ranks see: use shared memory",
+        return FAIL(YOKE_ERROR_DEVICE,
+                    "%s has no memory that all ranks share: use the shared memory transport",
                     group->transport);
     return group->peers_of(group, memory, peers);
 }
@@ -317,11 +319,11 @@ yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status stat
     if (group == NULL || group->broken || status == YOKE_OK) return status;
     yoke_error error = yoke_error_take(status);
     yoke_error_prefix("rank %d", group->rank);
-    settle(group, group->abandon(group, status));
+    record(group, group->abort(group, status));
     return yoke_error_restore(&error);
 }
 
 yoke_status yoke_process_group_synchronize(yoke_process_group *group) {
     TRY(yoke_process_group_wait(group));
-    return group->synchronize != NULL ? settle(group, group->synchronize(group)) : YOKE_OK;
+    return group->synchronize != NULL ? record(group, group->synchronize(group)) : YOKE_OK;
 }

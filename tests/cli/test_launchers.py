@@ -72,7 +72,7 @@ class Torchrun(Case):
         environments[2]["RANK"] = "1"
         for one in self.finish(self.start(environments)):
             self.assertEqual(one.returncode, 76, one.stderr)
-            self.assertIn("rank 1 came twice", one.stderr)
+            self.assertIn("two processes claim rank 1", one.stderr)
 
     def test_a_missing_variable_is_named(self):
         environments = self.ranks(2)
@@ -153,7 +153,7 @@ class Slurm(unittest.TestCase):
                           f"srun {' '.join(DDP[:-2])}\necho done\n")
         self.cluster.run("sbatch", str(script))
         self.cluster.wait(lambda: out.exists() and "done" in out.read_text(), "end of the job")
-        self.assertIn("srun was forgotten", out.read_text())
+        self.assertIn("srun is missing", out.read_text())
         self.assertIn("code 2\n", out.read_text())
         self.assertIn("SLURM started 2 processes, but --mode dp is one process", out.read_text())
 

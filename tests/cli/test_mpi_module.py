@@ -15,7 +15,7 @@ from launch_case import YOKE, Case, environment
 ROOT, CC, HAS_MPI = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1), sys.argv.pop(1) == "yes"
 TRAIN = ["train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=32", "--batch", "8", "--steps", "2",
          "--threads", "1", "--quiet", "--mode", "ddp"]
-TABLE = '#include "distributed/mpi/mpi.h"\nconst yoke_mpi_calls yoke_mpi_module = {{{}}};\n'
+TABLE = '#include "distributed/mpi/module/module.h"\nconst yoke_mpi_calls yoke_mpi_module = {{{}}};\n'
 
 
 class ModuleCase(Case):
@@ -59,12 +59,12 @@ class Unasked(ModuleCase):
 class Broken(ModuleCase):
     def test_a_missing_file_is_reported_with_the_places_searched(self):
         self.expect_refused("libyoke_mpi.so is not in", f"{self.folder},", f"{self.folder}/yoke,",
-                            f"{self.folder}/../lib", "install Yoke anew")
+                            f"{self.folder}/../lib", "install Yoke again")
 
     def test_a_corrupt_file_is_reported_with_the_loaders_error(self):
         for content, word in [("", "file too short"), ("no library " * 1000, "invalid ELF header")]:
             self.module.write_text(content)
-            self.expect_refused("MPI can't be opened", self.module, word)
+            self.expect_refused("cannot open MPI", self.module, word)
 
     def test_a_library_that_is_gone_is_named(self):
         gone = self.folder / "libgone.so"
@@ -77,11 +77,11 @@ class Broken(ModuleCase):
         for fields in [".version = YOKE_MPI_VERSION + 1, .bytes = sizeof(yoke_mpi_calls)",
                        ".version = YOKE_MPI_VERSION, .bytes = sizeof(yoke_mpi_calls) - 8"]:
             self.compile(TABLE.format(fields), self.module)
-            self.expect_refused(self.module, "of another version of Yoke")
+            self.expect_refused(self.module, "another version of Yoke")
 
     def test_any_other_library_is_refused(self):
         self.compile("int something;", self.module)
-        self.expect_refused(self.module, "of another version of Yoke")
+        self.expect_refused(self.module, "another version of Yoke")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ static void every_rank_reports_a_difference_between_ranks(void **state) {
         {other_call, "rank 0 called broadcast of 100 float32, root 0", "rank 1 called barrier"},
         {other_memory, "rank 0 called all_reduce with device memory", "rank 1 with host memory"},
         {mixed_memory, "rank 1 called all_gather", "two kinds"},
-        {another_start, "rank 0 has started 1 all-reduces", "rank 1 2 of 0"},
+        {another_start, "rank 0 made 1 calls", "rank 1 2 calls with 0"},
     };
     if (most_gpu_ranks() < 2) skip();
     int world = most_gpu_ranks() < 3 ? 2 : 3;

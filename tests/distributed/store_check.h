@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/distributed.h"
+#include "distributed/store/store.h"
 
 #define SOON_MS 300      /* for what is expected to pass */
 #define PATIENT_MS 20000 /* for what is not */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "distributed/distributed.h"
+#include "distributed/transport.h"
 
 static const char *look_up(const char *name, void *payload) {
     (void)payload;

@@ -39,7 +39,7 @@ def expect(scene, said, ranks, status, *parts):
 def check_differences():
     rows = (("other_count", "rank 0 called all_reduce of 100 float32, sum", "rank 1 called all_reduce of 99 "),
             ("other_call", "rank 0 called all_reduce of 100 float32, sum", "rank 1 called barrier"),
-            ("other_start", "rank 0 called start of 200 float32", "rank 1 called start of 150 float32"))
+            ("other_start", "rank 0 called all_reduce_async of 200 float32", "rank 1 called all_reduce_async of 150 float32"))
     for scene, *parts in rows:
         said, _, code = play(scene, 3)
         expect(scene, said, range(3), "YOKE_ERROR_ARGUMENT", *parts)

@@ -160,6 +160,10 @@ static void a_nan_is_not_lost_in_a_minimum(void **state) {
             EXPECT_OK(yoke_process_group_all_reduce(group, values, 2, YOKE_ELEMENT_FLOAT32,
                                                     (yoke_reduction)reduction));
             assert_true(isnan(values[1]) && values[0] == 1);
+            double wide[2] = {1, group->rank == victim ? (double)NAN : 2};
+            EXPECT_OK(yoke_process_group_all_reduce(group, wide, 2, YOKE_ELEMENT_FLOAT64,
+                                                    (yoke_reduction)reduction));
+            assert_true(isnan(wide[1]) && wide[0] == 1);
         }
     }
 }

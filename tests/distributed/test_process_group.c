@@ -12,8 +12,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/distributed.h"
-#include "distributed/meeting_place.h"
+#include "distributed/transport.h"
 
 #define PATIENT_MS 20000
 
@@ -47,7 +46,7 @@ static yoke_status fake_allocate(yoke_process_group *group, size_t bytes, void *
     return reply();
 }
 
-static yoke_status fake_start(yoke_process_group *group, float *buffer, size_t count) {
+static yoke_status fake_all_reduce_async(yoke_process_group *group, float *buffer, size_t count) {
     (void)group, (void)buffer, (void)count;
     return reply();
 }
@@ -69,7 +68,7 @@ static yoke_process_group fake_group(void) {
                                 .reduce_scatter = fake_two,
                                 .scatter = fake_two,
                                 .allocate = fake_allocate,
-                                .start = fake_start,
+                                .all_reduce_async = fake_all_reduce_async,
                                 .progress = fake_progress};
 }
 
@@ -151,7 +150,7 @@ static void impossible_calls_reach_nobody_and_break_nothing(void **state) {
     assert_int_equal(
         yoke_process_group_all_reduce(&group, data, SIZE_MAX / 8, YOKE_ELEMENT_INT64, YOKE_SUM),
         YOKE_ERROR_ARGUMENT);
-    assert_int_equal(yoke_process_group_all_reduce(&group, data, 1, (yoke_element)3, YOKE_SUM),
+    assert_int_equal(yoke_process_group_all_reduce(&group, data, 1, (yoke_element)4, YOKE_SUM),
                      YOKE_ERROR_ARGUMENT);
     assert_int_equal(
         yoke_process_group_all_reduce(&group, data, 1, YOKE_ELEMENT_INT64, (yoke_reduction)4),
@@ -194,13 +193,13 @@ static void ranks_meet_where_they_can_all_find(void **state) {
         {{.rank = {.world = 2, .local_world = 2}}, "file:///tmp/yoke-"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        yoke_meeting_place place, again;
-        assert_int_equal(yoke_meeting_place_choose(&place, &cases[i].options), YOKE_OK);
+        yoke_store_place place, again;
+        assert_int_equal(yoke_store_place_choose(&place, &cases[i].options), YOKE_OK);
         if (strncmp(place.address, cases[i].begins, strlen(cases[i].begins)) != 0)
             fail_msg("case %zu: %s", i, place.address);
         yoke_process_group_options other = cases[i].options;
         other.rank.rank = 1;
-        assert_int_equal(yoke_meeting_place_choose(&again, &other), YOKE_OK);
+        assert_int_equal(yoke_store_place_choose(&again, &other), YOKE_OK);
         assert_string_equal(place.address, again.address);
         assert_string_equal(place.run_id, again.run_id);
     }
@@ -210,10 +209,10 @@ static void runs_meet_apart(void **state) {
     (void)state;
     yoke_process_group_options one = {.rank = {.world = 2, .local_world = 2, .run_id = "one"}},
                                two = {.rank = {.world = 2, .local_world = 2, .run_id = "two"}};
-    yoke_meeting_place places[2];
+    yoke_store_place places[2];
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(yoke_meeting_place_choose(&places[0], &one), YOKE_OK);
-        assert_int_equal(yoke_meeting_place_choose(&places[1], &two), YOKE_OK);
+        assert_int_equal(yoke_store_place_choose(&places[0], &one), YOKE_OK);
+        assert_int_equal(yoke_store_place_choose(&places[1], &two), YOKE_OK);
         assert_string_not_equal(places[0].address, places[1].address);
         one.rank.local_world = two.rank.local_world = 1;
         strcpy(one.rank.address, "head");
@@ -224,11 +223,11 @@ static void runs_meet_apart(void **state) {
 static void a_missing_store_address_is_reported(void **state) {
     (void)state;
     yoke_process_group_options options = {.rank = {.world = 4, .local_world = 2}};
-    yoke_meeting_place place;
-    assert_int_equal(yoke_meeting_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
+    yoke_store_place place;
+    assert_int_equal(yoke_store_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "MASTER_ADDR"));
     strcpy(options.rank.address, "head");
-    assert_int_equal(yoke_meeting_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_store_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "MASTER_PORT"));
 }
 
@@ -334,9 +333,9 @@ static void ranks_of_one_machine_become_a_group_without_a_port(void **state) {
         if (members[i].error.status != YOKE_OK) fail_msg("%s", members[i].error.text);
         assert_int_equal(members[i].sum, 6);
     }
-    yoke_meeting_place place;
+    yoke_store_place place;
     members[0].options.rank.local_world = 3;
-    assert_int_equal(yoke_meeting_place_choose(&place, &members[0].options), YOKE_OK);
+    assert_int_equal(yoke_store_place_choose(&place, &members[0].options), YOKE_OK);
     assert_int_equal(access(place.address + strlen("file://"), F_OK), -1);
 }
 

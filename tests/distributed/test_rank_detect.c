@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
-#include "distributed/distributed.h"
-#include "distributed/slurm.h"
+#include "base/base.h"
+#include "distributed/rendezvous/slurm.h"
+#include "yoke/distributed.h"
 
 /* "NAME=value" words, as in an environment. */
 typedef const char *const *variables;
@@ -236,7 +237,7 @@ static const wrong_case wrong[] = {
      {"2 nodes", "SLURM_NODEID is 2"}},
     {{"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=n[1"}, {"\"n[1\""}},
     {{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_NAME=train", "WORLD_SIZE=4"},
-     {"srun was forgotten", "SLURM_NTASKS is 4", "--ntasks=1"}},
+     {"srun is missing", "SLURM_NTASKS is 4", "--ntasks=1"}},
 };
 
 static void incomplete_or_contradicting_variables_are_named(void **state) {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/distributed.h"
+#include "distributed/rendezvous/rendezvous.h"
 
 #define PATIENT_MS 20000
 #define SOON_MS 400
@@ -126,8 +126,8 @@ static void every_rank_reports_a_rank_that_comes_twice(void **state) {
     (void)state;
     char twice[200], host[64] = "";
     gethostname(host, sizeof host - 1);
-    snprintf(twice, sizeof twice, "rank 1 came twice: %s:%d and %s:%d", host, (int)getpid(), host,
-             (int)getpid());
+    snprintf(twice, sizeof twice, "two processes claim rank 1: %s:%d and %s:%d", host,
+             (int)getpid(), host, (int)getpid());
     for (int i = 0; i < 2; i++) {
         member members[3] = {{.world = 3}, {.rank = 1, .world = 3}, {.rank = 1, .world = 3}};
         keep(i == 1, NULL);
@@ -148,7 +148,7 @@ static void a_rank_that_comes_again_after_the_meeting_is_refused_alone(void **st
     run_members(&again, 1);
     yoke_store_destroy(keeper);
     assert_met(members, 2);
-    assert_says(&again, YOKE_ERROR_PEER, "rank 1 came twice");
+    assert_says(&again, YOKE_ERROR_PEER, "two processes claim rank 1");
 }
 
 static void a_world_that_never_fills_names_the_missing(void **state) {
@@ -165,7 +165,7 @@ static void a_world_that_never_fills_names_the_missing(void **state) {
         yoke_store_destroy(keeper);
         for (int k = 0; k < 3; k++)
             assert_says(&members[k], YOKE_ERROR_TIMEOUT,
-                        "4 of 7 ranks did not come within 400 ms: ranks 1, 3, 5, 6;");
+                        "4 of 7 ranks did not join within 400 ms: ranks 1, 3, 5, 6;");
     }
 }
 
@@ -199,7 +199,7 @@ static void different_worlds_are_named_with_their_ranks(void **state) {
     run_members(members, 2);
     yoke_store_destroy(keeper);
     for (int i = 0; i < 2; i++) {
-        assert_says(&members[i], YOKE_ERROR_PEER, "was told a world of 2");
+        assert_says(&members[i], YOKE_ERROR_PEER, "has a world of 2");
         assert_says(&members[i], YOKE_ERROR_PEER, "rank 2 (");
         assert_says(&members[i], YOKE_ERROR_PEER, "one of 3");
     }

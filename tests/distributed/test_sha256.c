@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/sha256.h"
+#include "distributed/store/sha256.h"
 
 static void assert_hex(const uint8_t digest[YOKE_SHA256_BYTES], const char *wanted) {
     char text[2 * YOKE_SHA256_BYTES + 1];

@@ -91,7 +91,7 @@ static yoke_status overlap(yoke_process_group *group, const script *play) {
     for (int step = 0; step < 3; step++) {
         for (size_t i = 0; i < BUCKETS; i++) {
             fill(buckets + i * COUNT, COUNT, &s, group->rank, i);
-            TRY(group->start(group, buckets + i * COUNT, COUNT));
+            TRY(group->all_reduce_async(group, buckets + i * COUNT, COUNT));
             if (group->rank % 2 == 0) TRY(group->progress(group, false));
         }
         TRY(group->progress(group, true));
@@ -101,7 +101,7 @@ static yoke_status overlap(yoke_process_group *group, const script *play) {
     }
     /* A collective in between waits for what was started before. */
     fill(buckets, COUNT, &s, group->rank, 0);
-    TRY(group->start(group, buckets, COUNT));
+    TRY(group->all_reduce_async(group, buckets, COUNT));
     yoke_reduce_call call = {COUNT, YOKE_ELEMENT_FLOAT32, YOKE_MAX, -1};
     TRY(group->reduce(group, buckets, &call));
     return expect_folded("sum, then max", buckets, &s, group->world, 0);
@@ -126,7 +126,7 @@ static yoke_status progress_alone(yoke_process_group *group, const script *play)
     if (group->rank != 0) usleep(100000);
     uint64_t begin = yoke_now_ns();
     ((float *)memory)[0] = 1;
-    TRY(group->start(group, memory, 1000));
+    TRY(group->all_reduce_async(group, memory, 1000));
     TRY(group->progress(group, false));
     if (group->rank == 0 && yoke_now_ns() - begin > 80000000)
         return FAIL(YOKE_ERROR_INTERNAL, "progress waited %llu ns",
@@ -144,19 +144,49 @@ static void progress_never_waits(void **state) {
     free(outcomes);
 }
 
+static yoke_status keep_nan_of(yoke_process_group *group, yoke_element element, int reduction,
+                               int victim) {
+    const double own[3] = {1, group->rank == victim ? NAN : 2, 3};
+    unsigned char values[3 * sizeof(double)];
+    for (size_t i = 0; i < 3; i++)
+        store_value(values, i, element, own[i]);
+    yoke_reduce_call call = {3, element, (yoke_reduction)reduction, -1};
+    TRY(group->reduce(group, values, &call));
+    double found[3];
+    for (size_t i = 0; i < 3; i++)
+        found[i] = load_value(values, i, element);
+    if (isnan(found[1]) && found[0] == 1 && found[2] == 3) return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL, "%g %g %g", found[0], found[1], found[2]);
+}
+
 static yoke_status keep_nan(yoke_process_group *group, const script *play) {
     (void)play;
     for (int reduction = YOKE_MIN; reduction <= YOKE_MAX; reduction++) {
         for (int victim = 0; victim < group->world; victim++) {
-            float values[3] = {1, group->rank == victim ? NAN : 2, 3};
-            yoke_reduce_call call = {3, YOKE_ELEMENT_FLOAT32, (yoke_reduction)reduction, -1};
-            TRY(group->reduce(group, values, &call));
-            if (!isnan(values[1]) || values[0] != 1 || values[2] != 3)
-                return FAIL(YOKE_ERROR_INTERNAL, "%g %g %g", (double)values[0], (double)values[1],
-                            (double)values[2]);
+            TRY(keep_nan_of(group, YOKE_ELEMENT_FLOAT32, reduction, victim));
+            TRY(keep_nan_of(group, YOKE_ELEMENT_FLOAT64, reduction, victim));
         }
     }
     return YOKE_OK;
+}
+
+/* 1 + 2^-52 needs a double's last bit; the sum of 2^60 and -2^60 around it keeps rank order. */
+static yoke_status sum_doubles(yoke_process_group *group, const script *play) {
+    (void)play;
+    const double own[4] = {0x1p60, 1, -0x1p60, 1 + 0x1p-52};
+    double values[1] = {own[group->rank]};
+    yoke_reduce_call call = {1, YOKE_ELEMENT_FLOAT64, YOKE_SUM, -1};
+    TRY(group->reduce(group, values, &call));
+    if (values[0] == 1 + 0x1p-52) return YOKE_OK;
+    return FAIL(YOKE_ERROR_INTERNAL, "the sum is %.17g", values[0]);
+}
+
+static void doubles_are_summed_as_doubles_in_rank_order(void **state) {
+    (void)state;
+    outcome *outcomes =
+        play_threads(&(script){.world = 4, .timeout_ms = TIMEOUT_MS, .scene = sum_doubles});
+    expect_all_well(outcomes, 4);
+    free(outcomes);
 }
 
 static void a_nan_is_not_lost_in_a_minimum(void **state) {
@@ -173,6 +203,7 @@ int main(void) {
         cmocka_unit_test(processes_do_what_threads_do),
         cmocka_unit_test(buffers_larger_than_a_slot_go_in_chunks),
         cmocka_unit_test(private_and_shared_buffers_meet),
+        cmocka_unit_test(doubles_are_summed_as_doubles_in_rank_order),
         cmocka_unit_test(started_reductions_go_on_behind_the_computation),
         cmocka_unit_test(progress_never_waits),
         cmocka_unit_test(a_nan_is_not_lost_in_a_minimum),

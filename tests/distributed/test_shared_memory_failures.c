@@ -37,7 +37,7 @@ static yoke_status other_operation(yoke_process_group *group, void *memory) {
 
 static yoke_status other_start(yoke_process_group *group, void *memory) {
     if (group->rank == 2) return group->barrier(group);
-    TRY(group->start(group, memory, 100));
+    TRY(group->all_reduce_async(group, memory, 100));
     return group->progress(group, true);
 }
 
@@ -49,7 +49,7 @@ static yoke_status other_bytes(yoke_process_group *group, void *memory) {
 
 static yoke_status private_start(yoke_process_group *group, void *memory) {
     float own[100] = {0};
-    TRY(group->start(group, group->rank == 2 ? own : memory, 100));
+    TRY(group->all_reduce_async(group, group->rank == 2 ? own : memory, 100));
     return group->progress(group, true);
 }
 
@@ -80,9 +80,9 @@ static void every_rank_reports_a_difference_between_ranks(void **state) {
         {other_reduction, "float32, sum", "float32, max"},
         {other_root, "rank 0 called reduce of 100 float32, sum, root 0", "root 1"},
         {other_operation, "called all_reduce of", "rank 2 called barrier"},
-        {other_start, "called start of", "rank 2 called barrier"},
+        {other_start, "called all_reduce_async of", "rank 2 called barrier"},
         {other_bytes, "allocate of 4096 bytes", "rank 2 called allocate of 8192 bytes"},
-        {private_start, "rank 2 started", "outside the memory of"},
+        {private_start, "rank 2 called all_reduce_async", "outside the memory of"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         outcome *outcomes = play_threads(&(script){
@@ -150,7 +150,7 @@ static yoke_status reduce_for_ever(yoke_process_group *group, const script *play
     for (int round = 0;; round++) {
         if (round == 1) atomic_fetch_add(begun, 1);
         TRY(group->reduce(group, memory, &call));
-        TRY(group->start(group, memory, COUNT));
+        TRY(group->all_reduce_async(group, memory, COUNT));
         TRY(group->progress(group, true));
     }
 }

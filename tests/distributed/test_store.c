@@ -13,7 +13,7 @@ static void check_values(void) {
     assert_int_equal(yoke_store_set(other, "a", "one", 3), YOKE_OK);
     assert_int_equal(yoke_store_set(other, "a", "two", 3), YOKE_ERROR_ARGUMENT);
     assert_says("\"a\"");
-    assert_says("another value already");
+    assert_says("already has another value");
     assert_int_equal(yoke_store_set(other, "a", "onetwo", 6), YOKE_ERROR_ARGUMENT);
     assert_value(other, "a", "one");
     int64_t sum;
@@ -22,10 +22,10 @@ static void check_values(void) {
     assert_int_equal(yoke_store_add(other, "sum", -7, &sum), YOKE_OK);
     assert_int_equal(sum, -2);
     assert_int_equal(yoke_store_add(other, "a", 1, &sum), YOKE_ERROR_ARGUMENT);
-    assert_says("no sum");
+    assert_says("not a sum");
     assert_int_equal(yoke_store_add(other, "large", INT64_MAX, &sum), YOKE_OK);
     assert_int_equal(yoke_store_add(other, "large", 1, &sum), YOKE_ERROR_ARGUMENT);
-    assert_says("beyond an int64");
+    assert_says("overflows an int64");
     yoke_store_destroy(other);
     yoke_store_destroy(keeper);
 }

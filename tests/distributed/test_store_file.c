@@ -100,12 +100,12 @@ static void a_folder_that_others_may_write_is_refused(void **state) {
     yoke_store_options options = {.address = place, .serve = true, .run_id = "run"};
     assert_int_equal(mkdir(run_folder(), 0700), 0);
     assert_int_equal(chmod(run_folder(), 0777), 0);
-    assert_refused(options, YOKE_ERROR_ARGUMENT, "a folder of its own");
+    assert_refused(options, YOKE_ERROR_ARGUMENT, "only you can write");
     assert_int_equal(rmdir(run_folder()), 0);
     int file = open(run_folder(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(file >= 0);
     close(file);
-    assert_refused(options, YOKE_ERROR_ARGUMENT, "is no folder");
+    assert_refused(options, YOKE_ERROR_ARGUMENT, "is not a folder");
     assert_int_equal(unlink(run_folder()), 0);
 }
 

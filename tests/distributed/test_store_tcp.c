@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include "distributed/frame.h"
+#include "distributed/store/frame.h"
 #include "store_check.h"
 
 static void a_token_is_proven_both_ways(void **state) {
@@ -84,7 +84,7 @@ static void another_service_at_the_port_is_reported(void **state) {
     snprintf(address, sizeof address, "tcp://127.0.0.1:%d", port);
     assert_int_equal(pthread_create(&thread, NULL, greet_in_http, &listener), 0);
     assert_refused((yoke_store_options){.address = address, .run_id = "run"}, YOKE_ERROR_ARGUMENT,
-                   "no store");
+                   "not a store");
     pthread_join(thread, NULL);
     /* Nobody accepts, then nobody listens. */
     yoke_store_options soon = {.address = address, .run_id = "run", .timeout_ms = SOON_MS};
@@ -99,11 +99,11 @@ static void without_a_token_only_this_machine_is_spoken_to(void **state) {
     for (int i = 0; i < 2; i++) {
         yoke_store_options options = {
             .address = "tcp://192.0.2.1:29500", .run_id = "run", .serve = serves[i]};
-        assert_refused(options, YOKE_ERROR_ARGUMENT, "guard it with a token");
+        assert_refused(options, YOKE_ERROR_ARGUMENT, "set a token");
     }
     yoke_store_options elsewhere = {
         .address = "tcp://192.0.2.1:29500", .run_id = "run", .serve = true, .token = "secret"};
-    assert_refused(elsewhere, YOKE_ERROR_ARGUMENT, "no address of this machine");
+    assert_refused(elsewhere, YOKE_ERROR_ARGUMENT, "not an address of this machine");
     kind = "tcp";
     elsewhere.address = "tcp://0.0.0.0:0";
     yoke_store *keeper = open_store(elsewhere);
@@ -134,9 +134,9 @@ static void wrong_addresses_say_what_is_expected(void **state) {
         {"udp://a:1", "tcp://host:port or file:///path"},
         {"tcp://127.0.0.1", ":port"},
         {"tcp://127.0.0.1:70000", "65535"},
-        {"tcp://:29500", "no host"},
+        {"tcp://:29500", "a host is expected"},
         {"tcp://[::1]:", ":port"},
-        {"tcp://127.0.0.1:0", "only who keeps"},
+        {"tcp://127.0.0.1:0", "only for the rank that serves"},
         {"tcp://no.such.host.invalid:1", "no.such.host.invalid"},
         {"file://run", "absolute path"},
     };
@@ -204,12 +204,12 @@ static void a_rank_gone_wild_is_dropped(void **state) {
     yoke_store *keeper = keep_shortly();
     for (int i = 0; i < 4; i++) {
         uint8_t bytes[512] = {0}, *payload = bytes + YOKE_FRAME_HEADER_BYTES;
-        yoke_greeting greeting = {.run_id = "run"};
+        yoke_handshake handshake = {.run_id = "run"};
         int wild = knock(keeper);
         recv(wild, bytes, YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES, MSG_WAITALL);
-        memcpy(greeting.nonces, payload, YOKE_NONCE_BYTES);
+        memcpy(handshake.nonces, payload, YOKE_NONCE_BYTES);
         memset(payload, 0, YOKE_NONCE_BYTES);
-        yoke_proof_make(&greeting, false, payload + YOKE_NONCE_BYTES);
+        yoke_proof_make(&handshake, false, payload + YOKE_NONCE_BYTES);
         memcpy(payload + 64, "run", 3);
         yoke_frame_write(bytes, (yoke_frame){.type = YOKE_FRAME_HELLO, .length = 67});
         send(wild, bytes, YOKE_FRAME_HEADER_BYTES + 67, MSG_NOSIGNAL);

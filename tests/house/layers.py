@@ -17,7 +17,7 @@ EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h"),
 STAND_INS = {("device/cuda", "simcuda/kernel.h")}
 # Foreign libraries that must not leave a room.
 CONFINED = {"device/cpu": ("dnnl", "oneapi/"), "device/cuda": ("cuda", "cublas", "cudnn", "nccl"),
-            "distributed/mpi": ("mpi.h",)}
+            "distributed/mpi/module": ("mpi.h",)}
 
 
 def read_layers(root):

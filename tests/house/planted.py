@@ -35,7 +35,7 @@ FAULTS = [
     ("layers.py", "src/device/bad.c", '#include "device.h"\n', "names its room"),
     ("layers.py", "src/device/bad.c", '#  include "nowhere/nowhere.h"\n', "names no room"),
     ("layers.py", "src/model/bad.c", "#include <oneapi/dnnl/dnnl.h>\n", "only device/cpu may see"),
-    ("layers.py", "src/model/bad.c", "#include <mpi.h>\n", "only distributed/mpi may see"),
+    ("layers.py", "src/model/bad.c", "#include <mpi.h>\n", "only distributed/mpi/module may see"),
     ("layers.py", "src/cli/bad.c", '#include "base/base.h"\n', "include/yoke only"),
     ("layers.py", "src/attic/bad.c", '#include "base/base.h"\n', "lies in no room"),
     ("layers.py", "samples/01_one/bad.c", '#include "model/model.h"\n', "not yoke/"),

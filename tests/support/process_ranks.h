@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "distributed/distributed.h"
+#include "distributed/transport.h"
 
 enum { RANKS = 13, TIMEOUT_MS = 20000 };
 

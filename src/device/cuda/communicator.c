@@ -46,7 +46,8 @@ static yoke_status check_alive(const nccl_communicator *own, const char *call) {
 static ncclDataType_t type_of(yoke_element element) {
     static const ncclDataType_t types[] = {[YOKE_ELEMENT_FLOAT32] = ncclFloat,
                                            [YOKE_ELEMENT_BFLOAT16] = ncclBfloat16,
-                                           [YOKE_ELEMENT_INT64] = ncclInt64};
+                                           [YOKE_ELEMENT_INT64] = ncclInt64,
+                                           [YOKE_ELEMENT_FLOAT64] = ncclFloat64};
     return types[element];
 }
 

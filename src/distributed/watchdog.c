@@ -1,0 +1,177 @@
+/* Only a rank that waits long reads the store: an operation that all ranks reach in time costs
+ * nothing here. */
+#include "distributed/watchdog.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "distributed/process_state.h"
+
+#define SPIN_NS 1000000000u  /* of a wait; then it sleeps between two polls */
+#define READ_NS 200000000u   /* between two reads of the store */
+#define ENDED_NS 1000000000u /* for what a rank sent before it ended to arrive */
+#define PAUSE_US 50
+#define STORE_MS 2000
+
+typedef struct report { /* in the store: "<status> <text>" */
+    char line[YOKE_ERROR_TEXT_BYTES + 16];
+} report;
+
+void yoke_watchdog_begin(yoke_watchdog *watchdog, yoke_call_kind kind) {
+    yoke_watchdog_await(watchdog, kind, ++watchdog->operation);
+}
+
+void yoke_watchdog_await(yoke_watchdog *watchdog, yoke_call_kind kind, int64_t operation) {
+    watchdog->kind = kind;
+    watchdog->awaited = operation;
+    watchdog->seen_ns = yoke_now_ns();
+    watchdog->waited_ns = watchdog->read_ns = watchdog->ended_ns = 0;
+}
+
+static void name_key(const yoke_watchdog *watchdog, const char *what, int rank, char key[64]) {
+    snprintf(key, 64, "%s/%s/%d", watchdog->name, what, rank);
+}
+
+/* The first failure of any rank; false: there is none. */
+static bool read_failure(const yoke_watchdog *watchdog, yoke_error *error) {
+    report found = {0};
+    char key[64], *text;
+    size_t bytes;
+    name_key(watchdog, "failure", 0, key);
+    int before = yoke_store_timeout(watchdog->store, 0);
+    yoke_status status =
+        yoke_store_wait(watchdog->store, key, found.line, sizeof found.line - 1, &bytes);
+    yoke_store_timeout(watchdog->store, before);
+    if (status != YOKE_OK) return false;
+    error->status = (yoke_status)strtol(found.line, &text, 10);
+    snprintf(error->text, sizeof error->text, "%s", text + (*text == ' '));
+    return error->status != YOKE_OK;
+}
+
+yoke_status yoke_watchdog_fail(yoke_watchdog *watchdog, yoke_status status) {
+    yoke_error own = yoke_error_take(status), first;
+    report own_report;
+    char key[64];
+    name_key(watchdog, "failure", 0, key);
+    int length = snprintf(own_report.line, sizeof own_report.line, "%d %s", (int)status, own.text);
+    int before = yoke_store_timeout(watchdog->store, STORE_MS);
+    yoke_store_set(watchdog->store, key, own_report.line, (size_t)length);
+    yoke_store_timeout(watchdog->store, before);
+    return yoke_error_restore(read_failure(watchdog, &first) ? &first : &own);
+}
+
+/* The missing ranks. */
+
+static bool is_local(const yoke_watchdog *watchdog, int rank) {
+    return strcmp(watchdog->peers[rank].host, watchdog->peers[watchdog->group->rank].host) == 0;
+}
+
+static yoke_process_state state_of(const yoke_watchdog *watchdog, int rank) {
+    return is_local(watchdog, rank) ? yoke_process_state_of(watchdog->peers[rank].pid, 0)
+                                    : YOKE_PROCESS_RUNNING;
+}
+
+static const char *describe_state(const yoke_watchdog *watchdog, int rank) {
+    static const char *const words[] = {[YOKE_PROCESS_RUNNING] = "is running",
+                                        [YOKE_PROCESS_STOPPED] = "is stopped",
+                                        [YOKE_PROCESS_ENDED] = "has ended"};
+    return is_local(watchdog, rank) ? words[state_of(watchdog, rank)] : "on another machine";
+}
+
+/* The number of a rank's operation, as the store has it, after adding `more`. */
+static yoke_status add_operations(const yoke_watchdog *watchdog, int rank, int64_t more,
+                                  int64_t *operation) {
+    char key[64];
+    name_key(watchdog, "operation", rank, key);
+    int before = yoke_store_timeout(watchdog->store, STORE_MS);
+    yoke_status status = yoke_store_add(watchdog->store, key, more, operation);
+    yoke_store_timeout(watchdog->store, before);
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_error cause = yoke_error_take(status);
+    return FAIL(YOKE_ERROR_PEER,
+                "%s: rank %d lost the connection to the store of rank 0 (%s:%d): %s",
+                yoke_call_name(watchdog->kind), watchdog->group->rank, watchdog->peers[0].host,
+                watchdog->peers[0].pid, cause.text);
+}
+
+static yoke_status publish_operation(yoke_watchdog *watchdog) {
+    int64_t sum;
+    if (watchdog->published == watchdog->operation) return YOKE_OK;
+    TRY(add_operations(watchdog, watchdog->group->rank, watchdog->operation - watchdog->published,
+                       &sum));
+    watchdog->published = watchdog->operation;
+    return YOKE_OK;
+}
+
+/* "rank 1 (host:1234, is stopped), rank 3 (...)" */
+static yoke_status list_missing(const yoke_watchdog *watchdog, char *text, size_t size) {
+    size_t length = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < watchdog->group->world && length < size; rank++) {
+        int64_t operation;
+        if (rank == watchdog->group->rank) continue;
+        TRY(add_operations(watchdog, rank, 0, &operation));
+        if (operation >= watchdog->awaited) continue;
+        length += (size_t)snprintf(text + length, size - length, "%srank %d (%s:%d, %s)",
+                                   length == 0 ? "" : ", ", rank, watchdog->peers[rank].host,
+                                   watchdog->peers[rank].pid, describe_state(watchdog, rank));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status fail_overdue(yoke_watchdog *watchdog) {
+    char missing[400];
+    TRY(list_missing(watchdog, missing, sizeof missing));
+    return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank %d waited %d ms for %s",
+                yoke_call_name(watchdog->kind), watchdog->group->rank, watchdog->group->timeout_ms,
+                missing[0] != '\0' ? missing : "it to end; all ranks have reached it");
+}
+
+/* A rank of this machine whose process has ended; -1: none. */
+static int find_ended(const yoke_watchdog *watchdog) {
+    for (int rank = 0; rank < watchdog->group->world; rank++) {
+        if (rank != watchdog->group->rank && state_of(watchdog, rank) == YOKE_PROCESS_ENDED)
+            return rank;
+    }
+    return -1;
+}
+
+static yoke_status check_ended(yoke_watchdog *watchdog) {
+    int ended = find_ended(watchdog);
+    if (ended < 0) return YOKE_OK;
+    if (watchdog->ended_ns == 0) watchdog->ended_ns = watchdog->waited_ns;
+    if (watchdog->waited_ns - watchdog->ended_ns < ENDED_NS) return YOKE_OK;
+    return FAIL(YOKE_ERROR_PEER, "%s: rank %d cannot go on without rank %d (%s:%d, has ended)",
+                yoke_call_name(watchdog->kind), watchdog->group->rank, ended,
+                watchdog->peers[ended].host, watchdog->peers[ended].pid);
+}
+
+static yoke_status check_peers(yoke_watchdog *watchdog) {
+    yoke_error error;
+    watchdog->read_ns = watchdog->waited_ns;
+    if (read_failure(watchdog, &error)) return yoke_error_restore(&error);
+    TRY(publish_operation(watchdog));
+    if (watchdog->waited_ns >= (uint64_t)watchdog->group->timeout_ms * 1000000u)
+        return fail_overdue(watchdog);
+    return check_ended(watchdog);
+}
+
+yoke_status yoke_watchdog_wait(yoke_watchdog *watchdog) {
+    uint64_t now = yoke_now_ns(), passed = now - watchdog->seen_ns;
+    uint64_t timeout_ns = (uint64_t)watchdog->group->timeout_ms * 1000000u;
+    watchdog->seen_ns = now;
+    /* Leave out the time in which this process itself was stopped: the peers are not late. */
+    watchdog->waited_ns += passed < READ_NS ? passed : READ_NS;
+    bool due =
+        watchdog->waited_ns - watchdog->read_ns >= READ_NS || watchdog->waited_ns >= timeout_ns;
+    yoke_status status = due ? check_peers(watchdog) : YOKE_OK;
+    if (status != YOKE_OK) return yoke_watchdog_fail(watchdog, status);
+    if (watchdog->waited_ns < SPIN_NS)
+        sched_yield();
+    else
+        usleep(PAUSE_US);
+    return YOKE_OK;
+}
