@@ -189,11 +189,11 @@ static yoke_status load_options(yoke_data_parallel *parallel,
 
 static yoke_status join_ranks(yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
-    parallel->ranks = options->group;
+    parallel->ranks = options->process_group;
     parallel->world = 1;
-    if (options->group == NULL) return YOKE_OK;
-    parallel->rank = yoke_process_group_rank(options->group);
-    parallel->world = yoke_process_group_world(options->group);
+    if (options->process_group == NULL) return YOKE_OK;
+    parallel->rank = yoke_process_group_rank(options->process_group);
+    parallel->world = yoke_process_group_world(options->process_group);
     if (parallel->count > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%d devices in rank %d: a rank of DDP has one device; start more ranks",

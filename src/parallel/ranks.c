@@ -20,8 +20,9 @@ static void tell_options(FILE *facts, const yoke_data_parallel *parallel) {
     fprintf(facts, "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n",
             options->batch, options->accumulate, yoke_precision_name(options->precision),
             (int)options->algorithm, (unsigned long long)options->seed);
-    fprintf(facts, "first_bucket_bytes %zu\nbucket_bytes %zu\nown_buffers %d\nmean_of_ranks %d\n",
-            options->first_bucket_bytes, options->bucket_bytes, options->own_buffers,
+    fprintf(facts,
+            "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n",
+            options->first_bucket_bytes, options->bucket_bytes, options->broadcast_buffers,
             options->mean_of_ranks);
     fprintf(facts, "optimizer %s\nlearning_rate %.17g\n",
             optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate);
@@ -158,7 +159,7 @@ static yoke_status share_floats(yoke_data_parallel *parallel, float *values, siz
 
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
-    bool wanted = parallel->ranks != NULL && !parallel->options.own_buffers;
+    bool wanted = parallel->ranks != NULL && parallel->options.broadcast_buffers;
     if (!wanted || parallel->shared_buffers) return YOKE_OK;
     TRY(share_floats(parallel, yoke_replica_memory_of(parallel->replicas[0])->buffers,
                      parallel->flat->buffer_elements));
