@@ -87,9 +87,9 @@ typedef struct yoke_process_group_options {
  *
  * @param[out] group  The group; destroy it with yoke_process_group_destroy. NULL on failure.
  * @param options     NULL: a group of one.
- * @return TIMEOUT: the text names the ranks that did not come. PEER: a rank came twice (both as
- *         host:pid), or a token is wrong. ARGUMENT, DEVICE: the options or the transport do not
- *         work here. SYSTEM: a port is taken; the text names its owner.
+ * @return TIMEOUT: the text names the ranks that did not come. PEER: a rank came twice; the text
+ *         names both as host:pid. ARGUMENT: an option is invalid, or a token is wrong. DEVICE: this
+ *         build or machine lacks the transport. SYSTEM: a port is taken; the text names its owner.
  */
 YOKE_API yoke_status yoke_process_group_create(yoke_process_group **group,
                                                const yoke_process_group_options *options);
