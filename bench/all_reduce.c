@@ -140,7 +140,7 @@ static void run(contest *c) {
 static void open_and_run(yoke_rank_info rank, const char *store, int rounds) {
     contest *c = calloc(1, sizeof *c);
     yoke_process_group_options options = {.struct_size = sizeof options,
-                                          .rank = rank,
+                                          .rank = &rank,
                                           .transport = YOKE_TRANSPORT_SHARED_MEMORY,
                                           .store = store};
     void *direct;

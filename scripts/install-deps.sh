@@ -2,6 +2,7 @@
 # Installs what Yoke needs to build and test on Debian or Ubuntu: only what is missing, and says so. Asks nothing
 # when there is no terminal. Looks for the thing itself (a command, a header), not for a package, so other sources count.
 # --launchers: also both MPIs that a transport of DDP can use and the launchers whose tests are skipped without them.
+# --docs: also doxygen, which makes the API reference and checks it in a test that is skipped without it.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +10,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--room MB]" >&2
     exit 2
 }
 
@@ -48,10 +49,12 @@ launchers=(
     "slurm-wlm have_command srun"
     "munge have_command munge"
 )
+docs=("doxygen have_command doxygen")
 room=0
 while (($# > 0)); do
     case $1 in
     --launchers) needs+=("${launchers[@]}") ;;
+    --docs) needs+=("${docs[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage
         room=$2

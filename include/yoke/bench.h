@@ -1,27 +1,35 @@
-/* For benchmarks: how long the kernels of a training step take without the engine around them. Not
- * part of yoke.h. */
+/** @file
+ * For benchmarks: the time of a training step's kernels without the engine around them.
+ * yoke.h does not include it.
+ */
 #ifndef YOKE_BENCH_H
 #define YOKE_BENCH_H
 
+#include "yoke/data_parallel.h"
 #include "yoke/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct yoke_data_parallel yoke_data_parallel;
-
-/* How each kernel call is timed. On a GPU the GPU's own clock times recordings of the calls, so
- * that no launch by the host counts. */
+/** How to time kernel calls. On a GPU the GPU's own clock times recordings of them, so that the
+ * host's launches do not count. */
 typedef enum yoke_kernel_timing {
-    YOKE_KERNELS_ALONE,   /* each call many times in a row: its weights stay in the cache */
-    YOKE_KERNELS_IN_ORDER /* passes over the whole step: caches are as cold as in a step. On a GPU
-                             one pass is timed as a whole, with the gaps between kernels */
+    YOKE_KERNELS_ALONE,   /**< Each call many times in a row: its weights stay in the cache. */
+    YOKE_KERNELS_IN_ORDER /**< Passes over the whole step: caches are as cold as in a step. On a GPU
+                               one pass is timed as a whole, with the gaps between kernels. */
 } yoke_kernel_timing;
 
-/* Kernel time of one training step on the root, in milliseconds: every plan call and the update,
- * each timed by itself, the best of `repeat`, summed. A step's time beyond it is the engine's own
- * cost. Weights and running statistics keep their values. */
+/** Measures the kernel time of one training step on the root: every plan call and the update, the
+ * best of `repeat`, summed. What a step takes beyond it is the engine's own cost. Weights and
+ * running statistics keep their values.
+ *
+ * @param parallel           The engine; no step may be running.
+ * @param timing             Each call alone, or the calls in the order of a step.
+ * @param repeat             How often to time each call; at least 1.
+ * @param[out] milliseconds  The sum.
+ * @return ARGUMENT: a pointer is NULL, or `repeat` is below 1.
+ */
 YOKE_API yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel,
                                                     yoke_kernel_timing timing, int repeat,
                                                     double *milliseconds);

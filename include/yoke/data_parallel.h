@@ -1,12 +1,15 @@
-/* torch.nn.DataParallel in C: one process, one worker per device, stage by stage.
+/** @file
+ * torch.nn.DataParallel in C: one process, one worker thread per device, stage by stage.
  *
- *   scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
+ *     scatter -> [replicate] -> parallel_apply -> reduce -> update -> gather
  *
- * With a process group the same engine is DistributedDataParallel: every rank has one device and
- * its rows of the batch, gradients are all-reduced behind backward, and every rank updates itself.
+ * With a process group the same engine is torch.nn.parallel.DistributedDataParallel: each rank has
+ * one device and its rows of the batch, ranks all-reduce gradients behind backward, and each rank
+ * updates its own weights.
  *
- * The calling thread is the root device's worker. An engine is used by one thread at a time, and so
- * are devices that engines share; engines with devices of their own run side by side. */
+ * The calling thread is the root device's worker. One thread at a time may use an engine, or the
+ * devices that several engines share; engines with devices of their own run side by side.
+ */
 #ifndef YOKE_DATA_PARALLEL_H
 #define YOKE_DATA_PARALLEL_H
 
@@ -26,165 +29,382 @@
 extern "C" {
 #endif
 
+/** An engine: replicas of a model, their workers and the optimizer's state. */
 typedef struct yoke_data_parallel yoke_data_parallel;
 
+/** The order in which the stages of a step run. All compute the same numbers. */
 typedef enum yoke_schedule {
-    YOKE_SCHEDULE_OVERLAP, /* buckets are reduced, updated and published behind backward (default)
-                            */
-    YOKE_SCHEDULE_CLASSIC, /* nn.DataParallel phase by phase: loss on the root, broadcast every step
-                            */
-    YOKE_SCHEDULE_SHARDED  /* device k owns 1/N of the optimizer and publishes its part */
+    YOKE_SCHEDULE_OVERLAP, /**< Reduce, update and publish each bucket behind backward. */
+    YOKE_SCHEDULE_CLASSIC, /**< nn.DataParallel's phases: the loss on the root, weights broadcast in
+                                every step. */
+    YOKE_SCHEDULE_SHARDED  /**< Like overlap; device k owns 1/N of the optimizer and publishes its
+                                part. */
 } yoke_schedule;
 
+/** How to train. yoke_data_parallel_create copies it; the process group must outlive the engine. */
 typedef struct yoke_data_parallel_options {
-    size_t struct_size;
-    yoke_schedule schedule;
-    yoke_precision precision;
-    yoke_algorithm algorithm;
-    int batch;      /* rows of the whole batch, of all devices and ranks; required. Larger batches
-                       are refused */
-    int accumulate; /* micro-batches a batch is computed in; 0: 1. Changes the result only where
-                       batch norm does, which normalises each replica's part of each */
-    uint64_t seed;  /* initial weights and dropout */
-    size_t first_bucket_bytes; /* 0: 1 MiB, DDP's first bucket */
-    size_t bucket_bytes;       /* 0: on CPU devices 4 MiB: what backward has just left is still in
-                                  the cache; on GPUs DDP's 25 MiB */
-    yoke_collectives collectives; /* between GPUs */
-    /* DDP: the ranks that train this model together; must outlive the engine. One device a rank.
-     * overlap: gradients are all-reduced and every rank updates itself; sharded: over shared memory
-     * each rank updates and publishes its part. create, synchronize, step, evaluate, yoke_reduce,
-     * and yoke_scatter of a batch without whole_rows, are then called by all ranks together. */
-    yoke_process_group *group;
-    bool own_buffers;   /* DDP(broadcast_buffers=False): each rank evaluates with its own running
-                           statistics instead of rank 0's */
-    bool mean_of_ranks; /* the gradient is PyTorch's mean over ranks of their mean losses; differs
-                           from the mean over rows where ranks have unequal shares */
-    bool pixels; /* batches come as pixels (yoke_loader_pixels): GPUs keep a quarter of the memory
-                    for the next one; a batch of inputs is brought in only when the last is computed
-                  */
-    bool input_gradients; /* backward goes on to the inputs: yoke_data_parallel_read_input_gradients
-                             has what the part of a model before this one needs */
+    size_t struct_size;       /**< sizeof(yoke_data_parallel_options). */
+    yoke_schedule schedule;   /**< Order of the stages. */
+    yoke_precision precision; /**< Of the computation. */
+    yoke_algorithm algorithm; /**< How to choose algorithms. */
+    int batch;      /**< Rows of the whole batch, over all devices and ranks; required. The
+                         engine refuses larger batches. */
+    int accumulate; /**< Micro-batches that a batch is computed in; 0: 1. The result changes
+                         only where batch norm sees fewer rows at a time. */
+    uint64_t seed;  /**< Of initial weights and dropout. */
+    size_t first_bucket_bytes;    /**< Size of the first bucket; 0: 1 MiB, as in DDP. */
+    size_t bucket_bytes;          /**< Size of the others; 0: on CPU devices 4 MiB, which the cache
+                                       still holds after backward; on GPUs 25 MiB, as in DDP. */
+    yoke_collectives collectives; /**< Between GPUs. */
+    /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
+     * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
+     * shared memory: each rank updates and publishes its part. All ranks call create, synchronize,
+     * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. */
+    yoke_process_group *process_group;
+    bool broadcast_buffers; /**< DDP: evaluate with rank 0's running statistics; false: with each
+                                 rank's own. PyTorch's default, and that of the INIT macro: true. */
+    bool mean_of_ranks;     /**< DDP: the gradient is PyTorch's, the mean over ranks of their means;
+                                 false: the mean over rows. They differ where ranks have unequal
+                                 numbers of rows. */
+    bool pixels;            /**< Batches come as pixels (yoke_loader_pixels): GPUs keep a quarter of
+                                 the memory for the next one. A batch of inputs still works, but its
+                                 copy waits for the computation. */
+    bool input_gradients;   /**< Continue backward to the inputs, for
+                                 yoke_data_parallel_read_input_gradients; needs accumulate 1. */
 } yoke_data_parallel_options;
 
-/* Builds replicas, plans and workers, measures, and gives the root initial weights. The devices and
- * the model must outlive the engine. MEMORY names the device, what was asked and what it holds.
- * With a group: PEER names what the ranks do not agree on, in the words of both sides; rank 0's
- * choices, weights and running statistics are everybody's. */
+/** The defaults; set batch. */
+#define YOKE_DATA_PARALLEL_OPTIONS_INIT                                                            \
+    {                                                                                              \
+        sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
+            YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
+            YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false         \
+    }
+
+/** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
+ * With a process group, rank 0's choices, weights and running statistics become every rank's.
+ *
+ * @param[out] parallel  The engine; destroy it with yoke_data_parallel_destroy. NULL on failure.
+ * @param model          A finished model; must outlive the engine.
+ * @param devices        Must outlive the engine.
+ * @param optimizer      Copied. NULL: YOKE_SGD_OPTIONS_INIT.
+ * @param options        Copied; not NULL.
+ * @return ARGUMENT: the text names the offending option. MEMORY: it names the device, what was
+ *         requested and what the device holds. PEER: the ranks disagree; it quotes both sides.
+ */
 YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_model *model, yoke_devices *devices,
                                                const yoke_optimizer_options *optimizer,
                                                const yoke_data_parallel_options *options);
+
+/** Destroys an engine and stops its workers.
+ *
+ * @param parallel  May be NULL.
+ */
 YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
 
-/* DDP's init_sync: rank 0's weights and running statistics become everybody's, after a file was
- * loaded on rank 0, say. Nothing to do alone. */
+/** DDP: gives every rank rank 0's weights and running statistics, after rank 0 loaded a file, for
+ * example. PyTorch's init_sync. Without a process group it does nothing.
+ *
+ * @param parallel  The engine.
+ * @return TIMEOUT, PEER: as a collective.
+ */
 YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel);
 
-/* What one batch gave; sums of the replicas, and of the ranks, in their order. */
+/** The result of one batch: sums over the replicas, and over the ranks, in their order. */
 typedef struct yoke_step_result {
-    size_t struct_size;
-    double loss; /* mean over the rows of the whole batch */
-    int rows;
-    int correct;          /* rows whose largest output is the label; -1 for regression */
-    double gradient_norm; /* before clipping; -1 when clipping is off */
+    size_t struct_size;   /**< sizeof(yoke_step_result). */
+    double loss;          /**< Mean over the rows of the whole batch. */
+    int rows;             /**< Rows of the whole batch. */
+    int correct;          /**< Rows whose largest output is the label; -1 for regression. */
+    double gradient_norm; /**< Before clipping; -1 without clipping. */
 } yoke_step_result;
 
-/* One update in the engine's schedule: scatter to gather. learning_rate overrides the optimizer's
- * for this step when > 0; result may be NULL. NUMERIC when the loss is not finite: weights are then
- * those before the step and the text names the first layer whose output is not finite. After any
- * other failure part of the weights may be new; the replicas agree with the root again. With a
- * group such a failure is told to the other ranks, and the group is broken: they may have gone on.
+/** One update in the engine's schedule, from scatter to gather.
+ *
+ * @param parallel       The engine.
+ * @param batch          At most options.batch rows; in DDP this rank's part.
+ * @param learning_rate  Of this step; 0 changes no weight. YOKE_OPTIMIZER_LEARNING_RATE, or any
+ *                       negative number: the optimizer's own.
+ * @param[out] result    Set struct_size first. May be NULL.
+ * @return NUMERIC: loss or gradient is not finite; the weights are those before the step, and the
+ *         text names the first layer whose output is not finite. After any other failure some
+ *         weights may be new, but all replicas agree with the root. In DDP the other ranks report
+ *         this rank's error, and the group is broken: they may have finished the step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
 
-/* Loss and accuracy without learning (running statistics, no dropout). Weights are broadcast only
- * to replicas behind the root's version. Any number of rows up to `batch`. */
+/** Loss and accuracy without learning: running statistics, no dropout. Only replicas that are
+ * behind the root's version get its weights.
+ *
+ * @param parallel     The engine.
+ * @param batch        At most options.batch rows; in DDP this rank's part.
+ * @param[out] result  Set struct_size first.
+ * @return As yoke_data_parallel_step.
+ */
 YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
                                                  const yoke_batch *batch, yoke_step_result *result);
 
-/* The pieces for host programs: forward in training or evaluation mode gathers the output rows in
- * order, outputs [rows, output shape], float32, may be NULL; with accumulate > 1 it takes a
- * micro-batch at most. backward, once after each forward in training mode, takes d loss / d outputs
- * of the same rows, or NULL to use the model's loss with the batch's labels, and leaves the summed
- * gradient on the root. */
+/** Forward alone, for programs with a loss of their own.
+ *
+ * @param parallel      The engine.
+ * @param batch         At most options.batch rows; with accumulate > 1 at most a micro-batch.
+ * @param training      true: batch statistics and dropout; false: running statistics.
+ * @param[out] outputs  [rows, output shape], in the order of the batch. May be NULL.
+ * @return ARGUMENT: the batch is too large or incomplete.
+ */
 YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, bool training,
                                                 float *outputs);
+
+/** Backward alone, once after each forward in training mode. It leaves the summed gradient on the
+ * root, for yoke_update.
+ *
+ * @param parallel          The engine.
+ * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
+ *                          the batch's labels or targets.
+ * @return ARGUMENT: no forward in training mode came before.
+ */
 YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                                  const float *output_gradients);
 
-/* The stages by hand, one function each; samples/03 drives a step with them. Order: scatter,
- * replicate, forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. A stage
- * whose forerunner has not run on this batch is refused with ARGUMENT. */
+/** @defgroup stages The stages of a step
+ *
+ * One function each; samples/03 runs a step with them. The order is scatter, replicate,
+ * forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. A stage returns
+ * ARGUMENT unless those it depends on have run on this batch.
+ * @{
+ */
+
+/** Cuts a batch by torch.chunk's rule and uploads each shard to its device.
+ *
+ * @param parallel  The engine.
+ * @param batch     Read until yoke_gather returns.
+ * @return ARGUMENT: the batch is too large or incomplete.
+ */
 YOKE_API yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *batch);
+
+/** Gives the root's weights to every replica that is behind.
+ *
+ * @param parallel  The engine.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
+
+/** Computes every shard's outputs on its device.
+ *
+ * @param parallel  The engine.
+ * @param training  true: batch statistics and dropout; false: running statistics.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training);
+
+/** Computes every shard's loss, and its gradient, scaled by 1 / rows of the whole batch.
+ *
+ * @param parallel  The engine.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_loss_replicas(yoke_data_parallel *parallel);
+
+/** Computes every replica's gradient.
+ *
+ * @param parallel  The engine.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
+
+/** Sums the replicas' gradients on the root; in DDP over all ranks.
+ *
+ * @param parallel  The engine.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
+
+/** Updates the root's weights with the gradient on the root; the other replicas become stale.
+ *
+ * @param parallel       The engine.
+ * @param learning_rate  As in yoke_data_parallel_step.
+ * @return See above; also ARGUMENT in DDP's sharded schedule, where only a whole step can update.
+ */
 YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
+
+/** Sums losses and counts of correct rows on the host.
+ *
+ * @param parallel     The engine.
+ * @param[out] result  Set struct_size first.
+ * @return See above. NUMERIC: the loss is not finite.
+ */
 YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);
 
-/* The same job on every device's worker at once; each answers by value. On failure: the first cause
- * in time, its text naming replica, device and stage. context is shared by all. A job calls nothing
- * of this engine. */
+/** @} */
+
+/** A job for one device's worker. It must not call the engine.
+ *
+ * @param replica  The worker's replica.
+ * @param context  The same for all workers.
+ * @return Its status; a failure's text crosses to the calling thread.
+ */
 typedef yoke_status (*yoke_replica_job)(int replica, void *context);
+
+/** Runs the same job on every device's worker at once and waits for all.
+ *
+ * @param parallel  The engine.
+ * @param job       The job.
+ * @param context   Passed to each call of `job`.
+ * @return The earliest failure; its text names replica, device and stage.
+ */
 YOKE_API yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job job,
                                          void *context);
 
-/* torch.chunk: rows of shard `index` when `rows` are cut for `devices`; 0: that device is idle. */
+/** torch.chunk's rule: the rows of one shard.
+ *
+ * @param rows     Rows of the batch.
+ * @param devices  Shards to cut.
+ * @param index    The shard, counted from 0.
+ * @return The count; 0: this device is idle.
+ */
 YOKE_API int yoke_shard_rows(int rows, int devices, int index);
 
-/* Reads or writes a tensor of the root by its state_dict name, in PyTorch's layout, float32,
- * `count` elements as yoke_tensor_info says. A write makes the other replicas stale. */
+/** Reads a tensor of the root, in PyTorch's layout.
+ *
+ * @param parallel     The engine.
+ * @param name         Its name in PyTorch's state_dict.
+ * @param[out] values  [count]
+ * @param count        yoke_tensor_info.count.
+ * @return ARGUMENT: there is no such tensor, or the count is wrong.
+ */
 YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count);
+
+/** Writes a tensor of the root, in PyTorch's layout; the other replicas become stale.
+ *
+ * @param parallel  The engine.
+ * @param name      Its name in PyTorch's state_dict.
+ * @param values    [count]
+ * @param count     yoke_tensor_info.count.
+ * @return ARGUMENT: there is no such tensor, or the count is wrong.
+ */
 YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count);
-/* The gradient of the last backward on the root; classic schedule or the stages by hand only (the
- * others reduce into the update and keep none). ARGUMENT otherwise. What is written is what
- * yoke_update takes. */
+
+/** Reads the last backward's gradient of a parameter on the root. Only the classic schedule and the
+ * stages by hand keep gradients; the other schedules reduce into the update.
+ *
+ * @param parallel     The engine.
+ * @param name         The parameter's name in PyTorch's state_dict.
+ * @param[out] values  [count], in PyTorch's layout.
+ * @param count        yoke_tensor_info.count.
+ * @return ARGUMENT: there is no such parameter, the count is wrong, or there is no gradient.
+ */
 YOKE_API yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel,
                                                       const char *name, float *values,
                                                       size_t count);
+
+/** Writes the gradient of a parameter on the root, which yoke_update will use.
+ *
+ * @param parallel  The engine.
+ * @param name      The parameter's name in PyTorch's state_dict.
+ * @param values    [count], in PyTorch's layout.
+ * @param count     yoke_tensor_info.count.
+ * @return As yoke_data_parallel_read_gradient.
+ */
 YOKE_API yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel,
                                                        const char *name, const float *values,
                                                        size_t count);
-/* d loss / d inputs of the last batch, gradients [rows, input shape], float32: after a step or a
- * backward, until the next forward. ARGUMENT unless options.input_gradients. */
+
+/** Reads d loss / d inputs of the last batch, after a step or a backward and before the next
+ * forward.
+ *
+ * @param parallel        The engine.
+ * @param[out] gradients  [rows, input shape]
+ * @return ARGUMENT: options.input_gradients is false, or no backward came before.
+ */
 YOKE_API yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
                                                              float *gradients);
 
-/* XXH3-64 of parameters and buffers, float32, in state_dict order and PyTorch's layout. */
+/** Hashes all parameters and buffers: XXH3-64 of their float32 values in PyTorch's layout and
+ * state_dict order.
+ *
+ * @param parallel   The engine.
+ * @param[out] hash  Equal for equal weights, whatever the devices and the schedule.
+ * @return ARGUMENT: a pointer is NULL.
+ */
 YOKE_API yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash);
 
-/* Bytes of one device by what holds them. */
+/** The bytes of one device by what they hold. */
 typedef struct yoke_memory_report {
-    size_t struct_size;
-    size_t parameters, gradients, optimizer, buffers, activations, scratch, batch, total;
+    size_t struct_size; /**< sizeof(yoke_memory_report). */
+    size_t parameters;  /**< Master weights and their copies in other formats. */
+    size_t gradients;   /**< Gradients, with accumulated ones. */
+    size_t optimizer;   /**< Momenta. */
+    size_t buffers;     /**< Running statistics. */
+    size_t activations; /**< Values of forward and backward. */
+    size_t scratch;     /**< Workspace of plans and of the exchange. */
+    size_t batch;       /**< The shard's rows and labels. */
+    size_t total;       /**< The sum. */
 } yoke_memory_report;
+
+/** Reports the memory of one replica's device.
+ *
+ * @param parallel     The engine.
+ * @param replica      0 is the root.
+ * @param[out] report  Set struct_size first.
+ * @return ARGUMENT: there is no such replica, or a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                                yoke_memory_report *report);
 
-/* Makes the calling thread the root's worker, bound to its cores, until released; without it the
- * caller runs wherever the system puts it. yoke_trainer_run does this itself. */
+/** Binds the calling thread, as the root's worker, to the root's cores. Without it the system
+ * places the thread. yoke_trainer_run binds by itself.
+ *
+ * @param parallel  The engine.
+ * @return ARGUMENT: `parallel` is NULL.
+ */
 YOKE_API yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel);
+
+/** Undoes yoke_data_parallel_bind, on the same thread.
+ *
+ * @param parallel  The engine.
+ */
 YOKE_API void yoke_data_parallel_release(yoke_data_parallel *parallel);
 
-/* Makes every plan for this size of the whole batch now, so that no later step allocates: for a
- * short last batch and for evaluation. */
+/** Makes every plan for one size of the whole batch now, so that no later step allocates: for a
+ * short last batch and for evaluation.
+ *
+ * @param parallel  The engine.
+ * @param rows      1 to options.batch.
+ * @param training  Plans of training, or of evaluation.
+ * @return ARGUMENT: `rows` is out of range.
+ */
 YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows,
                                                 bool training);
 
-/* Which algorithm serves which layer and pass, with the time measured: row `index`, false past the
- * end. Part of a run's record. */
+/** Lists which algorithm computes which layer and pass; part of a run's record.
+ *
+ * @param parallel             The engine; not NULL.
+ * @param index                Row of the list, counted from 0.
+ * @param[out] layer_and_pass  Borrowed from the engine.
+ * @param[out] algorithm       Borrowed from the engine.
+ * @param[out] milliseconds    The time measured.
+ * @return false past the end.
+ */
 YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
                                         const char **layer_and_pass, const char **algorithm,
                                         double *milliseconds);
 
-/* The engine's trace; borrowed. */
+/** The engine's trace.
+ *
+ * @param parallel  The engine; not NULL.
+ * @return Borrowed from the engine.
+ */
 YOKE_API yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel);
+
+/** The number of this process's devices.
+ *
+ * @param parallel  The engine; not NULL.
+ * @return At least 1.
+ */
 YOKE_API int yoke_data_parallel_device_count(const yoke_data_parallel *parallel);
 
 #ifdef __cplusplus

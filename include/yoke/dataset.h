@@ -1,5 +1,7 @@
-/* Rows to train on: files in well-known formats, drawn images, arrays or callbacks of the host
- * program. A dataset is read-only after opening and may be shared by threads. */
+/** @file
+ * Rows to train on: files in well-known formats, drawn images, arrays or callbacks of the host
+ * program; and the loader that makes batches of them.
+ */
 #ifndef YOKE_DATASET_H
 #define YOKE_DATASET_H
 
@@ -16,137 +18,231 @@
 extern "C" {
 #endif
 
+/** Rows in a fixed order. Read-only once it is open, so threads may share it. */
 typedef struct yoke_dataset yoke_dataset;
 
-typedef enum yoke_split { YOKE_SPLIT_TRAIN, YOKE_SPLIT_TEST } yoke_split;
+/** The part of a dataset. No row is in both. */
+typedef enum yoke_split {
+    YOKE_SPLIT_TRAIN, /**< The rows to train on. */
+    YOKE_SPLIT_TEST   /**< The rows to evaluate on. */
+} yoke_split;
 
-/* Opens a dataset by SPEC:
- *   cifar10:DIR     data_batch_1..5.bin / test_batch.bin (3073-byte records)
- *   cifar100:DIR    train.bin / test.bin (3074-byte records, fine labels)
- *   mnist:DIR       {train,t10k}-{images-idx3,labels-idx1}-ubyte, also .gz
- *   synthetic[:CxHxW[,classes=N][,rows=N]]   drawn shapes and textures; default
- *                   3x32x32,classes=10,rows=5000 (test split: rows / 5). No two splits share a row.
- * Some of the files missing: MISSING, naming them; a bad size or label: DATA, naming file and byte
- * offset. CIFAR training reads the data_batch files present, in order, at least the first. */
+/** Opens a dataset by its SPEC:
+ *
+ * - `cifar10:DIR`: data_batch_1..5.bin and test_batch.bin (records of 3073 bytes). Training reads
+ *   the data_batch files that exist, in order; the first must.
+ * - `cifar100:DIR`: train.bin and test.bin (records of 3074 bytes; fine labels)
+ * - `mnist:DIR`: {train,t10k}-{images-idx3,labels-idx1}-ubyte, also as .gz
+ * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
+ *   3x32x32,classes=10,rows=5000; the test split has a fifth of the rows.
+ *
+ * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
+ * @param spec          The SPEC.
+ * @param split         The part to open.
+ * @return MISSING: files are missing; the text names them. DATA: a size or label is invalid; the
+ *         text names file and byte offset. ARGUMENT: the SPEC is malformed.
+ */
 YOKE_API yoke_status yoke_dataset_open(yoke_dataset **dataset, const char *spec, yoke_split split);
 
-/* Rows of the host program. pixels: uint8 or float [rows, channels, height, width], row-major;
- * exactly one of them set. labels [rows] for classes > 0; targets [rows, target_count] for
- * regression (classes = 0). Borrowed: they must outlive the dataset. */
+/** Rows in arrays of the host program. The dataset borrows the arrays: they must outlive it. Set
+ * exactly one of `pixels` and `inputs`; `classes` and `labels` for classification; `target_count`
+ * and `targets` for regression. */
 typedef struct yoke_arrays {
-    size_t struct_size;
-    size_t rows;
-    yoke_shape shape;
-    const uint8_t *bytes;
-    const float *floats;
-    int classes;
-    const int32_t *labels;
-    const float *targets;
-    int target_count;
+    size_t struct_size;    /**< sizeof(yoke_arrays). */
+    size_t rows;           /**< At least 1. */
+    yoke_shape shape;      /**< Of one row. */
+    const uint8_t *pixels; /**< [rows, channels, height, width]; the loader normalizes them. */
+    const float *inputs;   /**< [rows, channels, height, width]; used as they are. */
+    int classes;           /**< 0: regression. */
+    const int32_t *labels; /**< [rows]; 0 <= label < classes. */
+    const float *targets;  /**< [rows, target_count] */
+    int target_count;      /**< 0: classification. */
 } yoke_arrays;
+
+/** Makes a dataset of arrays.
+ *
+ * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
+ * @param arrays        Copied; the arrays themselves are borrowed.
+ * @return ARGUMENT: the text says which fields contradict each other, or which label is invalid.
+ */
 YOKE_API yoke_status yoke_dataset_from_arrays(yoke_dataset **dataset, const yoke_arrays *arrays);
 
-/* Rows made on demand. read fills one row: floats [channels, height, width] and its label or
- * targets; it is called from loader threads, possibly several at once; a status other than
- * YOKE_OK ends the run with it. */
+/** Rows that the host program makes on demand. */
 typedef struct yoke_row_source {
-    size_t struct_size;
-    size_t rows;
-    yoke_shape shape;
-    int classes;
-    int target_count;
+    size_t struct_size; /**< sizeof(yoke_row_source). */
+    size_t rows;        /**< At least 1. */
+    yoke_shape shape;   /**< Of one row. */
+    int classes;        /**< 0: regression. */
+    int target_count;   /**< 0: classification. */
+    /** Fills row `row`: input [channels, height, width], and its label or targets [target_count].
+     * Loader threads call it, possibly several at once. Any status but YOKE_OK ends the run. */
     yoke_status (*read)(void *payload, size_t row, float *input, int32_t *label, float *targets);
-    void *payload;
+    void *payload; /**< Passed to `read`; must outlive the dataset. */
 } yoke_row_source;
+
+/** Makes a dataset of a callback.
+ *
+ * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
+ * @param source        Copied.
+ * @return ARGUMENT: the text says which field is invalid.
+ */
 YOKE_API yoke_status yoke_dataset_from_callback(yoke_dataset **dataset,
                                                 const yoke_row_source *source);
 
+/** Closes a dataset. Loaders that read it must be destroyed first.
+ *
+ * @param dataset  May be NULL.
+ */
 YOKE_API void yoke_dataset_close(yoke_dataset *dataset);
 
+/** A dataset's rows. */
 typedef struct yoke_dataset_info {
-    size_t struct_size;
-    const char *name; /* "cifar10", "synthetic", ...; borrowed */
-    size_t rows;
-    yoke_shape shape;
-    int classes;      /* 0: regression */
-    int target_count; /* regression targets per row */
-    /* Per channel, of values in 0..1, for normalisation: published ones for known sets, measured
-     * for bytes of the host program, 0 and 1 for its floats. Channels past the fourth use the
-     * fourth's. */
+    size_t struct_size; /**< sizeof(yoke_dataset_info). */
+    const char *name;   /**< "cifar10", "synthetic", "arrays", ...; borrowed. */
+    size_t rows;        /**< Rows of this split. */
+    yoke_shape shape;   /**< Of one row. */
+    int classes;        /**< 0: regression. */
+    int target_count;   /**< Regression targets per row. */
+    /** [channel]: the mean of values in 0..1, for normalization. Well-known datasets have published
+     * numbers, pixels of the host program are measured, its inputs have 0. Channels past the fourth
+     * use the fourth's. */
     float mean[4];
-    float deviation[4];
+    float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
 } yoke_dataset_info;
+
+/** Describes a dataset.
+ *
+ * @param dataset    The dataset.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
 
-/* A batch in host memory: what scatter cuts. */
+/** A batch in host memory. The engine reads it until the step that got it returns. */
 typedef struct yoke_batch {
-    size_t struct_size;
-    int rows;
-    const float *inputs;   /* [rows, channels, height, width] */
-    const int32_t *labels; /* [rows]; NULL for regression */
-    const float *targets;  /* [rows, target_count]; NULL for classification */
-    /* Of a rank's part: where it begins in the batch of all ranks, and the rows of that. 0, 0: the
-     * batch is whole, or nobody has counted. */
-    int first_row, whole_rows;
-    /* Instead of inputs, for GPUs: pictures as they are stored, which the devices decode. */
-    const uint8_t *pixels;            /* [rows, channels, height, width] */
-    const yoke_placement *placements; /* [rows]; NULL: all as they are */
-    const yoke_decoding *decoding;
+    size_t struct_size;    /**< sizeof(yoke_batch). */
+    int rows;              /**< Rows in the arrays below. */
+    const float *inputs;   /**< [rows, channels, height, width]; NULL with `pixels`. */
+    const int32_t *labels; /**< [rows]; NULL for regression. */
+    const float *targets;  /**< [rows, target_count]; NULL for classification. */
+    int first_row;         /**< DDP: where this rank's rows begin in the batch of all ranks. */
+    int whole_rows;        /**< DDP: rows of the batch of all ranks; 0: the ranks must count. */
+    const uint8_t *pixels; /**< [rows, channels, height, width]: stored pixels, which GPUs decode;
+                                instead of `inputs`. */
+    const yoke_placement *placements; /**< [rows]; NULL: every image as it is. */
+    const yoke_decoding *decoding;    /**< Required with `pixels`. */
 } yoke_batch;
 
-/* Augmentation by name as the tool takes it; for images with labels only. Order and arithmetic are
- * torchvision's: what a crop shows beyond the edge is black. */
+/** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
+ * edge an image is black. */
 typedef enum yoke_augment {
-    YOKE_AUGMENT_NONE,
-    YOKE_AUGMENT_CROP_FLIP,       /* pad 4, random crop, horizontal flip */
-    YOKE_AUGMENT_CROP_FLIP_CUTOUT /* and an 8x8 square set to the mean */
+    YOKE_AUGMENT_NONE,            /**< Rows as they are. */
+    YOKE_AUGMENT_CROP_FLIP,       /**< Pad by 4, random crop, random horizontal flip. */
+    YOKE_AUGMENT_CROP_FLIP_CUTOUT /**< And set an 8x8 square to the mean. */
 } yoke_augment;
 
+/** How to make batches. */
 typedef struct yoke_loader_options {
-    size_t struct_size;
-    int batch;      /* rows of a batch; the last of an epoch may be short */
-    bool shuffle;   /* torch.randperm with seed + epoch, as DistributedSampler */
-    bool drop_last; /* leave a short last batch out */
-    yoke_augment augment;
-    bool raw; /* do not normalise (pixels stay in 0..1) */
-    uint64_t seed;
-    int slots;   /* batches prepared ahead; 0: 3 */
-    int threads; /* loader threads; 0: 1 */
-    /* Where the batches will go: they then lie in memory that GPUs copy from while the host goes
-     * on, and rows stored as bytes come as pixels, for GPUs to decode. Must outlive the loader.
-     * NULL: ordinary memory, and inputs. */
-    yoke_devices *devices;
-    /* Each batch is cut for `ranks` by torch.chunk's rule, and this rank gets its part: the batches
-     * of an epoch are as many on every rank, and one with few rows may have none for the last
-     * ranks. 0: the whole batch. */
-    int rank, ranks;
+    size_t struct_size;    /**< sizeof(yoke_loader_options). */
+    int batch;             /**< Rows of a batch; required. The last one of an epoch may be short. */
+    bool shuffle;          /**< torch.randperm seeded with seed + epoch, as DistributedSampler. */
+    bool drop_last;        /**< Leave a short last batch out. */
+    yoke_augment augment;  /**< What to do to images. */
+    bool raw;              /**< Do not normalize: values stay in 0..1. */
+    uint64_t seed;         /**< Of order and augmentation. */
+    int slots;             /**< Batches prepared ahead; 0: 3. */
+    int threads;           /**< Loader threads; 0: 1. */
+    yoke_devices *devices; /**< Where batches will go; must outlive the loader. For GPUs, batches
+                                then lie in pinned memory, and rows stored as bytes come as pixels.
+                                NULL: ordinary memory and inputs. */
+    int rank;              /**< DDP: this rank. */
+    int world;             /**< DDP: the number of ranks. Each rank gets its part of each batch by
+                                torch.chunk's rule; all ranks get the same number of batches, and
+                                a part of a short batch may have no rows. 0: whole batches. */
 } yoke_loader_options;
 
-/* Batches prepared in the background while the caller computes on another. */
+/** The defaults; set batch. */
+#define YOKE_LOADER_OPTIONS_INIT                                                                   \
+    { sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0, 0 }
+
+/** Prepares batches in the background while the caller computes on another. */
 typedef struct yoke_loader yoke_loader;
+
+/** Makes a loader.
+ *
+ * @param[out] loader  The loader; destroy it with yoke_loader_destroy. NULL on failure.
+ * @param dataset      Must outlive the loader.
+ * @param options      Copied; not NULL.
+ * @return ARGUMENT: the text names the offending option.
+ */
 YOKE_API yoke_status yoke_loader_create(yoke_loader **loader, const yoke_dataset *dataset,
                                         const yoke_loader_options *options);
-YOKE_API void yoke_loader_destroy(yoke_loader *loader);
-/* Begins an epoch: its order depends on (seed, epoch) alone. Ends a running one. */
-YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
-/* The next batch, borrowed until the following call; rows = 0 ends the epoch, unless whole_rows
- * says that other ranks have some. A row that failed makes the call that reaches its batch fail,
- * and every later one until the next epoch. waited_ns, if not NULL, gets the time the caller had to
- * wait: 0 means the loader was ahead. */
-YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);
-YOKE_API size_t yoke_loader_batches(const yoke_loader *loader); /* per epoch */
-YOKE_API bool yoke_loader_pixels(const yoke_loader *loader);    /* its batches come as pixels */
 
-/* torch.utils.data.DistributedSampler's index list of one rank: `order` gets
- * yoke_sampler_count(...) indices. Exact, with torch.randperm's MT19937. */
+/** Destroys a loader, and with it the batch it lent.
+ *
+ * @param loader  May be NULL.
+ */
+YOKE_API void yoke_loader_destroy(yoke_loader *loader);
+
+/** Begins an epoch, and ends a running one. The order depends on (seed, epoch) alone.
+ *
+ * @param loader  The loader.
+ * @param epoch   Counted from 0.
+ * @return ARGUMENT: `loader` is NULL.
+ */
+YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
+
+/** Lends the next batch.
+ *
+ * @param loader          The loader.
+ * @param[out] batch      Set struct_size first. Borrowed until the next call. rows = 0 ends the
+ *                        epoch, except where whole_rows > 0: then other ranks have rows.
+ * @param[out] waited_ns  The time the caller waited; 0: the loader was ahead. May be NULL.
+ * @return The status of the first row that failed, when its batch is due, and again until the next
+ *         epoch begins.
+ */
+YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns);
+
+/** The number of batches in an epoch.
+ *
+ * @param loader  The loader; not NULL.
+ * @return The same on every rank.
+ */
+YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
+
+/** Whether batches come as pixels; pass it on as yoke_data_parallel_options.pixels.
+ *
+ * @param loader  The loader; not NULL.
+ * @return true: as pixels; false: as inputs.
+ */
+YOKE_API bool yoke_loader_pixels(const yoke_loader *loader);
+
+/** torch.utils.data.DistributedSampler: which rows one rank reads. Exact, with the MT19937 of
+ * torch.randperm. */
 typedef struct yoke_sampler {
-    size_t struct_size;
-    size_t rows;
-    int replicas, rank;
-    bool shuffle, drop_last;
-    uint64_t seed, epoch;
+    size_t struct_size; /**< sizeof(yoke_sampler). */
+    size_t rows;        /**< Rows of the dataset. */
+    int world;          /**< The number of ranks, PyTorch's num_replicas; at least 1. */
+    int rank;           /**< 0 <= rank < world. */
+    bool shuffle;       /**< Permute the rows. */
+    bool drop_last;     /**< Drop rows to make parts equal; false: repeat rows. */
+    uint64_t seed;      /**< Of the permutation, */
+    uint64_t epoch;     /**< to which the epoch is added. */
 } yoke_sampler;
+
+/** The number of indices of one rank.
+ *
+ * @param sampler  The sampler.
+ * @return The count; 0 also when the sampler is invalid.
+ */
 YOKE_API size_t yoke_sampler_count(const yoke_sampler *sampler);
+
+/** The indices of one rank, in their order.
+ *
+ * @param sampler     The sampler.
+ * @param[out] order  [yoke_sampler_count(sampler)]
+ * @return ARGUMENT: the text names the offending field.
+ */
 YOKE_API yoke_status yoke_sampler_indices(const yoke_sampler *sampler, int64_t *order);
 
 #ifdef __cplusplus

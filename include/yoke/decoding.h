@@ -1,4 +1,6 @@
-/* How stored pixels become inputs: shift, mirror, cut out, normalise. */
+/** @file
+ * How stored pixels become inputs: shift, mirror, cut out, normalise.
+ */
 #ifndef YOKE_DECODING_H
 #define YOKE_DECODING_H
 
@@ -10,21 +12,25 @@
 extern "C" {
 #endif
 
-/* What a row's picture becomes: output (y, x) shows pixel (y + down, x + right), black beyond the
- * edge; then it is mirrored; then the square of yoke_decoding is cut, which may reach over the
- * edge. All 0: the picture as it is. */
+/** How one image is placed. First output (y, x) takes pixel (y + down, x + right), black beyond the
+ * edge; then the image is mirrored; then the square of yoke_decoding is cut out. All zero: the
+ * image as it is. */
 typedef struct yoke_placement {
-    int32_t down, right, cut_top, cut_left;
-    bool flip;
+    int32_t down;     /**< Rows of pixels. */
+    int32_t right;    /**< Columns of pixels. */
+    int32_t cut_top;  /**< First row of the square; the square may reach over the edge. */
+    int32_t cut_left; /**< First column of the square. */
+    bool flip;        /**< Mirror left and right. */
 } yoke_placement;
 
-/* What the pictures of a batch have in common: value = (pixel / 255 - mean) / deviation. Channels
- * past the fourth use the fourth's. */
+/** What the images of a batch have in common: input = (pixel / 255 - mean) / deviation. Channels
+ * past the fourth use the fourth's numbers. */
 typedef struct yoke_decoding {
-    size_t struct_size;
-    float mean[4], deviation[4];
-    int cut_side; /* of the square that shows cut_value; 0: none */
-    float cut_value[4];
+    size_t struct_size; /**< sizeof(yoke_decoding). */
+    float mean[4];      /**< [channel] */
+    float deviation[4]; /**< [channel] */
+    int cut_side;       /**< Side of the square in pixels; 0: cut nothing. */
+    float cut_value[4]; /**< [channel]: the input inside the square. */
 } yoke_decoding;
 
 #ifdef __cplusplus

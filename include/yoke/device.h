@@ -1,5 +1,7 @@
-/* The devices of one machine. With no GPU the CPU poses as N devices: each has memory of its own,
- * a fixed share of the cores and the threads to use them. */
+/** @file
+ * The devices of one machine. With no GPU the CPU poses as N devices: each has memory of its own,
+ * a fixed share of the cores and the threads to use them.
+ */
 #ifndef YOKE_DEVICE_H
 #define YOKE_DEVICE_H
 
@@ -12,90 +14,135 @@
 extern "C" {
 #endif
 
+/** The number format of the computation. */
 typedef enum yoke_precision {
-    YOKE_FLOAT32,
-    YOKE_BFLOAT16, /* computes in bfloat16; master weights, gradients and reduction stay float32 */
-    YOKE_TF32      /* CUDA: float32 with matrix products and convolutions in TensorFloat-32 */
+    YOKE_FLOAT32,  /**< IEEE float32 throughout. */
+    YOKE_BFLOAT16, /**< bfloat16; master weights, gradients and reductions stay float32. */
+    YOKE_TF32      /**< CUDA: float32, with TensorFloat-32 in products and convolutions. */
 } yoke_precision;
 
-/* How gradients and weights travel between GPUs; CPU devices share their memory. */
+/** How gradients and weights travel between GPUs; CPU devices share their memory. */
 typedef enum yoke_collectives {
-    YOKE_COLLECTIVES_AUTO, /* NCCL where it can be had, copies otherwise */
-    YOKE_COLLECTIVES_NCCL,
-    YOKE_COLLECTIVES_COPY /* peer copies and our own sums, in a fixed order; several replicas may
-                             share a GPU */
+    YOKE_COLLECTIVES_AUTO, /**< NCCL where it is available, copies otherwise. */
+    YOKE_COLLECTIVES_NCCL, /**< NCCL, one GPU a replica. */
+    YOKE_COLLECTIVES_COPY  /**< Peer copies and sums in a fixed order; replicas may share a GPU. */
 } yoke_collectives;
 
-/* How the algorithm of a layer is chosen. */
+/** How to choose the algorithm of a layer. */
 typedef enum yoke_algorithm {
-    YOKE_ALGORITHM_MEASURED, /* the fastest, timed when the plan is made, one choice for all
-                                replicas */
-    YOKE_ALGORITHM_DIRECT    /* direct convolution by a fixed rule: the same bits in every run */
+    YOKE_ALGORITHM_MEASURED, /**< The fastest: timed once, on the root, for all replicas. */
+    YOKE_ALGORITHM_DIRECT    /**< By a fixed rule: every run computes the same bits. */
 } yoke_algorithm;
 
+/** Open devices. */
 typedef struct yoke_devices yoke_devices;
 
+/** Which devices to open. yoke_devices_open reads it during the call only. */
 typedef struct yoke_devices_options {
-    size_t struct_size;
-    const char *list; /* "auto", "4xcpu", "cpu,cpu", "2xcuda", "4xcuda:0"; NULL means "auto": every
-                         usable GPU, or one CPU device. The first listed is the root */
-    int threads;      /* compute threads per device; 0: cores / devices, at least 1 */
-    bool unbound;     /* do not bind workers to cores */
-    /* This process is one of local_world that share the machine: it opens one device, entry
-     * local_rank % entries of the list, or CPU device local_rank with its share of the cores. 0:
-     * the whole list. */
-    int local_rank, local_world;
+    size_t struct_size; /**< sizeof(yoke_devices_options). */
+    const char *list; /**< "auto", "4xcpu", "cpu,cpu", "2xcuda", "4xcuda:0"; the first one listed is
+                           the root. NULL: "auto", which is every usable GPU, or one CPU device. */
+    int threads;      /**< Compute threads per device; 0: cores / devices, at least 1. */
+    bool unbound;     /**< Do not bind workers to cores. */
+    int local_rank;   /**< With local_world > 0: this process among those of the machine. It opens
+                           one device: entry local_rank % entries of the list, or CPU device
+                           local_rank with its share of the cores. */
+    int local_world;  /**< Processes that share the machine; 0: open the whole list. */
 } yoke_devices_options;
 
+/** The defaults. */
+#define YOKE_DEVICES_OPTIONS_INIT                                                                  \
+    { sizeof(yoke_devices_options), NULL, 0, false, 0, 0 }
+
+/** One open device. */
 typedef struct yoke_device_info {
-    size_t struct_size;
-    char name[32];        /* "cpu:0" */
-    char description[96]; /* processor or GPU model */
-    int threads;          /* compute threads */
-    int first_core;       /* first core the device is bound to; -1: unbound */
-    int core_count;
-    size_t memory_bytes; /* physical memory the device can draw on (shared by CPU devices) */
-    bool bfloat16;       /* the processor computes in bfloat16 natively */
-    /* GPUs only; empty or 0 otherwise. */
-    char uuid[48];      /* "GPU-1c2d..." */
-    char pci_id[20];    /* "0000:3b:00.0" */
-    int capability;     /* compute capability, 90: 9.0 */
-    size_t memory_free; /* bytes, when asked */
-    bool code;          /* this build has code for it, or PTX it can be made from */
-    char note[128];     /* what is odd about it and what is done about that */
+    size_t struct_size;   /**< sizeof(yoke_device_info). */
+    char name[32];        /**< "cpu:0" */
+    char description[96]; /**< Model of the processor or GPU. */
+    int threads;          /**< Compute threads. */
+    int first_core;       /**< First core the device is bound to; -1: unbound. */
+    int core_count;       /**< Cores it is bound to. */
+    size_t memory_bytes;  /**< Physical memory it can draw on; CPU devices share theirs. */
+    bool bfloat16;        /**< The processor computes in bfloat16 natively. */
+    char uuid[48];        /**< GPU: "GPU-1c2d..."; "" otherwise. */
+    char pci_id[20];      /**< GPU: "0000:3b:00.0"; "" otherwise. */
+    int capability;       /**< GPU: compute capability, 90 for 9.0; 0 otherwise. */
+    size_t memory_free;   /**< GPU: free bytes at the time of the call; 0 otherwise. */
+    bool code;            /**< GPU: this build has code for it, or PTX to compile. */
+    char note[128];       /**< GPU: a peculiarity and what Yoke does about it; "" otherwise. */
 } yoke_device_info;
 
-/* Opens every device of the list, or none. ARGUMENT: the list can't be read, with the offending
- * part and the forms allowed; DEVICE: it names what this build or machine has not. */
+/** Opens every device of the list, or none.
+ *
+ * @param[out] devices  The devices; close them with yoke_devices_close. NULL on failure.
+ * @param options       NULL: the defaults.
+ * @return ARGUMENT: the list is malformed; the text quotes the offending part and the forms
+ *         allowed. DEVICE: this build or machine lacks a device; the text names it.
+ */
 YOKE_API yoke_status yoke_devices_open(yoke_devices **devices, const yoke_devices_options *options);
+
+/** Closes devices. Engines, loaders and groups that use them must be destroyed first.
+ *
+ * @param devices  May be NULL.
+ */
 YOKE_API void yoke_devices_close(yoke_devices *devices);
+
+/** The number of open devices.
+ *
+ * @param devices  Open devices; not NULL.
+ * @return At least 1.
+ */
 YOKE_API int yoke_devices_count(const yoke_devices *devices);
+
+/** Describes one device.
+ *
+ * @param devices    Open devices.
+ * @param index      Position in the list; 0 is the root.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such device, or a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
                                            yoke_device_info *info);
 
-/* How a device reads another's memory. */
+/** How one device reads another's memory. */
 typedef enum yoke_peer_path {
-    YOKE_PEER_SAME,   /* its own memory, or memory they share */
-    YOKE_PEER_DIRECT, /* peer access: in place */
-    YOKE_PEER_HOST    /* copies that go through host memory */
+    YOKE_PEER_SAME,   /**< It is its own memory, or the two share theirs. */
+    YOKE_PEER_DIRECT, /**< In place, by peer access. */
+    YOKE_PEER_HOST    /**< By copies through host memory. */
 } yoke_peer_path;
+
+/** The connection from one device to another. */
 typedef struct yoke_peer_info {
-    size_t struct_size;
-    yoke_peer_path path;
-    double bytes_per_second; /* of large copies, measured now */
+    size_t struct_size;      /**< sizeof(yoke_peer_info). */
+    yoke_peer_path path;     /**< The way copies take. */
+    double bytes_per_second; /**< Of large copies, measured by this call. */
 } yoke_peer_info;
-/* Copies from one open device to another. The devices should be idle. */
+
+/** Measures copies from one open device to another. The devices should be idle.
+ *
+ * @param devices    Open devices.
+ * @param from       Index of the source.
+ * @param to         Index of the destination.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such device, or a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to,
                                        yoke_peer_info *info);
 
-/* One row a backend: what is in this build and why; for `yoke devices`. Returns false past the end.
- * Texts are static. */
+/** One backend: whether it works in this build on this machine, and why. Texts are static. */
 typedef struct yoke_backend_info {
-    size_t struct_size;
-    const char *name;   /* "cpu", "cuda" */
-    bool available;     /* devices of this kind can be opened now */
-    const char *detail; /* library and version, or the reason it can't */
+    size_t struct_size; /**< sizeof(yoke_backend_info). */
+    const char *name;   /**< "cpu" or "cuda". */
+    bool available;     /**< Devices of this kind can be opened now. */
+    const char *detail; /**< Library and version, or the reason why not. */
 } yoke_backend_info;
+
+/** Describes one backend, as `yoke devices` prints it.
+ *
+ * @param index      Counted from 0.
+ * @param[out] info  Set struct_size first.
+ * @return false past the last backend.
+ */
 YOKE_API bool yoke_backend_describe(int index, yoke_backend_info *info);
 
 #ifdef __cplusplus

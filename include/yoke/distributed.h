@@ -1,5 +1,7 @@
-/* Several processes that train together: who they are, how they meet, and what they say to each
- * other. A process is a rank; its group is the ranks of one run. */
+/** @file
+ * Processes that train together: who they are, how they meet, and their collectives. Each process
+ * is a rank; the ranks of one run form a process group, as in torch.distributed.
+ */
 #ifndef YOKE_DISTRIBUTED_H
 #define YOKE_DISTRIBUTED_H
 
@@ -15,106 +17,269 @@
 extern "C" {
 #endif
 
-/* Which process of which run this is, as a launcher told it. */
+/** Which process of which run this is. A launcher decides it. */
 typedef struct yoke_rank_info {
-    size_t struct_size;
-    char source[32]; /* "yoke launch", "torchrun", "Open MPI", "PMIx", "Hydra", "SLURM", "Flux",
-                        "PALS", "LSF"; "" alone */
-    int rank, world;
-    int local_rank, local_world; /* on this machine */
-    int node_rank, nodes;
-    char address[256]; /* of the store: host, IP or file:///path; empty: this machine */
-    int port;          /* 0: none was named */
-    char run_id[64];   /* keeps two runs apart that meet at one place */
+    size_t struct_size; /**< sizeof(yoke_rank_info). */
+    char source[32];    /**< The launcher: "yoke launch", "torchrun", "Open MPI", "PMIx", "Hydra",
+                             "SLURM", "Flux", "PALS" or "LSF"; "" without one. */
+    int rank;           /**< 0 <= rank < world. */
+    int world;          /**< The number of ranks; 0: 1. */
+    int local_rank;     /**< This rank among those of its machine. */
+    int local_world;    /**< Ranks on this machine; 0: all ranks are on it. */
+    int node_rank;      /**< This machine among those of the run. */
+    int nodes;          /**< Machines of the run. */
+    char
+        address[256]; /**< Of the store: host name, IP address or file:///path; "": this machine. */
+    int port;         /**< Of the store; 0: not given. */
+    char run_id[64];  /**< Separates runs that meet in one place. */
 } yoke_rank_info;
 
-/* Reads a launcher's variables through `lookup` (the library reads no environment itself), in the
- * order YOKE_*, torchrun, Open MPI, PMIx, Hydra, SLURM step, Flux, PALS, LSF; a single process
- * otherwise. What a launcher leaves out is computed as if ranks were laid node by node. ARGUMENT
- * names a variable that is missing beside those given, is no number or contradicts another, and
- * tells when srun was forgotten in a batch script. */
+/** Looks a variable up; the library itself reads no environment.
+ *
+ * @param name     The variable's name.
+ * @param payload  What the caller passed to yoke_rank_detect.
+ * @return Its text, or NULL.
+ */
 typedef const char *(*yoke_lookup)(const char *name, void *payload);
+
+/** Reads a launcher's variables, in the order YOKE_*, torchrun, Open MPI, PMIx, Hydra, SLURM step,
+ * Flux, PALS, LSF; without any, this is a single process. It computes what a launcher leaves out
+ * as if the ranks were placed node by node.
+ *
+ * @param[out] info  Set struct_size first.
+ * @param lookup     Finds a variable: getenv, for example.
+ * @param payload    Passed to `lookup`.
+ * @return ARGUMENT: a variable is missing beside others, is not a number, or contradicts another;
+ *         or a batch script forgot srun. The text names the variable.
+ */
 YOKE_API yoke_status yoke_rank_detect(yoke_rank_info *info, yoke_lookup lookup, void *payload);
 
+/** The ranks of one run, seen from one of them. One thread at a time may use it. */
 typedef struct yoke_process_group yoke_process_group;
 
+/** What carries values between ranks. */
 typedef enum yoke_transport {
-    YOKE_TRANSPORT_AUTO, /* NCCL for GPUs; shared memory on one machine; MPI on several */
-    YOKE_TRANSPORT_SHARED_MEMORY,
-    YOKE_TRANSPORT_MPI, /* libyoke_mpi.so, which lies with the library, is opened for it */
-    YOKE_TRANSPORT_NCCL
+    YOKE_TRANSPORT_AUTO, /**< NCCL for GPUs, shared memory on one machine, MPI on several. */
+    YOKE_TRANSPORT_SHARED_MEMORY, /**< Memory that the ranks of one machine share. */
+    YOKE_TRANSPORT_MPI,           /**< MPI, in libyoke_mpi.so beside the library. */
+    YOKE_TRANSPORT_NCCL           /**< NCCL, one GPU a rank. */
 } yoke_transport;
 
+/** How to form a group. yoke_process_group_create reads it, and what it points to, during the call
+ * only; `devices` must outlive the group. */
 typedef struct yoke_process_group_options {
-    size_t struct_size;
-    yoke_rank_info rank;
-    yoke_transport transport;
-    const char *store;     /* "tcp://host:port", "file:///path"; NULL: from rank.address and port */
-    const char *token;     /* guards a store that others can reach; NULL: loopback only */
-    int timeout_ms;        /* of every wait; 0: 60000 */
-    yoke_devices *devices; /* NCCL (AUTO: GPUs): this rank's one GPU; must outlive the group */
+    size_t struct_size;         /**< sizeof(yoke_process_group_options). */
+    const yoke_rank_info *rank; /**< Who this process is; NULL: alone, rank 0 of 1. */
+    yoke_transport transport;   /**< Which transport. */
+    const char *store;          /**< "tcp://host:port" or "file:///path"; NULL: by rank->address and
+                                     rank->port. */
+    const char *token;     /**< The secret of a store that other machines reach; NULL: the store
+                                listens to this machine only. */
+    int timeout_ms;        /**< Deadline of every wait; 0: 60000. */
+    yoke_devices *devices; /**< NCCL (AUTO: GPUs): the one GPU of this rank; NULL: none. */
 } yoke_process_group_options;
 
-/* Meets the other ranks: rank 0 (or the launcher) keeps the store. Errors say who did not come,
- * which rank came twice (both host:pid), which port is taken and by whom, whose token is wrong. */
+/** The defaults: a group of one. Set rank. */
+#define YOKE_PROCESS_GROUP_OPTIONS_INIT                                                            \
+    { sizeof(yoke_process_group_options), NULL, YOKE_TRANSPORT_AUTO, NULL, NULL, 0, NULL }
+
+/** Meets the other ranks and opens a transport to them. Rank 0, or the launcher, keeps the store.
+ *
+ * @param[out] group  The group; destroy it with yoke_process_group_destroy. NULL on failure.
+ * @param options     NULL: a group of one.
+ * @return TIMEOUT: the text names the ranks that did not come. PEER: a rank came twice; the text
+ *         names both as host:pid. ARGUMENT: an option is invalid, or a token is wrong. DEVICE: this
+ *         build or machine lacks the transport. SYSTEM: a port is taken; the text names its owner.
+ */
 YOKE_API yoke_status yoke_process_group_create(yoke_process_group **group,
                                                const yoke_process_group_options *options);
-/* Leaves: nothing of the group is left behind, on no path. Takes NULL. */
+
+/** Leaves the group, and leaves no file, shared memory or process behind.
+ *
+ * @param group  May be NULL.
+ */
 YOKE_API void yoke_process_group_destroy(yoke_process_group *group);
+
+/** This process's rank.
+ *
+ * @param group  The group; not NULL.
+ * @return 0 <= rank < world.
+ */
 YOKE_API int yoke_process_group_rank(const yoke_process_group *group);
+
+/** The number of ranks.
+ *
+ * @param group  The group; not NULL.
+ * @return At least 1.
+ */
 YOKE_API int yoke_process_group_world(const yoke_process_group *group);
+
+/** The name of the transport.
+ *
+ * @param group  The group; not NULL.
+ * @return "shared memory", for example; borrowed.
+ */
 YOKE_API const char *yoke_process_group_transport(const yoke_process_group *group);
 
-/* Collectives: every rank calls the same ones in the same order with the same count and element;
- * otherwise ARGUMENT on every rank, naming both sides. Counts are elements. A wait that exceeds the
- * deadline is TIMEOUT with the ranks that did not come, a rank that has left is PEER; after any
- * failure the group is broken and says so. Sums are left folds in rank order over shared memory;
- * float32 inside for bfloat16, but NCCL has its own order and rounding. Buffers may be any host
- * memory; over NCCL memory of the rank's GPU, too: then the call waits for what the GPU's
- * communication stream was given, and any other stream is the caller's to order. */
+/** @defgroup collectives Collectives
+ *
+ * Every rank calls the same collectives in the same order, with the same count and element. Counts
+ * are elements. Buffers are host memory; over NCCL also memory of the rank's GPU: the call then
+ * waits for the GPU's communication stream, and the caller orders any other stream.
+ *
+ * Over shared memory a sum adds ranks in their order, in float32 for bfloat16. NCCL has its own
+ * order and rounding.
+ *
+ * Every collective returns, on failure: ARGUMENT on every rank when ranks call different things,
+ * with both sides in the text; TIMEOUT after the deadline, naming the ranks that did not come; PEER
+ * when a rank has left. After any failure the group is broken, and every later call says so.
+ * @{
+ */
+
+/** Waits until every rank has come here.
+ *
+ * @param group  The group.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_barrier(yoke_process_group *group);
+
+/** Copies the root's buffer to every rank.
+ *
+ * @param group           The group.
+ * @param[in,out] buffer  [count]
+ * @param count           Elements.
+ * @param element         Their type.
+ * @param root            The rank whose values everyone gets.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_broadcast(yoke_process_group *group, void *buffer,
                                                   size_t count, yoke_element element, int root);
+
+/** Reduces over all ranks; every rank gets the result.
+ *
+ * @param group           The group.
+ * @param[in,out] buffer  [count]
+ * @param count           Elements.
+ * @param element         Their type.
+ * @param reduction       What to compute.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_all_reduce(yoke_process_group *group, void *buffer,
                                                    size_t count, yoke_element element,
                                                    yoke_reduction reduction);
-/* The root's `buffer` gets the result; the others' keep their values. */
+
+/** Reduces over all ranks; the root gets the result, and the others' buffers keep their values.
+ *
+ * @param group           The group.
+ * @param[in,out] buffer  [count]
+ * @param count           Elements.
+ * @param element         Their type.
+ * @param reduction       What to compute.
+ * @param root            The rank that gets the result.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_reduce(yoke_process_group *group, void *buffer,
                                                size_t count, yoke_element element,
                                                yoke_reduction reduction, int root);
-/* to [world x count] of every rank's from [count]. */
+
+/** Gathers every rank's values, in the order of ranks, on every rank.
+ *
+ * @param group    The group.
+ * @param[out] to  [world, count]
+ * @param from     [count]
+ * @param count    Elements of each rank.
+ * @param element  Their type.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_all_gather(yoke_process_group *group, void *to,
                                                    const void *from, size_t count,
                                                    yoke_element element);
-/* to [count]: this rank's part of the reduction of from [world x count]. */
+
+/** Reduces over all ranks; rank k gets part k of the result.
+ *
+ * @param group      The group.
+ * @param[out] to    [count]
+ * @param from       [world, count]
+ * @param count      Elements of one part.
+ * @param element    Their type.
+ * @param reduction  What to compute.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_reduce_scatter(yoke_process_group *group, void *to,
                                                        const void *from, size_t count,
                                                        yoke_element element,
                                                        yoke_reduction reduction);
-/* to [world x count] on the root; unused elsewhere. */
+
+/** Gathers every rank's values, in the order of ranks, on the root.
+ *
+ * @param group    The group.
+ * @param[out] to  [world, count] on the root; unused elsewhere.
+ * @param from     [count]
+ * @param count    Elements of each rank.
+ * @param element  Their type.
+ * @param root     The rank that gets them.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_gather(yoke_process_group *group, void *to,
                                                const void *from, size_t count, yoke_element element,
                                                int root);
-/* from [world x count] on the root; unused elsewhere. */
+
+/** Gives rank k part k of the root's values.
+ *
+ * @param group    The group.
+ * @param[out] to  [count]
+ * @param from     [world, count] on the root; unused elsewhere.
+ * @param count    Elements of one part.
+ * @param element  Their type.
+ * @param root     The rank that has them.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_scatter(yoke_process_group *group, void *to,
                                                 const void *from, size_t count,
                                                 yoke_element element, int root);
 
-/* Memory that all ranks of a machine can read: all_reduce on it moves nothing twice. Every rank
- * asks for the same number of bytes at the same time. Zeroed; freed with the group. Plain memory
- * where the transport has no use for it. */
+/** Allocates memory that all ranks of a machine can read, so that an all-reduce on it copies
+ * nothing twice; ordinary memory where the transport has no use for it. Every rank asks for the
+ * same number of bytes at the same time.
+ *
+ * @param group        The group.
+ * @param bytes        The size.
+ * @param[out] memory  Zeroed; the group frees it.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_allocate(yoke_process_group *group, size_t bytes,
                                                  void **memory);
 
-/* An all-reduce that goes on while the caller computes. start announces this rank's part of
- * `buffer` (float32 sum, memory of yoke_process_group_allocate); progress does what can be done by
- * now without waiting, for all that were started, in order; finish waits for the first `started` of
- * them. Over NCCL `buffer` is memory of the rank's GPU, start puts the sum into the GPU's
- * communication stream, progress and finish look for errors, and nothing waits for the GPU. */
+/** Begins an all-reduce (sum, float32) that goes on while the caller computes: announces this
+ * rank's values. Several may be pending; they complete in their order. Over NCCL `buffer` is memory
+ * of the rank's GPU, and the call queues the sum in the GPU's communication stream.
+ *
+ * @param group           The group.
+ * @param[in,out] buffer  [count], from yoke_process_group_allocate. Do not touch it before
+ *                        yoke_process_group_wait.
+ * @param count           Elements.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_all_reduce_async(yoke_process_group *group, float *buffer,
                                                          size_t count);
+
+/** Does what can be done for pending all-reduces without waiting. Over NCCL it only looks for
+ * errors.
+ *
+ * @param group  The group.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_progress(yoke_process_group *group);
+
+/** Completes all pending all-reduces. Over NCCL it only looks for errors: order later work behind
+ * the communication stream.
+ *
+ * @param group  The group.
+ * @return See above.
+ */
 YOKE_API yoke_status yoke_process_group_wait(yoke_process_group *group);
+
+/** @} */
 
 #ifdef __cplusplus
 }

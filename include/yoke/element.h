@@ -1,4 +1,6 @@
-/* Element types and reductions of the collectives. */
+/** @file
+ * Element types and reductions of the collectives.
+ */
 #ifndef YOKE_ELEMENT_H
 #define YOKE_ELEMENT_H
 
@@ -6,14 +8,21 @@
 extern "C" {
 #endif
 
+/** The type of a buffer's elements. */
 typedef enum yoke_element {
-    YOKE_ELEMENT_FLOAT32,
-    YOKE_ELEMENT_BFLOAT16,
-    YOKE_ELEMENT_INT64,
-    YOKE_ELEMENT_FLOAT64
+    YOKE_ELEMENT_FLOAT32,  /**< 4 bytes. */
+    YOKE_ELEMENT_BFLOAT16, /**< 2 bytes; reductions compute in float32. */
+    YOKE_ELEMENT_INT64,    /**< 8 bytes, signed. */
+    YOKE_ELEMENT_FLOAT64   /**< 8 bytes. */
 } yoke_element;
 
-typedef enum yoke_reduction { YOKE_SUM, YOKE_MEAN, YOKE_MIN, YOKE_MAX } yoke_reduction;
+/** What a reduction computes, element by element. */
+typedef enum yoke_reduction {
+    YOKE_SUM,  /**< The sum. */
+    YOKE_MEAN, /**< The sum divided by the number of ranks. */
+    YOKE_MIN,  /**< The smallest. */
+    YOKE_MAX   /**< The largest. */
+} yoke_reduction;
 
 #ifdef __cplusplus
 }

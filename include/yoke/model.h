@@ -1,5 +1,7 @@
-/* A model is a list of layers in topological order, each naming the values it reads. Building never
- * fails on the spot: the first error sticks and yoke_model_finish reports it once. */
+/** @file
+ * A model: a list of layers in topological order, each naming the values it reads. A layer call
+ * does not return an error: the model keeps the first one, and yoke_model_finish reports it.
+ */
 #ifndef YOKE_MODEL_H
 #define YOKE_MODEL_H
 
@@ -13,124 +15,301 @@
 extern "C" {
 #endif
 
+/** A model: its layers and the names and shapes of its tensors. It holds no weights; an engine
+ * does. */
 typedef struct yoke_model yoke_model;
 
-/* A value: what a layer writes and others read. Valid for the model that returned it only. */
+/** A value that a layer writes and others read. It belongs to the model that returned it. */
 typedef struct yoke_value {
-    int index;
+    int index; /**< -1: the layer call failed. */
 } yoke_value;
 
-/* Shape of one row (sample) of a value: channels, height, width; a flat value has height = width =
- * 1 and `flat` set. */
+/** The shape of one row (sample) of a value. */
 typedef struct yoke_shape {
-    int channels, height, width;
-    bool flat;
+    int channels; /**< Channels of an image; length of a flat value. */
+    int height;   /**< 1 for a flat value. */
+    int width;    /**< 1 for a flat value. */
+    bool flat;    /**< A vector, as yoke_flatten and yoke_linear write it. */
 } yoke_shape;
 
+/** torch.nn.Conv2d with a square kernel. Layer calls copy their options and the names in them. */
 typedef struct yoke_conv2d_options {
-    size_t struct_size;
-    const char *name; /* prefix of parameter names, "layer1.0.conv1"; required */
-    int out_channels; /* required */
-    int kernel;       /* square; required */
-    int stride;       /* 0: 1 */
-    int padding;
-    int groups; /* 0: 1 */
-    bool bias;  /* off by default, as a batch norm usually follows */
-    const char
-        *shared_with;     /* name of an earlier layer whose parameters this one uses; NULL: own */
-    bool kaiming_fan_out; /* init: torchvision's ResNet rule; off: nn.Conv2d's default */
+    size_t struct_size;      /**< sizeof(yoke_conv2d_options). */
+    const char *name;        /**< Prefix of the parameters' names, "layer1.0.conv1"; required. */
+    int out_channels;        /**< Required. */
+    int kernel;              /**< Side of the kernel; required. */
+    int stride;              /**< 0: 1. */
+    int padding;             /**< Zeros added on each side. */
+    int groups;              /**< 0: 1. */
+    bool bias;               /**< Unlike PyTorch off by default: a batch norm usually follows. */
+    const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
+    bool kaiming_fan_out; /**< Initialize by torchvision's rule for ResNets; false: nn.Conv2d's. */
 } yoke_conv2d_options;
 
+/** The defaults; set name, out_channels and kernel. */
+#define YOKE_CONV2D_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(yoke_conv2d_options), NULL, 0, 0, 1 /* stride */, 0, 1 /* groups */, false, NULL,   \
+            false                                                                                  \
+    }
+
+/** torch.nn.Linear. */
 typedef struct yoke_linear_options {
-    size_t struct_size;
-    const char *name;
-    int out_features;
-    bool no_bias;
-    const char *shared_with;
+    size_t struct_size;      /**< sizeof(yoke_linear_options). */
+    const char *name;        /**< Prefix of the parameters' names; required. */
+    int out_features;        /**< Required. */
+    bool no_bias;            /**< Leave the bias out. */
+    const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
 } yoke_linear_options;
 
+/** The defaults; set name and out_features. */
+#define YOKE_LINEAR_OPTIONS_INIT                                                                   \
+    { sizeof(yoke_linear_options), NULL, 0, false, NULL }
+
+/** torch.nn.BatchNorm2d. Begin with YOKE_BATCH_NORM_OPTIONS_INIT: here 0 means 0. */
 typedef struct yoke_batch_norm_options {
-    size_t struct_size;
-    const char *name;
-    double epsilon;  /* 0: 1e-5 */
-    double momentum; /* 0: 0.1; running = (1 - momentum) * running + momentum * batch */
+    size_t struct_size; /**< sizeof(yoke_batch_norm_options). */
+    const char *name;   /**< Prefix of the tensors' names; required. */
+    double epsilon;     /**< Added to the variance; above 0 and below 1. */
+    double momentum;    /**< running = (1 - momentum) * running + momentum * batch; 0 to 1. */
 } yoke_batch_norm_options;
 
+/** torch.nn.BatchNorm2d's defaults; set name. */
+#define YOKE_BATCH_NORM_OPTIONS_INIT                                                               \
+    { sizeof(yoke_batch_norm_options), NULL, 1e-5 /* epsilon */, 0.1 /* momentum */ }
+
+/** torch.nn.MaxPool2d and torch.nn.AvgPool2d with a square kernel. */
 typedef struct yoke_pool_options {
-    size_t struct_size;
-    int kernel; /* required; 0 with average pooling: the whole image (global) */
-    int stride; /* 0: kernel */
-    int padding;
+    size_t struct_size; /**< sizeof(yoke_pool_options). */
+    int kernel;         /**< Side of the window; required. */
+    int stride;         /**< 0: kernel. */
+    int padding;        /**< Pixels added on each side. */
 } yoke_pool_options;
 
-typedef enum yoke_loss_kind { YOKE_LOSS_CROSS_ENTROPY, YOKE_LOSS_MSE } yoke_loss_kind;
+/** The defaults; set kernel. */
+#define YOKE_POOL_OPTIONS_INIT                                                                     \
+    { sizeof(yoke_pool_options), 0, 0, 0 }
 
+/** What training minimizes; the mean over the rows of the batch. */
+typedef enum yoke_loss_kind {
+    YOKE_LOSS_CROSS_ENTROPY, /**< torch.nn.CrossEntropyLoss of outputs and labels. */
+    YOKE_LOSS_MSE            /**< torch.nn.MSELoss of outputs and targets. */
+} yoke_loss_kind;
+
+/** The loss. */
 typedef struct yoke_loss_options {
-    size_t struct_size;
-    yoke_loss_kind kind;
-    double label_smoothing; /* cross-entropy: 0 <= x < 1, torch.nn.CrossEntropyLoss's meaning */
+    size_t struct_size;     /**< sizeof(yoke_loss_options). */
+    yoke_loss_kind kind;    /**< Which loss. */
+    double label_smoothing; /**< Cross-entropy: 0 <= label_smoothing < 1, as in PyTorch. */
 } yoke_loss_options;
 
-/* The rows a model reads have this shape. */
+/** Cross-entropy without label smoothing. */
+#define YOKE_LOSS_OPTIONS_INIT                                                                     \
+    { sizeof(yoke_loss_options), YOKE_LOSS_CROSS_ENTROPY, 0 }
+
+/** Begins a model.
+ *
+ * @param[out] model  The model; destroy it with yoke_model_destroy. NULL on failure.
+ * @param name        Appears in reports; copied. NULL: "model".
+ * @param input       The shape of the rows that the model reads.
+ * @return ARGUMENT: `model` is NULL, or the shape is invalid.
+ */
 YOKE_API yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input);
+
+/** Destroys a model. Engines that use it must be destroyed first.
+ *
+ * @param model  May be NULL.
+ */
 YOKE_API void yoke_model_destroy(yoke_model *model);
 
-/* Layers. Each returns the value it writes; on a model in error it returns value -1 and does
- * nothing. Names and shapes of parameters are PyTorch's: NAME.weight [out, in / groups, k, k] or
- * [out, in], NAME.bias [out]; batch norm adds NAME.running_mean, NAME.running_var [channels] and
- * NAME.num_batches_tracked. */
+/** The value that holds a batch's rows.
+ *
+ * @param model  The model.
+ * @return The value; index -1 when the model holds an error, as from every layer call.
+ */
 YOKE_API yoke_value yoke_model_input(yoke_model *model);
+
+/** Adds a convolution. Parameters: NAME.weight [out, in / groups, kernel, kernel], NAME.bias [out].
+ *
+ * @param model    The model.
+ * @param input    What it reads.
+ * @param options  Not NULL.
+ * @return [out_channels, height, width] by PyTorch's rule.
+ */
 YOKE_API yoke_value yoke_conv2d(yoke_model *model, yoke_value input,
                                 const yoke_conv2d_options *options);
+
+/** Adds a matrix product. Parameters: NAME.weight [out, in], NAME.bias [out].
+ *
+ * @param model    The model.
+ * @param input    What it reads; a flat value.
+ * @param options  Not NULL.
+ * @return A flat value of out_features.
+ */
 YOKE_API yoke_value yoke_linear(yoke_model *model, yoke_value input,
                                 const yoke_linear_options *options);
+
+/** Adds a batch norm. Each replica normalizes its own rows; the root's running statistics count, as
+ * in nn.DataParallel. Parameters: NAME.weight and NAME.bias [channels]; buffers: NAME.running_mean
+ * and NAME.running_var [channels], NAME.num_batches_tracked.
+ *
+ * @param model    The model.
+ * @param input    What it reads.
+ * @param options  Not NULL.
+ * @return The shape of the input.
+ */
 YOKE_API yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
                                     const yoke_batch_norm_options *options);
+
+/** Adds max(0, x).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
 YOKE_API yoke_value yoke_relu(yoke_model *model, yoke_value input);
+
+/** Adds the sum of two values of one shape.
+ *
+ * @param model  The model.
+ * @param left   One value.
+ * @param right  The other.
+ * @return Their shape.
+ */
 YOKE_API yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right);
+
+/** Adds max pooling.
+ *
+ * @param model    The model.
+ * @param input    What it reads.
+ * @param options  Not NULL.
+ * @return [channels, height, width] by PyTorch's rule.
+ */
 YOKE_API yoke_value yoke_max_pool(yoke_model *model, yoke_value input,
                                   const yoke_pool_options *options);
-/* Padding does not count in the average only where there is none: count_include_pad is PyTorch's.
+
+/** Adds average pooling. Padding counts in the average, as PyTorch's count_include_pad=True.
+ *
+ * @param model    The model.
+ * @param input    What it reads.
+ * @param options  Not NULL; kernel 0: the whole image.
+ * @return [channels, height, width] by PyTorch's rule.
  */
 YOKE_API yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
                                       const yoke_pool_options *options);
+
+/** Adds the average over the whole image: torch.nn.AdaptiveAvgPool2d(1).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return [channels, 1, 1].
+ */
 YOKE_API yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input);
+
+/** Makes a value flat: torch.flatten(x, 1).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return A flat value of channels * height * width.
+ */
 YOKE_API yoke_value yoke_flatten(yoke_model *model, yoke_value input);
-/* 0 <= probability < 1. Masks are keyed by (seed, step, layer, row of the whole batch): they do not
- * depend on the number of devices. */
+
+/** Adds dropout. (seed, step, layer, row of the whole batch) decide a mask, so that it does not
+ * depend on the number of devices.
+ *
+ * @param model        The model.
+ * @param input        What it reads.
+ * @param probability  Of an element to become 0; 0 <= probability < 1.
+ * @return The shape of the input.
+ */
 YOKE_API yoke_value yoke_dropout(yoke_model *model, yoke_value input, double probability);
 
-/* Names the output and the loss, checks the whole and freezes the model. Reports the first error of
- * any earlier call. NULL loss: cross-entropy. */
+/** Names the output and the loss, checks the whole and freezes the model.
+ *
+ * @param model   The model.
+ * @param output  What the loss reads.
+ * @param loss    NULL: YOKE_LOSS_OPTIONS_INIT.
+ * @return The first error of any earlier call on this model; ARGUMENT: the model is not valid.
+ */
 YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
                                        const yoke_loss_options *loss);
 
-/* A model by name: mlp (784-1024-1024-10 for 1x28x28, 10 classes; any input), resnet18, resnet34,
- * resnet50 (torchvision's), the same with -cifar (3x3 stem, no max pool; kuangliu's), resnet20,
- * resnet32, resnet44, resnet56 (He et al. 2015, section 4.2, option B shortcuts). Unknown names:
- * ARGUMENT with the nearest one. */
+/** Builds a well-known model: mlp (784-1024-1024-10 for 1x28x28 and 10 classes; takes any input),
+ * resnet18, resnet34, resnet50 (torchvision's), the same with -cifar (3x3 stem, no max pool;
+ * kuangliu's), resnet20, resnet32, resnet44, resnet56 (He et al. 2015, section 4.2, with option B
+ * shortcuts).
+ *
+ * @param[out] model  The finished model; NULL on failure.
+ * @param name        The preset.
+ * @param input       The shape of its rows.
+ * @param classes     Length of the output.
+ * @param loss        NULL: YOKE_LOSS_OPTIONS_INIT.
+ * @return ARGUMENT: the name is unknown, and the text names the nearest one; or the input does not
+ *         fit the preset.
+ */
 YOKE_API yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input,
                                        int classes, const yoke_loss_options *loss);
-/* The i-th preset's name, NULL past the end. */
+
+/** The name of a preset.
+ *
+ * @param index  Counted from 0.
+ * @return NULL past the last one; static.
+ */
 YOKE_API const char *yoke_model_preset_name(int index);
 
+/** The name of a model.
+ *
+ * @param model  The model; not NULL.
+ * @return Borrowed from the model.
+ */
 YOKE_API const char *yoke_model_name(const yoke_model *model);
+
+/** The shape of the rows that a model reads.
+ *
+ * @param model  The model; not NULL.
+ * @return The shape given to yoke_model_create.
+ */
 YOKE_API yoke_shape yoke_model_input_shape(const yoke_model *model);
+
+/** The shape of one row of the output.
+ *
+ * @param model  A finished model; not NULL.
+ * @return The shape of the value given to yoke_model_finish.
+ */
 YOKE_API yoke_shape yoke_model_output_shape(const yoke_model *model);
-/* Trainable scalars; a shared parameter counts once. */
+
+/** The number of trainable scalars.
+ *
+ * @param model  The model; not NULL.
+ * @return The count; a shared parameter counts once.
+ */
 YOKE_API size_t yoke_model_parameter_count(const yoke_model *model);
 
-/* The table of tensors in state_dict order: parameters and buffers (running statistics). */
+/** A tensor of a model, with PyTorch's name and shape. */
 typedef struct yoke_tensor_info {
-    size_t struct_size;
-    const char *name; /* borrowed from the model */
-    int ndim;
-    int64_t shape[4];
-    size_t count;   /* elements */
-    bool trainable; /* parameter; otherwise a buffer */
-    bool integer;   /* num_batches_tracked: int64 in files, one scalar */
+    size_t struct_size; /**< sizeof(yoke_tensor_info). */
+    const char *name;   /**< Borrowed from the model. */
+    int ndim;           /**< Number of dimensions; 0: a scalar. */
+    int64_t shape[4];   /**< The first ndim are used. */
+    size_t count;       /**< Elements. */
+    bool trainable;     /**< A parameter; otherwise a buffer (running statistics). */
+    bool integer;       /**< num_batches_tracked: one scalar, int64 in files. */
 } yoke_tensor_info;
+
+/** The number of tensors: parameters and buffers.
+ *
+ * @param model  The model; not NULL.
+ * @return The count.
+ */
 YOKE_API int yoke_model_tensor_count(const yoke_model *model);
+
+/** Describes a tensor.
+ *
+ * @param model      The model.
+ * @param index      Position in the order of PyTorch's state_dict, counted from 0.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such tensor, or a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_info *info);
 
 #ifdef __cplusplus

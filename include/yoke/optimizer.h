@@ -1,5 +1,7 @@
-/* How gradients change parameters: SGD and AdamW with PyTorch's arithmetic, and the learning rate
- * over time. */
+/** @file
+ * How gradients change parameters: SGD and AdamW with PyTorch's arithmetic, and the learning rate
+ * over a run.
+ */
 #ifndef YOKE_OPTIMIZER_H
 #define YOKE_OPTIMIZER_H
 
@@ -13,37 +15,71 @@
 extern "C" {
 #endif
 
-typedef enum yoke_optimizer_kind { YOKE_SGD, YOKE_ADAMW } yoke_optimizer_kind;
+/** The update rule. */
+typedef enum yoke_optimizer_kind {
+    YOKE_SGD,  /**< torch.optim.SGD */
+    YOKE_ADAMW /**< torch.optim.AdamW */
+} yoke_optimizer_kind;
 
+/** Begin with YOKE_SGD_OPTIONS_INIT or YOKE_ADAMW_OPTIONS_INIT: here 0 means 0, never a default. */
 typedef struct yoke_optimizer_options {
-    size_t struct_size;
-    yoke_optimizer_kind kind;
-    double learning_rate; /* > 0; 0: 0.1 for SGD, 1e-3 for AdamW */
-    double momentum;      /* SGD */
-    bool nesterov;        /* SGD; needs momentum */
-    double weight_decay;  /* SGD: added to the gradient; AdamW: decoupled */
-    double beta1, beta2;  /* AdamW; 0: 0.9, 0.999 */
-    double epsilon;       /* AdamW; 0: 1e-8 */
-    double clip_norm;     /* global gradient norm is cut to this; 0: off (torch clip_grad_norm_) */
+    size_t struct_size;       /**< sizeof(yoke_optimizer_options). */
+    yoke_optimizer_kind kind; /**< The rule. */
+    double learning_rate;     /**< At least 0. */
+    double momentum;          /**< SGD: 0 <= momentum < 1. */
+    bool nesterov;            /**< SGD only: Nesterov's momentum; needs momentum > 0. */
+    double weight_decay;      /**< At least 0. SGD adds it to the gradient; AdamW decouples it. */
+    double beta1;             /**< AdamW: decay of the first moment; 0 <= beta1 < 1. */
+    double beta2;             /**< AdamW: decay of the second moment; 0 <= beta2 < 1. */
+    double epsilon;           /**< AdamW: added to the denominator; at least 0. */
+    double clip_norm;         /**< Scale the gradient down to this norm over all parameters, as
+                                   torch.nn.utils.clip_grad_norm_ does; 0: do not clip. */
 } yoke_optimizer_options;
 
+/** torch.optim.SGD's defaults, with a learning rate of 0.1 (PyTorch's has no default). */
+#define YOKE_SGD_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_SGD, 0.1 /* learning_rate */, 0 /* momentum */,       \
+            false /* nesterov */, 0 /* weight_decay */, 0, 0, 0 /* AdamW's */, 0 /* clip_norm */   \
+    }
+
+/** torch.optim.AdamW's defaults. */
+#define YOKE_ADAMW_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(yoke_optimizer_options), YOKE_ADAMW, 1e-3 /* learning_rate */, 0,                   \
+            false /* SGD's */, 0.01 /* weight_decay */, 0.9 /* beta1 */, 0.999 /* beta2 */,        \
+            1e-8 /* epsilon */, 0 /* clip_norm */                                                  \
+    }
+
+/** Pass it as the learning rate of a step to use yoke_optimizer_options.learning_rate. Any negative
+ * number does the same; 0 is a rate of 0. */
+#define YOKE_OPTIMIZER_LEARNING_RATE (-1.0)
+
+/** The shape of the learning rate over a run. */
 typedef enum yoke_lr_schedule_kind {
-    YOKE_LR_CONSTANT,
-    YOKE_LR_STEP,    /* x 0.1 at 1/2 and 3/4 of the run */
-    YOKE_LR_COSINE,  /* to 0 */
-    YOKE_LR_ONECYCLE /* torch.optim.lr_scheduler.OneCycleLR with its defaults, max_lr = learning
-                        rate */
+    YOKE_LR_CONSTANT, /**< The peak throughout. */
+    YOKE_LR_STEP,   /**< The peak times 0.1 from half of the run, times 0.01 from three quarters. */
+    YOKE_LR_COSINE, /**< Half a cosine wave from the peak to 0. */
+    YOKE_LR_ONECYCLE /**< torch.optim.lr_scheduler.OneCycleLR with its defaults; max_lr is the
+                          peak. */
 } yoke_lr_schedule_kind;
 
+/** A learning rate over a run. */
 typedef struct yoke_lr_schedule {
-    size_t struct_size;
-    yoke_lr_schedule_kind kind;
-    double learning_rate;  /* the peak */
-    uint64_t steps;        /* of the whole run */
-    uint64_t warmup_steps; /* linear from learning_rate / warmup_steps; not with one-cycle */
+    size_t struct_size;         /**< sizeof(yoke_lr_schedule). */
+    yoke_lr_schedule_kind kind; /**< The shape. */
+    double learning_rate;       /**< The peak. */
+    uint64_t steps;             /**< Of the whole run; 0: unknown, the rate stays at the peak. */
+    uint64_t warmup_steps; /**< Grow linearly from learning_rate / warmup_steps to the peak over
+                                this many steps; one-cycle ignores it. */
 } yoke_lr_schedule;
 
-/* Learning rate of step `step` (0-based). Pure. */
+/** Computes the learning rate of one step. A pure function.
+ *
+ * @param schedule  The schedule; not NULL.
+ * @param step      The step, counted from 0.
+ * @return The rate, at least 0.
+ */
 YOKE_API double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step);
 
 #ifdef __cplusplus

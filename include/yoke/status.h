@@ -1,7 +1,10 @@
-/* What every call of Yoke answers, and where the words for a failure are. */
+/** @file
+ * Status codes, the text of the last error, and the version.
+ */
 #ifndef YOKE_STATUS_H
 #define YOKE_STATUS_H
 
+/** Marks a function that the library exports. */
 #if defined(YOKE_SHARED) && defined(__GNUC__)
 #define YOKE_API __attribute__((visibility("default")))
 #else
@@ -12,43 +15,63 @@
 extern "C" {
 #endif
 
-/* One row an error: enumerator, text, exit code of the tool. */
+/** Every status, one row each: enumerator, meaning, exit code of the `yoke` tool.
+ *
+ * @param X  A macro of three parameters; the table applies it to each row.
+ */
 #define YOKE_STATUS_TABLE(X)                                                                       \
     X(YOKE_OK, "no error", 0)                                                                      \
-    X(YOKE_ERROR_ARGUMENT, "the caller asked for something impossible", 2)                         \
-    X(YOKE_ERROR_DATA, "a file's content is not what it should be", 65)                            \
+    X(YOKE_ERROR_ARGUMENT, "an argument is invalid, or two contradict each other", 2)              \
+    X(YOKE_ERROR_DATA, "the content of a file is invalid", 65)                                     \
     X(YOKE_ERROR_MISSING, "an input is missing", 66)                                               \
     X(YOKE_ERROR_DEVICE, "a device or its backend is not available", 69)                           \
-    X(YOKE_ERROR_INTERNAL, "a fault of Yoke itself", 70)                                           \
-    X(YOKE_ERROR_SYSTEM, "the operating system or a driver refused", 71)                           \
+    X(YOKE_ERROR_INTERNAL, "a bug in Yoke", 70)                                                    \
+    X(YOKE_ERROR_SYSTEM, "the operating system or a driver refused a call", 71)                    \
     X(YOKE_ERROR_MEMORY, "out of memory", 71)                                                      \
     X(YOKE_ERROR_IO, "reading or writing failed", 74)                                              \
     X(YOKE_ERROR_NUMERIC, "a value is not finite", 1)                                              \
-    X(YOKE_ERROR_CANCELLED, "stopped because a companion failed or the caller asked", 130)         \
-    X(YOKE_ERROR_TIMEOUT, "somebody who was waited for did not come in time", 75)                  \
-    X(YOKE_ERROR_PEER, "the processes of a run disagree, or one of them is gone", 76)
+    X(YOKE_ERROR_CANCELLED, "the caller stopped the work, or another worker failed first", 130)    \
+    X(YOKE_ERROR_TIMEOUT, "another process did not arrive before the deadline", 75)                \
+    X(YOKE_ERROR_PEER, "the processes of a run disagree, or one of them has left", 76)
 
+/** What a call returns. The documentation of a call names errors without their prefix:
+ * ARGUMENT stands for YOKE_ERROR_ARGUMENT. Any call may also return MEMORY, SYSTEM or DEVICE. */
 typedef enum yoke_status {
-#define YOKE_STATUS_ENUMERATOR(name, text, exit_code) name,
+#define YOKE_STATUS_ENUMERATOR(name, text, exit_code) name, /**< text */
     YOKE_STATUS_TABLE(YOKE_STATUS_ENUMERATOR)
 #undef YOKE_STATUS_ENUMERATOR
 } yoke_status;
 
-/* The text of the last error on the calling thread: fact, offending value, what to do. Borrowed;
- * valid until the next failing call on this thread. Empty when nothing has failed yet. */
+/** The text of the last error on the calling thread: the fact, the offending value, the remedy.
+ *
+ * @return Borrowed, until the next failing call on this thread; "" before the first failure.
+ */
 YOKE_API const char *yoke_last_error(void);
 
-/* "YOKE_ERROR_DATA" for a status; never NULL. */
+/** The name of a status.
+ *
+ * @param status  Any value.
+ * @return "YOKE_ERROR_DATA", for example; never NULL.
+ */
 YOKE_API const char *yoke_status_name(yoke_status status);
 
-/* The exit code the yoke tool uses for a status. */
+/** The exit code that the `yoke` tool uses for a status.
+ *
+ * @param status  Any value.
+ * @return The third column of YOKE_STATUS_TABLE.
+ */
 YOKE_API int yoke_status_exit_code(yoke_status status);
 
-#define YOKE_VERSION_MAJOR 0
-#define YOKE_VERSION_MINOR 1
-#define YOKE_VERSION_PATCH 0
+#define YOKE_VERSION_MAJOR 0 /**< Grows when a released interface breaks. */
+#define YOKE_VERSION_MINOR                                                                         \
+    1                        /**< Grows with features; while the major version is 0, also breaks.  \
+                              */
+#define YOKE_VERSION_PATCH 0 /**< Grows with fixes. */
 
-/* "0.1.0". */
+/** The version of the library, which may differ from that of this header.
+ *
+ * @return "0.1.0", for example.
+ */
 YOKE_API const char *yoke_version(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,6 @@
-/* When each stage ran and on which device: rows of a table, bars of a timeline. */
+/** @file
+ * When each stage ran and on which device: rows of a table, bars of a timeline.
+ */
 #ifndef YOKE_TRACE_H
 #define YOKE_TRACE_H
 
@@ -11,56 +13,77 @@
 extern "C" {
 #endif
 
-/* One row a stage: enumerator, name in reports and timelines. */
+/** Every stage, one row each: enumerator, name in reports and timelines, what happens in it.
+ *
+ * @param X  A macro of three parameters; the table applies it to each row.
+ */
 #define YOKE_STAGE_TABLE(X)                                                                        \
-    X(YOKE_STAGE_LOAD, "load")                                                                     \
-    X(YOKE_STAGE_SCATTER, "scatter")                                                               \
-    X(YOKE_STAGE_REPLICATE, "replicate")                                                           \
-    X(YOKE_STAGE_FORWARD, "forward")                                                               \
-    X(YOKE_STAGE_LOSS, "loss")                                                                     \
-    X(YOKE_STAGE_BACKWARD, "backward")                                                             \
-    X(YOKE_STAGE_REDUCE, "reduce")                                                                 \
-    X(YOKE_STAGE_UPDATE, "update")                                                                 \
-    X(YOKE_STAGE_EXCHANGE, "exchange")     /* reduce + update + publish in one pass */             \
-    X(YOKE_STAGE_ALL_REDUCE, "all_reduce") /* between ranks, behind backward */                    \
-    X(YOKE_STAGE_WAIT, "wait")             /* for what of it backward did not hide */              \
-    X(YOKE_STAGE_GATHER, "gather")                                                                 \
-    X(YOKE_STAGE_STEP, "step")                                                                     \
-    X(YOKE_STAGE_EVALUATE, "evaluate")
+    X(YOKE_STAGE_LOAD, "load", "the caller waits for the loader")                                  \
+    X(YOKE_STAGE_SCATTER, "scatter", "each device gets its shard")                                 \
+    X(YOKE_STAGE_REPLICATE, "replicate", "stale replicas get the root's weights")                  \
+    X(YOKE_STAGE_FORWARD, "forward", "replicas compute outputs")                                   \
+    X(YOKE_STAGE_LOSS, "loss", "replicas, or the root, compute the loss")                          \
+    X(YOKE_STAGE_BACKWARD, "backward", "replicas compute gradients")                               \
+    X(YOKE_STAGE_REDUCE, "reduce", "the root sums the gradients")                                  \
+    X(YOKE_STAGE_UPDATE, "update", "the optimizer changes the weights")                            \
+    X(YOKE_STAGE_EXCHANGE, "exchange", "reduce, update and publish in one pass")                   \
+    X(YOKE_STAGE_ALL_REDUCE, "all_reduce", "ranks sum gradients, behind backward")                 \
+    X(YOKE_STAGE_WAIT, "wait", "what backward did not hide of all_reduce")                         \
+    X(YOKE_STAGE_GATHER, "gather", "the host gets loss, counts or outputs")                        \
+    X(YOKE_STAGE_STEP, "step", "the whole of a training step")                                     \
+    X(YOKE_STAGE_EVALUATE, "evaluate", "the whole of an evaluation")
 
+/** The stages of a step, in the order of reports. */
 typedef enum yoke_stage {
-#define YOKE_STAGE_ENUMERATOR(name, text) name,
+#define YOKE_STAGE_ENUMERATOR(name, text, what) name, /**< what */
     YOKE_STAGE_TABLE(YOKE_STAGE_ENUMERATOR)
 #undef YOKE_STAGE_ENUMERATOR
-        YOKE_STAGE_COUNT
+        YOKE_STAGE_COUNT /**< The number of stages. */
 } yoke_stage;
 
+/** A ring of the last steps' spans; yoke_data_parallel_trace has an engine's. */
 typedef struct yoke_trace yoke_trace;
 
+/** The name of a stage.
+ *
+ * @param stage  A stage of YOKE_STAGE_TABLE.
+ * @return "all_reduce", for example; static, never NULL.
+ */
 YOKE_API const char *yoke_stage_name(yoke_stage stage);
 
-/* One stage over the steps still in the ring. */
+/** One stage over the steps that are still in the ring. */
 typedef struct yoke_stage_summary {
-    size_t struct_size;
-    yoke_stage stage;
-    size_t count;                /* steps in which it ran */
-    double median_ms;            /* per step: the longest lane's sum */
-    double share;                /* of the steps' total time */
-    double bytes;                /* moved per step, all lanes; 0 for pure computation */
-    double gigabytes_per_second; /* bytes / median, in 1e9 */
+    size_t struct_size;          /**< sizeof(yoke_stage_summary). */
+    yoke_stage stage;            /**< The stage. */
+    size_t count;                /**< Steps in which it ran. */
+    double median_ms;            /**< Over steps, of the longest lane's time in the step. */
+    double share;                /**< Of the steps' total time; 0 to 1. */
+    double bytes;                /**< Moved in a step by all lanes; 0 for pure computation. */
+    double gigabytes_per_second; /**< bytes / median, in 1e9 bytes. */
 } yoke_stage_summary;
 
-/* Fills up to `capacity` rows in YOKE_STAGE_TABLE's order, stages that never ran left out; the
- * number of rows is returned (0 also when memory is short). rows[0].struct_size is the size of a
- * row in the caller's eyes, 0: the library's. Call it, and the two below, while no stage is
- * running. */
+/** Summarizes the recorded steps. Call it while no stage is running.
+ *
+ * @param trace     The trace; not NULL.
+ * @param[out] rows The stages that ran, in YOKE_STAGE_TABLE's order. Set rows[0].struct_size to
+ *                  the size of a row first; 0: the library's.
+ * @param capacity  The number of rows there is space for; YOKE_STAGE_COUNT is enough.
+ * @return The number of rows; 0 also when memory is short.
+ */
 YOKE_API int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity);
 
-/* Forgets what was recorded (after warm-up). */
+/** Forgets what was recorded, after warm-up for example. Call it while no stage is running.
+ *
+ * @param trace  The trace; not NULL.
+ */
 YOKE_API void yoke_trace_reset(yoke_trace *trace);
 
-/* Chrome trace JSON, opens in https://ui.perfetto.dev. IO names path and cause; the file is
- * complete or absent. */
+/** Writes a Chrome trace, which https://ui.perfetto.dev opens. Call it while no stage is running.
+ *
+ * @param trace  The trace.
+ * @param path   The file; it is complete, or it is not there.
+ * @return IO: the text names the path and the cause.
+ */
 YOKE_API yoke_status yoke_trace_write(const yoke_trace *trace, const char *path);
 
 #ifdef __cplusplus

@@ -1,5 +1,7 @@
-/* Training from a file to a checkpoint: the whole road with one call. Everything is reported
- * through one callback; the library prints nothing. */
+/** @file
+ * Training from a dataset to a checkpoint with one call. A callback reports everything; the library
+ * prints nothing.
+ */
 #ifndef YOKE_TRAINER_H
 #define YOKE_TRAINER_H
 
@@ -17,118 +19,192 @@
 extern "C" {
 #endif
 
+/** A run: dataset, devices, model and engine. */
 typedef struct yoke_trainer yoke_trainer;
 
+/** How a run uses devices. */
 typedef enum yoke_mode {
-    YOKE_MODE_DATA_PARALLEL,
-    YOKE_MODE_SINGLE,
-    YOKE_MODE_DISTRIBUTED_DATA_PARALLEL /* one of several processes: `ranks` says which */
+    YOKE_MODE_DATA_PARALLEL,            /**< All devices of the list, from this process. */
+    YOKE_MODE_SINGLE,                   /**< The first device of the list alone. */
+    YOKE_MODE_DISTRIBUTED_DATA_PARALLEL /**< DDP: this process is one of several, a device each. */
 } yoke_mode;
 
+/** What an event reports. */
 typedef enum yoke_event_kind {
-    YOKE_EVENT_READY,      /* plans made, memory known, nothing trained yet */
-    YOKE_EVENT_STEP,       /* after every update */
-    YOKE_EVENT_EVALUATION, /* after an evaluation */
-    YOKE_EVENT_SAVED,      /* a file was written: path */
-    YOKE_EVENT_WARNING     /* text: something was refused but training goes on (disk full) */
+    YOKE_EVENT_READY,      /**< Plans are made, memory is known, training begins. */
+    YOKE_EVENT_STEP,       /**< After every update. */
+    YOKE_EVENT_EVALUATION, /**< After an evaluation. */
+    YOKE_EVENT_SAVED,      /**< A file was written; `text` is its path. */
+    YOKE_EVENT_WARNING /**< Something failed but training goes on (a full disk); `text` says it. */
 } yoke_event_kind;
 
+/** What the trainer reports. It, and its text, live until the callback returns. */
 typedef struct yoke_event {
-    size_t struct_size;
-    yoke_event_kind kind;
-    uint64_t step, steps; /* updates done, updates of the whole run */
-    uint64_t epoch;       /* 0-based */
-    double loss;          /* of the batch, or of the evaluation */
-    double accuracy;      /* evaluation, or of the batch; -1: none */
-    double learning_rate;
-    int rows;
-    double step_ms;
-    double seconds_elapsed;
-    const char *text; /* path or warning; NULL otherwise */
+    size_t struct_size;     /**< sizeof(yoke_event) of the library. */
+    yoke_event_kind kind;   /**< What happened. */
+    uint64_t step;          /**< Updates done. */
+    uint64_t steps;         /**< Updates of the whole run. */
+    uint64_t epoch;         /**< Counted from 0. */
+    double loss;            /**< Of the batch, or of the evaluation. */
+    double accuracy;        /**< Likewise, 0 to 1; -1: none. */
+    double learning_rate;   /**< STEP: the rate used. */
+    int rows;               /**< Of the batch, or of the evaluation. */
+    double step_ms;         /**< STEP: with the wait for the loader. */
+    double seconds_elapsed; /**< Since yoke_trainer_run began to train. */
+    const char *text;       /**< Path or warning; NULL otherwise. */
 } yoke_event;
 
+/** How to train. yoke_trainer_create copies it with all texts, and what `optimizer` points to; it
+ * reads what `process_group` points to during the call only. `payload` must outlive the trainer. */
 typedef struct yoke_trainer_options {
-    size_t struct_size;
-    const char *model;   /* NULL: "resnet20" */
-    const char *dataset; /* SPEC; NULL: "synthetic" */
-    const char *devices; /* LIST; NULL: "auto" */
-    int threads;
-    yoke_mode mode;
-    yoke_schedule schedule;
-    yoke_precision precision;
-    yoke_algorithm algorithm;
-    int batch;                        /* whole batch; 0: 64 */
-    int epochs;                       /* 0: 1; ignored when steps > 0 */
-    uint64_t steps;                   /* updates; 0: epochs decide */
-    yoke_optimizer_options optimizer; /* struct_size may be 0: all default */
-    yoke_lr_schedule_kind lr_schedule;
-    uint64_t warmup_steps;
-    double label_smoothing;
-    uint64_t seed;
-    bool no_shuffle;
-    yoke_augment augment;
-    int accumulate;
-    const char *init;    /* safetensors to start from */
-    const char *save;    /* safetensors to write at the end and when stopped */
-    int evaluate_every;  /* epochs; 0: at the end only; -1: never */
-    const char *metrics; /* JSON lines */
-    const char *trace;   /* Chrome trace */
-    void (*on_event)(const yoke_event *event, void *payload);
-    void *payload;
-    yoke_collectives collectives;
-    /* DDP. The same program text, options and seed as for one process; `batch` is that of all
-     * ranks, `devices` are those of a machine: each rank takes its own. Rank 0 alone writes
-     * files. */
-    const yoke_process_group_options *ranks; /* its devices are set here; the texts are copied */
-    size_t bucket_bytes;                     /* all modes; as yoke_data_parallel_options */
-    bool own_buffers, mean_of_ranks;
+    size_t struct_size;                      /**< sizeof(yoke_trainer_options). */
+    const char *model;                       /**< A preset; NULL: "resnet20". */
+    const char *dataset;                     /**< SPEC of yoke_dataset_open; NULL: "synthetic". */
+    const char *devices;                     /**< As yoke_devices_options.list; NULL: "auto". In DDP
+                                                  those of a machine: each rank takes its own. */
+    int threads;                             /**< Compute threads per device; 0: cores / devices. */
+    yoke_mode mode;                          /**< How to use devices. */
+    yoke_schedule schedule;                  /**< As yoke_data_parallel_options, */
+    yoke_precision precision;                /**< likewise, */
+    yoke_algorithm algorithm;                /**< likewise, */
+    yoke_collectives collectives;            /**< likewise. */
+    int batch;                               /**< Rows of the whole batch, of all ranks; 0: 64. */
+    int accumulate;                          /**< Micro-batches of a batch; 0: 1. */
+    int epochs;                              /**< 0: 1. Ignored when steps > 0. */
+    uint64_t steps;                          /**< Updates; 0: epochs decide. */
+    const yoke_optimizer_options *optimizer; /**< NULL: YOKE_SGD_OPTIONS_INIT. */
+    yoke_lr_schedule_kind lr_schedule;       /**< From the optimizer's learning rate. */
+    uint64_t warmup_steps;                   /**< As yoke_lr_schedule. */
+    double label_smoothing;                  /**< As yoke_loss_options. */
+    uint64_t seed;                           /**< Of weights, order, augmentation and dropout. */
+    bool no_shuffle;                         /**< Read rows in the dataset's order. */
+    yoke_augment augment;                    /**< What to do to images. */
+    int evaluate_every;                      /**< Epochs; 0: at the end only; -1: never. */
+    const char *init;                        /**< A safetensors file to start from; NULL: none. */
+    const char *save;                        /**< A safetensors file to write at the end and when
+                                                  stopped; NULL: none. */
+    const char *metrics;                     /**< A file of JSON lines to write; NULL: none. */
+    const char *trace;                       /**< A Chrome trace to write; NULL: none. */
+    void (*on_event)(const yoke_event *event, void *payload); /**< May be NULL. */
+    void *payload;                                            /**< Passed to on_event. */
+    /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone
+     * writes files. */
+    const yoke_process_group_options *process_group;
+    size_t bucket_bytes;    /**< Of every bucket; 0: as yoke_data_parallel_options. */
+    bool broadcast_buffers; /**< As yoke_data_parallel_options, */
+    bool mean_of_ranks;     /**< likewise. */
 } yoke_trainer_options;
 
-/* Opens dataset, devices and engine; nothing is trained yet. In DDP it meets the other ranks: PEER
- * when they train something else. */
+/** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
+#define YOKE_TRAINER_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(yoke_trainer_options), NULL, NULL, NULL, 0, YOKE_MODE_DATA_PARALLEL,                \
+            YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED, YOKE_COLLECTIVES_AUTO,   \
+            64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
+            0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
+            true /* broadcast_buffers */, false                                                    \
+    }
+
+/** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
+ *
+ * @param[out] trainer  The trainer; destroy it with yoke_trainer_destroy. NULL on failure.
+ * @param options       NULL: YOKE_TRAINER_OPTIONS_INIT.
+ * @return ARGUMENT: the text names the offending option. PEER: the ranks train different things.
+ *         Otherwise the errors of yoke_dataset_open, yoke_devices_open, yoke_process_group_create
+ *         and yoke_data_parallel_create.
+ */
 YOKE_API yoke_status yoke_trainer_create(yoke_trainer **trainer,
                                          const yoke_trainer_options *options);
+
+/** Destroys a trainer with all it opened.
+ *
+ * @param trainer  May be NULL.
+ */
 YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 
-/* Trains to the end, evaluates and saves; in DDP all ranks call it together. CANCELLED after
- * yoke_trainer_stop, of any rank: the running step was finished and the file saved; another run
- * goes on behind it. */
+/** Trains to the end, evaluates and saves. In DDP all ranks call it together.
+ *
+ * @param trainer  The trainer.
+ * @return CANCELLED: a rank called yoke_trainer_stop; the step was finished and the file saved, and
+ *         another run continues from there. NUMERIC: as yoke_data_parallel_step; the file has the
+ *         weights before that step. Otherwise the earliest error.
+ */
 YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 
-/* Asks a running trainer to stop after the step; callable from a signal handler or another thread.
+/** Asks a running trainer to stop after its step. A signal handler or another thread may call it.
+ *
+ * @param trainer  The trainer; not NULL.
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
-/* One pass over the test split, exact (no padding); in DDP over all ranks, who call it together. */
+/** One pass over the test split: every row once. In DDP all ranks call it together.
+ *
+ * @param trainer      The trainer.
+ * @param[out] result  Of all rows. Set struct_size first.
+ * @return As yoke_data_parallel_evaluate.
+ */
 YOKE_API yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result);
 
-/* What happened, for the last line of a run. Borrowed texts live as long as the trainer. */
+/** What a run was and did. Texts live as long as the trainer. */
 typedef struct yoke_trainer_summary {
-    size_t struct_size;
-    const char *mode, *schedule, *model, *dataset, *precision;
-    int devices;
-    size_t parameters;
-    int batch;
-    uint64_t steps;
-    double images_per_second; /* batch / median step time */
-    double step_ms_median, step_ms_p90;
-    double load_wait_share; /* of the run's time in which devices waited for data */
-    double loss;            /* last step's, or the evaluation's when there was one */
-    double accuracy;        /* -1: not evaluated */
-    size_t peak_bytes;      /* largest device of this process */
-    uint64_t weights_hash;
-    int rank, world;       /* 0 of 1 unless DDP; devices is then world */
-    const char *transport; /* of DDP; NULL otherwise */
+    size_t struct_size;       /**< sizeof(yoke_trainer_summary). */
+    const char *mode;         /**< "dp", "single" or "ddp". */
+    const char *schedule;     /**< "overlap", "classic" or "sharded". */
+    const char *model;        /**< The preset. */
+    const char *dataset;      /**< The SPEC. */
+    const char *precision;    /**< "float32", "bfloat16" or "tf32". */
+    int devices;              /**< Of all ranks. */
+    size_t parameters;        /**< Trainable scalars. */
+    int batch;                /**< Rows of the whole batch. */
+    uint64_t steps;           /**< Updates done. */
+    double images_per_second; /**< batch / median step time. */
+    double step_ms_median;    /**< Median step time, with the wait for the loader. */
+    double step_ms_p90;       /**< Its 90th percentile. */
+    double load_wait_share;   /**< Share of the run's time in which devices waited for data. */
+    double loss;              /**< Of the last evaluation, or of the last step without one. */
+    double accuracy;          /**< 0 to 1; -1: not evaluated. */
+    size_t peak_bytes;        /**< Memory of the largest device of this process. */
+    uint64_t weights_hash;    /**< yoke_data_parallel_hash. */
+    int rank;                 /**< DDP: this rank; 0 otherwise. */
+    int world;                /**< DDP: the number of ranks; 1 otherwise. */
+    const char *transport;    /**< DDP: its name; NULL otherwise. */
 } yoke_trainer_summary;
+
+/** Summarizes a run, for its last line.
+ *
+ * @param trainer       The trainer; not running.
+ * @param[out] summary  Set struct_size first.
+ * @return ARGUMENT: a pointer or struct_size is wrong.
+ */
 YOKE_API yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary);
 
-YOKE_API yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer); /* borrowed */
+/** The engine of a trainer.
+ *
+ * @param trainer  The trainer; not NULL.
+ * @return Borrowed from the trainer.
+ */
+YOKE_API yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer);
 
-/* Weights of an engine to and from a safetensors file with PyTorch's names and layout; a "module."
- * prefix is accepted. Loading checks every name and shape before it changes anything. Saving is
- * atomic: the file is complete or what it was. */
+/** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file; it is complete, or what it was before.
+ * @return IO: the text names the path and the cause.
+ */
 YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                                        const char *path);
+
+/** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
+ * is accepted. It checks every name and shape before it changes anything. In DDP, call
+ * yoke_data_parallel_synchronize afterwards.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file.
+ * @return MISSING: there is no such file. DATA: the file is malformed or does not fit the model;
+ * the text says where.
+ */
 YOKE_API yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,
                                        const char *path);
 

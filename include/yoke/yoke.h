@@ -1,7 +1,32 @@
-/* Yoke: data-parallel training on all the devices of one machine from one process.
+/** @file
+ * Every public header but bench.h.
  *
- * Calls that answer a yoke_status check their pointers; those that return a value directly expect
- * an object that exists. destroy and close take NULL. */
+ * @mainpage Yoke
+ *
+ * Data-parallel training on all the devices of one machine from one process.
+ *
+ * - trainer.h: training from a dataset to a checkpoint with one call
+ * - data_parallel.h: the engine, and the stages of a step by hand
+ * - model.h, optimizer.h, dataset.h: what it trains, how, and on what
+ * - device.h: the devices; distributed.h: several processes
+ * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
+ *
+ * Every call that returns a yoke_status checks its pointers. A call that returns a value directly
+ * expects objects that exist. `destroy` and `close` accept NULL.
+ *
+ * What a call returns through an out-parameter belongs to the caller; what it returns directly is
+ * borrowed.
+ *
+ * Option structs begin with `struct_size`, so that a program and a library of different ages work
+ * together. Each has an INIT macro with the defaults:
+ *
+ *     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT;
+ *     adamw.learning_rate = 3e-4;
+ *
+ * Without the macro, set `struct_size` and leave the rest zero: 0 is the default where 0 has no
+ * meaning of its own (0 threads, 0 bytes), and 0 where it has one (a learning rate). Calls copy the
+ * option structs; the documentation of each struct says which objects it refers to must live on.
+ */
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 

@@ -23,8 +23,9 @@ static yoke_loader *open_loader(yoke_dataset **dataset, yoke_split split) {
 /* Convolution, batch norm, ReLU and pooling: half the picture, `channels` features of it. */
 static yoke_value block(yoke_model *model, yoke_value value, const char *names[2], int channels) {
     yoke_conv2d_options conv = {.struct_size = sizeof conv, .name = names[0], .kernel = 3};
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = names[1]};
+    yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
     yoke_pool_options half = {.struct_size = sizeof half, .kernel = 2};
+    norm.name = names[1];
     conv.out_channels = channels;
     conv.padding = 1;
     value = yoke_batch_norm(model, yoke_conv2d(model, value, &conv), &norm);
@@ -51,8 +52,9 @@ static void run_epoch(yoke_data_parallel *engine, yoke_loader *loader, int epoch
     for (;;) {
         must(yoke_loader_next(loader, &batch, NULL));
         if (batch.rows == 0) break;
-        must(training ? yoke_data_parallel_step(engine, &batch, 0.01, &result)
-                      : yoke_data_parallel_evaluate(engine, &batch, &result));
+        must(training
+                 ? yoke_data_parallel_step(engine, &batch, YOKE_OPTIMIZER_LEARNING_RATE, &result)
+                 : yoke_data_parallel_evaluate(engine, &batch, &result));
         loss += result.loss * result.rows;
         correct += result.correct;
         rows += result.rows;
@@ -69,8 +71,10 @@ int main(int argc, char **argv) {
     yoke_devices *devices = NULL;
     yoke_data_parallel *engine = NULL;
     yoke_devices_options list = {.struct_size = sizeof list, .list = argc > 1 ? argv[1] : "cpu"};
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     yoke_data_parallel_options options = {.struct_size = sizeof options, .batch = BATCH};
+    sgd.learning_rate = 0.01;
+    sgd.momentum = 0.9;
     must(yoke_devices_open(&devices, &list));
     must(yoke_data_parallel_create(&engine, model, devices, &sgd, &options));
 

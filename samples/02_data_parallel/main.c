@@ -41,8 +41,9 @@ static runner open_runner(const yoke_model *model, const char *list) {
     runner run = {0};
     yoke_devices_options devices = {.struct_size = sizeof devices, .list = list, .threads = 1};
     must(yoke_devices_open(&run.devices, &devices));
-    yoke_optimizer_options sgd = {
-        .struct_size = sizeof sgd, .learning_rate = 0.02, .momentum = 0.9};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    sgd.learning_rate = 0.02;
+    sgd.momentum = 0.9;
     yoke_data_parallel_options options = {
         .struct_size = sizeof options, .batch = BATCH, .algorithm = YOKE_ALGORITHM_DIRECT};
     must(yoke_data_parallel_create(&run.engine, model, run.devices, &sgd, &options));
@@ -51,7 +52,7 @@ static runner open_runner(const yoke_model *model, const char *list) {
 
 static double step(const runner *run, const yoke_batch *batch) {
     yoke_step_result result = {.struct_size = sizeof result};
-    must(yoke_data_parallel_step(run->engine, batch, 0, &result));
+    must(yoke_data_parallel_step(run->engine, batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     return result.loss;
 }
 

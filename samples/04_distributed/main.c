@@ -54,15 +54,18 @@ int main(int argc, char **argv) {
     mine.local_world = rank.local_world;
     yoke_devices *devices = NULL;
     must(yoke_devices_open(&devices, &mine));
-    yoke_process_group_options meet = {.struct_size = sizeof meet, .rank = rank};
+    yoke_process_group_options meet = YOKE_PROCESS_GROUP_OPTIONS_INIT;
+    meet.rank = &rank;
     if (argc > 1) meet.devices = devices; /* GPUs speak NCCL */
     yoke_process_group *group = NULL;
     must(yoke_process_group_create(&group, &meet));
 
     yoke_model *model = toy_model();
     yoke_data_parallel *engine = NULL;
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.001};
-    yoke_data_parallel_options ddp = {.struct_size = sizeof ddp, .group = group};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    yoke_data_parallel_options ddp = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    sgd.learning_rate = 0.001;
+    ddp.process_group = group;
     ddp.batch = ROWS * rank.world;
     must(yoke_data_parallel_create(&engine, model, devices, &sgd, &ddp));
 
@@ -74,7 +77,7 @@ int main(int argc, char **argv) {
     batch.targets = labels;
     for (int step = 0; step < STEPS; step++) {
         yoke_step_result result = {.struct_size = sizeof result};
-        must(yoke_data_parallel_step(engine, &batch, 0, &result));
+        must(yoke_data_parallel_step(engine, &batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
         if (rank.rank == 0 && (step + 1) % (STEPS / 4) == 0)
             printf("step %4d  loss %.4f\n", step + 1, result.loss);
     }

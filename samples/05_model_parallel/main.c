@@ -47,10 +47,11 @@ static part open_part(yoke_model *model, const char *list, int half) {
     part made = {.model = model};
     yoke_devices_options one = {
         .struct_size = sizeof one, .list = list, .local_rank = half, .local_world = 2};
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.02};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     yoke_data_parallel_options options = {
         .struct_size = sizeof options, .batch = BATCH, .algorithm = YOKE_ALGORITHM_DIRECT};
     options.input_gradients = half == 1;
+    sgd.learning_rate = 0.02;
     sgd.momentum = 0.9;
     must(yoke_devices_open(&made.devices, &one));
     must(yoke_data_parallel_create(&made.engine, model, made.devices, &sgd, &options));
@@ -74,10 +75,10 @@ static double step(const part *first, const part *second, const yoke_batch *batc
     yoke_batch middle = {.struct_size = sizeof middle, .rows = batch->rows, .inputs = values};
     middle.labels = batch->labels;
     must(yoke_data_parallel_forward(first->engine, batch, true, values));
-    must(yoke_data_parallel_step(second->engine, &middle, 0, &result));
+    must(yoke_data_parallel_step(second->engine, &middle, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     must(yoke_data_parallel_read_input_gradients(second->engine, gradients));
     must(yoke_data_parallel_backward(first->engine, gradients));
-    must(yoke_update(first->engine, 0));
+    must(yoke_update(first->engine, YOKE_OPTIMIZER_LEARNING_RATE));
     return result.loss;
 }
 
@@ -101,7 +102,8 @@ int main(int argc, char **argv) {
         must(yoke_loader_begin(loader, epoch));
         for (size_t left = yoke_loader_batches(loader); left > 0; left--) {
             must(yoke_loader_next(loader, &batch, NULL));
-            must(yoke_data_parallel_step(parts[2].engine, &batch, 0, &whole));
+            must(yoke_data_parallel_step(parts[2].engine, &batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                         &whole));
             loss = step(&parts[0], &parts[1], &batch);
             farthest = fmax(farthest, fabs(loss - whole.loss) / whole.loss);
             if (first == 0) first = loss;

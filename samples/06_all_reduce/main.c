@@ -25,7 +25,7 @@ static yoke_loader *open_loader(yoke_dataset **dataset, const yoke_rank_info *ra
                                    .shuffle = true,
                                    .drop_last = true,
                                    .rank = rank->rank,
-                                   .ranks = rank->world};
+                                   .world = rank->world};
     yoke_loader *loader = NULL;
     must(yoke_dataset_open(dataset, "synthetic:3x16x16,classes=4,rows=2000", YOKE_SPLIT_TRAIN));
     must(yoke_loader_create(&loader, *dataset, &options));
@@ -56,7 +56,7 @@ static double train_epoch(yoke_data_parallel *engine, const yoke_model *model, y
         must(yoke_data_parallel_forward(engine, &batch, true, NULL));
         must(yoke_data_parallel_backward(engine, NULL));
         average_gradients(engine, model, group, gradient);
-        must(yoke_update(engine, 0));
+        must(yoke_update(engine, YOKE_OPTIMIZER_LEARNING_RATE));
         must(yoke_gather(engine, &result));
         loss += result.loss / (double)yoke_loader_batches(loader);
     }
@@ -81,26 +81,27 @@ static bool compare(const told *all, int world, bool print) {
 }
 
 int main(int argc, char **argv) {
-    yoke_process_group_options meet = {.struct_size = sizeof meet};
-    yoke_rank_info *rank = &meet.rank;
-    rank->struct_size = sizeof *rank;
-    must(yoke_rank_detect(rank, look_up, NULL));
+    yoke_process_group_options meet = YOKE_PROCESS_GROUP_OPTIONS_INIT;
+    yoke_rank_info rank = {.struct_size = sizeof rank};
+    must(yoke_rank_detect(&rank, look_up, NULL));
+    meet.rank = &rank;
     yoke_process_group *group = NULL;
     must(yoke_process_group_create(&group, &meet));
     yoke_devices_options mine = {.struct_size = sizeof mine,
                                  .list = argc > 1 ? argv[1] : "cpu",
-                                 .local_rank = rank->local_rank,
-                                 .local_world = rank->local_world};
+                                 .local_rank = rank.local_rank,
+                                 .local_world = rank.local_world};
     yoke_devices *devices = NULL;
     must(yoke_devices_open(&devices, &mine));
 
     yoke_dataset *dataset = NULL;
-    yoke_loader *loader = open_loader(&dataset, rank);
+    yoke_loader *loader = open_loader(&dataset, &rank);
     yoke_shape picture = {.channels = 3, .height = 16, .width = 16};
     yoke_model *model = NULL;
     must(yoke_model_preset(&model, "mlp", picture, 4, NULL));
-    yoke_optimizer_options sgd = {
-        .struct_size = sizeof sgd, .learning_rate = 0.02, .momentum = 0.9};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    sgd.learning_rate = 0.02;
+    sgd.momentum = 0.9;
     yoke_data_parallel_options options = {.struct_size = sizeof options, .batch = ROWS};
     yoke_data_parallel *engine = NULL; /* of this rank alone; the same seed, so the same weights */
     must(yoke_data_parallel_create(&engine, model, devices, &sgd, &options));
@@ -108,14 +109,14 @@ int main(int argc, char **argv) {
     void *gradient = NULL, *all = NULL; /* ranks share this memory, which makes sums cheap */
     size_t bytes = yoke_model_parameter_count(model) * sizeof(float);
     must(yoke_process_group_allocate(group, bytes, &gradient));
-    must(yoke_process_group_allocate(group, (size_t)rank->world * sizeof(told), &all));
+    must(yoke_process_group_allocate(group, (size_t)rank.world * sizeof(told), &all));
     bool same = true;
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
         must(yoke_loader_begin(loader, epoch));
         told own = {.loss = train_epoch(engine, model, loader, group, gradient)};
         must(yoke_data_parallel_hash(engine, &own.hash));
         must(yoke_process_group_all_gather(group, all, &own, 2, YOKE_ELEMENT_INT64));
-        same = compare(all, rank->world, rank->rank == 0) && same;
+        same = compare(all, rank.world, rank.rank == 0) && same;
     }
 
     yoke_data_parallel_destroy(engine);

@@ -7,7 +7,7 @@
 #include <yoke/yoke.h>
 
 typedef struct job {
-    yoke_process_group_options meet;
+    yoke_rank_info rank;
     yoke_devices *devices;
     yoke_process_group *group;
     yoke_dataset *rows[2]; /* by split */
@@ -36,25 +36,26 @@ static double seconds(void) {
 }
 
 static void join(job *run, const char *list) {
-    yoke_rank_info *rank = &run->meet.rank;
-    run->meet.struct_size = sizeof run->meet;
+    yoke_process_group_options meet = YOKE_PROCESS_GROUP_OPTIONS_INIT;
+    yoke_rank_info *rank = &run->rank;
     rank->struct_size = sizeof *rank;
     must(yoke_rank_detect(rank, look_up, NULL));
     yoke_devices_options mine = {.struct_size = sizeof mine, .list = list};
     mine.local_rank = rank->local_rank;
     mine.local_world = rank->local_world;
     must(yoke_devices_open(&run->devices, &mine));
-    run->meet.token = getenv("YOKE_RDZV_TOKEN"); /* several machines need one */
-    if (strncmp(list, "cpu", 3) != 0) run->meet.devices = run->devices; /* GPUs speak NCCL */
-    must(yoke_process_group_create(&run->group, &run->meet));
+    meet.rank = rank;
+    meet.token = getenv("YOKE_RDZV_TOKEN");                        /* several machines need one */
+    if (strncmp(list, "cpu", 3) != 0) meet.devices = run->devices; /* GPUs speak NCCL */
+    must(yoke_process_group_create(&run->group, &meet));
     run->first = rank->rank == 0;
 }
 
 static void open_rows(job *run, yoke_split split, const char *spec, int batch) {
     yoke_loader_options options = {
         .struct_size = sizeof options, .batch = batch, .devices = run->devices};
-    options.rank = run->meet.rank.rank;
-    options.ranks = run->meet.rank.world;
+    options.rank = run->rank.rank;
+    options.world = run->rank.world;
     options.shuffle = options.drop_last = split == YOKE_SPLIT_TRAIN;
     if (split == YOKE_SPLIT_TRAIN) options.augment = YOKE_AUGMENT_CROP_FLIP;
     must(yoke_dataset_open(&run->rows[split], spec, split));
@@ -66,9 +67,12 @@ static void build(job *run, const char *name, int batch, int epochs) {
     yoke_dataset_info rows = {.struct_size = sizeof rows};
     must(yoke_dataset_describe(run->rows[YOKE_SPLIT_TRAIN], &rows));
     must(yoke_model_preset(&run->model, name, rows.shape, rows.classes, NULL));
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9, .weight_decay = 5e-4};
-    yoke_data_parallel_options ddp = {.struct_size = sizeof ddp, .batch = batch};
-    ddp.group = run->group;
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    yoke_data_parallel_options ddp = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    sgd.momentum = 0.9;
+    sgd.weight_decay = 5e-4;
+    ddp.batch = batch;
+    ddp.process_group = run->group;
     ddp.pixels = yoke_loader_pixels(loader);
     must(yoke_data_parallel_create(&run->engine, run->model, run->devices, &sgd, &ddp));
     run->schedule.struct_size = sizeof run->schedule;
@@ -131,7 +135,7 @@ int main(int argc, char **argv) {
     }
     job run = {0};
     join(&run, words[4]);
-    int batch = rows * run.meet.rank.world;
+    int batch = rows * run.rank.world;
     open_rows(&run, YOKE_SPLIT_TRAIN, words[0], batch);
     open_rows(&run, YOKE_SPLIT_TEST, words[0], batch);
     build(&run, words[2], batch, epochs);
@@ -141,7 +145,7 @@ int main(int argc, char **argv) {
         if (run.first) must(yoke_weights_save(run.engine, run.model, "weights.safetensors"));
     }
     if (run.first)
-        printf("%d ranks, %s: %.1f s in all\n", run.meet.rank.world,
+        printf("%d ranks, %s: %.1f s in all\n", run.rank.world,
                yoke_process_group_transport(run.group), seconds() - begin);
 
     yoke_data_parallel_destroy(run.engine);

@@ -1,5 +1,5 @@
-/* What callers give. Option structs begin with struct_size; zero means default; fields are only
- * appended. */
+/* The caller's structs. They begin with struct_size, and fields are only appended: a field whose
+ * default is not zero gets it from the struct's INIT macro. */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -9,7 +9,7 @@
 
 /* Copies the caller's options over zeroed `own`: min(caller, library) bytes. ARGUMENT when
  * struct_size is 0 or when a newer caller sets a field this library does not know. NULL `given`
- * leaves all defaults. Likewise yoke_options_store answers into a caller's struct. */
+ * leaves all zero. Likewise yoke_options_store writes into a caller's struct. */
 yoke_status yoke_options_load(void *own, size_t own_size, const void *given, const char *type_name);
 yoke_status yoke_options_store(void *given, const void *own, size_t own_size,
                                const char *type_name);

@@ -42,7 +42,7 @@ static yoke_status load_batch(bench_engine *engine) {
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = (size_t)rows,
                           .shape = bench_input_shape(&engine->setup),
-                          .floats = engine->inputs,
+                          .inputs = engine->inputs,
                           .classes = CLASSES,
                           .labels = engine->labels};
     yoke_loader_options options = {
@@ -124,7 +124,8 @@ static yoke_status run_steps(bench_engine *engine, int steps, double *mean, doub
     double first = race_clock(), begin = first;
     *fastest = INFINITY;
     for (int i = 0; i < steps && status == YOKE_OK; i++) {
-        status = yoke_data_parallel_step(engine->parallel, &engine->batch, 0, &result);
+        status = yoke_data_parallel_step(engine->parallel, &engine->batch,
+                                         YOKE_OPTIMIZER_LEARNING_RATE, &result);
         double end = race_clock();
         *fastest = fmin(*fastest, (end - begin) * 1e3);
         begin = end;

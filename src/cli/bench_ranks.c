@@ -16,6 +16,7 @@ static compare_setup setup_of(const bench_setup *row) {
                            .ddp_schedule = row->schedule,
                            .optimizer = {.struct_size = sizeof setup.optimizer,
                                          .kind = YOKE_SGD,
+                                         .learning_rate = 0.1,
                                          .momentum = BENCH_MOMENTUM,
                                          .weight_decay = BENCH_WEIGHT_DECAY}};
     yoke_shape shape = bench_input_shape(row);

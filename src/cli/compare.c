@@ -45,7 +45,7 @@ static const cli_option options[] = {
      0},
     {"optimizer", "sgd|adamw", "with yoke train's momentum and weight decay (sgd)", CLI_CHOICE,
      AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 1e-30, INFINITY},
+    {"lr", "X", "learning rate (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0, INFINITY},
     {"seed", "N", "of weights, order, dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
     {"learn-steps", "N", "steps each learns before the race; 0: none (10)", CLI_INTEGER,
      AT(learn_steps), 0, COMPARE_LEARN_STEPS},
@@ -80,6 +80,7 @@ static const compare_flags defaults = {.model = "resnet20",
                                        .learn_steps = 10,
                                        .rounds = 9,
                                        .seconds = 30,
+                                       .lr = NAN,
                                        .tolerance = NAN};
 
 /* The configuration. */
@@ -101,7 +102,6 @@ static int check_launcher(void) {
 }
 
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
-    bool sgd = flags->optimizer == YOKE_SGD;
     if (!copy_text(setup->model, sizeof setup->model, flags->model))
         return cli_usage_error("compare", "--model: '%.80s...' is no model", flags->model);
     if (!copy_text(setup->dataset, sizeof setup->dataset, flags->dataset))
@@ -113,13 +113,15 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
-    setup->optimizer = (yoke_optimizer_options){.struct_size = sizeof setup->optimizer,
-                                                .kind = (yoke_optimizer_kind)flags->optimizer,
-                                                .learning_rate = flags->lr > 0 ? flags->lr
-                                                                 : sgd         ? 0.05
-                                                                               : 1e-3,
-                                                .momentum = sgd ? 0.9 : 0,
-                                                .weight_decay = sgd ? 5e-4 : 0.01};
+    static const yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT,
+                                        adamw = YOKE_ADAMW_OPTIONS_INIT;
+    setup->optimizer = flags->optimizer == YOKE_SGD ? sgd : adamw;
+    if (flags->optimizer == YOKE_SGD) {
+        setup->optimizer.learning_rate = 0.05;
+        setup->optimizer.momentum = 0.9;
+        setup->optimizer.weight_decay = 5e-4;
+    }
+    if (!isnan(flags->lr)) setup->optimizer.learning_rate = flags->lr;
     return -1;
 }
 

@@ -60,7 +60,7 @@ static yoke_status open_data(compare_engine *engine) {
                                    .seed = setup->seed,
                                    .devices = engine->devices,
                                    .rank = engine->role.rank.rank,
-                                   .ranks = engine->role.rank.world};
+                                   .world = engine->role.rank.world};
     yoke_status status = yoke_dataset_open(&engine->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
     engine->rows.struct_size = sizeof engine->rows;
     if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &engine->rows);
@@ -74,7 +74,8 @@ static yoke_status open_data(compare_engine *engine) {
 
 static yoke_status join_ranks(compare_engine *engine) {
     yoke_device_info device = {.struct_size = sizeof device};
-    yoke_process_group_options options = {.struct_size = sizeof options, .rank = engine->role.rank};
+    yoke_process_group_options options = {.struct_size = sizeof options,
+                                          .rank = &engine->role.rank};
     if (!is_rank(engine)) return YOKE_OK;
     yoke_status status = yoke_devices_describe(engine->devices, 0, &device);
     if (device.capability > 0) options.devices = engine->devices;
@@ -90,7 +91,8 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .collectives = setup->collectives,
                                           .batch = setup->batch,
                                           .seed = setup->seed,
-                                          .group = engine->group,
+                                          .process_group = engine->group,
+                                          .broadcast_buffers = true,
                                           .pixels = yoke_loader_pixels(engine->loader)};
     yoke_status status = yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
                                            engine->rows.classes, NULL);
@@ -162,7 +164,8 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
         yoke_step_result result = {.struct_size = sizeof result};
         status = take_batch(engine);
         if (status == YOKE_OK)
-            status = yoke_data_parallel_step(engine->parallel, &engine->batch, 0, &result);
+            status = yoke_data_parallel_step(engine->parallel, &engine->batch,
+                                             YOKE_OPTIMIZER_LEARNING_RATE, &result);
         learned->losses[i] = result.loss;
     }
     if (status == YOKE_OK) status = yoke_data_parallel_hash(engine->parallel, &learned->hash);

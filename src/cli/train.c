@@ -49,8 +49,8 @@ static const cli_option options[] = {
     {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
     {"steps", "N", "updates instead of epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
     {"optimizer", "sgd|adamw", "PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate, or its peak (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr),
-     1e-30, INFINITY},
+    {"lr", "X", "learning rate, or its peak (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0,
+     INFINITY},
     {"momentum", "X", "of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
     {"nesterov", NULL, "Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
     {"weight-decay", "X", "(0.0005 for sgd, 0.01 for adamw)", CLI_REAL, AT(weight_decay), 0,
@@ -111,6 +111,7 @@ static const train_flags defaults = {.model = "resnet20",
                                      .dataset = SYNTHETIC,
                                      .batch = 64,
                                      .epochs = 3,
+                                     .lr = NAN,
                                      .momentum = NAN,
                                      .weight_decay = NAN};
 
@@ -130,13 +131,14 @@ static int check_flags(const train_flags *flags) {
 }
 
 static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags) {
-    bool sgd = flags->optimizer == YOKE_SGD;
-    optimizer->struct_size = sizeof *optimizer;
-    optimizer->kind = (yoke_optimizer_kind)flags->optimizer;
-    optimizer->learning_rate = flags->lr > 0 ? flags->lr : sgd ? 0.05 : 1e-3;
-    optimizer->momentum = sgd ? given_or(flags->momentum, 0.9) : 0;
+    static const yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT,
+                                        adamw = YOKE_ADAMW_OPTIONS_INIT;
+    bool is_sgd = flags->optimizer == YOKE_SGD;
+    *optimizer = is_sgd ? sgd : adamw;
+    optimizer->learning_rate = given_or(flags->lr, is_sgd ? 0.05 : 1e-3);
+    optimizer->momentum = is_sgd ? given_or(flags->momentum, 0.9) : 0;
     optimizer->nesterov = flags->nesterov;
-    optimizer->weight_decay = given_or(flags->weight_decay, sgd ? 5e-4 : 0.01);
+    optimizer->weight_decay = given_or(flags->weight_decay, is_sgd ? 5e-4 : 0.01);
     optimizer->clip_norm = flags->clip_norm;
 }
 
@@ -164,12 +166,11 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .init = flags->init,
                                   .save = flags->save,
                                   .bucket_bytes = (size_t)(flags->bucket_mb * 1048576),
-                                  .own_buffers = flags->broadcast_buffers == NO,
+                                  .broadcast_buffers = flags->broadcast_buffers != NO,
                                   .mean_of_ranks = flags->loss_mean == NO,
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace};
-    fill_optimizer(&run->optimizer, flags);
 }
 
 /* Signals. */
@@ -285,7 +286,7 @@ static int find_rank(session *now) {
     code = rank_token_read(&now->token, "train");
     if (code >= 0) return code;
     now->group = (yoke_process_group_options){.struct_size = sizeof now->group,
-                                              .rank = *rank,
+                                              .rank = rank,
                                               .transport = (yoke_transport)flags->transport,
                                               .token = now->token.given,
                                               .timeout_ms = 1000 * flags->timeout};
@@ -324,6 +325,7 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
 int train_main(int argc, char **argv) {
     train_flags flags = defaults;
     session now = {.flags = &flags, .command = argv - 1, .speaks = true};
+    yoke_optimizer_options optimizer;
     yoke_trainer_options run_options;
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);
@@ -331,8 +333,10 @@ int train_main(int argc, char **argv) {
     if (code >= 0) return code;
     yoke_status status = choose_devices(&flags, &now.view, &now.rank);
     if (status != YOKE_OK) return cli_fail(status);
+    fill_optimizer(&optimizer, &flags);
     fill_options(&run_options, &flags);
-    if (flags.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.ranks = &now.group;
+    run_options.optimizer = &optimizer;
+    if (flags.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now.group;
     run_options.on_event = on_event;
     run_options.payload = &now;
     progress_begin(&now.progress, flags.steps > 0 ? 0 : flags.epochs, flags.log_every,

@@ -67,7 +67,7 @@ static yoke_status check_host_rows(const yoke_dataset *dataset) {
 static yoke_status check_arrays(const yoke_dataset *dataset) {
     TRY(check_host_rows(dataset));
     if (!dataset->bytes == !dataset->floats)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s of bytes and floats is set: set exactly one",
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s of pixels and inputs is set: set exactly one",
                     dataset->bytes ? "each" : "none");
     bool classification = dataset->classes > 0;
     if (classification != (dataset->labels != NULL) || classification == (dataset->targets != NULL))
@@ -131,8 +131,8 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
                               .shape = arrays.shape,
                               .classes = arrays.classes,
                               .target_count = arrays.target_count,
-                              .bytes = arrays.bytes,
-                              .floats = arrays.floats,
+                              .bytes = arrays.pixels,
+                              .floats = arrays.inputs,
                               .labels = arrays.labels,
                               .targets = arrays.targets};
     TRY(check_arrays(dataset));

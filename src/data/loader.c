@@ -52,7 +52,7 @@ static void fill_batch(loader_thread *self, size_t batch) {
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
-    slot->part = yoke_chunk_of(slot->whole_rows, loader->options.ranks, loader->options.rank);
+    slot->part = yoke_chunk_of(slot->whole_rows, loader->options.world, loader->options.rank);
     slot->error.status = YOKE_OK;
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->leave); i++) {
         size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
@@ -102,10 +102,10 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     if (options->threads < 0 || options->threads > LOADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d loader threads: expected 0 (default) to %d",
                     options->threads, LOADER_LIMIT);
-    if (options->ranks < 0 || options->rank < 0 ||
-        options->rank >= options->ranks + !options->ranks)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: 0 to ranks - 1 is expected",
-                    options->rank, options->ranks);
+    if (options->world < 0 || options->rank < 0 ||
+        options->rank >= options->world + !options->world)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
+                    options->rank, options->world);
     if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
         return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is none of the known ones",
                     (int)options->augment);
@@ -162,7 +162,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
     return (yoke_slot_kind){.dataset = loader->dataset,
                             .augmentation = &loader->augmentation,
                             .home = devices ? yoke_devices_at(devices, 0) : NULL,
-                            .rows = (size_t)yoke_chunk_of(most, options->ranks, 0).rows,
+                            .rows = (size_t)yoke_chunk_of(most, options->world, 0).rows,
                             .pixels = loader->dataset->bytes && devices &&
                                       !yoke_devices_share_memory(devices),
                             .placed = options->augment != YOKE_AUGMENT_NONE};
@@ -178,7 +178,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     if (!dataset) return FAIL(YOKE_ERROR_ARGUMENT, "a loader needs a dataset, which is NULL");
     TRY(yoke_options_load(&loader->options, sizeof loader->options, given, "yoke_loader_options"));
     TRY(check_options(dataset, &loader->options));
-    if (loader->options.ranks == 0) loader->options.ranks = 1;
+    if (loader->options.world == 0) loader->options.world = 1;
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;
@@ -256,7 +256,7 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     const yoke_loader_options *options = &loader->options;
     yoke_sampler sampler = {.struct_size = sizeof sampler,
                             .rows = loader->dataset->rows,
-                            .replicas = 1,
+                            .world = 1,
                             .shuffle = options->shuffle,
                             .seed = options->seed,
                             .epoch = epoch};
@@ -313,7 +313,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
     yoke_batch own = {.struct_size = sizeof own};
     if (slot) {
         own.rows = slot->part.rows;
-        if (loader->options.ranks > 1) {
+        if (loader->options.world > 1) {
             own.first_row = slot->part.first;
             own.whole_rows = slot->whole_rows;
         }

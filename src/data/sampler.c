@@ -63,18 +63,19 @@ void yoke_randperm(int64_t *order, size_t count, uint64_t seed) {
 static yoke_status load(yoke_sampler *own, const yoke_sampler *given) {
     if (!given) return FAIL(YOKE_ERROR_ARGUMENT, "the sampler is NULL");
     TRY(yoke_options_load(own, sizeof *own, given, "yoke_sampler"));
-    if (own->replicas < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a sampler for %d replicas: at least 1", own->replicas);
-    if (own->rank < 0 || own->rank >= own->replicas)
+    if (own->world < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a sampler for a world of %d: it must be at least 1",
+                    own->world);
+    if (own->rank < 0 || own->rank >= own->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "sampler rank %d: expected 0..%d", own->rank,
-                    own->replicas - 1);
+                    own->world - 1);
     return YOKE_OK;
 }
 
 /* floor when rows are dropped, ceil when the list is padded. */
 static size_t count_of(const yoke_sampler *sampler) {
-    size_t replicas = (size_t)sampler->replicas, whole = sampler->rows / replicas;
-    return whole + (!sampler->drop_last && sampler->rows % replicas != 0);
+    size_t world = (size_t)sampler->world, whole = sampler->rows / world;
+    return whole + (!sampler->drop_last && sampler->rows % world != 0);
 }
 
 size_t yoke_sampler_count(const yoke_sampler *given) {
@@ -82,11 +83,11 @@ size_t yoke_sampler_count(const yoke_sampler *given) {
     return load(&sampler, given) == YOKE_OK ? count_of(&sampler) : 0;
 }
 
-/* Position i of a rank is entry i * replicas + rank of the list, which repeats when padded. */
+/* Position i of a rank is entry i * world + rank of the list, which repeats when padded. */
 static void stride(const yoke_sampler *sampler, const int64_t *list, int64_t *order) {
-    size_t count = count_of(sampler), replicas = (size_t)sampler->replicas;
+    size_t count = count_of(sampler), world = (size_t)sampler->world;
     for (size_t i = 0; i < count; i++) {
-        size_t entry = (i * replicas + (size_t)sampler->rank) % sampler->rows;
+        size_t entry = (i * world + (size_t)sampler->rank) % sampler->rows;
         order[i] = list ? list[entry] : (int64_t)entry;
     }
 }
@@ -101,7 +102,7 @@ yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
         stride(&sampler, NULL, order);
         return YOKE_OK;
     }
-    if (sampler.replicas == 1) { /* the list itself: nothing to allocate */
+    if (sampler.world == 1) { /* the list itself: nothing to allocate */
         yoke_randperm(order, sampler.rows, sampler.seed + sampler.epoch);
         return YOKE_OK;
     }

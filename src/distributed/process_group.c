@@ -12,10 +12,12 @@
 _Static_assert(YOKE_PEERS_LIMIT <= YOKE_DEVICES_LIMIT, "a rank is at most a device index");
 _Static_assert(YOKE_PEERS_LIMIT <= YOKE_AGREE_RANKS, "every such group can agree");
 
-static yoke_status load_options(yoke_process_group_options *own,
+/* `own` refers to `rank`, a copy with the defaults filled in. */
+static yoke_status load_options(yoke_process_group_options *own, yoke_rank_info *rank,
                                 const yoke_process_group_options *given) {
     TRY(yoke_options_load(own, sizeof *own, given, "yoke_process_group_options"));
-    yoke_rank_info *rank = &own->rank;
+    TRY(yoke_options_load(rank, sizeof *rank, own->rank, "yoke_rank_info"));
+    own->rank = rank;
     if (own->timeout_ms == 0) own->timeout_ms = TIMEOUT_MS;
     if (own->timeout_ms < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "timeout_ms is %d: 0 (60000) or more is expected",
@@ -29,7 +31,7 @@ static yoke_status load_options(yoke_process_group_options *own,
         rank->local_rank = rank->rank;
     }
     if (rank->port < 0 || rank->port > 65535)
-        return FAIL(YOKE_ERROR_ARGUMENT, "rank.port is %d: 0 to 65535 is expected", rank->port);
+        return FAIL(YOKE_ERROR_ARGUMENT, "rank->port is %d: 0 to 65535 is expected", rank->port);
     rank->address[sizeof rank->address - 1] = '\0';
     rank->run_id[sizeof rank->run_id - 1] = '\0';
     return YOKE_OK;
@@ -39,7 +41,7 @@ static yoke_status open_store(yoke_store **store, const yoke_process_group_optio
     yoke_store_place place;
     TRY(yoke_store_place_choose(&place, options));
     const yoke_store_options opened = {.address = place.address,
-                                       .serve = options->rank.rank == 0,
+                                       .serve = options->rank->rank == 0,
                                        .run_id = place.run_id,
                                        .token = options->token,
                                        .timeout_ms = options->timeout_ms};
@@ -85,7 +87,7 @@ static yoke_status check_transport(const yoke_process_group_options *options) {
 static yoke_status open_transport(yoke_process_group **group,
                                   const yoke_transport_request *request) {
     const yoke_process_group_options *options = request->options;
-    int elsewhere = yoke_peers_elsewhere(request->peers, options->rank.world);
+    int elsewhere = yoke_peers_elsewhere(request->peers, options->rank->world);
     if (wants_nccl(options)) return yoke_nccl_group(group, request);
     if (options->transport == YOKE_TRANSPORT_MPI) return yoke_mpi_group(group, request);
     if (elsewhere == 0 || options->transport == YOKE_TRANSPORT_SHARED_MEMORY)
@@ -100,10 +102,10 @@ static yoke_status open_transport(yoke_process_group **group,
 static yoke_status join_group(yoke_process_group **group, const yoke_process_group_options *options,
                               yoke_store *store, yoke_peer *peers) {
     const yoke_transport_request request = {.options = options, .store = store, .peers = peers};
-    TRY(yoke_rendezvous(store, &options->rank, peers, options->timeout_ms));
+    TRY(yoke_rendezvous(store, options->rank, peers, options->timeout_ms));
     TRY(open_transport(group, &request));
-    (*group)->rank = options->rank.rank;
-    (*group)->world = options->rank.world;
+    (*group)->rank = options->rank->rank;
+    (*group)->world = options->rank->world;
     (*group)->timeout_ms = options->timeout_ms;
     (*group)->store = store;
     (*group)->peers = peers;
@@ -123,12 +125,12 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
     TRY(yoke_pointer_check(group, "group"));
     *group = NULL;
     yoke_process_group_options own;
+    yoke_rank_info rank;
     yoke_store *store;
-    TRY(load_options(&own, options));
+    TRY(load_options(&own, &rank, options));
     TRY(check_transport(&own));
-    yoke_peer *peers = calloc((size_t)own.rank.world, sizeof *peers);
-    if (peers == NULL)
-        return FAIL_MEMORY((size_t)own.rank.world * sizeof *peers, "the table of ranks");
+    yoke_peer *peers = calloc((size_t)rank.world, sizeof *peers);
+    if (peers == NULL) return FAIL_MEMORY((size_t)rank.world * sizeof *peers, "the table of ranks");
     yoke_status status = open_store(&store, &own);
     if (status != YOKE_OK) return release_failed(status, NULL, peers);
     status = join_group(group, &own, store, peers);

@@ -210,13 +210,17 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
     TRY(yoke_builder_layer(model, YOKE_OP_BATCH_NORM, options.name, &layer));
     TRY(yoke_builder_read(model, layer, input));
     yoke_operation *norm = &layer->operation;
-    norm->epsilon = options.epsilon != 0 ? options.epsilon : 1e-5;
-    norm->momentum = options.momentum != 0 ? options.momentum : 0.1;
+    norm->epsilon = options.epsilon;
+    norm->momentum = options.momentum;
     if (!(norm->epsilon > 0 && norm->epsilon < 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: epsilon of %g, must be above 0 and below 1",
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: epsilon is %g, it must be above 0 and below 1; "
+                    "YOKE_BATCH_NORM_OPTIONS_INIT sets the default",
                     options.name, norm->epsilon);
-    if (!(norm->momentum > 0 && norm->momentum <= 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: momentum of %g, must be above 0 and at most 1",
+    if (!(norm->momentum >= 0 && norm->momentum <= 1))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: momentum is %g, it must be between 0 and 1; "
+                    "YOKE_BATCH_NORM_OPTIONS_INIT sets the default",
                     options.name, norm->momentum);
     TRY(write_shape(layer, yoke_value_shape(model, input.index)));
     return batch_norm_tensors(model, layer);

@@ -78,7 +78,10 @@ static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_
                                            .kaiming_fan_out = true});
     return yoke_batch_norm(
         model, value,
-        &(yoke_batch_norm_options){.struct_size = sizeof(yoke_batch_norm_options), .name = norm});
+        &(yoke_batch_norm_options){.struct_size = sizeof(yoke_batch_norm_options),
+                                   .name = norm,
+                                   .epsilon = 1e-5,
+                                   .momentum = 0.1});
 }
 
 struct block {

@@ -8,12 +8,12 @@
 
 typedef struct yoke_optimizer yoke_optimizer;
 
-/* Loads, checks and fills in defaults. */
+/* Copies and checks. NULL `given`: YOKE_SGD_OPTIONS_INIT. */
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 
 /* State for flat elements [offset, offset + elements) in `device`'s memory: of a bucket, or of the
- * part of one that a device answers for. */
+ * part of one that a device owns. */
 yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
                                   yoke_device *device, size_t offset, size_t elements);
 void yoke_optimizer_destroy(yoke_optimizer *optimizer);

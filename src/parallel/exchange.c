@@ -101,12 +101,13 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
     const yoke_data_parallel *parallel = exchange->parallel;
     if (!isfinite(learning_rate))
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "learning_rate is %g: a finite number, or 0 for the optimizer's own",
+                    "learning_rate is %g: it must be finite; a negative number means the "
+                    "optimizer's own",
                     learning_rate);
     exchange->update = (yoke_optimizer_step){
         .step = parallel->steps,
         .learning_rate =
-            learning_rate > 0 ? learning_rate : parallel->optimizer_options.learning_rate,
+            learning_rate >= 0 ? learning_rate : parallel->optimizer_options.learning_rate,
         .gradient_scale = 1,
     };
     return YOKE_OK;

@@ -71,7 +71,7 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange);
 void yoke_exchange_destroy(yoke_exchange *exchange); /* takes NULL */
 size_t yoke_exchange_optimizer_bytes(const yoke_exchange *exchange, int lane);
 
-/* Begins a step; set_rate alone begins an update by hand. learning_rate <= 0: the optimizer's own.
+/* Begins a step; set_rate alone begins an update by hand. learning_rate < 0: the optimizer's own.
  * ARGUMENT when it is not finite. */
 yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);

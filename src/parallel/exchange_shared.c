@@ -112,7 +112,7 @@ static yoke_status exchange_clipped(yoke_exchange *exchange, int lane) {
     double squares[YOKE_DEVICES_LIMIT], own;
     TRY(yoke_exchange_sum_slices(exchange, lane));
     own = exchange->square_sums[lane];
-    TRY(yoke_process_group_all_gather(group_of(exchange), squares, &own, 1, YOKE_ELEMENT_INT64));
+    TRY(yoke_process_group_all_gather(group_of(exchange), squares, &own, 1, YOKE_ELEMENT_FLOAT64));
     exchange->square_sums[lane] = 0;
     for (int rank = 0; rank < exchange->participants; rank++)
         exchange->square_sums[lane] += squares[rank];

@@ -21,8 +21,9 @@ static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     fprintf(facts, "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n",
             options->batch, options->accumulate, yoke_precision_name(options->precision),
             (int)options->algorithm, (unsigned long long)options->seed);
-    fprintf(facts, "first_bucket_bytes %zu\nbucket_bytes %zu\nown_buffers %d\nmean_of_ranks %d\n",
-            options->first_bucket_bytes, options->bucket_bytes, options->own_buffers,
+    fprintf(facts,
+            "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n",
+            options->first_bucket_bytes, options->bucket_bytes, options->broadcast_buffers,
             options->mean_of_ranks);
     fprintf(facts, "optimizer %s\nlearning_rate %.17g\n",
             optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate);
@@ -80,7 +81,7 @@ yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel) {
 yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     yoke_ranks *ranks = &parallel->ranks;
-    *ranks = (yoke_ranks){.process_group = options->group, .world = 1};
+    *ranks = (yoke_ranks){.process_group = options->process_group, .world = 1};
     if (ranks->process_group == NULL) return YOKE_OK;
     ranks->rank = yoke_process_group_rank(ranks->process_group);
     ranks->world = yoke_process_group_world(ranks->process_group);
@@ -162,7 +163,7 @@ static yoke_status share_floats(yoke_data_parallel *parallel, float *values, siz
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
     yoke_ranks *ranks = &parallel->ranks;
-    bool wanted = ranks->process_group != NULL && !parallel->options.own_buffers;
+    bool wanted = ranks->process_group != NULL && parallel->options.broadcast_buffers;
     if (!wanted || ranks->buffers_are_equal) return YOKE_OK;
     TRY(share_floats(parallel, parallel->lanes[0].memory->buffers,
                      parallel->flat->buffer_elements));
@@ -220,23 +221,22 @@ yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batc
     return YOKE_OK;
 }
 
-typedef struct rank_result {
-    double loss; /* a sum over its rows */
-    int64_t rows, correct;
-} rank_result;
-#define RESULT_WORDS (sizeof(rank_result) / sizeof(int64_t))
+/* Counts travel as doubles, exactly. */
+enum { LOSS, ROWS, CORRECT, RESULT_NUMBERS };
 
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
+    const yoke_ranks *ranks = &parallel->ranks;
     yoke_step_result *sum = &parallel->flight.result;
-    rank_result own = {sum->loss, sum->rows, sum->correct}, all[YOKE_AGREE_RANKS];
-    if (parallel->ranks.process_group == NULL) return YOKE_OK;
-    TRY(yoke_process_group_all_gather(parallel->ranks.process_group, all, &own, RESULT_WORDS,
-                                      YOKE_ELEMENT_INT64));
+    double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct};
+    double all[YOKE_AGREE_RANKS][RESULT_NUMBERS];
+    if (ranks->process_group == NULL) return YOKE_OK;
+    TRY(yoke_process_group_all_gather(ranks->process_group, all, own, RESULT_NUMBERS,
+                                      YOKE_ELEMENT_FLOAT64));
     *sum = (yoke_step_result){.struct_size = sizeof *sum};
-    for (int rank = 0; rank < parallel->ranks.world; rank++) {
-        sum->loss += all[rank].loss;
-        sum->rows += (int)all[rank].rows;
-        sum->correct += (int)all[rank].correct;
+    for (int rank = 0; rank < ranks->world; rank++) {
+        sum->loss += all[rank][LOSS];
+        sum->rows += (int)all[rank][ROWS];
+        sum->correct += (int)all[rank][CORRECT];
     }
     return YOKE_OK;
 }

@@ -12,7 +12,7 @@
 
 const char *yoke_stage_name(yoke_stage stage) {
     static const char *const names[] = {
-#define NAME(name, text) text,
+#define NAME(name, text, what) text,
         YOKE_STAGE_TABLE(NAME)
 #undef NAME
     };

@@ -1,9 +1,6 @@
 /* The loop: epochs of batches, each batch one step; then evaluation, checkpoint and trace. */
 #include "train/run.h"
 
-#include <float.h>
-#include <math.h>
-
 #include "trace/trace.h"
 
 #define ROOT_LANE 0
@@ -68,13 +65,8 @@ static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t
     return YOKE_OK;
 }
 
-/* The rate of this step; above 0 always, since 0 would mean the optimizer's own. */
-static double rate_now(const yoke_trainer *trainer) {
-    return fmax(yoke_learning_rate(&trainer->schedule, trainer->step), DBL_MIN);
-}
-
 static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uint64_t waited_ns) {
-    double rate = rate_now(trainer);
+    double rate = yoke_learning_rate(&trainer->schedule, trainer->step);
     yoke_step_result result = {.struct_size = sizeof result};
     uint64_t begin = yoke_now_ns();
     trainer->in_step = true;

@@ -10,8 +10,9 @@
 #include "train/train.h"
 
 struct yoke_trainer {
-    yoke_trainer_options options; /* defaults filled in; texts point to `texts` */
+    yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
     char *texts[7];
+    yoke_optimizer_options optimizer;
     yoke_devices *devices;
     yoke_process_group *ranks;               /* DDP; NULL otherwise */
     yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */

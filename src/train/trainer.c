@@ -42,6 +42,8 @@ static yoke_status check_options(const yoke_trainer_options *options) {
 
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
     yoke_trainer_options *options = &trainer->options;
+    static const yoke_trainer_options defaults = YOKE_TRAINER_OPTIONS_INIT;
+    if (given == NULL) given = &defaults;
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
     TRY(check_options(options));
     if (options->model == NULL) options->model = "resnet20";
@@ -50,9 +52,8 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (options->batch == 0) options->batch = 64;
     if (options->epochs == 0) options->epochs = 1;
     if (options->accumulate == 0) options->accumulate = 1;
-    yoke_optimizer_options optimizer = options->optimizer;
-    if (optimizer.struct_size == 0) optimizer.struct_size = sizeof optimizer;
-    TRY(yoke_optimizer_options_load(&options->optimizer, &optimizer));
+    TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
+    options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
 }
 
@@ -144,12 +145,12 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .collectives = options->collectives,
                                          .bucket_bytes = options->bucket_bytes,
                                          .first_bucket_bytes = options->bucket_bytes,
-                                         .group = trainer->ranks,
-                                         .own_buffers = options->own_buffers,
+                                         .process_group = trainer->ranks,
+                                         .broadcast_buffers = options->broadcast_buffers,
                                          .mean_of_ranks = options->mean_of_ranks,
                                          .pixels = yoke_loader_pixels(trainer->loader)};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
-                                  &options->optimizer, &engine));
+                                  options->optimizer, &engine));
     if (options->init == NULL) return YOKE_OK;
     if (yoke_trainer_writes(trainer))
         TRY(yoke_weights_load(trainer->parallel, trainer->model, options->init));
@@ -162,7 +163,7 @@ static void plan_steps(yoke_trainer *trainer) {
     trainer->steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
     trainer->schedule = (yoke_lr_schedule){.struct_size = sizeof trainer->schedule,
                                            .kind = options->lr_schedule,
-                                           .learning_rate = options->optimizer.learning_rate,
+                                           .learning_rate = options->optimizer->learning_rate,
                                            .steps = trainer->steps,
                                            .warmup_steps = options->warmup_steps};
 }

@@ -55,17 +55,21 @@ static void fill_in_local_ranks(yoke_rank_info *info) {
 }
 
 yoke_status yoke_trainer_join(yoke_trainer *trainer) {
-    if (trainer->options.ranks == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mode DDP needs `ranks`, which says who this process is");
+    if (trainer->options.process_group == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "mode DDP needs `process_group`, which says which rank this process is");
     yoke_process_group_options options;
-    TRY(yoke_options_load(&options, sizeof options, trainer->options.ranks,
+    TRY(yoke_options_load(&options, sizeof options, trainer->options.process_group,
                           "yoke_process_group_options"));
-    fill_in_local_ranks(&options.rank);
-    TRY(open_device(trainer, options.rank.local_rank, options.rank.local_world));
+    yoke_rank_info rank;
+    TRY(yoke_options_load(&rank, sizeof rank, options.rank, "yoke_rank_info"));
+    fill_in_local_ranks(&rank);
+    options.rank = &rank;
+    TRY(open_device(trainer, rank.local_rank, rank.local_world));
     bool on_host = yoke_devices_share_memory(trainer->devices);
     options.devices = on_host ? NULL : trainer->devices;
     TRY(yoke_process_group_create(&trainer->ranks, &options));
-    return on_host ? divide_cores(trainer, &options.rank) : YOKE_OK;
+    return on_host ? divide_cores(trainer, &rank) : YOKE_OK;
 }
 
 /* What decides how many steps there are and what each of them sees. */
@@ -81,7 +85,7 @@ yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
              !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
-             options->optimizer.learning_rate, (unsigned long long)options->warmup_steps,
+             options->optimizer->learning_rate, (unsigned long long)options->warmup_steps,
              options->label_smoothing, options->evaluate_every, trainer->test_dataset.rows,
              options->init != NULL, options->save != NULL);
     return yoke_ranks_agree(trainer->ranks, facts);
@@ -91,7 +95,7 @@ yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
 void yoke_trainer_share(const yoke_trainer *trainer, yoke_loader_options *loader) {
     if (trainer->ranks == NULL) return;
     loader->rank = yoke_process_group_rank(trainer->ranks);
-    loader->ranks = yoke_process_group_world(trainer->ranks);
+    loader->world = yoke_process_group_world(trainer->ranks);
 }
 
 bool yoke_trainer_writes(const yoke_trainer *trainer) {

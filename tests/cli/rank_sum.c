@@ -12,15 +12,16 @@ static const char *look_up(const char *name, void *payload) {
 }
 
 static yoke_status add(int64_t own, int *rank, int64_t *sum) {
+    yoke_rank_info info = {.struct_size = sizeof info};
     yoke_process_group_options options = {.struct_size = sizeof options,
-                                          .rank = {.struct_size = sizeof options.rank},
+                                          .rank = &info,
                                           .token = getenv("YOKE_RDZV_TOKEN"),
                                           .timeout_ms = 20000};
     yoke_process_group *group = NULL;
-    yoke_status status = yoke_rank_detect(&options.rank, look_up, NULL);
+    yoke_status status = yoke_rank_detect(&info, look_up, NULL);
     if (status == YOKE_OK) status = yoke_process_group_create(&group, &options);
     if (status != YOKE_OK) return status;
-    *rank = options.rank.rank;
+    *rank = info.rank;
     *sum = own + 1;
     for (int i = 0; i < *rank; i++)
         *sum += 9 * (*sum - own);

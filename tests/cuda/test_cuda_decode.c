@@ -144,7 +144,7 @@ static yoke_dataset *open_set(void) {
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = SET_ROWS,
                           .shape = {CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false},
-                          .bytes = bytes,
+                          .pixels = bytes,
                           .classes = CHECK_CLASSES,
                           .labels = labels};
     EXPECT_OK(yoke_dataset_from_arrays(&dataset, &arrays));
@@ -323,16 +323,19 @@ static void batches_that_say_two_things_or_nothing_are_refused(void **state) {
     yoke_decoding unsized = {.mean = {0}};
     yoke_batch batch = made.batch;
     batch.pixels = pixels;
-    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
-                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(
+        yoke_data_parallel_step(engine.parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL),
+        YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "both inputs and pixels"));
     batch.inputs = NULL;
-    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
-                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(
+        yoke_data_parallel_step(engine.parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL),
+        YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "without a decoding"));
     batch.decoding = &unsized;
-    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch, 0, NULL),
-                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(
+        yoke_data_parallel_step(engine.parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL),
+        YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "yoke_decoding.struct_size"));
     check_batch_free(&made);
     check_engine_free(&engine);

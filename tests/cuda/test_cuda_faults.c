@@ -40,7 +40,8 @@ static yoke_model *small_model(void) {
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
     yoke_conv2d_options conv = {
         .struct_size = sizeof conv, .name = "conv", .out_channels = 8, .kernel = 3};
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "norm"};
+    yoke_batch_norm_options norm = {
+        .struct_size = sizeof norm, .name = "norm", .epsilon = 1e-5, .momentum = 0.1};
     yoke_linear_options fc = {
         .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
     yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
@@ -66,7 +67,8 @@ static yoke_batch stored_as(const yoke_batch *batch) {
 static yoke_status use_engine(yoke_data_parallel *parallel, const whole_run *run) {
     yoke_step_result result = {.struct_size = sizeof result};
     for (int step = 0; step < STEPS; step++)
-        TRY(yoke_data_parallel_step(parallel, &run->batch.batch, 0, &result));
+        TRY(yoke_data_parallel_step(parallel, &run->batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                    &result));
     yoke_batch stored = stored_as(&run->batch.batch);
     TRY(yoke_data_parallel_evaluate(parallel, &stored, &result));
     return yoke_weights_save(parallel, run->model, run->file);

@@ -41,9 +41,12 @@ static yoke_status join_from_afar(const far_rank *self, yoke_store *store,
         peers[rank] = (yoke_peer){.pid = 1};
         snprintf(peers[rank].host, sizeof peers[rank].host, "machine%d", rank);
     }
-    const yoke_process_group_options options = {.rank = {.rank = self->rank, .world = self->world},
-                                                .devices = self->devices,
-                                                .timeout_ms = TIMEOUT_MS};
+    const yoke_process_group_options options = {
+        .rank = &(yoke_rank_info){.struct_size = sizeof(yoke_rank_info),
+                                  .rank = self->rank,
+                                  .world = self->world},
+        .devices = self->devices,
+        .timeout_ms = TIMEOUT_MS};
     const yoke_transport_request request = {.options = &options, .store = store, .peers = peers};
     return yoke_nccl_group(group, &request);
 }

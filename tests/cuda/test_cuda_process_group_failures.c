@@ -179,7 +179,9 @@ static void a_rank_that_never_joins_is_named(void **state) {
         &store,
         &(yoke_store_options){.address = address, .serve = true, .timeout_ms = TIMEOUT_MS}));
     const yoke_process_group_options options = {
-        .rank = {.world = 2}, .devices = gpus.devices[0], .timeout_ms = 400};
+        .rank = &(yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .world = 2},
+        .devices = gpus.devices[0],
+        .timeout_ms = 400};
     const yoke_transport_request request = {.options = &options, .store = store, .peers = peers};
     assert_int_equal(yoke_nccl_group(&group, &request), YOKE_ERROR_TIMEOUT);
     assert_null(group);

@@ -37,7 +37,7 @@ static int count_buckets(const yoke_model *model) {
 
 static check_engine make_engine(const yoke_model *model, int devices,
                                 yoke_data_parallel_options options) {
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .momentum = 0.9};
+    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.1, .momentum = 0.9};
     options.batch = 12;
     options.first_bucket_bytes = options.bucket_bytes = 1;
     check_engine engine = check_engine_make(model, devices, options, &sgd);

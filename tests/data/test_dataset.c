@@ -64,7 +64,7 @@ static yoke_arrays good_arrays(void) {
     return (yoke_arrays){.struct_size = sizeof(yoke_arrays),
                          .rows = 2,
                          .shape = {.channels = 2, .height = 1, .width = 1, .flat = true},
-                         .bytes = two_rows[0],
+                         .pixels = two_rows[0],
                          .classes = 2,
                          .labels = two_labels};
 }
@@ -95,9 +95,9 @@ static void arrays_that_contradict_themselves_are_refused(void **state) {
     arrays.labels = labels;
     expect_refused(&arrays, "row 1: label 2, expected 0..1");
     arrays = good_arrays();
-    arrays.floats = floats;
+    arrays.inputs = floats;
     expect_refused(&arrays, "exactly one");
-    arrays.bytes = NULL, arrays.floats = NULL;
+    arrays.pixels = NULL, arrays.inputs = NULL;
     expect_refused(&arrays, "exactly one");
     arrays = good_arrays();
     arrays.rows = 0;

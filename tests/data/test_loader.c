@@ -37,7 +37,7 @@ static yoke_dataset *open_arrays(void) {
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = ROWS,
                           .shape = {1, 2, 3, false},
-                          .floats = floats,
+                          .inputs = floats,
                           .classes = 7,
                           .labels = labels};
     yoke_dataset *dataset = NULL;

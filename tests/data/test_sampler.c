@@ -87,17 +87,17 @@ static void the_vectors_of_distributed_sampler_hold(void **state) {
         size_t count;
         int64_t lists[8][3];
     } rows[] = {
-        {{.rows = 10, .replicas = 4}, 3, {{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}}},
-        {{.rows = 10, .replicas = 4, .drop_last = true}, 2, {{0, 4}, {1, 5}, {2, 6}, {3, 7}}},
-        {{.rows = 3, .replicas = 8}, 1, {{0}, {1}, {2}, {0}, {1}, {2}, {0}, {1}}},
-        {{.rows = 3, .replicas = 8, .drop_last = true}, 0, {{0}}},
-        {{.rows = 0, .replicas = 2}, 0, {{0}}},
-        {{.rows = 10, .replicas = 4, .shuffle = true},
+        {{.rows = 10, .world = 4}, 3, {{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}}},
+        {{.rows = 10, .world = 4, .drop_last = true}, 2, {{0, 4}, {1, 5}, {2, 6}, {3, 7}}},
+        {{.rows = 3, .world = 8}, 1, {{0}, {1}, {2}, {0}, {1}, {2}, {0}, {1}}},
+        {{.rows = 3, .world = 8, .drop_last = true}, 0, {{0}}},
+        {{.rows = 0, .world = 2}, 0, {{0}}},
+        {{.rows = 10, .world = 4, .shuffle = true},
          3,
          {{4, 3, 6}, {1, 9, 2}, {7, 0, 4}, {5, 8, 1}}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        for (int rank = 0; rank < rows[i].sampler.replicas; rank++) {
+        for (int rank = 0; rank < rows[i].sampler.world; rank++) {
             int64_t list[LIST_LIMIT];
             assert_int_equal(indices(rows[i].sampler, rank, list), rows[i].count);
             expect_list(list, rows[i].lists[rank], rows[i].count);
@@ -108,7 +108,7 @@ static void the_vectors_of_distributed_sampler_hold(void **state) {
 /* DistributedSampler as its source reads: build the list, pad or cut it, take every R-th. */
 static size_t by_the_book(yoke_sampler sampler, int rank, int64_t *list) {
     int64_t order[LIST_LIMIT * 16];
-    size_t rows = sampler.rows, replicas = (size_t)sampler.replicas, samples;
+    size_t rows = sampler.rows, replicas = (size_t)sampler.world, samples;
     for (size_t i = 0; i < rows; i++)
         order[i] = (int64_t)i;
     if (sampler.shuffle) yoke_randperm(order, rows, sampler.seed + sampler.epoch);
@@ -132,12 +132,12 @@ static void every_small_grid_agrees_with_the_definition(void **state) {
     (void)state;
     for (int grid = 0; grid < 41 * 9 * 4; grid++) {
         yoke_sampler sampler = {.rows = (size_t)(grid / 36),
-                                .replicas = 1 + grid / 4 % 9,
+                                .world = 1 + grid / 4 % 9,
                                 .shuffle = grid & 1,
                                 .drop_last = grid & 2,
                                 .seed = 3,
                                 .epoch = (uint64_t)grid};
-        for (int rank = 0; rank < sampler.replicas; rank++) {
+        for (int rank = 0; rank < sampler.world; rank++) {
             int64_t list[LIST_LIMIT], expected[LIST_LIMIT];
             size_t count = indices(sampler, rank, list);
             assert_int_equal(count, by_the_book(sampler, rank, expected));
@@ -150,7 +150,7 @@ static void together_the_ranks_see_every_row(void **state) {
     (void)state;
     for (int replicas = 1; replicas <= 8; replicas++) {
         int seen[37] = {0};
-        yoke_sampler sampler = {.rows = 37, .replicas = replicas, .shuffle = true, .seed = 9};
+        yoke_sampler sampler = {.rows = 37, .world = replicas, .shuffle = true, .seed = 9};
         for (int rank = 0; rank < replicas; rank++) {
             int64_t list[LIST_LIMIT];
             size_t count = indices(sampler, rank, list);
@@ -165,7 +165,7 @@ static void together_the_ranks_see_every_row(void **state) {
 static void seed_and_epoch_add_up(void **state) {
     (void)state;
     int64_t a[LIST_LIMIT], b[LIST_LIMIT], c[LIST_LIMIT];
-    yoke_sampler sampler = {.rows = 30, .replicas = 1, .shuffle = true, .seed = 0, .epoch = 5};
+    yoke_sampler sampler = {.rows = 30, .world = 1, .shuffle = true, .seed = 0, .epoch = 5};
     indices(sampler, 0, a);
     sampler.seed = 5, sampler.epoch = 0;
     indices(sampler, 0, b);
@@ -178,15 +178,15 @@ static void seed_and_epoch_add_up(void **state) {
 static void impossible_ranks_are_refused(void **state) {
     (void)state;
     int64_t list[4];
-    yoke_sampler sampler = {.struct_size = sizeof sampler, .rows = 4, .replicas = 2, .rank = 2};
+    yoke_sampler sampler = {.struct_size = sizeof sampler, .rows = 4, .world = 2, .rank = 2};
     assert_int_equal(yoke_sampler_indices(&sampler, list), YOKE_ERROR_ARGUMENT);
     assert_string_equal(yoke_last_error(), "sampler rank 2: expected 0..1");
     assert_int_equal(yoke_sampler_count(&sampler), 0);
     sampler.rank = -1;
     assert_int_equal(yoke_sampler_indices(&sampler, list), YOKE_ERROR_ARGUMENT);
-    sampler.replicas = 0;
+    sampler.world = 0;
     assert_int_equal(yoke_sampler_indices(&sampler, list), YOKE_ERROR_ARGUMENT);
-    sampler = (yoke_sampler){.struct_size = sizeof sampler, .rows = 4, .replicas = 1};
+    sampler = (yoke_sampler){.struct_size = sizeof sampler, .rows = 4, .world = 1};
     assert_int_equal(yoke_sampler_indices(&sampler, NULL), YOKE_ERROR_ARGUMENT);
     assert_int_equal(yoke_sampler_indices(NULL, list), YOKE_ERROR_ARGUMENT);
 }

@@ -73,14 +73,14 @@ static const struct {
               {"wrong_rank", nothing},      {"alone", nothing}};
 
 /* As a launcher tells it, or not as MPI does. */
-static yoke_status detect(const char *scene, yoke_process_group_options *options) {
-    options->rank.struct_size = sizeof options->rank;
-    TRY(yoke_rank_detect(&options->rank, look_up, NULL));
-    if (strcmp(scene, "wrong_rank") == 0)
-        options->rank.rank = options->rank.world - 1 - options->rank.rank;
+static yoke_status detect(const char *scene, yoke_process_group_options *options,
+                          yoke_rank_info *rank) {
+    TRY(yoke_rank_detect(rank, look_up, NULL));
+    options->rank = rank;
+    if (strcmp(scene, "wrong_rank") == 0) rank->rank = rank->world - 1 - rank->rank;
     if (strcmp(scene, "alone") == 0) {
         options->store = "tcp://127.0.0.1:0";
-        options->rank = (yoke_rank_info){.world = 1};
+        *rank = (yoke_rank_info){.struct_size = sizeof *rank, .world = 1};
     }
     return YOKE_OK;
 }
@@ -91,17 +91,18 @@ static void tell(int rank, yoke_status status) {
 }
 
 static yoke_status play(const char *scene, const char *store) {
+    yoke_rank_info rank = {.struct_size = sizeof rank};
     yoke_process_group_options options = {.struct_size = sizeof options,
                                           .transport = YOKE_TRANSPORT_MPI,
                                           .store = store,
                                           .timeout_ms = 10000};
     yoke_process_group *group = NULL;
-    TRY(detect(scene, &options));
+    TRY(detect(scene, &options, &rank));
     yoke_status status = yoke_process_group_create(&group, &options);
     for (size_t i = 0; i < sizeof scenes / sizeof scenes[0] && status == YOKE_OK; i++) {
         if (strcmp(scenes[i].name, scene) == 0) status = scenes[i].run(group);
     }
-    tell(options.rank.rank, status); /* whoever keeps the store waits in the end for all others */
+    tell(rank.rank, status); /* whoever keeps the store waits in the end for all others */
     yoke_process_group_destroy(group);
     return YOKE_OK;
 }

@@ -31,11 +31,12 @@ static const char *look_up(const char *name, void *payload) {
 static yoke_process_group *open_round(int round) {
     yoke_process_group_options options = {
         .struct_size = sizeof options, .transport = YOKE_TRANSPORT_MPI, .timeout_ms = TIMEOUT_MS};
-    options.rank.struct_size = sizeof options.rank;
+    yoke_rank_info rank = {.struct_size = sizeof rank};
+    options.rank = &rank;
     yoke_process_group *group;
-    EXPECT_OK(yoke_rank_detect(&options.rank, look_up, NULL));
-    size_t length = strlen(options.rank.run_id);
-    snprintf(options.rank.run_id + length, sizeof options.rank.run_id - length, "-%d", round);
+    EXPECT_OK(yoke_rank_detect(&rank, look_up, NULL));
+    size_t length = strlen(rank.run_id);
+    snprintf(rank.run_id + length, sizeof rank.run_id - length, "-%d", round);
     EXPECT_OK(yoke_process_group_create(&group, &options));
     assert_non_null(strstr(yoke_process_group_transport(group), "mpi ("));
     return group;

@@ -177,20 +177,25 @@ typedef struct place_case {
 static void ranks_meet_where_they_can_all_find(void **state) {
     (void)state;
     const place_case cases[] = {
-        {{.store = "file:///a/b", .rank = {.world = 2, .local_world = 2, .port = 1}},
+        {{.store = "file:///a/b",
+          .rank = &(yoke_rank_info){.world = 2, .local_world = 2, .port = 1}},
          "file:///a/b"},
-        {{.rank = {.world = 1, .local_world = 1, .address = "head", .port = 7}},
+        {{.rank = &(yoke_rank_info){.world = 1, .local_world = 1, .address = "head", .port = 7}},
          "tcp://127.0.0.1:0"},
-        {{.rank = {.world = 2, .local_world = 2, .address = "head", .port = 7}},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .address = "head", .port = 7}},
          "tcp://127.0.0.1:7"},
-        {{.rank = {.world = 4, .local_world = 2, .address = "head", .port = 7}}, "tcp://head:7"},
-        {{.rank = {.world = 4, .local_world = 2, .address = "fe80::1", .port = 7}},
+        {{.rank = &(yoke_rank_info){.world = 4, .local_world = 2, .address = "head", .port = 7}},
+         "tcp://head:7"},
+        {{.rank = &(yoke_rank_info){.world = 4, .local_world = 2, .address = "fe80::1", .port = 7}},
          "tcp://[fe80::1]:7"},
-        {{.rank = {.world = 4, .local_world = 2, .address = "head", .run_id = "r"}},
+        {{.rank =
+              &(yoke_rank_info){.world = 4, .local_world = 2, .address = "head", .run_id = "r"}},
          "tcp://head:2"},
-        {{.rank = {.world = 2, .local_world = 2, .address = "file:///run/a"}}, "file:///run/a"},
-        {{.rank = {.world = 2, .local_world = 2, .run_id = "r"}}, "file:///tmp/yoke-"},
-        {{.rank = {.world = 2, .local_world = 2}}, "file:///tmp/yoke-"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .address = "file:///run/a"}},
+         "file:///run/a"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .run_id = "r"}},
+         "file:///tmp/yoke-"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2}}, "file:///tmp/yoke-"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_store_place place, again;
@@ -198,7 +203,9 @@ static void ranks_meet_where_they_can_all_find(void **state) {
         if (strncmp(place.address, cases[i].begins, strlen(cases[i].begins)) != 0)
             fail_msg("case %zu: %s", i, place.address);
         yoke_process_group_options other = cases[i].options;
-        other.rank.rank = 1;
+        yoke_rank_info rank = *other.rank;
+        rank.rank = 1;
+        other.rank = &rank;
         assert_int_equal(yoke_store_place_choose(&again, &other), YOKE_OK);
         assert_string_equal(place.address, again.address);
         assert_string_equal(place.run_id, again.run_id);
@@ -207,26 +214,28 @@ static void ranks_meet_where_they_can_all_find(void **state) {
 
 static void runs_meet_apart(void **state) {
     (void)state;
-    yoke_process_group_options one = {.rank = {.world = 2, .local_world = 2, .run_id = "one"}},
-                               two = {.rank = {.world = 2, .local_world = 2, .run_id = "two"}};
+    yoke_rank_info ranks[2] = {{.world = 2, .local_world = 2, .run_id = "one"},
+                               {.world = 2, .local_world = 2, .run_id = "two"}};
+    const yoke_process_group_options one = {.rank = &ranks[0]}, two = {.rank = &ranks[1]};
     yoke_store_place places[2];
     for (int i = 0; i < 2; i++) {
         assert_int_equal(yoke_store_place_choose(&places[0], &one), YOKE_OK);
         assert_int_equal(yoke_store_place_choose(&places[1], &two), YOKE_OK);
         assert_string_not_equal(places[0].address, places[1].address);
-        one.rank.local_world = two.rank.local_world = 1;
-        strcpy(one.rank.address, "head");
-        strcpy(two.rank.address, "head");
+        ranks[0].local_world = ranks[1].local_world = 1;
+        strcpy(ranks[0].address, "head");
+        strcpy(ranks[1].address, "head");
     }
 }
 
 static void a_missing_store_address_is_reported(void **state) {
     (void)state;
-    yoke_process_group_options options = {.rank = {.world = 4, .local_world = 2}};
+    yoke_rank_info rank = {.world = 4, .local_world = 2};
+    const yoke_process_group_options options = {.rank = &rank};
     yoke_store_place place;
     assert_int_equal(yoke_store_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "MASTER_ADDR"));
-    strcpy(options.rank.address, "head");
+    strcpy(rank.address, "head");
     assert_int_equal(yoke_store_place_choose(&place, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "MASTER_PORT"));
 }
@@ -247,10 +256,11 @@ static void a_missing_transport_is_reported_before_any_rank_waits(void **state) 
                  {YOKE_TRANSPORT_NCCL, NULL, YOKE_ERROR_ARGUMENT, "options.devices"},
                  {YOKE_TRANSPORT_NCCL, some, YOKE_ERROR_DEVICE, "cpu:0: communicators join GPUs"},
                  {(yoke_transport)9, NULL, YOKE_ERROR_ARGUMENT, "transport is 9"}};
+    const yoke_rank_info rank = {.struct_size = sizeof rank, .rank = 1, .world = 2};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].transport == YOKE_TRANSPORT_MPI && yoke_mpi_check() == YOKE_OK) continue;
         yoke_process_group_options options = {.struct_size = sizeof options,
-                                              .rank = {.rank = 1, .world = 2},
+                                              .rank = &rank,
                                               .transport = cases[i].transport,
                                               .devices = cases[i].devices};
         yoke_process_group *group;
@@ -264,11 +274,14 @@ static void a_missing_transport_is_reported_before_any_rank_waits(void **state) 
 static void impossible_options_are_refused(void **state) {
     (void)state;
     yoke_process_group *group;
-    yoke_process_group_options options = {.struct_size = sizeof options,
-                                          .rank = {.rank = 2, .world = 2}};
+    yoke_rank_info rank = {.struct_size = sizeof rank, .rank = 2, .world = 2};
+    yoke_process_group_options options = {.struct_size = sizeof options, .rank = &rank};
     assert_int_equal(yoke_process_group_create(&group, &options), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "rank 2 of a world of 2"));
-    options.rank = (yoke_rank_info){.world = 1};
+    rank.struct_size = 0;
+    assert_int_equal(yoke_process_group_create(&group, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "yoke_rank_info.struct_size"));
+    options.rank = NULL;
     options.timeout_ms = -1;
     assert_int_equal(yoke_process_group_create(&group, &options), YOKE_ERROR_ARGUMENT);
     options = (yoke_process_group_options){0};
@@ -293,6 +306,7 @@ static void one_process_alone_is_a_group(void **state) {
 }
 
 typedef struct member {
+    yoke_rank_info rank;
     yoke_process_group_options options;
     pthread_t thread;
     int64_t sum;
@@ -302,7 +316,7 @@ typedef struct member {
 static void *run_member(void *context) {
     member *one = context;
     yoke_process_group *group;
-    one->sum = one->options.rank.rank + 1;
+    one->sum = one->rank.rank + 1;
     yoke_status status = yoke_process_group_create(&group, &one->options);
     if (status == YOKE_OK)
         status = yoke_process_group_all_reduce(group, &one->sum, 1, YOKE_ELEMENT_INT64, YOKE_SUM);
@@ -322,11 +336,12 @@ static void ranks_of_one_machine_become_a_group_without_a_port(void **state) {
     (void)state;
     member members[3] = {0};
     for (int i = 0; i < 3; i++) {
+        members[i].rank =
+            (yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .rank = i, .world = 3};
         members[i].options = (yoke_process_group_options){.struct_size = sizeof members[i].options,
-                                                          .rank = {.rank = i, .world = 3},
+                                                          .rank = &members[i].rank,
                                                           .timeout_ms = PATIENT_MS};
-        snprintf(members[i].options.rank.run_id, sizeof members[i].options.rank.run_id, "test-%ld",
-                 (long)getpid());
+        snprintf(members[i].rank.run_id, sizeof members[i].rank.run_id, "test-%ld", (long)getpid());
     }
     run_members(members, 3);
     for (int i = 0; i < 3; i++) {
@@ -334,7 +349,7 @@ static void ranks_of_one_machine_become_a_group_without_a_port(void **state) {
         assert_int_equal(members[i].sum, 6);
     }
     yoke_store_place place;
-    members[0].options.rank.local_world = 3;
+    members[0].rank.local_world = 3;
     assert_int_equal(yoke_store_place_choose(&place, &members[0].options), YOKE_OK);
     assert_int_equal(access(place.address + strlen("file://"), F_OK), -1);
 }
@@ -346,8 +361,10 @@ static void a_group_that_never_fills_names_who_is_missing(void **state) {
     snprintf(address, sizeof address, "file://%s", folder);
     member members[2] = {0};
     for (int i = 0; i < 2; i++) {
+        members[i].rank =
+            (yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .rank = i, .world = 3};
         members[i].options = (yoke_process_group_options){.struct_size = sizeof members[i].options,
-                                                          .rank = {.rank = i, .world = 3},
+                                                          .rank = &members[i].rank,
                                                           .store = address,
                                                           .timeout_ms = 300};
     }

@@ -201,7 +201,9 @@ static void a_stopped_rank_is_named_at_the_deadline(void **state) {
 static yoke_status two_machines(void) {
     yoke_peer peers[2] = {{.host = "a"}, {.host = "b"}};
     yoke_process_group_options options = {
-        .struct_size = sizeof options, .rank = {.world = 2}, .timeout_ms = 100};
+        .struct_size = sizeof options,
+        .rank = &(yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .world = 2},
+        .timeout_ms = 100};
     yoke_transport_request request = {.options = &options, .peers = peers};
     yoke_process_group *group;
     yoke_status status = yoke_shared_memory_group(&group, &request);

@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-"""Every public header compiles alone as C11 and as C++11, without a warning.
+"""Every public header compiles alone as C11 and as C++11, without a warning; so does each INIT macro,
+which must name every field of its struct.
 
 usage: headers.py INCLUDE_FOLDER CC [CXX]
 """
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
+INIT = re.compile(r"#define YOKE_(\w+)_OPTIONS_INIT\b")
+KINDS = {"SGD": "optimizer", "ADAMW": "optimizer"}
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+
+
+def uses_of_inits(text):
+    return "".join(f"yoke_{KINDS.get(name, name.lower())}_options init_{name} = YOKE_{name}_OPTIONS_INIT;\n"
+                   for name in INIT.findall(text))
 
 
 def compiles(command, include, header):
     text = f"#include <{header}>\n#include <{header}>\nint yoke_header_is_alone;\n"
+    text += uses_of_inits((include / header).read_text())
     result = subprocess.run(command + WARNINGS + ["-I", str(include), "-"], input=text,
                             capture_output=True, text=True, check=False)
     if result.returncode:

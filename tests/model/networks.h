@@ -16,7 +16,8 @@ static inline yoke_value conv(yoke_model *model, yoke_value input, const char *n
 }
 
 static inline yoke_value norm(yoke_model *model, yoke_value input, const char *name) {
-    yoke_batch_norm_options options = {.struct_size = sizeof options, .name = name};
+    yoke_batch_norm_options options = {
+        .struct_size = sizeof options, .name = name, .epsilon = 1e-5, .momentum = 0.1};
     return yoke_batch_norm(model, input, &options);
 }
 

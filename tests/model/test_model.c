@@ -104,9 +104,15 @@ static void builder_names_layer_and_values(void **state) {
     assert_refused(model, yoke_linear(model, a, &nameless), WORDS("linear", "needs a name"));
 
     model = new_model(image);
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn", .momentum = 1.5};
+    yoke_batch_norm_options norm = {
+        .struct_size = sizeof norm, .name = "bn", .momentum = 1.5, .epsilon = 1e-5};
     assert_refused(model, yoke_batch_norm(model, yoke_model_input(model), &norm),
-                   WORDS("bn", "momentum of 1.5"));
+                   WORDS("bn", "momentum is 1.5"));
+
+    model = new_model(image);
+    norm.epsilon = 0;
+    assert_refused(model, yoke_batch_norm(model, yoke_model_input(model), &norm),
+                   WORDS("bn", "epsilon is 0", "YOKE_BATCH_NORM_OPTIONS_INIT"));
 }
 
 static void sharing_is_checked(void **state) {
@@ -175,7 +181,8 @@ static void inputs_are_checked(void **state) {
 static void relu_joins_what_nobody_else_reads(void **state) {
     (void)state;
     yoke_model *model = new_model(image);
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn1"};
+    yoke_batch_norm_options norm = {
+        .struct_size = sizeof norm, .name = "bn1", .epsilon = 1e-5, .momentum = 0.1};
     yoke_value a = yoke_relu(model, yoke_batch_norm(model, yoke_model_input(model), &norm));
     norm.name = "bn2";
     yoke_value shared = yoke_batch_norm(model, a, &norm);
@@ -199,7 +206,8 @@ static void relu_joins_what_nobody_else_reads(void **state) {
 static void batch_norm_joins_a_sum_with_a_relu(void **state) {
     (void)state;
     yoke_model *model = new_model(image);
-    yoke_batch_norm_options norm = {.struct_size = sizeof norm, .name = "bn1"};
+    yoke_batch_norm_options norm = {
+        .struct_size = sizeof norm, .name = "bn1", .epsilon = 1e-5, .momentum = 0.1};
     yoke_value input = yoke_model_input(model), first = yoke_batch_norm(model, input, &norm);
     norm.name = "bn2";
     yoke_value second = yoke_batch_norm(model, input, &norm);

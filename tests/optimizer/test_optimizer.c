@@ -96,9 +96,7 @@ static void exact_sgd(exact *at, const yoke_optimizer_options *options, uint64_t
 
 static void exact_adamw(exact *at, const yoke_optimizer_options *options, uint64_t step,
                         double rate, double gradient) {
-    double beta1 = options->beta1 > 0 ? options->beta1 : 0.9;
-    double beta2 = options->beta2 > 0 ? options->beta2 : 0.999;
-    double epsilon = options->epsilon > 0 ? options->epsilon : 1e-8;
+    double beta1 = options->beta1, beta2 = options->beta2, epsilon = options->epsilon;
     double updates = (double)(step + 1);
     at->weight -= rate * options->weight_decay * at->weight;
     at->moment1 = beta1 * at->moment1 + (1 - beta1) * gradient;
@@ -158,7 +156,8 @@ static void adamw_is_torch_adamw(void **state) {
     (void)state;
     static const struct {
         double beta1, beta2, epsilon, weight_decay;
-    } forms[] = {{0, 0, 0, 0}, {0, 0, 0, 0.1}, {0.8, 0.95, 1e-4, 0.01}};
+    } forms[] = {
+        {0.9, 0.999, 1e-8, 0}, {0.9, 0.999, 1e-8, 0.1}, {0.8, 0.95, 1e-4, 0.01}, {0, 0, 1e-2, 0}};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         yoke_optimizer_options options = {.struct_size = sizeof options,
                                           .kind = YOKE_ADAMW,
@@ -184,7 +183,8 @@ static void two_steps_are_as_worked_out_by_hand(void **state) {
         {{.kind = YOKE_SGD, .momentum = 0.9, .nesterov = true}, {0.905, 1.0545}},
         /* w = 0.99 - 0.1 * 1; m^ = (0.045 - 0.1) / 0.19, v^ = (0.00024975 + 0.001) / 0.001999,
          * w = 0.89 * 0.99 + 0.1 * 0.28947368 / 0.79068842 */
-        {{.kind = YOKE_ADAMW, .weight_decay = 0.1}, {0.89, 0.91771036}},
+        {{.kind = YOKE_ADAMW, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+         {0.89, 0.91771036}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_optimizer_options options = cases[i].options;
@@ -206,8 +206,12 @@ static const yoke_optimizer_options momentum = {.struct_size = sizeof momentum,
                                                 .momentum = 0.9,
                                                 .weight_decay = 1e-3,
                                                 .nesterov = true};
-static const yoke_optimizer_options adamw = {
-    .struct_size = sizeof adamw, .kind = YOKE_ADAMW, .weight_decay = 1e-2};
+static const yoke_optimizer_options adamw = {.struct_size = sizeof adamw,
+                                             .kind = YOKE_ADAMW,
+                                             .weight_decay = 1e-2,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .epsilon = 1e-8};
 static const yoke_optimizer_options *const kinds[] = {&momentum, &adamw};
 
 static const size_t cuts[PARTS + 1] = {0, 1, 334, 1000, ELEMENTS};

@@ -1,4 +1,4 @@
-/* Which options an optimizer accepts, and what it does by default. */
+/* Which options an optimizer accepts, and what its INIT macros set. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,20 +16,35 @@
         if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
     } while (0)
 
-static void zero_means_default(void **state) {
+static void the_init_macros_set_pytorchs_defaults(void **state) {
     (void)state;
-    yoke_optimizer_options own;
-    CHECK(yoke_optimizer_options_load(&own, NULL));
+    yoke_optimizer_options own, sgd = YOKE_SGD_OPTIONS_INIT, adamw = YOKE_ADAMW_OPTIONS_INIT;
+    CHECK(yoke_optimizer_options_load(&own, &sgd));
     assert_int_equal(own.kind, YOKE_SGD);
     assert_true(own.learning_rate == 0.1 && own.momentum == 0 && own.weight_decay == 0);
-    yoke_optimizer_options given = {.struct_size = sizeof given, .kind = YOKE_ADAMW};
-    CHECK(yoke_optimizer_options_load(&own, &given));
+    assert_true(!own.nesterov && own.clip_norm == 0);
+    CHECK(yoke_optimizer_options_load(&own, &adamw));
+    assert_int_equal(own.kind, YOKE_ADAMW);
     assert_true(own.learning_rate == 1e-3 && own.beta1 == 0.9 && own.beta2 == 0.999);
-    assert_true(own.epsilon == 1e-8 && own.weight_decay == 0 && own.clip_norm == 0);
-    /* What was filled in may be given again. */
-    yoke_optimizer_options again;
-    CHECK(yoke_optimizer_options_load(&again, &own));
-    assert_memory_equal(&again, &own, sizeof own);
+    assert_true(own.epsilon == 1e-8 && own.weight_decay == 0.01 && own.clip_norm == 0);
+}
+
+static void no_options_are_sgds_defaults(void **state) {
+    (void)state;
+    yoke_optimizer_options own, sgd = YOKE_SGD_OPTIONS_INIT;
+    CHECK(yoke_optimizer_options_load(&own, NULL));
+    assert_true(own.kind == sgd.kind && own.learning_rate == sgd.learning_rate);
+}
+
+static void zero_means_zero(void **state) {
+    (void)state;
+    for (int kind = YOKE_SGD; kind <= YOKE_ADAMW; kind++) {
+        yoke_optimizer_options own,
+            given = {.struct_size = sizeof given, .kind = (yoke_optimizer_kind)kind};
+        CHECK(yoke_optimizer_options_load(&own, &given));
+        assert_true(own.learning_rate == 0 && own.momentum == 0 && own.weight_decay == 0);
+        assert_true(own.beta1 == 0 && own.beta2 == 0 && own.epsilon == 0 && own.clip_norm == 0);
+    }
 }
 
 static void impossible_options_are_refused_by_name(void **state) {
@@ -39,6 +54,7 @@ static void impossible_options_are_refused_by_name(void **state) {
         const char *name;
     } cases[] = {
         {{.learning_rate = -0.1}, "learning_rate is -0.1"},
+        {{.learning_rate = -0.1}, "YOKE_SGD_OPTIONS_INIT"},
         {{.learning_rate = (double)NAN}, "learning_rate is nan"},
         {{.learning_rate = (double)INFINITY}, "learning_rate is inf"},
         {{.momentum = -0.5}, "momentum is -0.5"},
@@ -48,10 +64,11 @@ static void impossible_options_are_refused_by_name(void **state) {
         {{.clip_norm = -1}, "clip_norm is -1"},
         {{.clip_norm = (double)NAN}, "clip_norm is nan"},
         {{.kind = YOKE_ADAMW, .beta1 = 1}, "beta1 is 1"},
+        {{.kind = YOKE_ADAMW, .beta1 = 1}, "YOKE_ADAMW_OPTIONS_INIT"},
         {{.kind = YOKE_ADAMW, .beta2 = -0.1}, "beta2 is -0.1"},
         {{.kind = YOKE_ADAMW, .epsilon = -1e-8}, "epsilon is -1e-08"},
         {{.kind = YOKE_ADAMW, .nesterov = true}, "nesterov is for SGD"},
-        {{.kind = (yoke_optimizer_kind)7}, "kind 7"},
+        {{.kind = (yoke_optimizer_kind)7}, "kind is 7"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_optimizer_options given = cases[i].options, own;
@@ -68,7 +85,9 @@ static void impossible_options_are_refused_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zero_means_default),
+        cmocka_unit_test(the_init_macros_set_pytorchs_defaults),
+        cmocka_unit_test(no_options_are_sgds_defaults),
+        cmocka_unit_test(zero_means_zero),
         cmocka_unit_test(impossible_options_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

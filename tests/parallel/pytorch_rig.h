@@ -39,7 +39,8 @@ static inline yoke_value conv(yoke_model *model, yoke_value input, const char *n
 }
 
 static inline yoke_value norm(yoke_model *model, yoke_value input, const char *name) {
-    yoke_batch_norm_options options = {.struct_size = sizeof options, .name = name};
+    yoke_batch_norm_options options = {
+        .struct_size = sizeof options, .name = name, .epsilon = 1e-5, .momentum = 0.1};
     return yoke_batch_norm(model, input, &options);
 }
 
@@ -134,6 +135,9 @@ static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
                                     .momentum = real(given, "momentum"),
                                     .nesterov = truth(given, "nesterov"),
                                     .weight_decay = real(given, "weight_decay"),
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .epsilon = 1e-8,
                                     .clip_norm = real(test_case, "clip_norm")};
 }
 

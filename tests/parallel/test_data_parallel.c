@@ -120,7 +120,8 @@ static float *weights_after_steps(const yoke_model *model, int devices,
     for (int step = 0; step < 4; step++) {
         check_batch batch = check_batch_make(rows[step], (uint32_t)step);
         yoke_step_result result = {.struct_size = sizeof result};
-        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, &result));
         assert_int_equal(result.rows, rows[step]);
         assert_true(isfinite(result.loss) && result.correct >= 0 && result.correct <= result.rows);
         check_batch_free(&batch);
@@ -152,8 +153,13 @@ static void schedules_give_the_same_bits(void **state) {
 
 static void devices_agree_after_steps(void **state) {
     (void)state;
-    yoke_optimizer_options adamw = {
-        .struct_size = sizeof adamw, .kind = YOKE_ADAMW, .clip_norm = 0.5};
+    yoke_optimizer_options adamw = {.struct_size = sizeof adamw,
+                                    .kind = YOKE_ADAMW,
+                                    .learning_rate = 1e-3,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .epsilon = 1e-8,
+                                    .clip_norm = 0.5};
     const yoke_optimizer_options *optimizers[] = {&sgd, &adamw};
     yoke_model *model = check_model(false, 0.5);
     for (int kind = 0; kind < 2; kind++) {
@@ -210,7 +216,8 @@ static void a_replica_idle_at_first_adds_nothing_old(void **state) {
             check_engine engine = check_engine_make(model, 4, options, &sgd);
             for (int rows = 12; rows <= 14; rows += 2) {
                 check_batch batch = check_batch_make(rows, (uint32_t)rows);
-                EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+                EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                  YOKE_OPTIMIZER_LEARNING_RATE, NULL));
                 check_batch_free(&batch);
             }
             weights[cut] = check_read_all(engine.parallel, model, false, &count);
@@ -223,6 +230,39 @@ static void a_replica_idle_at_first_adds_nothing_old(void **state) {
     yoke_model_destroy(model);
 }
 
+static uint64_t hash_of(yoke_data_parallel *parallel) {
+    uint64_t hash;
+    EXPECT_OK(yoke_data_parallel_hash(parallel, &hash));
+    return hash;
+}
+
+/* 0 is a rate, not the optimizer's own: so is the end of a cosine. */
+static void a_rate_of_zero_changes_no_weight(void **state) {
+    (void)state;
+    const yoke_lr_schedule cosine = {
+        .struct_size = sizeof cosine, .kind = YOKE_LR_COSINE, .learning_rate = 0.1, .steps = 2};
+    yoke_model *model = check_model(false, 0);
+    check_batch batch = check_batch_make(10, 1);
+    for (int schedule = 0; schedule < 3; schedule++) {
+        yoke_data_parallel_options options = options_of(16, (yoke_schedule)schedule);
+        check_engine engine = check_engine_make(model, 3, options, &sgd);
+        for (uint64_t step = 0; step < 4; step++) {
+            uint64_t before = hash_of(engine.parallel);
+            double rate = yoke_learning_rate(&cosine, step);
+            EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, rate, NULL));
+            assert_true((rate == 0) == (step >= cosine.steps));
+            assert_true((hash_of(engine.parallel) == before) == (rate == 0));
+        }
+        uint64_t before = hash_of(engine.parallel);
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, NULL));
+        assert_true(hash_of(engine.parallel) != before);
+        check_engine_free(&engine);
+    }
+    check_batch_free(&batch);
+    yoke_model_destroy(model);
+}
+
 static void stages_by_hand_are_a_step(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
@@ -231,21 +271,19 @@ static void stages_by_hand_are_a_step(void **state) {
     check_engine hand = check_engine_make(model, 3, options_of(16, YOKE_SCHEDULE_SHARDED), &sgd);
     for (int step = 0; step < 3; step++) {
         yoke_step_result a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
-        EXPECT_OK(yoke_data_parallel_step(whole.parallel, &batch.batch, 0, &a));
+        EXPECT_OK(yoke_data_parallel_step(whole.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, &a));
         EXPECT_OK(yoke_scatter(hand.parallel, &batch.batch));
         EXPECT_OK(yoke_replicate(hand.parallel));
         EXPECT_OK(yoke_forward_replicas(hand.parallel, true));
         EXPECT_OK(yoke_loss_replicas(hand.parallel));
         EXPECT_OK(yoke_backward_replicas(hand.parallel));
         EXPECT_OK(yoke_reduce(hand.parallel));
-        EXPECT_OK(yoke_update(hand.parallel, 0));
+        EXPECT_OK(yoke_update(hand.parallel, YOKE_OPTIMIZER_LEARNING_RATE));
         EXPECT_OK(yoke_gather(hand.parallel, &b));
         assert_true(a.loss == b.loss && a.correct == b.correct && a.rows == b.rows);
     }
-    uint64_t one, two;
-    EXPECT_OK(yoke_data_parallel_hash(whole.parallel, &one));
-    EXPECT_OK(yoke_data_parallel_hash(hand.parallel, &two));
-    assert_true(one == two);
+    assert_true(hash_of(whole.parallel) == hash_of(hand.parallel));
     check_engine_free(&whole);
     check_engine_free(&hand);
     check_batch_free(&batch);
@@ -287,7 +325,8 @@ static void evaluation_broadcasts_weights_only_when_they_changed(void **state) {
     check_engine engine = check_engine_make(model, 3, options_of(16, YOKE_SCHEDULE_CLASSIC), &sgd);
     yoke_trace *trace = yoke_data_parallel_trace(engine.parallel);
     yoke_step_result result = {.struct_size = sizeof result};
-    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                      &result));
     yoke_trace_reset(trace);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, NULL));
     assert_true(bytes_of(engine.parallel, YOKE_STAGE_REPLICATE) > 0);
@@ -327,22 +366,26 @@ static void nonfinite_loss_changes_nothing_and_names_the_layer(void **state) {
         check_engine engine =
             check_engine_make(model, 3, options_of(12, (yoke_schedule)schedule), &sgd);
         yoke_step_result result = {.struct_size = sizeof result};
-        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, &result));
         uint64_t before, after;
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
         float keep = batch.inputs[9 * CHECK_ROW];
         batch.inputs[9 * CHECK_ROW] = NAN; /* replica 2 of 3 */
-        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                 YOKE_OPTIMIZER_LEARNING_RATE, &result),
                          YOKE_ERROR_NUMERIC);
         assert_non_null(strstr(yoke_last_error(), "first at input"));
         assert_true(devices_named(yoke_last_error(), "replica 2 (", 3, 2));
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
         assert_true(before == after);
         batch.inputs[9 * CHECK_ROW] = keep;
-        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, &result));
         float fc[CHECK_CLASSES] = {INFINITY};
         EXPECT_OK(yoke_data_parallel_write(engine.parallel, "fc.bias", fc, CHECK_CLASSES));
-        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                 YOKE_OPTIMIZER_LEARNING_RATE, &result),
                          YOKE_ERROR_NUMERIC);
         assert_non_null(strstr(yoke_last_error(), "first at fc"));
         check_engine_free(&engine);
@@ -375,7 +418,8 @@ static void a_replicas_error_reaches_the_caller_by_value(void **state) {
     assert_int_equal(runs, 3);
     assert_true(devices_named(yoke_last_error(), "replica 1 on ", 3, 1));
     yoke_step_result result = {.struct_size = sizeof result};
-    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                      &result));
     assert_int_equal(yoke_parallel_apply(engine.parallel, fail_loudly, NULL), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "nonsense"));
     assert_int_equal(yoke_parallel_apply(engine.parallel, fail_on_one, &runs), YOKE_ERROR_DATA);
@@ -392,11 +436,13 @@ static void impossible_batches_are_refused(void **state) {
     check_batch batch = check_batch_make(9, 4);
     check_engine engine = check_engine_make(model, 2, options_of(8, YOKE_SCHEDULE_OVERLAP), &sgd);
     yoke_step_result result = {.struct_size = sizeof result};
-    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
+    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                             YOKE_OPTIMIZER_LEARNING_RATE, &result),
                      YOKE_ERROR_ARGUMENT);
     batch.batch.rows = 8;
     batch.labels[6] = CHECK_CLASSES;
-    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, &result),
+    assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                             YOKE_OPTIMIZER_LEARNING_RATE, &result),
                      YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "row 6"));
     float value;
@@ -436,6 +482,7 @@ int main(void) {
         cmocka_unit_test(devices_agree_after_steps),
         cmocka_unit_test(accumulation_does_not_change_the_update),
         cmocka_unit_test(a_replica_idle_at_first_adds_nothing_old),
+        cmocka_unit_test(a_rate_of_zero_changes_no_weight),
         cmocka_unit_test(stages_by_hand_are_a_step),
         cmocka_unit_test(outputs_come_back_in_row_order),
         cmocka_unit_test(evaluation_broadcasts_weights_only_when_they_changed),

@@ -201,7 +201,8 @@ static yoke_status give_a_bad_label(yoke_process_group *group, const script *pla
     yoke_status status = begin_rank(&rig, plan, play, group);
     if (group->rank == 1) rows.labels[5] = CHECK_CLASSES;
     yoke_batch batch = part_of(plan->setting, &rows, group->world, group->rank);
-    if (status == YOKE_OK) status = yoke_data_parallel_step(rig.parallel, &batch, 0, NULL);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_step(rig.parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL);
     status = end_rank(&rig, status);
     check_batch_free(&rows);
     return status;
@@ -232,7 +233,7 @@ static yoke_status ask_for_too_much(yoke_process_group *group, const script *pla
     yoke_data_parallel *parallel = NULL;
     yoke_devices_options open = {.struct_size = sizeof open, .list = "2xcpu", .threads = 1};
     yoke_data_parallel_options options = options_of(plan->setting);
-    options.group = group;
+    options.process_group = group;
     TRY(yoke_devices_open(&devices, &open));
     yoke_status status = yoke_data_parallel_create(&parallel, plan->model, devices, NULL, &options);
     yoke_error error = yoke_error_take(status);

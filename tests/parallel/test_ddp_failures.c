@@ -115,7 +115,8 @@ typedef struct play {
 static yoke_status train(const play *now, int rank) {
     yoke_process_group_options group = {
         .struct_size = sizeof group,
-        .rank = {.struct_size = sizeof group.rank, .rank = rank, .world = WORLD},
+        .rank =
+            &(yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .rank = rank, .world = WORLD},
         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
         .store = now->store,
         .timeout_ms = now->timeout_ms};
@@ -132,7 +133,7 @@ static yoke_status train(const play *now, int rank) {
                                     .evaluate_every = -1,
                                     .bucket_bytes = 16384,
                                     .save = now->save,
-                                    .ranks = &group};
+                                    .process_group = &group};
     yoke_trainer *trainer = NULL;
     yoke_status status = yoke_trainer_create(&trainer, &options);
     if (status == YOKE_OK) status = yoke_trainer_run(trainer);

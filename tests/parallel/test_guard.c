@@ -100,7 +100,8 @@ static bool fail_call(test_rig *rig, int number) {
     EXPECT_OK(yoke_data_parallel_read(parallel, "bn1.running_mean", before, 8));
     calls = 0;
     fail_at = number;
-    yoke_status status = yoke_data_parallel_step(parallel, &rig->batch.batch, 0, NULL);
+    yoke_status status =
+        yoke_data_parallel_step(parallel, &rig->batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL);
     bool failed = calls >= number;
     fail_at = 0;
     assert_int_equal(status, failed ? YOKE_ERROR_SYSTEM : YOKE_OK);
@@ -111,7 +112,8 @@ static bool fail_call(test_rig *rig, int number) {
     copy_tensors(rig->model, parallel, rig->twin.parallel);
     double loss = loss_of(parallel, &rig->batch.batch);
     assert_true(loss == loss_of(rig->twin.parallel, &rig->batch.batch));
-    EXPECT_OK(yoke_data_parallel_step(parallel, &rig->batch.batch, 0, NULL));
+    EXPECT_OK(
+        yoke_data_parallel_step(parallel, &rig->batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL));
     return true;
 }
 
@@ -128,7 +130,8 @@ static void fail_every_call(yoke_schedule schedule, double clip_norm, int accumu
     rig.engine = check_engine_make(rig.model, DEVICES, options, &sgd);
     rig.twin = check_engine_make(rig.model, DEVICES, options, &sgd);
     break_devices(rig.engine.devices);
-    EXPECT_OK(yoke_data_parallel_step(rig.engine.parallel, &rig.batch.batch, 0, NULL));
+    EXPECT_OK(yoke_data_parallel_step(rig.engine.parallel, &rig.batch.batch,
+                                      YOKE_OPTIMIZER_LEARNING_RATE, NULL));
     int number = 1;
     while (fail_call(&rig, number))
         number++;
@@ -151,7 +154,7 @@ static void a_broken_call_ends_the_step_and_not_the_engine(void **state) {
 /* A ReLU turns NaN into 0: the loss is finite and only the gradient tells. */
 static void clipping_refuses_a_gradient_that_is_not_finite(void **state) {
     (void)state;
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .clip_norm = 1};
+    yoke_optimizer_options sgd = {.struct_size = sizeof sgd, .learning_rate = 0.1, .clip_norm = 1};
     for (int schedule = 0; schedule < 3; schedule++) {
         yoke_model *model = check_model(false, 0);
         check_batch batch = check_batch_make(ROWS, 4);
@@ -160,13 +163,15 @@ static void clipping_refuses_a_gradient_that_is_not_finite(void **state) {
         uint64_t before, after;
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
         batch.inputs[0] = NAN;
-        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL),
+        assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                 YOKE_OPTIMIZER_LEARNING_RATE, NULL),
                          YOKE_ERROR_NUMERIC);
         assert_non_null(strstr(yoke_last_error(), "first at input on replica 0"));
         EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
         assert_true(before == after);
         batch.inputs[0] = 0;
-        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, NULL));
         check_engine_free(&engine);
         check_batch_free(&batch);
         yoke_model_destroy(model);

@@ -108,10 +108,10 @@ static double step_halves(halves *pair, const yoke_batch *batch) {
     yoke_batch middle = *batch;
     middle.inputs = values;
     EXPECT_OK(yoke_data_parallel_forward(first, batch, true, values));
-    EXPECT_OK(yoke_data_parallel_step(second, &middle, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(second, &middle, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     EXPECT_OK(yoke_data_parallel_read_input_gradients(second, gradients));
     EXPECT_OK(yoke_data_parallel_backward(first, gradients));
-    EXPECT_OK(yoke_update(first, 0));
+    EXPECT_OK(yoke_update(first, YOKE_OPTIMIZER_LEARNING_RATE));
     return result.loss;
 }
 
@@ -124,7 +124,8 @@ static void check_halves(int devices, yoke_schedule schedule) {
     for (int step = 0; step < STEPS; step++) {
         check_batch batch = check_batch_make(step % 2 == 0 ? ROWS : ROWS - 2, (uint32_t)step);
         yoke_step_result result = {.struct_size = sizeof result};
-        EXPECT_OK(yoke_data_parallel_step(one.parallel, &batch.batch, 0, &result));
+        EXPECT_OK(yoke_data_parallel_step(one.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                          &result));
         double loss = step_halves(&pair, &batch.batch);
         if (!(fabs(loss - result.loss) <= 1e-6 * result.loss))
             fail_msg("step %d: loss %.9g, of the whole model %.9g", step, loss, result.loss);
@@ -201,7 +202,8 @@ static void input_gradients_that_are_not_there_are_refused(void **state) {
     check_batch batch = check_batch_make(ROWS, 1);
     float gradients[ROWS * CHECK_ROW];
     expect_none(engine.parallel, "no input gradients");
-    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+    EXPECT_OK(
+        yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL));
     EXPECT_OK(yoke_data_parallel_read_input_gradients(engine.parallel, gradients));
     loss_of(engine.parallel, &batch.batch);
     expect_none(engine.parallel, "no input gradients");
@@ -212,7 +214,8 @@ static void input_gradients_that_are_not_there_are_refused(void **state) {
     yoke_data_parallel_options options = options_of(YOKE_SCHEDULE_OVERLAP);
     options.input_gradients = false;
     engine = check_engine_make(model, 2, options, &sgd);
-    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0, NULL));
+    EXPECT_OK(
+        yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL));
     expect_none(engine.parallel, "options.input_gradients");
     options.struct_size = sizeof options;
     options.input_gradients = true;
@@ -245,7 +248,7 @@ static void a_written_gradient_is_the_one_the_update_takes(void **state) {
     for (int i = 0; i < COUNT; i++)
         gradient[i] *= 2;
     EXPECT_OK(yoke_data_parallel_write_gradient(parallel, "fc.weight", gradient, COUNT));
-    EXPECT_OK(yoke_update(parallel, 0));
+    EXPECT_OK(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     EXPECT_OK(yoke_data_parallel_read(parallel, "fc.weight", after, COUNT));
     for (int i = 0; i < COUNT; i++)
         assert_true(fabsf(before[i] - 0.5f * gradient[i] - after[i]) <= 1e-6f);

@@ -10,8 +10,12 @@ typedef struct kernel_rig {
 
 static kernel_rig open_rig(yoke_precision precision) {
     kernel_rig rig = {.model = check_model(true, 0.25), .batch = check_batch_make(6, 1)};
-    yoke_optimizer_options optimizer = {
-        .struct_size = sizeof optimizer, .kind = YOKE_ADAMW, .learning_rate = 1e-3};
+    yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
+                                        .kind = YOKE_ADAMW,
+                                        .learning_rate = 1e-3,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.999,
+                                        .epsilon = 1e-8};
     yoke_data_parallel_options options = {
         .batch = 6, .precision = precision, .algorithm = YOKE_ALGORITHM_DIRECT};
     rig.engine = check_engine_make(rig.model, 2, options, &optimizer);
@@ -26,7 +30,8 @@ static void close_rig(kernel_rig *rig) {
 
 static double step(kernel_rig *rig) {
     yoke_step_result result = {.struct_size = sizeof result};
-    EXPECT_OK(yoke_data_parallel_step(rig->engine.parallel, &rig->batch.batch, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(rig->engine.parallel, &rig->batch.batch,
+                                      YOKE_OPTIMIZER_LEARNING_RATE, &result));
     return result.loss;
 }
 

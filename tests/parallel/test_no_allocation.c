@@ -147,7 +147,8 @@ static void steps(const counted_run *run, int count) {
         yoke_batch batch = {.struct_size = sizeof batch};
         yoke_step_result result = {.struct_size = sizeof result};
         EXPECT_OK(yoke_loader_next(run->loader, &batch, NULL));
-        EXPECT_OK(yoke_data_parallel_step(run->parallel, &batch, 0, &result));
+        EXPECT_OK(
+            yoke_data_parallel_step(run->parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
     }
 }
 
@@ -179,8 +180,10 @@ static void steady_steps_allocate_nothing(void **state) {
     yoke_devices_options list = {.struct_size = sizeof list, .list = devices_of(2), .threads = 1};
     for (int schedule = 0; schedule < 3; schedule++) {
         counted_run run = {0};
-        yoke_optimizer_options sgd = {
-            .struct_size = sizeof sgd, .momentum = 0.9, .clip_norm = schedule == 1 ? 1 : 0};
+        yoke_optimizer_options sgd = {.struct_size = sizeof sgd,
+                                      .learning_rate = 0.1,
+                                      .momentum = 0.9,
+                                      .clip_norm = schedule == 1 ? 1 : 0};
         yoke_data_parallel_options options = {.struct_size = sizeof options,
                                               .schedule = (yoke_schedule)schedule,
                                               .batch = 12,

@@ -35,7 +35,7 @@ static void learning_rates_follow_pytorchs_schedulers(void **state) {
 static yoke_sampler sampler_of(const json_t *given) {
     return (yoke_sampler){.struct_size = sizeof(yoke_sampler),
                           .rows = (size_t)integer(given, "rows"),
-                          .replicas = integer(given, "replicas"),
+                          .world = integer(given, "replicas"),
                           .rank = integer(given, "rank"),
                           .shuffle = truth(given, "shuffle"),
                           .drop_last = truth(given, "drop_last"),
@@ -68,7 +68,7 @@ static void permutations_are_torch_randperm(void **state) {
     const json_t *given;
     json_array_foreach(json_object_get(fixture, "permutations"), index, given) {
         yoke_sampler sampler = sampler_of(given);
-        sampler.replicas = 1;
+        sampler.world = 1;
         sampler.shuffle = true;
         int64_t *order = malloc(sampler.rows * sizeof *order);
         must(yoke_sampler_indices(&sampler, order));

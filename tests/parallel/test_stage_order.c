@@ -47,7 +47,7 @@ static void nothing_runs_before_scatter(void **state) {
     EXPECT_REFUSED(yoke_loss_replicas(parallel), "comes after forward");
     EXPECT_REFUSED(yoke_backward_replicas(parallel), "comes after loss");
     EXPECT_REFUSED(yoke_reduce(parallel), "comes after backward");
-    EXPECT_REFUSED(yoke_update(parallel, 0), "call yoke_reduce first");
+    EXPECT_REFUSED(yoke_update(parallel, YOKE_OPTIMIZER_LEARNING_RATE), "call yoke_reduce first");
     EXPECT_REFUSED(yoke_gather(parallel, &result), "call yoke_loss_replicas first");
     EXPECT_REFUSED(yoke_data_parallel_backward(parallel, NULL), "comes after forward");
     EXPECT_REFUSED(yoke_data_parallel_read_gradient(parallel, "fc.bias", bias, CHECK_CLASSES),
@@ -63,9 +63,10 @@ static void stages_left_out_are_named(void **state) {
     EXPECT_OK(yoke_loss_replicas(rig->parallel));
     EXPECT_REFUSED(yoke_reduce(rig->parallel), "last stage of this batch was loss");
     EXPECT_OK(yoke_backward_replicas(rig->parallel));
-    EXPECT_REFUSED(yoke_update(rig->parallel, 0), "call yoke_reduce first");
+    EXPECT_REFUSED(yoke_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE),
+                   "call yoke_reduce first");
     EXPECT_OK(yoke_reduce(rig->parallel));
-    EXPECT_OK(yoke_update(rig->parallel, 0));
+    EXPECT_OK(yoke_update(rig->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
 }
 
 static void backward_needs_a_training_forward_of_its_own(void **state) {
@@ -79,7 +80,8 @@ static void backward_needs_a_training_forward_of_its_own(void **state) {
     EXPECT_OK(yoke_data_parallel_forward(rig->parallel, &rig->batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_evaluate(rig->parallel, &rig->batch.batch, &result));
     EXPECT_REFUSED(yoke_data_parallel_backward(rig->parallel, NULL), "was load");
-    EXPECT_OK(yoke_data_parallel_step(rig->parallel, &rig->batch.batch, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(rig->parallel, &rig->batch.batch,
+                                      YOKE_OPTIMIZER_LEARNING_RATE, &result));
     EXPECT_REFUSED(yoke_data_parallel_backward(rig->parallel, NULL), "was load");
 }
 
@@ -125,7 +127,8 @@ static void a_gradient_outlives_an_evaluation_but_no_step(void **state) {
     EXPECT_OK(yoke_data_parallel_read_gradient(rig->parallel, "fc.bias", again, CHECK_CLASSES));
     assert_memory_equal(bias, again, sizeof bias);
     rig->batch.batch.rows = 1; /* one replica computes: its gradient is no reduced one */
-    EXPECT_OK(yoke_data_parallel_step(rig->parallel, &rig->batch.batch, 0, &result));
+    EXPECT_OK(yoke_data_parallel_step(rig->parallel, &rig->batch.batch,
+                                      YOKE_OPTIMIZER_LEARNING_RATE, &result));
     EXPECT_REFUSED(yoke_data_parallel_read_gradient(rig->parallel, "fc.bias", bias, CHECK_CLASSES),
                    "no reduced");
 }
@@ -135,7 +138,8 @@ static void a_result_without_a_size_costs_no_update(void **state) {
     uint64_t before, after;
     yoke_step_result result = {0};
     EXPECT_OK(yoke_data_parallel_hash(rig->parallel, &before));
-    EXPECT_REFUSED(yoke_data_parallel_step(rig->parallel, &rig->batch.batch, 0, &result),
+    EXPECT_REFUSED(yoke_data_parallel_step(rig->parallel, &rig->batch.batch,
+                                           YOKE_OPTIMIZER_LEARNING_RATE, &result),
                    "struct_size");
     EXPECT_REFUSED(yoke_data_parallel_evaluate(rig->parallel, &rig->batch.batch, &result),
                    "struct_size");

@@ -36,6 +36,9 @@ static inline yoke_optimizer_options optimizer_of(const ddp_setting *s) {
                                     .kind = s->adamw ? YOKE_ADAMW : YOKE_SGD,
                                     .learning_rate = s->adamw ? 0.01 : 0.02,
                                     .momentum = s->adamw ? 0 : 0.9,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .epsilon = 1e-8,
                                     .clip_norm = s->clip ? 0.5 : 0};
 }
 
@@ -49,7 +52,7 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
                                         .seed = 7,
                                         .first_bucket_bytes = 256,
                                         .bucket_bytes = 1024,
-                                        .own_buffers = s->own_buffers,
+                                        .broadcast_buffers = !s->own_buffers,
                                         .mean_of_ranks = s->mean_of_ranks};
 }
 
@@ -77,7 +80,8 @@ static inline yoke_status train(yoke_data_parallel *parallel, const ddp_setting 
         check_batch whole = check_batch_make(rows_of(s, step), (uint32_t)step);
         yoke_batch batch = part_of(s, &whole, world, rank);
         yoke_step_result gave = {.struct_size = sizeof gave};
-        yoke_status status = yoke_data_parallel_step(parallel, &batch, 0, &gave);
+        yoke_status status =
+            yoke_data_parallel_step(parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, &gave);
         check_batch_free(&whole);
         TRY(status);
         result->losses[step] = gave.loss;
@@ -105,7 +109,7 @@ static inline yoke_status begin_rank(rank_rig *rig, const course *plan, const sc
         .struct_size = sizeof open, .list = "cpu", .threads = 1, .unbound = true};
     yoke_optimizer_options optimizer = optimizer_of(plan->setting);
     yoke_data_parallel_options options = options_of(plan->setting);
-    options.group = group;
+    options.process_group = group;
     if (play->devices == NULL) TRY(yoke_devices_open(&rig->own, &open));
     rig->devices = play->devices != NULL ? play->devices[group->rank] : rig->own;
     return yoke_data_parallel_create(&rig->parallel, plan->model, rig->devices, &optimizer,
@@ -195,12 +199,14 @@ static inline yoke_status spoil_a_batch(yoke_process_group *group, const script 
     yoke_batch batch = part_of(plan->setting, &rows, group->world, group->rank);
     yoke_error error = {.status = YOKE_OK};
     if (status == YOKE_OK)
-        error = yoke_error_take(yoke_data_parallel_step(rig.parallel, &batch, 0, NULL));
+        error = yoke_error_take(
+            yoke_data_parallel_step(rig.parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL));
     if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &after);
     if (status == YOKE_OK && before != after)
         status = FAIL(YOKE_ERROR_INTERNAL, "the weights moved");
     rows.inputs[5 * CHECK_ROW + 3] = 0;
-    if (status == YOKE_OK && yoke_data_parallel_step(rig.parallel, &batch, 0, NULL) != YOKE_OK)
+    if (status == YOKE_OK && yoke_data_parallel_step(rig.parallel, &batch,
+                                                     YOKE_OPTIMIZER_LEARNING_RATE, NULL) != YOKE_OK)
         status = FAIL(YOKE_ERROR_INTERNAL, "the whole batch is refused, too");
     status = end_rank(&rig, status);
     check_batch_free(&rows);

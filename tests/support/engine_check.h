@@ -46,7 +46,8 @@ static inline yoke_model *check_model(bool norm, double dropout) {
                                 .padding = 1,
                                 .bias = true};
     yoke_value x = yoke_conv2d(model, yoke_model_input(model), &conv);
-    yoke_batch_norm_options bn = {.struct_size = sizeof bn, .name = "bn1"};
+    yoke_batch_norm_options bn = {
+        .struct_size = sizeof bn, .name = "bn1", .epsilon = 1e-5, .momentum = 0.1};
     if (norm) x = yoke_batch_norm(model, x, &bn);
     x = yoke_relu(model, x);
     conv.name = "conv2";

@@ -58,7 +58,9 @@ static inline void name_store(char *address, size_t size) {
 static inline yoke_status join_and_play(const actor *self) {
     yoke_process_group_options options = {
         .struct_size = sizeof options,
-        .rank = {.rank = self->rank, .world = self->script->world},
+        .rank = &(yoke_rank_info){.struct_size = sizeof(yoke_rank_info),
+                                  .rank = self->rank,
+                                  .world = self->script->world},
         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
         .store = self->store,
         .timeout_ms = self->script->joining_ms > 0 ? self->script->joining_ms : TIMEOUT_MS};

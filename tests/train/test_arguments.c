@@ -10,7 +10,7 @@ static yoke_step_result result = {.struct_size = sizeof result};
 
 static int set_up(void **state) {
     (void)state;
-    yoke_optimizer_options sgd = {.struct_size = sizeof sgd};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
     model = check_model(false, 0);
     engine = check_engine_make(model, 2, (yoke_data_parallel_options){.batch = 4}, &sgd);
     batch = check_batch_make(4, 1);
@@ -43,9 +43,10 @@ static void an_engine_names_what_is_null(void **state) {
     float values[CHECK_CLASSES] = {0};
     REFUSED(yoke_replicate(NULL), "parallel is NULL");
     REFUSED(yoke_forward_replicas(NULL, true), "engine is NULL");
-    REFUSED(yoke_update(NULL, 0), "engine is NULL");
+    REFUSED(yoke_update(NULL, YOKE_OPTIMIZER_LEARNING_RATE), "engine is NULL");
     REFUSED(yoke_gather(NULL, &result), "engine is NULL");
-    REFUSED(yoke_data_parallel_step(parallel, NULL, 0, &result), "batch is NULL");
+    REFUSED(yoke_data_parallel_step(parallel, NULL, YOKE_OPTIMIZER_LEARNING_RATE, &result),
+            "batch is NULL");
     REFUSED(yoke_data_parallel_read(NULL, "fc.bias", values, CHECK_CLASSES), "parallel is NULL");
     REFUSED(yoke_data_parallel_read(parallel, NULL, values, CHECK_CLASSES), "name is NULL");
     REFUSED(yoke_data_parallel_read(parallel, "fc.bias", NULL, CHECK_CLASSES), "values is NULL");
@@ -70,14 +71,20 @@ static void an_engine_refuses_numbers_without_a_meaning(void **state) {
     yoke_data_parallel *made = NULL;
     yoke_batch unsized = batch.batch;
     unsized.struct_size = 0;
-    REFUSED(yoke_data_parallel_step(engine.parallel, &unsized, 0, &result), "struct_size");
+    REFUSED(
+        yoke_data_parallel_step(engine.parallel, &unsized, YOKE_OPTIMIZER_LEARNING_RATE, &result),
+        "struct_size");
     REFUSED(yoke_data_parallel_step(engine.parallel, &batch.batch, INFINITY, &result),
             "learning_rate");
     yoke_batch stored = batch.batch;
     stored.inputs = NULL;
-    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "neither inputs nor");
+    REFUSED(
+        yoke_data_parallel_step(engine.parallel, &stored, YOKE_OPTIMIZER_LEARNING_RATE, &result),
+        "neither inputs nor");
     stored.pixels = (const uint8_t *)batch.inputs;
-    REFUSED(yoke_data_parallel_step(engine.parallel, &stored, 0, &result), "does not decode");
+    REFUSED(
+        yoke_data_parallel_step(engine.parallel, &stored, YOKE_OPTIMIZER_LEARNING_RATE, &result),
+        "does not decode");
     yoke_data_parallel_options bad = {
         .struct_size = sizeof bad, .batch = 4, .precision = (yoke_precision)7};
     REFUSED(yoke_data_parallel_create(&made, model, engine.devices, NULL, &bad), "precision is 7");
@@ -112,8 +119,37 @@ static void trainer_files_and_devices_name_what_is_null(void **state) {
     assert_false(yoke_backend_describe(0, NULL));
 }
 
+/* Static, so that padding is zero: memcmp sees a value in the wrong place. */
+#define EXPECT_INIT(type, init, ...)                                                               \
+    do {                                                                                           \
+        static const type macro = init, expected = {.struct_size = sizeof(type), __VA_ARGS__};     \
+        assert_memory_equal(&macro, &expected, sizeof(type));                                      \
+    } while (0)
+
+static void init_macros_set_the_defaults_of_their_structs(void **state) {
+    (void)state;
+    EXPECT_INIT(yoke_optimizer_options, YOKE_SGD_OPTIONS_INIT, .learning_rate = 0.1);
+    EXPECT_INIT(yoke_optimizer_options, YOKE_ADAMW_OPTIONS_INIT, .kind = YOKE_ADAMW,
+                .learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999,
+                .epsilon = 1e-8);
+    EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1);
+    EXPECT_INIT(yoke_linear_options, YOKE_LINEAR_OPTIONS_INIT, .name = NULL);
+    EXPECT_INIT(yoke_batch_norm_options, YOKE_BATCH_NORM_OPTIONS_INIT, .epsilon = 1e-5,
+                .momentum = 0.1);
+    EXPECT_INIT(yoke_pool_options, YOKE_POOL_OPTIONS_INIT, .kernel = 0);
+    EXPECT_INIT(yoke_loss_options, YOKE_LOSS_OPTIONS_INIT, .kind = YOKE_LOSS_CROSS_ENTROPY);
+    EXPECT_INIT(yoke_devices_options, YOKE_DEVICES_OPTIONS_INIT, .list = NULL);
+    EXPECT_INIT(yoke_loader_options, YOKE_LOADER_OPTIONS_INIT, .batch = 0);
+    EXPECT_INIT(yoke_process_group_options, YOKE_PROCESS_GROUP_OPTIONS_INIT, .rank = NULL);
+    EXPECT_INIT(yoke_data_parallel_options, YOKE_DATA_PARALLEL_OPTIONS_INIT, .accumulate = 1,
+                .broadcast_buffers = true);
+    EXPECT_INIT(yoke_trainer_options, YOKE_TRAINER_OPTIONS_INIT, .batch = 64, .accumulate = 1,
+                .epochs = 1, .broadcast_buffers = true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(init_macros_set_the_defaults_of_their_structs),
         cmocka_unit_test(an_engine_names_what_is_null),
         cmocka_unit_test(an_engine_refuses_numbers_without_a_meaning),
         cmocka_unit_test(trainer_files_and_devices_name_what_is_null),

@@ -197,7 +197,9 @@ static void a_full_disk_after_a_stop_or_a_bad_loss_is_reported(void **state) {
     options.epochs = 100;
     assert_int_equal(train(&stopped, &options), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), path));
-    options.optimizer.learning_rate = 1e30;
+    const yoke_optimizer_options steep = {
+        .struct_size = sizeof steep, .learning_rate = 1e30, .momentum = 0.9};
+    options.optimizer = &steep;
     options.payload = &exploded;
     assert_int_equal(train(&exploded, &options), YOKE_ERROR_NUMERIC);
     assert_non_null(strstr(yoke_last_error(), "not finite"));

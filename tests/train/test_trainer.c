@@ -224,12 +224,28 @@ static void a_stop_that_comes_too_late_stops_nothing_later(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void a_learning_rate_of_zero_learns_nothing(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    const yoke_optimizer_options still = {.struct_size = sizeof still, .momentum = 0.9};
+    options.optimizer = &still;
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    uint64_t before = hash_of(run.trainer);
+    EXPECT_OK(yoke_trainer_run(run.trainer));
+    assert_true(run.steps > 0);
+    assert_true(hash_of(run.trainer) == before);
+    yoke_trainer_destroy(run.trainer);
+}
+
 static void a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before(void **state) {
     (void)state;
     char path[128];
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    options.optimizer.learning_rate = 1e30;
+    const yoke_optimizer_options steep = {
+        .struct_size = sizeof steep, .learning_rate = 1e30, .momentum = 0.9};
+    options.optimizer = &steep;
     options.epochs = 100;
     options.save = in_folder("last", path);
     assert_int_equal(train(&run, &options), YOKE_ERROR_NUMERIC);
@@ -334,6 +350,7 @@ int main(void) {
         cmocka_unit_test(stop_finishes_the_step_and_saves),
         cmocka_unit_test(a_resumed_run_equals_an_uninterrupted_one),
         cmocka_unit_test(a_stop_that_comes_too_late_stops_nothing_later),
+        cmocka_unit_test(a_learning_rate_of_zero_learns_nothing),
         cmocka_unit_test(a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before),
         cmocka_unit_test(impossible_options_are_refused_with_the_value),
         cmocka_unit_test(the_summary_says_what_happened),

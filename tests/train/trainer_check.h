@@ -91,6 +91,8 @@ static inline void on_event(const yoke_event *event, void *payload) {
 
 /* mlp has no batch norm: any number of devices computes the same. */
 static inline yoke_trainer_options small(log_of_run *run) {
+    static const yoke_optimizer_options sgd = {
+        .struct_size = sizeof sgd, .learning_rate = 0.05, .momentum = 0.9};
     return (yoke_trainer_options){.struct_size = sizeof(yoke_trainer_options),
                                   .model = "mlp",
                                   .dataset = SMALL,
@@ -98,7 +100,7 @@ static inline yoke_trainer_options small(log_of_run *run) {
                                   .threads = 1,
                                   .algorithm = YOKE_ALGORITHM_DIRECT,
                                   .batch = 16,
-                                  .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
+                                  .optimizer = &sgd,
                                   .seed = 7,
                                   .on_event = on_event,
                                   .payload = run};

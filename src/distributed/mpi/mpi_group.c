@@ -126,8 +126,8 @@ static yoke_status release_failed(mpi_group *mpi, yoke_status status) {
 
 static void prepare(mpi_group *mpi, const yoke_transport_request *request) {
     mpi->group = (yoke_process_group){.transport = "mpi",
-                                      .rank = request->options->rank.rank,
-                                      .world = request->options->rank.world,
+                                      .rank = request->options->rank->rank,
+                                      .world = request->options->rank->world,
                                       .timeout_ms = request->options->timeout_ms,
                                       .abort = abort_group,
                                       .destroy = leave};

@@ -100,8 +100,8 @@ static void leave(yoke_process_group *group) {
 static yoke_status open_host(nccl_group *nccl, const yoke_transport_request *request) {
     if (yoke_peers_elsewhere(request->peers, nccl->group.world) == 0)
         return yoke_shared_memory_group(&nccl->group.host, request);
-    return yoke_mpi_launched(&request->options->rank) ? yoke_mpi_group(&nccl->group.host, request)
-                                                      : YOKE_OK;
+    return yoke_mpi_launched(request->options->rank) ? yoke_mpi_group(&nccl->group.host, request)
+                                                     : YOKE_OK;
 }
 
 static yoke_status abort_group(yoke_process_group *group, yoke_status status) {
@@ -113,8 +113,8 @@ static yoke_status abort_group(yoke_process_group *group, yoke_status status) {
 static yoke_status build(nccl_group *nccl, const yoke_transport_request *request) {
     const yoke_process_group_options *options = request->options;
     nccl->group = (yoke_process_group){.transport = "nccl",
-                                       .rank = options->rank.rank,
-                                       .world = options->rank.world,
+                                       .rank = options->rank->rank,
+                                       .world = options->rank->world,
                                        .timeout_ms = options->timeout_ms,
                                        .abort = abort_group,
                                        .destroy = leave};

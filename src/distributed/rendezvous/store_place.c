@@ -58,7 +58,7 @@ static yoke_status choose_port(yoke_store_place *place, const yoke_rank_info *ra
 
 yoke_status yoke_store_place_choose(yoke_store_place *place,
                                     const yoke_process_group_options *options) {
-    const yoke_rank_info *rank = &options->rank;
+    const yoke_rank_info *rank = options->rank;
     bool one_machine = rank->local_world == rank->world;
     memset(place, 0, sizeof *place);
     memcpy(place->run_id, rank->run_id, sizeof place->run_id);

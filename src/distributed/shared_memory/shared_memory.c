@@ -155,8 +155,8 @@ static void leave(yoke_process_group *group) {
 }
 
 static yoke_status build(shm_group *shm, const yoke_transport_request *request) {
-    int world = request->options->rank.world;
-    shm->group = (yoke_process_group){.rank = request->options->rank.rank,
+    int world = request->options->rank->world;
+    shm->group = (yoke_process_group){.rank = request->options->rank->rank,
                                       .world = world,
                                       .timeout_ms = request->options->timeout_ms,
                                       .transport = "shared memory",
