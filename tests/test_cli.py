@@ -261,6 +261,16 @@ class Train(Case):
         kept = self.train("--init", save, "--steps", "1", "--lr", "1e-30", "--weight-decay", "0")
         self.assertAlmostEqual(kept["loss"], said["loss"], delta=1e-5)
 
+    def test_json_is_valid_whatever_bytes_a_path_has(self):
+        save = self.folder / "w.safetensors"
+        self.train("--steps", "1", "--save", save)
+        save = save.rename(os.fsdecode(bytes(self.folder) + b"/w\xff\x01\"\xc3\xa9.safetensors"))
+        model = ["--model", "mlp", "--dataset", SMALL[3]]
+        result = subprocess.run([YOKE, "evaluate", "--init", save, *model, "--json"], stdout=subprocess.PIPE,
+                                timeout=LIMIT_S, check=True)
+        weights = json.loads(result.stdout.decode("utf-8", "strict"))["weights"]
+        self.assertEqual(weights, f'{self.folder}/w\ufffd\x01"é.safetensors')
+
     def test_weights_of_another_model_are_refused_by_name(self):
         save = self.folder / "w.safetensors"
         self.train("--steps", "1", "--save", save)

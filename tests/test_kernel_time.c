@@ -1,4 +1,5 @@
-/* The floor of a step: timed without the engine around it, and nothing of the model is changed. */
+/* The kernel time of a step: measured without the engine around it, and the model stays the same.
+ */
 #include "engine_check.h"
 #include "yoke/bench.h"
 
@@ -63,7 +64,7 @@ static void timing_kernels_changes_nothing_of_the_model(void **state) {
     }
 }
 
-/* A floor holds no memory when it is over. */
+/* Measuring the kernel time leaves no memory allocated. */
 static void timing_kernels_gives_its_memory_back(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);
