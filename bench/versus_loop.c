@@ -11,7 +11,7 @@
 
 /* How far two correct runs may drift apart. resnet50 sees 32x32 images as one pixel a channel in
  * its last stage, where batch norm's gradient multiplies rounding errors by a thousand a step: the
- * engine's own direct and Winograd runs part as fast. It is compared for fewer, smaller steps. */
+ * engine's own direct and Winograd runs differ as much. So it takes fewer and smaller steps. */
 typedef struct agreement {
     const char *name;
     int steps;

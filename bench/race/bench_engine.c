@@ -1,4 +1,4 @@
-/* Builds an engine for a bench row and runs its steps. */
+/* Builds an engine with its batch, and times its steps and kernels. */
 #include "bench/race/bench_engine.h"
 
 #include <math.h>

@@ -6,13 +6,16 @@
 /* Requests, one a line; NAME is the name that `open` gave to an engine:
  *   open NAME model=M devices=LIST rows=N [precision=P] [schedule=S] [side=N] [threads=N]
  *        [algorithm=A]
- *   open NAME model=M ranks=N rows=N ...  ranks of DDP on a CPU device each: steps and close only
- *   weights NAME FILE  writes the float32 values of every tensor but integers, in state_dict order
+ *   open NAME model=M ranks=N rows=N ...  ranks of DDP, which serve steps and close only
+ *   weights NAME FILE  writes float32 values of all tensors but integers, as in state_dict
  *   batch NAME FILE    writes float32 inputs, then int32 labels
- *   steps NAME N       mean wall and processor milliseconds of N steps, and the last loss; of
- * ranks, the mean wall milliseconds of the slowest kernel_time NAME alone|in-order N  milliseconds
- * of the kernels of a step, best of N close NAME A request that fails gets {"error": text}. The
- * program ends with stdin; returns its exit code. */
+ *   steps NAME N       mean wall and processor milliseconds of N steps, and the last loss;
+ *                      of ranks, the wall milliseconds of the slowest
+ *   kernel_time NAME alone|in-order N
+ *                      milliseconds of the kernels of a step, best of N
+ *   close NAME
+ *
+ * A request that fails gets {"error": text}. The program ends with stdin; returns its exit code. */
 int bench_drive(void);
 
 #endif

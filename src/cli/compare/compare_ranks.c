@@ -291,7 +291,7 @@ void compare_ranks_describe(const compare_ranks *ranks, compare_facts *facts) {
     *facts = ranks->facts;
 }
 
-/* What they are asked. */
+/* Training, racing, stages. */
 
 yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned *learned) {
     ranks->request.kind = REQUEST_LEARN;
@@ -299,7 +299,7 @@ yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned
     yoke_status status = request_all(ranks);
     if (status != YOKE_OK) return status;
     *learned = ranks->ranks[0].reply.learned;
-    if (ranks->facts.batch_norm) return YOKE_OK; /* each has running statistics of its own */
+    if (ranks->facts.batch_norm) return YOKE_OK; /* running statistics differ between ranks */
     for (int i = 1; i < ranks->world; i++)
         if (ranks->ranks[i].reply.learned.hash != learned->hash)
             return cli_refuse(YOKE_ERROR_INTERNAL,

@@ -168,12 +168,12 @@ static void print_faster(FILE *out, const comparison *all, pair who) {
     race_ratio ratio =
         race_compare(&all->race, compare_index(all, who.one), compare_index(all, who.other), 100);
     const char *one = compare_kind_name(who.one->kind), *other = compare_kind_name(who.other->kind);
-    fprintf(out, "On %d devices %s is ", who.one->devices, one);
+    fprintf(out, "On %d devices ", who.one->devices);
     if (ratio.low <= 100 && ratio.high >= 100)
-        fprintf(out, "as fast as %s, as far as %d rounds tell: %s", other, all->race.done, one);
+        fprintf(out, "%d rounds show no difference between %s and %s", all->race.done, one, other);
     else
-        fprintf(out, "%s than %s: %s", ratio.median > 100 ? "faster" : "slower", other, one);
-    fprintf(out, " has %.1f %% of that speed\n(95 %% interval %.1f .. %.1f).\n", ratio.median,
+        fprintf(out, "%s is %s than %s", one, ratio.median > 100 ? "faster" : "slower", other);
+    fprintf(out, ": %.1f %% of the speed\n(95 %% interval %.1f .. %.1f).\n", ratio.median,
             ratio.low, ratio.high);
 }
 

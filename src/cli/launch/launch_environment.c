@@ -118,13 +118,14 @@ static int read_file(rank_token *token, const char *path, const char *verb) {
     if (wrong != NULL) return cli_usage_error(verb, TOKEN_FILE ": %s %s", path, wrong);
     if (bytes < 0) return cli_usage_error(verb, TOKEN_FILE ": %s: %s", path, strerror(errno));
     if (bytes == (ssize_t)sizeof token->text)
-        return cli_usage_error(verb, TOKEN_FILE ": %s has more than %zu bytes", path,
-                               sizeof token->text - 1);
+        return cli_usage_error(verb, TOKEN_FILE ": %s has more than %zu bytes; shorten the secret",
+                               path, sizeof token->text - 1);
     token->text[bytes] = '\0';
     token->text[strcspn(token->text, "\r\n")] = '\0';
     token->given = token->text;
     if (token->text[0] == '\0')
-        return cli_usage_error(verb, TOKEN_FILE ": the first line of %s is empty", path);
+        return cli_usage_error(
+            verb, TOKEN_FILE ": the first line of %s is empty; write the secret there", path);
     return -1;
 }
 

@@ -17,8 +17,8 @@ typedef struct launch_session {
     int signals, deaths;    /* a signalfd; an epoll of pidfds */
     launch_guard guard;
     int ending;            /* the signal that ends the run; 0: none */
-    int presses;           /* SIGINT and the like so far */
-    launch_worker *failed; /* the first in time */
+    int presses;           /* SIGINT, SIGTERM and the like so far */
+    launch_worker *failed; /* the first that failed */
     bool not_started;      /* its program could not start */
     bool lost;             /* a log is incomplete */
     /* When to kill workers, and when to kill the children they left; 0: never. */
