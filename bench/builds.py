@@ -25,7 +25,7 @@ QUIET = 0.04  # of a core, used by others during a round; more disturbs it
 
 
 def open_contenders(builds, setup, arguments):
-    """{name: (program, engine)}; what others said is printed."""
+    """{name: (program, engine)}; prints the errors of builds that fail."""
     opened = {}
     for build, program in builds.items():
         for suffix, algorithm in (("", "measured"), ("-direct", "direct"))[:2 if arguments.direct else 1]:
@@ -76,7 +76,7 @@ def parse():
     parser.add_argument("--devices", default="devices=1xcpu threads=1", metavar="WORDS",
                         help="(devices=1xcpu threads=1)")
     parser.add_argument("--direct", action="store_true", help="each build also with direct algorithms alone")
-    parser.add_argument("--json", metavar="FILE", help="write all of it there")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file")
     parser.add_argument("builds", nargs="+", metavar="NAME=COMMAND")
     return parser.parse_args()
 

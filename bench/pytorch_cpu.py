@@ -6,8 +6,8 @@ usage: pytorch_cpu.py [--yoke PROGRAM] [--models LIST] [--precisions LIST] [--co
 
 Every ratio is formed within a round; printed are its median over the rounds, the bootstrap 95 %
 interval of that median (the range of fewer than six rounds) and the noise, which is how far Yoke's
-ratio to itself gets from 1. Exits with 77 where this Python has no PyTorch. bench/README.md says who
-races and how.
+ratio to itself gets from 1. Exits with 77 where this Python has no PyTorch. bench/README.md explains the
+contenders.
 """
 import argparse
 import importlib.util
@@ -38,7 +38,7 @@ WORKER = pathlib.Path(__file__).with_name("pytorch_worker.py")
 
 
 class Ranks:
-    """PyTorch's processes of one thread, asked as one: the slowest's time, the mean of the losses."""
+    """PyTorch's processes of one thread, driven as one: the time of the slowest, the mean of the losses."""
 
     def __init__(self, folder, environment):
         self.processes = [Driven(f"rank {rank}", [sys.executable, WORKER, "1", str(rank), str(DEVICES),
@@ -49,7 +49,7 @@ class Ranks:
         for process in self.processes:
             process.tell(*words)
         answers, errors = [], []
-        for process in self.processes:  # every answer is read, or the next request would get it
+        for process in self.processes:  # read every answer, or the next request gets it
             try:
                 answers.append(process.hear(words[0]))
             except DrivenError as error:
@@ -181,7 +181,7 @@ class Race:
     def row(self, against, base, rivals):
         found = {"name": f"{self.setup.name} {against}", "line": LINE}
         if base not in self.times or not rivals:
-            return {**found, "verdict": "skipped", "text": "no contender here"}
+            return {**found, "verdict": "skipped", "text": "no contender ran"}
         rival = min(rivals, key=self.median_ms)
         value, low, high = self.ratio(rival, base)
         found.update(value=value, low=low, high=high, rival=rival, noise=self.noise())
@@ -274,7 +274,7 @@ def measure(setups, arguments):
             print(json.dumps({key: report[key] for key in ("yoke", "torch", "processor")}))
             for setup in setups:
                 race_setup(setup, field, arguments, report)
-                if arguments.json:  # after every setup: a run that is ended early has told what it knows
+                if arguments.json:  # after every setup, in case the run ends early
                     with open(arguments.json, "w") as file:
                         json.dump(report, file, indent=1)
         finally:
@@ -300,10 +300,10 @@ def parse():
                             help=f"some of {','.join(names)} (all)")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="(7)")
     parser.add_argument("--seconds", type=float, default=30, metavar="X",
-                        help="a model's race in one precision, preparation not counted (30)")
+                        help="of a model's race in one precision, without preparation (30)")
     parser.add_argument("--environment", action="append", default=[], metavar="NAME=VALUE",
-                        help="of PyTorch's processes: LD_PRELOAD=..., OMP_PROC_BIND=true")
-    parser.add_argument("--json", metavar="FILE", help="write all of it there")
+                        help="for PyTorch's processes: LD_PRELOAD=..., OMP_PROC_BIND=true")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file")
     return parser.parse_args()
 
 

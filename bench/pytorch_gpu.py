@@ -25,7 +25,7 @@ LOSS_STEPS = 20
 WARM_STEPS = 50          # the first of them are those of the losses
 ROUNDS = 9
 RUN_S, FEWEST_STEPS = 0.4, 12  # of a contender in a round: at least 108 steps in all
-FLOORS, FLOOR_RUNS = ("alone", "in-order"), 20  # of its own kernels
+KERNELS, KERNEL_RUNS = ("alone", "in-order"), 20  # of Yoke's own kernels
 LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
@@ -42,7 +42,7 @@ def batch_of(yoke, name, setup):
 
 
 def contenders_of(wanted, setup, arguments):
-    """{name: what makes it} of PyTorch's contenders that the setup's rows ask for."""
+    """{name: constructor} of the PyTorch contenders that the setup's rows need."""
     images = setup.model != "mlp"
     made = {}
     if "eager" in wanted:
@@ -62,7 +62,7 @@ def contenders_of(wanted, setup, arguments):
 
 
 class Race:
-    """All contenders of one setup, in one run."""
+    """All contenders of one setup."""
 
     def __init__(self, setup, rows, yoke, arguments):
         self.setup, self.rows, self.yoke, self.fake = setup, rows, yoke, arguments.fake
@@ -82,9 +82,9 @@ class Race:
         self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(LOSS_STEPS)]
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
-        if "floor" in self.wanted:
-            for how in FLOORS:
-                self.runners[how] = lambda count, how=how: self.run_floor(how, count)
+        if "kernel time" in self.wanted:
+            for how in KERNELS:
+                self.runners[how] = lambda count, how=how: self.run_kernels(how, count)
         if "one device" in self.wanted:
             self.open_devices(name + "-one", 1)
             self.runners["one device"] = lambda count: self.yoke.ask("steps", name + "-one", count)["ms"]
@@ -94,8 +94,8 @@ class Race:
         self.processor_us.append(answer["processor_ms"] * 1e3 / self.setup.devices)
         return answer["ms"]
 
-    def run_floor(self, how, count):
-        return self.yoke.ask("floor", self.setup.name, how, min(count, FLOOR_RUNS))["ms"]
+    def run_kernels(self, how, count):
+        return self.yoke.ask("kernel_time", self.setup.name, how, min(count, KERNEL_RUNS))["ms"]
 
     def open_torch(self):
         for name, make in self.made.items():
@@ -156,7 +156,7 @@ class Race:
         """(values by round, rival or None)"""
         if row.against == "processor":
             return self.processor_us, None
-        if row.against == "floor":
+        if row.against == "kernel time":
             return self.ratios("yoke", "alone"), "alone"
         if row.against == "one device":
             return self.ratios("yoke", "one device", 1 / self.setup.devices), "one device"
@@ -166,12 +166,12 @@ class Race:
         return (self.ratios(rival), rival) if rival else ([], None)
 
     def result(self, row):
-        found = {"goal": row.goal, "name": f"{self.setup.name} {row.against}", "line": row.line,
+        found = {"name": f"{self.setup.name} {row.against}", "line": row.line,
                  "must_be": "<=" if row.most else ">=", "rounds": self.round_count, "steps": self.steps}
         values, rival = self.values(row)
         if not values:
             reasons = [f"{name}: {text}" for name, text in self.failed.items()]
-            return {**found, "verdict": "skipped", "text": "; ".join(reasons) or "no contender here"}
+            return {**found, "verdict": "skipped", "text": "; ".join(reasons) or "no contender ran"}
         value, low, high = interval(values)
         noise = self.noise()
         found.update(value=value, low=low, high=high, noise=noise, rival=rival,
@@ -196,7 +196,7 @@ class Race:
                 f"yoke {found['yoke_ms']:.4g} ms")
         if found["rival"]:
             text += f", {found['rival']} {found['rival_ms']:.4g} ms"
-        if row.against == "floor":
+        if row.against == "kernel time":
             text += f", in order {statistics.median(self.times['in-order']):.4g} ms"
         if found["loss_difference"] is not None:
             text += f"; losses within {found['loss_difference']:.1e}"
@@ -214,17 +214,16 @@ def setups_of(rows):
 
 
 def select(rows, only):
-    """ROW is a goal, a setup, or a setup and what it is raced against."""
+    """ROW is a setup (mlp-b128-tf32), what it races against (eager), or both (mlp-b128-tf32 eager)."""
     chosen = [row for row in rows
-              if not only or {row.goal, row.setup.name, f"{row.setup.name} {row.against}"} & set(only)]
+              if not only or {row.against, row.setup.name, f"{row.setup.name} {row.against}"} & set(only)]
     if not chosen:
-        sys.exit(f"pytorch_gpu.py: there is no row {' or '.join(only)}; --list names them")
+        sys.exit(f"pytorch_gpu.py: no row is called {' or '.join(only)}; --list shows all")
     return chosen
 
 
 def skipped(row, text):
-    return {"goal": row.goal, "name": f"{row.setup.name} {row.against}", "line": row.line,
-            "verdict": "skipped", "text": text}
+    return {"name": f"{row.setup.name} {row.against}", "line": row.line, "verdict": "skipped", "text": text}
 
 
 def race_setup(setup, rows, yoke, arguments, report):
@@ -248,14 +247,14 @@ def measure(rows, arguments):
         of_setup = [row for row in rows if row.setup == setup]
         done = len(report["rows"])
         if time.monotonic() - begin > arguments.seconds:
-            report["rows"] += [skipped(row, "no time was left") for row in of_setup]
+            report["rows"] += [skipped(row, "no time left") for row in of_setup]
         else:
             if yoke.process.poll() is not None:
                 yoke = Yoke(arguments.yoke)
             race_setup(setup, of_setup, yoke, arguments, report)
         for row in report["rows"][done:]:
-            print(f"{row['goal']:4} {row['name']:40} {row['verdict']:9} {row['text']}", flush=True)
-        if arguments.json:  # after every setup: a run that is ended early has told what it knows
+            print(f"{row['name']:40} {row['verdict']:9} {row['text']}", flush=True)
+        if arguments.json:  # after every setup, in case the run ends early
             with open(arguments.json, "w") as file:
                 json.dump(report, file, indent=1)
     yoke.close()
@@ -265,20 +264,20 @@ def measure(rows, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--yoke", default="build/cuda/yoke", metavar="PROGRAM", help="(build/cuda/yoke)")
-    parser.add_argument("--only", action="append", metavar="ROW", help="a goal (G2), a setup or a row")
-    parser.add_argument("--compile", action="store_true", help="race torch.compile too: minutes a setup")
-    parser.add_argument("--seconds", type=float, default=450, help="no setup begins later (450)")
-    parser.add_argument("--json", metavar="FILE", help="write all of it there")
-    parser.add_argument("--list", action="store_true", help="name the rows and leave")
+    parser.add_argument("--only", action="append", metavar="ROW", help="a setup, what it races against, or both: 'mlp-b128-tf32 eager'")
+    parser.add_argument("--compile", action="store_true", help="race torch.compile too, which takes minutes a setup")
+    parser.add_argument("--seconds", type=float, default=450, help="start no setup later than this (450)")
+    parser.add_argument("--json", metavar="FILE", help="write the report to this file")
+    parser.add_argument("--list", action="store_true", help="list the rows; measure nothing")
     parser.add_argument("--fake", action="store_true", help="tiny rows on the CPU, to test this program")
     arguments = parser.parse_args()
     rows = select(gpu_rows.FAKE_ROWS if arguments.fake else gpu_rows.ROWS, arguments.only)
     if arguments.list:
         for row in rows:
-            print(f"{row.goal:4} {row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line:g}")
+            print(f"{row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line:g}")
         return 0
     if not torch.cuda.is_available() and not arguments.fake:
-        sys.exit("pytorch_gpu.py: PyTorch sees no GPU; --fake tests this program without one")
+        sys.exit("pytorch_gpu.py: PyTorch finds no GPU; --fake tests this program without one")
     report = measure(rows, arguments)
     return 1 if any(row["verdict"] in ("MISS", "void") for row in report["rows"]) else 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's contenders on the CPU, in a process of their own that works when it is told to.
+"""PyTorch's contenders on the CPU, in a process of their own that serves requests.
 
 usage: pytorch_worker.py THREADS [RANK RANKS STORE]
 
@@ -75,12 +75,12 @@ class Contender(Eager):
 def read_work(folder):
     """(setup, weights and this rank's part of the batch), as pytorch_cpu.py left them"""
     folder = pathlib.Path(folder)
-    told = json.loads((folder / "work.json").read_text())
-    setup = Setup(*told["setup"])
-    inputs, labels = read_batch(folder / "batch", told["values"], setup)
+    work = json.loads((folder / "work.json").read_text())
+    setup = Setup(*work["setup"])
+    inputs, labels = read_batch(folder / "batch", work["values"], setup)
     if dist.is_initialized():
         inputs, labels = (part.chunk(dist.get_world_size())[dist.get_rank()] for part in (inputs, labels))
-    return setup, types.SimpleNamespace(fake=True, weights=read_weights(folder / "weights", told["tensors"]),
+    return setup, types.SimpleNamespace(fake=True, weights=read_weights(folder / "weights", work["tensors"]),
                                         inputs=inputs, labels=labels)
 
 
@@ -119,7 +119,7 @@ def main():
     threads, ranks = sys.argv[1], sys.argv[2:]
     torch.set_num_threads(int(threads))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what compilers print is no answer
+    os.dup2(2, 1)  # compilers print to stdout, too
     if ranks:
         dist.init_process_group("gloo", init_method=f"file://{ranks[2]}", rank=int(ranks[0]),
                                 world_size=int(ranks[1]), timeout=datetime.timedelta(seconds=LOST_RANK_S))

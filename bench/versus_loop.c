@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_engine.h"
-#include "emit.h"
+#include "base/base.h"
+#include "bench/race/bench_engine.h"
 #include "onednn_loop.h"
 
-/* How far two right answers may drift apart. resnet50 sees 32x32 images as one pixel a channel in
+/* How far two correct runs may drift apart. resnet50 sees 32x32 images as one pixel a channel in
  * its last stage, where batch norm's gradient multiplies rounding errors by a thousand a step: the
- * engine's own direct and Winograd runs part as fast. It is compared for fewer, smaller steps. */
+ * engine's own direct and Winograd runs differ as much. So it takes fewer and smaller steps. */
 typedef struct agreement {
     const char *name;
     int steps;
@@ -153,26 +153,26 @@ static void print_outcome(const pairing *pair, const race_outcome *outcome) {
     fflush(stdout);
 }
 
-static void emit_outcome(emit *json, const pairing *pair, const race_outcome *outcome) {
-    emit_open(json, NULL, '{');
-    emit_text(json, "model", pair->model->name);
-    emit_text(json, "precision", pair->bfloat16 ? "bfloat16" : "float32");
-    emit_integer(json, "devices", pair->devices);
-    emit_real(json, "ratio", outcome->ratio.median);
-    emit_real(json, "low", outcome->ratio.low);
-    emit_real(json, "high", outcome->ratio.high);
-    emit_real(json, "noise", outcome->noise);
-    emit_text(json, "verdict", verdict(pair, outcome));
-    emit_real(json, "engine_images_per_second", outcome->engine_rate);
-    emit_real(json, "loop_images_per_second", outcome->loop_rate);
-    emit_real(json, "loss_drift", outcome->drift);
-    emit_integer(json, "rounds", outcome->race.done);
-    emit_integer(json, "repeated", outcome->race.repeated);
-    emit_integer(json, "disturbed", outcome->race.noisy);
-    emit_close(json, '}');
+static void json_outcome(yoke_json *json, const pairing *pair, const race_outcome *outcome) {
+    yoke_json_open(json, NULL, '{');
+    yoke_json_text(json, "model", pair->model->name);
+    yoke_json_text(json, "precision", pair->bfloat16 ? "bfloat16" : "float32");
+    yoke_json_integer(json, "devices", pair->devices);
+    yoke_json_real(json, "ratio", outcome->ratio.median);
+    yoke_json_real(json, "low", outcome->ratio.low);
+    yoke_json_real(json, "high", outcome->ratio.high);
+    yoke_json_real(json, "noise", outcome->noise);
+    yoke_json_text(json, "verdict", verdict(pair, outcome));
+    yoke_json_real(json, "engine_images_per_second", outcome->engine_rate);
+    yoke_json_real(json, "loop_images_per_second", outcome->loop_rate);
+    yoke_json_real(json, "loss_drift", outcome->drift);
+    yoke_json_integer(json, "rounds", outcome->race.done);
+    yoke_json_integer(json, "repeated", outcome->race.repeated);
+    yoke_json_integer(json, "disturbed", outcome->race.noisy);
+    yoke_json_close(json, '}');
 }
 
-static yoke_status run_all(const versus_settings *settings, emit *json) {
+static yoke_status run_all(const versus_settings *settings, yoke_json *json) {
     for (int i = 0; i < 4 * MODELS; i++) {
         pairing pair = {
             .model = &agreements[i / 4], .bfloat16 = i / 2 % 2 == 1, .devices = i % 2 + 1};
@@ -183,7 +183,7 @@ static yoke_status run_all(const versus_settings *settings, emit *json) {
         yoke_status status = run_versus(settings, &pair, &outcome);
         if (status != YOKE_OK) return status;
         if (settings->json)
-            emit_outcome(json, &pair, &outcome);
+            json_outcome(json, &pair, &outcome);
         else
             print_outcome(&pair, &outcome);
     }
@@ -230,17 +230,17 @@ static bool parse(int argc, char **argv, versus_settings *settings) {
 int main(int argc, char **argv) {
     versus_settings settings = {.rounds = 9, .rows = 32, .seconds = 120};
     if (!parse(argc, argv, &settings)) return usage();
-    emit json;
-    emit_begin(&json, stdout);
+    yoke_json json;
+    yoke_json_begin(&json);
     if (settings.json)
-        emit_open(&json, NULL, '[');
+        yoke_json_open(&json, NULL, '[');
     else
         printf("%-14s %-8s %-5s  %7s  %-14s  %8s  %-8s %8s %8s   %s\n", "model", "", "", "ratio",
                "95 % interval", "noise", "verdict", "engine", "loop", "loss drift");
     yoke_status status = run_all(&settings, &json);
     if (settings.json) {
-        emit_close(&json, ']');
-        emit_end(&json);
+        yoke_json_close(&json, ']');
+        puts(json.failed ? "null" : json.text);
     }
     if (status != YOKE_OK) fprintf(stderr, "versus_loop: %s\n", yoke_last_error());
     return yoke_status_exit_code(status);

@@ -337,7 +337,7 @@ def bench(run):
         run.bench = json.loads(result.read_text()) if result.exists() else {}
     for row in run.bench.get("rows", []):
         verdict = {"pass": PASSED, "in noise": PASSED, "skipped": SKIPPED}.get(row["verdict"], FAILED)
-        run.check(f"{row['goal']} {row['name']}", verdict, row["text"])
+        run.check(row["name"], verdict, row["text"])
     if code != 0 or not run.bench.get("rows"):
         raise Failure(last_line(text, code))
 

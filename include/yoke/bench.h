@@ -5,12 +5,13 @@
 #ifndef YOKE_BENCH_H
 #define YOKE_BENCH_H
 
-#include "yoke/data_parallel.h"
 #include "yoke/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct yoke_data_parallel;
 
 /** How to time kernel calls. On a GPU the GPU's own clock times recordings of them, so that the
  * host's launches do not count. */
@@ -30,7 +31,7 @@ typedef enum yoke_kernel_timing {
  * @param[out] milliseconds  The sum.
  * @return ARGUMENT: a pointer is NULL, or `repeat` is below 1.
  */
-YOKE_API yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel,
+YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *parallel,
                                                     yoke_kernel_timing timing, int repeat,
                                                     double *milliseconds);
 

@@ -1,6 +1,7 @@
 /* Writes JSON. Texts from outside may be any bytes: what is not UTF-8 becomes U+FFFD. */
 #include "base/json.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,12 @@ void yoke_json_integer(yoke_json *json, const char *key, int64_t value) {
     int length = snprintf(text, sizeof text, "%lld", (long long)value);
     lead(json, key);
     append(json, text, (size_t)length);
+}
+
+void yoke_json_hash(yoke_json *json, const char *key, uint64_t value) {
+    char text[20];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    yoke_json_text(json, key, text);
 }
 
 void yoke_json_boolean(yoke_json *json, const char *key, bool value) {

@@ -1,5 +1,5 @@
-/* Writes JSON as a stream: commas, escapes and numbers are its business. NaN and infinities become
- * null. Reading untrusted JSON is jansson's. */
+/* The one writer of JSON: it places commas, escapes texts and formats numbers. NaN and infinities
+ * become null. jansson reads untrusted JSON. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -12,7 +12,7 @@ typedef struct yoke_json {
     size_t length, capacity;
     int depth;
     bool comma[32];
-    bool failed; /* out of memory or nested too deep: text is not to be used */
+    bool failed; /* out of memory or nested too deep: text is incomplete */
 } yoke_json;
 
 void yoke_json_begin(yoke_json *json);
@@ -25,6 +25,7 @@ void yoke_json_close(yoke_json *json, char bracket);                 /* '}' or '
 void yoke_json_text(yoke_json *json, const char *key, const char *value);
 void yoke_json_real(yoke_json *json, const char *key, double value);
 void yoke_json_integer(yoke_json *json, const char *key, int64_t value);
+void yoke_json_hash(yoke_json *json, const char *key, uint64_t value); /* "0123456789abcdef" */
 void yoke_json_boolean(yoke_json *json, const char *key, bool value);
 void yoke_json_null(yoke_json *json, const char *key);
 

@@ -1,7 +1,8 @@
-/* Reads options by a verb's table, strictly, and prints the same table as help. */
-#include "arguments.h"
+/* Reads a command line by the table of its verb, and prints the same table as help. */
+#include "cli/arguments.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/base.h"
 
 #define USAGE_EXIT 2
 #define WORD_BYTES 64
@@ -19,52 +22,12 @@ int cli_usage_error(const char *verb, const char *format, ...) {
     fputs("yoke: ", stderr);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "\nType 'yoke help%s%s' to see what it takes.\n", verb != NULL ? " " : "",
+    fprintf(stderr, "\nType 'yoke help%s%s' for the usage.\n", verb != NULL ? " " : "",
             verb != NULL ? verb : "");
     return USAGE_EXIT;
 }
 
-/* Nearest names. */
-
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Letters to insert, delete, replace or swap with a neighbour; the last three rows of the table. */
-static size_t edit_distance(const char *a, const char *b) {
-    size_t rows[3][WORD_BYTES], length = strlen(b), i = 0;
-    for (size_t j = 0; j <= length; j++)
-        rows[0][j] = j;
-    for (i = 1; a[i - 1] != '\0'; i++) {
-        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= length; j++) {
-            row[j] =
-                smaller(above[j - 1] + (a[i - 1] != b[j - 1]), smaller(row[j - 1], above[j]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = smaller(row[j], above2[j - 2] + 1);
-        }
-    }
-    return rows[(i - 1) % 3][length];
-}
-
-/* Of two at the same distance the one of the same length: letters are swapped more than lost. */
-const char *cli_nearest(const char *word, const char *const *names, int count) {
-    const char *nearest = NULL;
-    size_t best = 2 * (strlen(word) / 3 + 2); /* farther than that is another word */
-    for (int i = 0; i < count; i++) {
-        if (strlen(names[i]) >= WORD_BYTES) continue;
-        size_t distance = 2 * edit_distance(word, names[i]) + (strlen(names[i]) != strlen(word));
-        if (distance >= best) continue;
-        best = distance;
-        nearest = names[i];
-    }
-    return nearest;
-}
-
-/* Words of a choice. */
-
-/* Copies word `index` of "a|b|c"; false past the end. */
+/* Copies word `index` of the choice "a|b|c"; false past the end. */
 static bool choice_word(const char *words, int index, char *word) {
     for (; index > 0; index--) {
         words = strchr(words, '|');
@@ -90,7 +53,7 @@ static int choice_error(const cli_verb *verb, const cli_option *option, const ch
         names[count] = words[count];
         count++;
     }
-    const char *near = cli_nearest(given, names, count);
+    const char *near = yoke_text_nearest(given, names, (size_t)count);
     return cli_usage_error(verb->name, "--%s: '%s' is not one of %s%s%s%s", option->name, given,
                            option->value, near != NULL ? "; did you mean '" : "",
                            near != NULL ? near : "", near != NULL ? "'?" : "");
@@ -114,11 +77,9 @@ static int number_error(const cli_verb *verb, const cli_option *option, const ch
 }
 
 static bool read_integer(const cli_option *option, const char *text, void *field) {
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (*end != '\0' || errno != 0 || strspn(text, "-0123456789") != strlen(text)) return false;
-    if (value < INT32_MIN || value > INT32_MAX || !in_range(option, (double)value)) return false;
+    int64_t value;
+    if (!yoke_text_integer(text, INT32_MIN, INT32_MAX, &value)) return false;
+    if (!in_range(option, (double)value)) return false;
     *(int *)field = (int)value;
     return true;
 }
@@ -134,15 +95,13 @@ static bool read_unsigned(const cli_option *option, const char *text, void *fiel
 }
 
 static bool read_real(const cli_option *option, const char *text, void *field) {
-    char *end;
-    double value = strtod(text, &end);
-    if (*end != '\0' || strspn(text, "+-.0123456789eE") != strlen(text)) return false;
-    if (!isfinite(value) || !in_range(option, value)) return false;
+    double value;
+    if (!yoke_text_real(text, -DBL_MAX, DBL_MAX, &value) || !in_range(option, value)) return false;
     *(double *)field = value;
     return true;
 }
 
-/* Stores a value; -1, or the exit code when it can't be read. */
+/* Stores a value: -1, or the exit code of a usage error. */
 static int store(const cli_verb *verb, const cli_option *option, const char *text, void *field) {
     bool read = true;
     if (text[0] == '\0')
@@ -165,7 +124,7 @@ static int store(const cli_verb *verb, const cli_option *option, const char *tex
         *(int *)field = choice_index(option->value, text);
         break;
     case CLI_FLAG:
-        break; /* takes none */
+        break; /* no value */
     }
     return read ? -1 : number_error(verb, option, text);
 }
@@ -187,7 +146,7 @@ static int unknown_option(const cli_verb *verb, const char *given) {
         names[count] = verb->options[count].name;
     char word[WORD_BYTES];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
-    const char *near = cli_nearest(word, names, count);
+    const char *near = yoke_text_nearest(word, names, (size_t)count);
     return cli_usage_error(verb->name, "%s has no option --%s%s%s%s", verb->name, word,
                            near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
                            near != NULL ? "?" : "");
@@ -218,7 +177,7 @@ static bool is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Anywhere before "--", whatever else is wrong. */
+/* --help before "--" counts, even beside mistakes. */
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (is_help(argv[i])) return true;
@@ -238,12 +197,12 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *op
         int code = -1;
         if (!ended && strcmp(argv[i], "--") == 0)
             ended = true;
-        else if (!ended && is_help(argv[i])) /* a command has options of its own */
+        else if (!ended && is_help(argv[i])) /* options after a command belong to that command */
             code = print_help_page(verb);
         else if (!ended && strncmp(argv[i], "--", 2) == 0)
             code = parse_option(verb, argc, argv, &i, values);
         else if (verb->operands == NULL)
-            code = cli_usage_error(verb->name, "%s does not know what to do with '%s'", verb->name,
+            code = cli_usage_error(verb->name, "%s takes no operand, but got '%s'", verb->name,
                                    argv[i]);
         else if (!ended && verb->command && argv[i][0] == '-')
             code = cli_usage_error(verb->name, "%s has no option %s", verb->name, argv[i]);
@@ -258,7 +217,24 @@ int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *op
     return -1;
 }
 
-/* Help. */
+/* Printing. */
+
+void cli_print_word(FILE *out, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=:,./@%"; /* no shell changes these */
+    if (word[0] != '\0' && strspn(word, plain) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*word, out);
+    }
+    fputc('\'', out);
+}
 
 void cli_print_help(const cli_verb *verb) {
     printf("yoke %s: %s\n\nusage: yoke %s%s%s%s\n", verb->name, verb->summary, verb->name,

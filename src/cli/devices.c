@@ -1,11 +1,11 @@
-/* yoke devices: what this machine offers, what this build could use, and how fast GPUs reach each
- * other. */
+/* yoke devices: the backends of this build, the devices of this machine, and how fast GPUs copy to
+ * each other. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli.h"
-#include "result.h"
+#include "cli/cli.h"
+#include "cli/result.h"
 
 typedef struct devices_flags {
     const char *devices;
@@ -16,15 +16,15 @@ typedef struct devices_flags {
 #define AT(field) offsetof(devices_flags, field)
 
 static const cli_option options[] = {
-    {"devices", "LIST", "show how a list would be opened: auto, cpu, 4xcpu, cuda:0, ... (auto)",
-     CLI_TEXT, AT(devices), 0, 0},
+    {"devices", "LIST", "the devices to open: auto, cpu, 4xcpu, cuda:0, ... (auto)", CLI_TEXT,
+     AT(devices), 0, 0},
     {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
      0, 1024},
     {"json", NULL, "print one JSON object", CLI_FLAG, AT(json), 0, 0},
 };
 
 const cli_verb devices_verb = {.name = "devices",
-                               .summary = "show the devices of this machine and build",
+                               .summary = "list the devices of this machine",
                                .options = options,
                                .option_count = CLI_OPTION_COUNT(options)};
 
@@ -44,8 +44,6 @@ static bool backend(int index, yoke_backend_info *info) {
 static bool is_gpu(const yoke_device_info *device) {
     return device->capability > 0;
 }
-
-/* Looking. */
 
 static yoke_status measure_peers(machine_view *machine, const yoke_devices *devices) {
     int count = machine->count;
@@ -74,10 +72,8 @@ static yoke_status look_around(machine_view *machine, const devices_flags *flags
     return status;
 }
 
-/* For people. */
-
 static void print_cpus(const machine_view *machine) {
-    printf("%-8s  %7s  %-9s  %9s  %-8s  %s\n", "device", "threads", "cores", "memory", "bfloat16",
+    printf("%-8s  %7s  %-9s  %10s  %-8s  %s\n", "device", "threads", "cores", "memory", "bfloat16",
            "model");
     for (int i = 0; i < machine->count; i++) {
         const yoke_device_info *device = &machine->view.devices[i];
@@ -85,23 +81,23 @@ static void print_cpus(const machine_view *machine) {
         if (device->first_core >= 0)
             snprintf(cores, sizeof cores, "%d-%d", device->first_core,
                      device->first_core + device->core_count - 1);
-        printf("%-8s  %7d  %-9s  %9s  %-8s  %s\n", device->name, device->threads, cores,
-               bytes_text((double)device->memory_bytes, memory), device->bfloat16 ? "yes" : "slow",
-               device->description);
+        printf("%-8s  %7d  %-9s  %10s  %-8s  %s\n", device->name, device->threads, cores,
+               yoke_text_bytes((double)device->memory_bytes, memory, sizeof memory),
+               device->bfloat16 ? "yes" : "slow", device->description);
     }
 }
 
 static void print_gpus(const machine_view *machine) {
-    printf("%-8s  %10s  %4s  %9s  %9s  %-8s  %-12s  %-40s  %s\n", "device", "capability", "code",
+    printf("%-8s  %10s  %4s  %10s  %10s  %-8s  %-12s  %-40s  %s\n", "device", "capability", "code",
            "memory", "free", "bfloat16", "PCI", "UUID", "model");
     for (int i = 0; i < machine->count; i++) {
         const yoke_device_info *device = &machine->view.devices[i];
         char memory[16], left[16];
-        printf("%-8s  %8d.%d  %4s  %9s  %9s  %-8s  %-12s  %-40s  %s\n", device->name,
+        printf("%-8s  %8d.%d  %4s  %10s  %10s  %-8s  %-12s  %-40s  %s\n", device->name,
                device->capability / 10, device->capability % 10, device->code ? "yes" : "no",
-               bytes_text((double)device->memory_bytes, memory),
-               bytes_text((double)device->memory_free, left), device->bfloat16 ? "yes" : "no",
-               device->pci_id, device->uuid, device->description);
+               yoke_text_bytes((double)device->memory_bytes, memory, sizeof memory),
+               yoke_text_bytes((double)device->memory_free, left, sizeof left),
+               device->bfloat16 ? "yes" : "no", device->pci_id, device->uuid, device->description);
     }
     for (int i = 0; i < machine->count; i++) {
         if (machine->view.devices[i].note[0] != '\0')
@@ -143,77 +139,75 @@ static void print_words(const machine_view *machine) {
     if (machine->peers != NULL) print_peers(machine);
 }
 
-/* For scripts. */
-
-static void emit_backends(emit *json) {
+static void json_backends(yoke_json *json) {
     yoke_backend_info info;
-    emit_open(json, "backends", '[');
+    yoke_json_open(json, "backends", '[');
     for (int i = 0; backend(i, &info); i++) {
-        emit_open(json, NULL, '{');
-        emit_text(json, "name", info.name);
-        emit_boolean(json, "available", info.available);
-        emit_text(json, "detail", info.detail);
-        emit_close(json, '}');
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "name", info.name);
+        yoke_json_boolean(json, "available", info.available);
+        yoke_json_text(json, "detail", info.detail);
+        yoke_json_close(json, '}');
     }
-    emit_close(json, ']');
+    yoke_json_close(json, ']');
 }
 
-static void emit_gpu(emit *json, const yoke_device_info *device) {
+static void json_gpu(yoke_json *json, const yoke_device_info *device) {
     char capability[16];
     snprintf(capability, sizeof capability, "%d.%d", device->capability / 10,
              device->capability % 10);
-    emit_text(json, "uuid", device->uuid);
-    emit_text(json, "pci_id", device->pci_id);
-    emit_text(json, "capability", capability);
-    emit_integer(json, "memory_free", (int64_t)device->memory_free);
-    emit_boolean(json, "code", device->code);
-    emit_text(json, "note", device->note);
+    yoke_json_text(json, "uuid", device->uuid);
+    yoke_json_text(json, "pci_id", device->pci_id);
+    yoke_json_text(json, "capability", capability);
+    yoke_json_integer(json, "memory_free", (int64_t)device->memory_free);
+    yoke_json_boolean(json, "code", device->code);
+    yoke_json_text(json, "note", device->note);
 }
 
-static void emit_devices(emit *json, const machine_view *machine) {
-    emit_open(json, "devices", '[');
+static void json_devices(yoke_json *json, const machine_view *machine) {
+    yoke_json_open(json, "devices", '[');
     for (int i = 0; i < machine->count; i++) {
         const yoke_device_info *device = &machine->view.devices[i];
-        emit_open(json, NULL, '{');
-        emit_text(json, "name", device->name);
-        emit_text(json, "description", device->description);
-        emit_integer(json, "threads", device->threads);
-        emit_integer(json, "first_core", device->first_core);
-        emit_integer(json, "core_count", device->core_count);
-        emit_integer(json, "memory_bytes", (int64_t)device->memory_bytes);
-        emit_boolean(json, "bfloat16", device->bfloat16);
-        if (is_gpu(device)) emit_gpu(json, device);
-        emit_close(json, '}');
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "name", device->name);
+        yoke_json_text(json, "description", device->description);
+        yoke_json_integer(json, "threads", device->threads);
+        yoke_json_integer(json, "first_core", device->first_core);
+        yoke_json_integer(json, "core_count", device->core_count);
+        yoke_json_integer(json, "memory_bytes", (int64_t)device->memory_bytes);
+        yoke_json_boolean(json, "bfloat16", device->bfloat16);
+        if (is_gpu(device)) json_gpu(json, device);
+        yoke_json_close(json, '}');
     }
-    emit_close(json, ']');
+    yoke_json_close(json, ']');
 }
 
-static void emit_peers(emit *json, const machine_view *machine) {
-    emit_open(json, "peers", '[');
+static void json_peers(yoke_json *json, const machine_view *machine) {
+    yoke_json_open(json, "peers", '[');
     for (int i = 0; i < machine->count * machine->count; i++) {
         const yoke_peer_info *peer = &machine->peers[i];
         int from = i / machine->count, to = i % machine->count;
         if (from == to) continue;
-        emit_open(json, NULL, '{');
-        emit_text(json, "from", machine->view.devices[from].name);
-        emit_text(json, "to", machine->view.devices[to].name);
-        emit_text(json, "path", path_name(peer->path));
-        emit_real(json, "bytes_per_second", peer->bytes_per_second);
-        emit_close(json, '}');
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "from", machine->view.devices[from].name);
+        yoke_json_text(json, "to", machine->view.devices[to].name);
+        yoke_json_text(json, "path", path_name(peer->path));
+        yoke_json_real(json, "bytes_per_second", peer->bytes_per_second);
+        yoke_json_close(json, '}');
     }
-    emit_close(json, ']');
+    yoke_json_close(json, ']');
 }
 
-static void print_json(const machine_view *machine) {
-    emit json;
-    emit_begin(&json, stdout);
-    emit_open(&json, NULL, '{');
-    emit_backends(&json);
-    emit_text(&json, "list", machine->list);
-    emit_devices(&json, machine);
-    if (machine->peers != NULL) emit_peers(&json, machine);
-    emit_close(&json, '}');
-    emit_end(&json);
+static yoke_status print_json(const machine_view *machine) {
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    json_backends(&json);
+    yoke_json_text(&json, "list", machine->list);
+    json_devices(&json, machine);
+    if (machine->peers != NULL) json_peers(&json, machine);
+    yoke_json_close(&json, '}');
+    return cli_print_json(&json, stdout);
 }
 
 int devices_main(int argc, char **argv) {
@@ -222,8 +216,10 @@ int devices_main(int argc, char **argv) {
     if (code >= 0) return code;
     machine_view machine = {.list = flags.devices};
     yoke_status status = look_around(&machine, &flags);
-    if (status == YOKE_OK && flags.json) print_json(&machine);
-    if (status == YOKE_OK && !flags.json) print_words(&machine);
+    if (status == YOKE_OK && flags.json)
+        status = print_json(&machine);
+    else if (status == YOKE_OK)
+        print_words(&machine);
     free(machine.peers);
     return status == YOKE_OK ? 0 : cli_fail(status);
 }

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 typedef struct evaluate_flags {
     const char *init, *model, *dataset, *devices;
@@ -14,26 +14,26 @@ typedef struct evaluate_flags {
 #define AT(field) offsetof(evaluate_flags, field)
 
 static const cli_option options[] = {
-    {"init", "FILE", "safetensors with the weights; required", CLI_TEXT, AT(init), 0, 0},
-    {"model", "NAME", "the model they belong to (resnet20)", CLI_TEXT, AT(model), 0, 0},
+    {"init", "FILE", "safetensors file of the weights (required)", CLI_TEXT, AT(init), 0, 0},
+    {"model", "NAME", "the model of the weights (resnet20)", CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC", "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:...] (synthetic)",
      CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST", "auto, cpu, 4xcpu, ... (auto)", CLI_TEXT, AT(devices), 0, 0},
     {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
      0, 1024},
-    {"batch", "N", "rows computed at a time, over all devices (64)", CLI_INTEGER, AT(batch), 1,
+    {"batch", "N", "rows of a batch, on all devices together (64)", CLI_INTEGER, AT(batch), 1,
      1 << 20},
-    {"precision", "float32|bfloat16|tf32", "of the computation (float32)", CLI_CHOICE,
+    {"precision", "float32|bfloat16|tf32", "precision of the computation (float32)", CLI_CHOICE,
      AT(precision), 0, 0},
     {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
 };
 
 const cli_verb evaluate_verb = {.name = "evaluate",
-                                .summary = "measure saved weights on test data",
+                                .summary = "evaluate saved weights on test data",
                                 .options = options,
                                 .option_count = CLI_OPTION_COUNT(options)};
 
-/* What an evaluation needs, in the order in which it is opened. */
+/* In the order in which open_all opens it. */
 typedef struct evaluation {
     yoke_devices *devices;
     yoke_dataset *dataset;
@@ -44,106 +44,105 @@ typedef struct evaluation {
     long long rows, correct;
 } evaluation;
 
-static yoke_status build_model(evaluation *it, const evaluate_flags *flags) {
+static yoke_status build_model(evaluation *run, const evaluate_flags *flags) {
     yoke_dataset_info info = {.struct_size = sizeof info};
-    yoke_status status = yoke_dataset_describe(it->dataset, &info);
+    yoke_status status = yoke_dataset_describe(run->dataset, &info);
     if (status != YOKE_OK) return status;
     yoke_loss_options loss = {.struct_size = sizeof loss,
                               .kind = info.classes > 0 ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE};
     int outputs = info.classes > 0 ? info.classes : info.target_count;
-    return yoke_model_preset(&it->model, flags->model, info.shape, outputs, &loss);
+    return yoke_model_preset(&run->model, flags->model, info.shape, outputs, &loss);
 }
 
-static yoke_status build_engine(evaluation *it, const evaluate_flags *flags) {
+static yoke_status build_engine(evaluation *run, const evaluate_flags *flags) {
     yoke_loader_options loader = {
-        .struct_size = sizeof loader, .batch = flags->batch, .devices = it->devices};
-    yoke_status status = yoke_loader_create(&it->loader, it->dataset, &loader);
+        .struct_size = sizeof loader, .batch = flags->batch, .devices = run->devices};
+    yoke_status status = yoke_loader_create(&run->loader, run->dataset, &loader);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
                                          .batch = flags->batch,
-                                         .pixels = yoke_loader_pixels(it->loader)};
+                                         .pixels = yoke_loader_pixels(run->loader)};
     if (status == YOKE_OK)
-        status = yoke_data_parallel_create(&it->parallel, it->model, it->devices, NULL, &engine);
-    if (status == YOKE_OK) status = yoke_weights_load(it->parallel, it->model, flags->init);
+        status = yoke_data_parallel_create(&run->parallel, run->model, run->devices, NULL, &engine);
+    if (status == YOKE_OK) status = yoke_weights_load(run->parallel, run->model, flags->init);
     return status;
 }
 
-static yoke_status open_all(evaluation *it, const evaluate_flags *flags) {
+static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
-    yoke_status status = yoke_devices_open(&it->devices, &devices);
+    yoke_status status = yoke_devices_open(&run->devices, &devices);
     if (status == YOKE_OK)
-        status = yoke_dataset_open(&it->dataset, flags->dataset, YOKE_SPLIT_TEST);
-    if (status == YOKE_OK) status = build_model(it, flags);
-    if (status == YOKE_OK) status = build_engine(it, flags);
+        status = yoke_dataset_open(&run->dataset, flags->dataset, YOKE_SPLIT_TEST);
+    if (status == YOKE_OK) status = build_model(run, flags);
+    if (status == YOKE_OK) status = build_engine(run, flags);
     return status;
 }
 
-static void close_all(evaluation *it) {
-    yoke_loader_destroy(it->loader);
-    yoke_data_parallel_destroy(it->parallel);
-    yoke_model_destroy(it->model);
-    yoke_dataset_close(it->dataset);
-    yoke_devices_close(it->devices);
+static void close_all(evaluation *run) {
+    yoke_loader_destroy(run->loader);
+    yoke_data_parallel_destroy(run->parallel);
+    yoke_model_destroy(run->model);
+    yoke_dataset_close(run->dataset);
+    yoke_devices_close(run->devices);
 }
 
-static yoke_status add_batches(evaluation *it) {
+static yoke_status add_batches(evaluation *run) {
     yoke_batch batch = {.struct_size = sizeof batch};
-    yoke_status status = yoke_loader_begin(it->loader, 0);
+    yoke_status status = yoke_loader_begin(run->loader, 0);
     while (status == YOKE_OK) {
         yoke_step_result result = {.struct_size = sizeof result};
-        status = yoke_loader_next(it->loader, &batch, NULL);
+        status = yoke_loader_next(run->loader, &batch, NULL);
         if (status != YOKE_OK || batch.rows == 0) break;
-        status = yoke_data_parallel_evaluate(it->parallel, &batch, &result);
-        it->loss += result.loss * result.rows;
-        it->rows += result.rows;
-        it->correct = result.correct < 0 ? -1 : it->correct + result.correct;
+        status = yoke_data_parallel_evaluate(run->parallel, &batch, &result);
+        run->loss += result.loss * result.rows;
+        run->rows += result.rows;
+        run->correct = result.correct < 0 ? -1 : run->correct + result.correct;
     }
-    it->loss /= it->rows > 0 ? (double)it->rows : 1;
+    run->loss /= run->rows > 0 ? (double)run->rows : 1;
     return status;
 }
 
-static double accuracy(const evaluation *it) {
-    return it->correct < 0 ? (double)NAN : (double)it->correct / (double)it->rows;
+static double accuracy(const evaluation *run) {
+    return run->correct < 0 ? (double)NAN : (double)run->correct / (double)run->rows;
 }
 
-static void print_json(const evaluation *it, const evaluate_flags *flags) {
-    emit json;
-    emit_begin(&json, stdout);
-    emit_open(&json, NULL, '{');
-    emit_text(&json, "model", flags->model);
-    emit_text(&json, "dataset", flags->dataset);
-    emit_text(&json, "weights", flags->init);
-    emit_integer(&json, "devices", yoke_data_parallel_device_count(it->parallel));
-    emit_integer(&json, "rows", it->rows);
-    emit_real(&json, "loss", it->loss);
-    emit_real(&json, "accuracy", accuracy(it));
-    emit_close(&json, '}');
-    emit_end(&json);
+static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_text(&json, "model", flags->model);
+    yoke_json_text(&json, "dataset", flags->dataset);
+    yoke_json_text(&json, "weights", flags->init);
+    yoke_json_integer(&json, "devices", yoke_data_parallel_device_count(run->parallel));
+    yoke_json_integer(&json, "rows", run->rows);
+    yoke_json_real(&json, "loss", run->loss);
+    yoke_json_real(&json, "accuracy", accuracy(run));
+    yoke_json_close(&json, '}');
+    return cli_print_json(&json, stdout);
 }
 
-static void print_words(const evaluation *it, const evaluate_flags *flags) {
-    printf("%s on %s: loss %.4f", flags->model, flags->dataset, it->loss);
-    if (it->correct >= 0) printf(", accuracy %.2f %%", 100 * accuracy(it));
-    printf(" over %lld rows\n", it->rows);
+static void print_words(const evaluation *run, const evaluate_flags *flags) {
+    printf("%s on %s: loss %.4f", flags->model, flags->dataset, run->loss);
+    if (run->correct >= 0) printf(", accuracy %.2f %%", 100 * accuracy(run));
+    printf(" over %lld rows\n", run->rows);
 }
 
 int evaluate_main(int argc, char **argv) {
     evaluate_flags flags = {
         .model = "resnet20", .dataset = "synthetic", .devices = "auto", .batch = 64};
-    evaluation it = {0};
+    evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
     if (code >= 0) return code;
     if (flags.init == NULL)
-        return cli_usage_error("evaluate", "evaluate needs --init FILE, the weights to measure");
-    yoke_status status = open_all(&it, &flags);
-    if (status == YOKE_OK) status = add_batches(&it);
-    if (status != YOKE_OK)
-        code = cli_fail(status);
-    else if (flags.json)
-        print_json(&it, &flags);
-    else
-        print_words(&it, &flags);
-    close_all(&it);
-    return status == YOKE_OK ? 0 : code;
+        return cli_usage_error("evaluate", "evaluate needs the weights: --init FILE");
+    yoke_status status = open_all(&run, &flags);
+    if (status == YOKE_OK) status = add_batches(&run);
+    if (status == YOKE_OK && flags.json)
+        status = print_json(&run, &flags);
+    else if (status == YOKE_OK)
+        print_words(&run, &flags);
+    code = status == YOKE_OK ? 0 : cli_fail(status);
+    close_all(&run);
+    return code;
 }

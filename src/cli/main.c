@@ -1,4 +1,4 @@
-/* yoke: the tool. Finds the verb; each verb is a file. */
+/* The tool `yoke`: finds the verb and runs it. */
 #include <errno.h>
 #include <locale.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 static const struct {
     const cli_verb *verb;
@@ -20,7 +20,7 @@ static const struct {
 
 const cli_verb version_verb = {.name = "version", .summary = "print the version"};
 const cli_verb help_verb = {
-    .name = "help", .operands = "[VERB | exit-codes]", .summary = "explain a verb"};
+    .name = "help", .operands = "[VERB | exit-codes]", .summary = "explain a verb and its options"};
 
 static char refusal[1400];
 
@@ -48,6 +48,16 @@ int cli_system_error(const char *what) {
     return yoke_status_exit_code(YOKE_ERROR_SYSTEM);
 }
 
+yoke_status cli_print_json(yoke_json *json, FILE *out) {
+    yoke_status status = YOKE_OK;
+    if (json->failed)
+        status = cli_refuse(YOKE_ERROR_MEMORY, "no memory for the result as JSON");
+    else
+        fprintf(out, "%s\n", json->text);
+    yoke_json_end(json);
+    return status;
+}
+
 static int find_verb(const char *name) {
     for (int i = 0; i < VERB_COUNT; i++)
         if (strcmp(verbs[i].verb->name, name) == 0) return i;
@@ -63,10 +73,10 @@ static int unknown_verb(const char *name) {
     const char *names[VERB_COUNT];
     for (int i = 0; i < VERB_COUNT; i++)
         names[i] = verbs[i].verb->name;
-    const char *near = cli_nearest(name, names, VERB_COUNT);
-    fprintf(stderr, "yoke: there is no verb '%s'", name);
+    const char *near = yoke_text_nearest(name, names, (size_t)VERB_COUNT);
+    fprintf(stderr, "yoke: no verb is called '%s'", name);
     if (near != NULL) fprintf(stderr, "; did you mean '%s'?", near);
-    fprintf(stderr, "\nThe verbs are:");
+    fprintf(stderr, "\nVerbs:");
     for (int i = 0; i < VERB_COUNT; i++)
         fprintf(stderr, " %s", names[i]);
     fprintf(stderr, "\n");
@@ -74,13 +84,14 @@ static int unknown_verb(const char *name) {
 }
 
 static void print_overview(FILE *out) {
-    fprintf(out, "Yoke harnesses many devices to one load: data-parallel training from one "
+    fprintf(out, "Yoke trains one model on many devices: data-parallel training from one "
                  "process.\n\nusage: yoke VERB [options]\n\n");
     for (int i = 0; i < VERB_COUNT; i++)
         fprintf(out, "  %-10s  %s\n", verbs[i].verb->name, verbs[i].verb->summary);
-    fprintf(out, "\n'yoke train' alone trains a small network on drawn images in under a minute.\n"
-                 "'yoke help VERB' lists a verb's options, 'yoke help exit-codes' the exit "
-                 "codes.\n");
+    fprintf(out,
+            "\n'yoke train' without options trains a small network on synthetic images in under "
+            "a minute.\n'yoke help VERB' lists the options of a verb, 'yoke help exit-codes' "
+            "the exit codes.\n");
 }
 
 static void print_exit_codes(void) {
@@ -95,10 +106,10 @@ static void print_exit_codes(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
                yoke_status_name(rows[i].status), rows[i].text);
-    printf(" 126  launch: the program cannot be started\n"
-           " 127  launch: there is no such program\n"
-           " 130  interrupted (SIGINT); the step was finished and --save written\n"
-           " 143  terminated (SIGTERM); likewise\n");
+    printf(" 126  launch: cannot start the program\n"
+           " 127  launch: cannot find the program\n"
+           " 130  SIGINT ended the run; train finished its step and wrote --save\n"
+           " 143  SIGTERM ended the run; train finished its step and wrote --save\n");
 }
 
 int help_main(int argc, char **argv) {
@@ -137,8 +148,8 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    setlocale(LC_CTYPE, ""); /* may the progress bar use block characters? */
-    /* Replicas that share a GPU have more streams than CUDA's usual 8 ways to it. */
+    setlocale(LC_CTYPE, ""); /* the progress bar draws block characters where UTF-8 allows it */
+    /* Replicas that share a GPU use more streams than CUDA's default of 8 connections. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int code = dispatch(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {

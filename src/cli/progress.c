@@ -1,6 +1,6 @@
 /* A line like tqdm's, drawn at most ten times a second over itself:
  * epoch 3/15  42%|####      | 131/391 [00:41<00:57, 412 img/s, loss 1.93] */
-#include "progress.h"
+#include "cli/progress.h"
 
 #include <langinfo.h>
 #include <stdio.h>
@@ -38,8 +38,6 @@ void progress_clear(progress *view) {
     view->drawn = false;
 }
 
-/* Words. */
-
 /* "03:25", "1:03:25". */
 static const char *clock_text(double seconds, char text[16]) {
     unsigned whole = seconds > 0 && seconds < 3.6e6 ? (unsigned)(seconds + 0.5) : 0;
@@ -50,7 +48,7 @@ static const char *clock_text(double seconds, char text[16]) {
     return text;
 }
 
-/* The bar's own part of the run: this epoch, or all of it. */
+/* The part of the run that the bar shows: this epoch, or all steps. */
 typedef struct part {
     char name[48];
     uint64_t done, all;
@@ -83,7 +81,7 @@ static int terminal_columns(void) {
     return window.ws_col;
 }
 
-/* Cells in eighths where the terminal knows block characters. */
+/* Cells, filled in eighths where the locale has block characters. */
 static void print_cells(const progress *view, int cells, double share) {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     int filled = (int)(share * cells * 8);

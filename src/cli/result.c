@@ -1,10 +1,10 @@
-/* Prints a run before and after it. */
-#include "result.h"
+/* Prints a run: its plan, its result, and what to do next. */
+#include "cli/result.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-#include "emit.h"
+#include "cli/cli.h"
 
 yoke_status device_view_read(device_view *view, const yoke_devices *devices) {
     yoke_status status = YOKE_OK;
@@ -26,15 +26,6 @@ yoke_status device_view_open(device_view *view, const yoke_devices_options *opti
     return status;
 }
 
-const char *bytes_text(double bytes, char buffer[16]) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int unit = 0;
-    for (; unit < 4 && bytes >= 1023.5; unit++)
-        bytes /= 1024;
-    snprintf(buffer, 16, bytes < 100 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    return buffer;
-}
-
 /* Before. */
 
 /* Memory of each device by what holds it. */
@@ -51,9 +42,10 @@ static void print_memory(FILE *out, const yoke_data_parallel *engine, const devi
         const size_t parts[] = {report.parameters + report.buffers, report.gradients,
                                 report.optimizer, report.activations,
                                 report.scratch + report.batch};
-        fprintf(out, "\n%-6s %10s", view->devices[i].name, bytes_text((double)report.total, text));
+        fprintf(out, "\n%-6s %10s", view->devices[i].name,
+                yoke_text_bytes((double)report.total, text, sizeof text));
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
-            fprintf(out, " %11s", bytes_text((double)parts[p], text));
+            fprintf(out, " %11s", yoke_text_bytes((double)parts[p], text, sizeof text));
     }
     fputc('\n', out);
 }
@@ -66,7 +58,7 @@ static void print_shards(FILE *out, int batch, int devices) {
     fprintf(out, "%s\n", devices > 8 ? " + ..." : "");
 }
 
-/* Why there is no GPU where one would have been taken; what is odd about those there are. */
+/* What the devices report of themselves, and why `auto` found no GPU. */
 static void print_notes(FILE *out, const device_view *view) {
     yoke_backend_info info = {.struct_size = sizeof info};
     for (int i = 0; i < view->count && i < CLI_DEVICES_MAX; i++) {
@@ -83,7 +75,7 @@ static void print_exchange(FILE *out, const yoke_trainer_summary *summary) {
     if (summary->devices == 1)
         fprintf(out, "; nothing to exchange\n");
     else if (summary->transport != NULL)
-        fprintf(out, "; a rank each, gradients over %s\n", summary->transport);
+        fprintf(out, "; one rank each, gradients over %s\n", summary->transport);
     else
         fprintf(out, "; %s\n", summary->schedule);
 }
@@ -114,11 +106,11 @@ void print_stages(FILE *out, const yoke_trace *trace) {
     if (count > 0) fprintf(out, "\nstage          median    share       bytes      GB/s\n");
     for (int i = 0; i < count; i++) {
         char bytes[16];
-        if (rows[i].stage == YOKE_STAGE_EVALUATE) continue; /* no stage of a step */
+        if (rows[i].stage == YOKE_STAGE_EVALUATE) continue; /* not part of a step */
         fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
                 100 * rows[i].share);
         if (rows[i].bytes > 0)
-            fprintf(out, "  %10s  %8.1f", bytes_text(rows[i].bytes, bytes),
+            fprintf(out, "  %10s  %8.1f", yoke_text_bytes(rows[i].bytes, bytes, sizeof bytes),
                     rows[i].gigabytes_per_second);
         fputc('\n', out);
     }
@@ -129,58 +121,101 @@ void print_result(FILE *out, const yoke_trainer_summary *summary) {
             summary->model, summary->devices, summary->devices == 1 ? "" : "s", summary->steps,
             summary->images_per_second, summary->step_ms_median, summary->step_ms_p90);
     if (summary->load_wait_share >= 0.01)
-        fprintf(out, ", %.0f %% of it waiting for data", 100 * summary->load_wait_share);
+        fprintf(out, ", %.0f %% of it waits for data", 100 * summary->load_wait_share);
     fprintf(out, ")\nloss %.4f", summary->loss);
     if (summary->accuracy >= 0) fprintf(out, ", accuracy %.2f %%", 100 * summary->accuracy);
     fprintf(out, ", weights %016" PRIx64 "\n", summary->weights_hash);
 }
 
-static void emit_lists(emit *json, yoke_data_parallel *engine) {
+static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
     yoke_stage_summary rows[YOKE_STAGE_COUNT];
     for (int i = 0; i < YOKE_STAGE_COUNT; i++)
         rows[i].struct_size = sizeof rows[i];
     int count = yoke_trace_summarize(yoke_data_parallel_trace(engine), rows, YOKE_STAGE_COUNT);
-    emit_open(json, "stage_ms", '{');
+    yoke_json_open(json, "stage_ms", '{');
     for (int i = 0; i < count; i++)
-        emit_real(json, yoke_stage_name(rows[i].stage), rows[i].median_ms);
-    emit_close(json, '}');
-    emit_open(json, "peak_bytes", '[');
+        yoke_json_real(json, yoke_stage_name(rows[i].stage), rows[i].median_ms);
+    yoke_json_close(json, '}');
+    yoke_json_open(json, "peak_bytes", '[');
     for (int i = 0; i < yoke_data_parallel_device_count(engine); i++) {
         yoke_memory_report report = {.struct_size = sizeof report};
         if (yoke_data_parallel_memory(engine, i, &report) == YOKE_OK)
-            emit_integer(json, NULL, (int64_t)report.total);
+            yoke_json_integer(json, NULL, (int64_t)report.total);
     }
-    emit_close(json, ']');
+    yoke_json_close(json, ']');
 }
 
-/* NaN is written as null. */
+/* NaN becomes null. */
 static double known(double value) {
     return value >= 0 ? value : (double)NAN;
 }
 
-void emit_result(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary) {
-    emit json;
-    emit_begin(&json, out);
-    emit_open(&json, NULL, '{');
-    emit_text(&json, "mode", summary->mode);
-    emit_text(&json, "schedule", summary->schedule);
-    emit_integer(&json, "devices", summary->devices);
-    emit_text(&json, "model", summary->model);
-    emit_text(&json, "dataset", summary->dataset);
-    emit_text(&json, "precision", summary->precision);
-    emit_integer(&json, "parameters", (int64_t)summary->parameters);
-    emit_integer(&json, "batch", summary->batch);
-    emit_integer(&json, "steps", (int64_t)summary->steps);
-    emit_real(&json, "images_per_second", summary->images_per_second);
-    emit_open(&json, "step_ms", '{');
-    emit_real(&json, "median", summary->step_ms_median);
-    emit_real(&json, "p90", summary->step_ms_p90);
-    emit_close(&json, '}');
-    emit_real(&json, "load_wait_share", summary->load_wait_share);
-    emit_lists(&json, yoke_trainer_engine(trainer));
-    emit_real(&json, "loss", summary->loss);
-    emit_real(&json, "accuracy", known(summary->accuracy));
-    emit_hash(&json, "weights_hash", summary->weights_hash);
-    emit_close(&json, '}');
-    emit_end(&json);
+yoke_status print_result_json(FILE *out, yoke_trainer *trainer,
+                              const yoke_trainer_summary *summary) {
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_text(&json, "mode", summary->mode);
+    yoke_json_text(&json, "schedule", summary->schedule);
+    yoke_json_integer(&json, "devices", summary->devices);
+    yoke_json_text(&json, "model", summary->model);
+    yoke_json_text(&json, "dataset", summary->dataset);
+    yoke_json_text(&json, "precision", summary->precision);
+    yoke_json_integer(&json, "parameters", (int64_t)summary->parameters);
+    yoke_json_integer(&json, "batch", summary->batch);
+    yoke_json_integer(&json, "steps", (int64_t)summary->steps);
+    yoke_json_real(&json, "images_per_second", summary->images_per_second);
+    yoke_json_open(&json, "step_ms", '{');
+    yoke_json_real(&json, "median", summary->step_ms_median);
+    yoke_json_real(&json, "p90", summary->step_ms_p90);
+    yoke_json_close(&json, '}');
+    yoke_json_real(&json, "load_wait_share", summary->load_wait_share);
+    json_lists(&json, yoke_trainer_engine(trainer));
+    yoke_json_real(&json, "loss", summary->loss);
+    yoke_json_real(&json, "accuracy", known(summary->accuracy));
+    yoke_json_hash(&json, "weights_hash", summary->weights_hash);
+    yoke_json_close(&json, '}');
+    return cli_print_json(&json, out);
+}
+
+/* Next. */
+
+/* The same command with another option. */
+static void print_again(FILE *out, const train_advice *run, const char *option, const char *name,
+                        const char *ending) {
+    fprintf(out, "    ");
+    for (int i = 0; run->command[i] != NULL; i++) {
+        cli_print_word(out, run->command[i]);
+        fputc(' ', out);
+    }
+    fprintf(out, "%s ", option);
+    cli_print_word(out, name);
+    fprintf(out, "%s\n", ending);
+}
+
+static void print_evaluate(FILE *out, const train_advice *run) {
+    fprintf(out, "  evaluate the saved weights:\n    ");
+    cli_print_word(out, run->command[0]);
+    fprintf(out, " evaluate --init ");
+    cli_print_word(out, run->save);
+    fprintf(out, " --model %s --dataset ", run->model);
+    cli_print_word(out, run->dataset);
+    fputc('\n', out);
+}
+
+void print_train_advice(FILE *out, const train_advice *run) {
+    fprintf(out, "\nNext:\n");
+    if (run->save != NULL)
+        print_evaluate(out, run);
+    else if (run->repeatable) {
+        fprintf(out, "  save the weights, for yoke evaluate or PyTorch:\n");
+        print_again(out, run, "--save", run->model, ".safetensors");
+    }
+    if (run->trace == NULL && run->repeatable) {
+        fprintf(out, "  see every stage as a bar, in https://ui.perfetto.dev:\n");
+        print_again(out, run, "--trace", "trace", ".json");
+    }
+    fprintf(out, "  train on your own images (cifar10:DIR, mnist:DIR); all options:\n    ");
+    cli_print_word(out, run->command[0]);
+    fprintf(out, " help train\n");
 }

@@ -6,25 +6,32 @@
 
 #include "yoke/yoke.h"
 
-/* How the devices of a list look. */
+/* The devices of a list. */
 #define CLI_DEVICES_MAX 64
 typedef struct device_view {
     int count;
     yoke_device_info devices[CLI_DEVICES_MAX]; /* the first ones */
-    bool automatic;                            /* nobody chose them */
+    bool automatic;                            /* the user named none */
 } device_view;
 yoke_status device_view_read(device_view *view, const yoke_devices *devices);
-/* Of devices opened and closed at once. */
+/* Opens the devices, reads them and closes them. */
 yoke_status device_view_open(device_view *view, const yoke_devices_options *options);
 
-/* "1.5 GiB". Returns buffer. */
-const char *bytes_text(double bytes, char buffer[16]);
-
-/* The run before it begins: model, devices, memory, batch. */
+/* Before the run: model, devices, memory, batch. */
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);
-/* Stages, then one line. */
+/* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
 void print_result(FILE *out, const yoke_trainer_summary *summary);
-void emit_result(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary);
+yoke_status print_result_json(FILE *out, yoke_trainer *trainer,
+                              const yoke_trainer_summary *summary);
+
+/* Commands to go on with; each works as printed, from the same folder. */
+typedef struct train_advice {
+    char *const *command; /* the words that started the run, the tool first; NULL ends them */
+    const char *model, *dataset;
+    const char *save, *trace; /* files that the run wrote; NULL: none */
+    bool repeatable;          /* the command alone starts the same run, without a launcher */
+} train_advice;
+void print_train_advice(FILE *out, const train_advice *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* yoke train: a run from flags to a result line. */
+/* yoke train: one run, from the command line to its result. */
 #include <math.h>
 #include <signal.h>
 #include <stddef.h>
@@ -6,15 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advice.h"
-#include "cli.h"
-#include "progress.h"
-#include "rank_options.h"
-#include "result.h"
+#include "cli/cli.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/progress.h"
+#include "cli/result.h"
 
 #define SYNTHETIC "synthetic"
-
-/* Options. */
 
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
@@ -41,59 +38,67 @@ static const cli_option options[] = {
      CLI_TEXT, AT(devices), 0, 0},
     {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
      0, 1024},
-    {"mode", "dp|single|ddp", "all devices, the first alone, or a process each: yoke launch (dp)",
-     CLI_CHOICE, AT(mode), 0, 0},
-    {"schedule", "overlap|classic|sharded", "order of a step's stages; classic: dp (overlap)",
-     CLI_CHOICE, AT(schedule), 0, 0},
+    {"mode", "dp|single|ddp",
+     "one process for all devices, for the first one, or one process each (dp)", CLI_CHOICE,
+     AT(mode), 0, 0},
+    {"schedule", "overlap|classic|sharded",
+     "order of the stages of a step; classic only with --mode dp (overlap)", CLI_CHOICE,
+     AT(schedule), 0, 0},
     {"batch", "N", "rows of a step, over all devices (64)", CLI_INTEGER, AT(batch), 1, 1 << 20},
     {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
-    {"steps", "N", "updates instead of epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
-    {"optimizer", "sgd|adamw", "PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate, or its peak (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0,
-     INFINITY},
-    {"momentum", "X", "of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
-    {"nesterov", NULL, "Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
-    {"weight-decay", "X", "(0.0005 for sgd, 0.01 for adamw)", CLI_REAL, AT(weight_decay), 0,
-     INFINITY},
-    {"lr-schedule", "constant|step|cosine|onecycle", "learning rate over the run (constant)",
+    {"steps", "N", "steps of the run, instead of --epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
+    {"optimizer", "sgd|adamw", "with PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
+    {"lr", "X", "learning rate, or the peak of its schedule (0.05 for sgd, 0.001 for adamw)",
+     CLI_REAL, AT(lr), 0, INFINITY},
+    {"momentum", "X", "momentum of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
+    {"nesterov", NULL, "use Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
+    {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw)", CLI_REAL,
+     AT(weight_decay), 0, INFINITY},
+    {"lr-schedule", "constant|step|cosine|onecycle", "course of the learning rate (constant)",
      CLI_CHOICE, AT(lr_schedule), 0, 0},
-    {"warmup-steps", "N", "linear warm-up; not with onecycle (0)", CLI_UNSIGNED, AT(warmup_steps),
-     0, 1e15},
-    {"label-smoothing", "X", "(0)", CLI_REAL, AT(label_smoothing), 0, 0.999},
+    {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
+     AT(warmup_steps), 0, 1e15},
+    {"label-smoothing", "X", "share of the target spread over all classes (0)", CLI_REAL,
+     AT(label_smoothing), 0, 0.999},
     {"precision", "float32|bfloat16|tf32",
-     "of the computation; weights stay float32; tf32: GPUs (float32)", CLI_CHOICE, AT(precision), 0,
-     0},
-    {"collectives", "auto|nccl|copy", "what carries gradients between GPUs (auto)", CLI_CHOICE,
-     AT(collectives), 0, 0},
-    {"bucket-mb", "X", "MiB of gradients that travel as one (1, then 4 on CPUs, 25 on GPUs)",
+     "precision of the computation; weights stay float32; tf32 needs GPUs (float32)", CLI_CHOICE,
+     AT(precision), 0, 0},
+    {"collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",
+     CLI_CHOICE, AT(collectives), 0, 0},
+    {"bucket-mb", "X", "MiB of a gradient bucket (the first 1, then 4 on CPUs and 25 on GPUs)",
      CLI_REAL, AT(bucket_mb), 1e-3, 1 << 20},
-    {"transport", "auto|shared-memory|mpi|nccl", "ddp: what carries gradients between ranks (auto)",
+    {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
      CLI_CHOICE, AT(transport), 0, 0},
-    {"broadcast-buffers", "yes|no", "ddp: evaluate with rank 0's running statistics (yes)",
-     CLI_CHOICE, AT(broadcast_buffers), 0, 0},
-    {"loss-mean", "rows|ranks", "ddp: of all rows, or of the ranks' means as PyTorch's (rows)",
-     CLI_CHOICE, AT(loss_mean), 0, 0},
-    {"timeout", "SECONDS", "ddp: the longest wait for another rank (60)", CLI_INTEGER, AT(timeout),
-     1, 1 << 20},
-    {"algorithm", "measured|direct", "the fastest, or the same in every run (measured)", CLI_CHOICE,
-     AT(algorithm), 0, 0},
-    {"seed", "N", "of weights, order, augmentation, dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
-    {"shuffle", "yes|no", "draw a new order each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
-    {"augment", "none|crop-flip|crop-flip-cutout", "(none)", CLI_CHOICE, AT(augment), 0, 0},
-    {"accumulate", "N", "micro-batches a batch is computed in (1)", CLI_INTEGER, AT(accumulate), 1,
+    {"broadcast-buffers", "yes|no",
+     "ddp: all ranks evaluate with the batch norm statistics of rank 0 (yes)", CLI_CHOICE,
+     AT(broadcast_buffers), 0, 0},
+    {"loss-mean", "rows|ranks",
+     "ddp: mean over all rows, or over the ranks' means as in PyTorch (rows)", CLI_CHOICE,
+     AT(loss_mean), 0, 0},
+    {"timeout", "SECONDS", "ddp: longest wait for another rank (60)", CLI_INTEGER, AT(timeout), 1,
      1 << 20},
-    {"clip-norm", "X", "largest norm of the gradient; 0: any (0)", CLI_REAL, AT(clip_norm), 0,
-     INFINITY},
-    {"init", "FILE", "safetensors to start from", CLI_TEXT, AT(init), 0, 0},
-    {"save", "FILE", "safetensors to write at the end, and when interrupted", CLI_TEXT, AT(save), 0,
-     0},
-    {"evaluate-every", "N", "epochs; 0: at the end, -1: never (0)", CLI_INTEGER, AT(evaluate_every),
-     -1, 1 << 20},
-    {"metrics", "FILE", "a line of JSON for each step and evaluation", CLI_TEXT, AT(metrics), 0, 0},
-    {"trace", "FILE", "a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT, AT(trace),
-     0, 0},
-    {"log-every", "N", "steps between plain lines (about 5 seconds)", CLI_INTEGER, AT(log_every), 0,
-     1 << 30},
+    {"algorithm", "measured|direct", "fastest by measurement, or the same in every run (measured)",
+     CLI_CHOICE, AT(algorithm), 0, 0},
+    {"seed", "N", "seed of weights, row order, augmentation and dropout (0)", CLI_UNSIGNED,
+     AT(seed), 0, 0},
+    {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
+    {"augment", "none|crop-flip|crop-flip-cutout", "change training images at random (none)",
+     CLI_CHOICE, AT(augment), 0, 0},
+    {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER, AT(accumulate), 1,
+     1 << 20},
+    {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", CLI_REAL, AT(clip_norm),
+     0, INFINITY},
+    {"init", "FILE", "start from the weights in this safetensors file", CLI_TEXT, AT(init), 0, 0},
+    {"save", "FILE", "write the weights as safetensors, also when a signal ends the run", CLI_TEXT,
+     AT(save), 0, 0},
+    {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (0)", CLI_INTEGER,
+     AT(evaluate_every), -1, 1 << 20},
+    {"metrics", "FILE", "write one line of JSON for each step and evaluation", CLI_TEXT,
+     AT(metrics), 0, 0},
+    {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT,
+     AT(trace), 0, 0},
+    {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
+     AT(log_every), 0, 1 << 30},
     {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
     {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
 };
@@ -103,10 +108,12 @@ const cli_verb train_verb = {
     .summary = "train a model with data parallelism",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more = "The defaults, in brackets, train resnet20 on drawn images in under a minute.\n"
-            "Ctrl-C finishes the step, writes --save and ends with 130; twice ends at once.\n"};
+    .more = "The defaults, in brackets, train resnet20 on synthetic images in under a minute.\n"
+            "--mode ddp needs a launcher: yoke launch --nproc-per-node 2 -- train --mode ddp ...\n"
+            "Ctrl-C finishes the step, writes --save and exits with 130; a second Ctrl-C exits at "
+            "once.\n"};
 
-/* Defaults that differ from a field of zeros. */
+/* NaN: the default depends on the optimizer. */
 static const train_flags defaults = {.model = "resnet20",
                                      .dataset = SYNTHETIC,
                                      .batch = 64,
@@ -122,11 +129,14 @@ static double given_or(double given, double otherwise) {
 static int check_flags(const train_flags *flags) {
     bool sgd = flags->optimizer == YOKE_SGD;
     if (!sgd && (flags->nesterov || given_or(flags->momentum, 0) > 0))
-        return cli_usage_error("train", "--momentum and --nesterov are sgd's, not adamw's");
+        return cli_usage_error("train",
+                               "--momentum and --nesterov need --optimizer sgd; adamw has neither");
     if (flags->nesterov && given_or(flags->momentum, 0.9) == 0)
         return cli_usage_error("train", "--nesterov needs a --momentum above 0");
     if (flags->warmup_steps > 0 && flags->lr_schedule == YOKE_LR_ONECYCLE)
-        return cli_usage_error("train", "--warmup-steps: onecycle warms up by its own rule");
+        return cli_usage_error(
+            "train",
+            "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
     return -1;
 }
 
@@ -175,18 +185,18 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
 
 /* Signals. */
 
-/* A handler can be given nothing: what it needs lies here while a run lasts. */
+/* A signal handler has no context argument: a run leaves here what the handler needs. */
 static yoke_trainer *running;
 static volatile sig_atomic_t caught;
 
-/* The next signal, of either kind, has its usual effect. */
+/* A second signal, SIGINT or SIGTERM, ends the process. */
 static void on_signal(int number) {
-    static const char text[] = "\nyoke: finishing the step; once more to end at once\n";
+    static const char text[] = "\nyoke: finishing the step; a second signal ends at once\n";
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     caught = number;
     yoke_trainer_stop(running);
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* said to nobody */
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* stderr is closed */
 }
 
 static void catch_signals(yoke_trainer *trainer) {
@@ -208,7 +218,7 @@ typedef struct session {
     yoke_rank_info rank;
     rank_token token;
     yoke_process_group_options group;
-    bool speaks; /* rank 0; the others only when something is wrong */
+    bool speaks; /* rank 0; the others print failures only */
 } session;
 
 static void on_event(const yoke_event *event, void *payload) {
@@ -238,7 +248,7 @@ static void print_advice(const session *now) {
                                                .repeatable = now->rank.world <= 1});
 }
 
-/* A run that took no step has no result. */
+/* The result of a run of one step at least. */
 static yoke_status report(session *now) {
     FILE *words = now->flags->json ? stderr : stdout;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
@@ -247,16 +257,16 @@ static yoke_status report(session *now) {
     if (!now->flags->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
     if (!now->flags->json || !now->flags->quiet) print_result(words, &summary);
-    if (now->flags->json) emit_result(stdout, now->trainer, &summary);
-    fflush(stdout); /* before advice, where both streams go to one file */
-    return YOKE_OK;
+    if (now->flags->json) status = print_result_json(stdout, now->trainer, &summary);
+    fflush(stdout); /* the advice on stderr comes after it, also in one file */
+    return status;
 }
 
 static int run(session *now) {
     const train_flags *flags = now->flags;
     catch_signals(now->trainer);
     yoke_status status = yoke_trainer_run(now->trainer);
-    signal(SIGINT, SIG_DFL); /* the trainer is about to go */
+    signal(SIGINT, SIG_DFL); /* the handler uses the trainer, which ends soon */
     signal(SIGTERM, SIG_DFL);
     progress_clear(&now->progress);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
@@ -269,7 +279,7 @@ static int run(session *now) {
     return caught != 0 && stopped ? 128 + caught : code;
 }
 
-/* Which rank of a run this is, if a launcher started it. */
+/* Reads the rank that a launcher gave this process. -1, or the exit code. */
 static int find_rank(session *now) {
     const train_flags *flags = now->flags;
     bool ddp = flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
@@ -279,7 +289,7 @@ static int find_rank(session *now) {
     if (!ddp && rank->world > 1)
         return cli_usage_error("train",
                                "%s started %d processes, but --mode %s is one process for all "
-                               "devices: start one, or give --mode ddp",
+                               "devices: start one, or add --mode ddp",
                                rank->source, rank->world,
                                flags->mode == YOKE_MODE_SINGLE ? "single" : "dp");
     if (!ddp) return -1;
@@ -293,16 +303,16 @@ static int find_rank(session *now) {
     now->speaks = rank->rank == 0;
     if (!now->speaks || flags->quiet) return -1;
     if (rank->source[0] == '\0')
-        fprintf(stderr, "yoke: no launcher, so this is the only rank; "
+        fprintf(stderr, "yoke: without a launcher this is the only rank; "
                         "yoke launch --nproc-per-node 2 -- train --mode ddp starts two\n");
     else
-        fprintf(stderr, "ranks    %d by %s, on %d machine%s\n", rank->world, rank->source,
+        fprintf(stderr, "ranks    %d started by %s, on %d machine%s\n", rank->world, rank->source,
                 rank->nodes, rank->nodes == 1 ? "" : "s");
     return -1;
 }
 
-/* The list asked for; otherwise two devices where the processor can pose as two. A rank of DDP sees
- * its own. */
+/* Opens --devices; without it `auto`, where a CPU of several cores becomes two devices. A rank of
+ * DDP sees its own device. */
 static yoke_status choose_devices(train_flags *flags, device_view *view,
                                   const yoke_rank_info *rank) {
     bool chosen = flags->devices != NULL;

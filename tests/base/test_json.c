@@ -39,14 +39,17 @@ static void nested_values_read_back(void **state) {
     yoke_json_text(&json, NULL, "cpu:0");
     yoke_json_text(&json, NULL, "cpu:1");
     yoke_json_close(&json, ']');
+    yoke_json_hash(&json, "weights", 0xabc);
     yoke_json_open(&json, "empty", '[');
     yoke_json_close(&json, ']');
     yoke_json_boolean(&json, "stopped", false);
     yoke_json_null(&json, "accuracy");
     yoke_json_close(&json, '}');
-    assert_string_equal(json.text, "{\"step\":17,\"stage_ms\":{\"forward\":1.5,\"backward\":3.25},"
-                                   "\"devices\":[\"cpu:0\",\"cpu:1\"],\"empty\":[],"
-                                   "\"stopped\":false,\"accuracy\":null}");
+    assert_string_equal(
+        json.text,
+        "{\"step\":17,\"stage_ms\":{\"forward\":1.5,\"backward\":3.25},"
+        "\"devices\":[\"cpu:0\",\"cpu:1\"],\"weights\":\"0000000000000abc\",\"empty\":[],"
+        "\"stopped\":false,\"accuracy\":null}");
     json_decref(parse(&json));
 }
 
@@ -143,6 +146,19 @@ static void what_is_not_utf8_is_replaced_byte_by_byte(void **state) {
     }
 }
 
+static void any_bytes_make_valid_json(void **state) {
+    (void)state;
+    for (unsigned bytes = 0; bytes < 1u << 16; bytes++) {
+        const char text[] = {(char)(bytes >> 8), (char)bytes, '\xa5', '\0'};
+        yoke_json json;
+        yoke_json_begin(&json);
+        yoke_json_open(&json, NULL, '{');
+        yoke_json_text(&json, text, text);
+        yoke_json_close(&json, '}');
+        json_decref(parse(&json)); /* jansson refuses what is not UTF-8 */
+    }
+}
+
 static void a_point_is_a_point_in_every_locale(void **state) {
     (void)state;
     if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) skip(); /* not installed */
@@ -189,6 +205,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite_becomes_null),
         cmocka_unit_test(every_text_is_escaped),
         cmocka_unit_test(what_is_not_utf8_is_replaced_byte_by_byte),
+        cmocka_unit_test(any_bytes_make_valid_json),
         cmocka_unit_test(a_point_is_a_point_in_every_locale),
         cmocka_unit_test(nesting_too_deep_is_a_failure_and_not_a_crash),
         cmocka_unit_test(a_long_text_grows_the_buffer),

@@ -47,7 +47,7 @@ def main():
     code, report = race([python, "-c", FASTER_LEARNER], yoke, "--only", "mlp-b8-float32 eager")
     assert code == 1 and report["rows"][0]["verdict"] == "void", report["rows"]
 
-    code, report = race([python, "pytorch_gpu.py"], yoke, "--only", "G99")
+    code, report = race([python, "pytorch_gpu.py"], yoke, "--only", "no-such-row")
     assert code == 1 and not report["rows"], "a row that is not there was measured"
 
 

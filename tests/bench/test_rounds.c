@@ -1,12 +1,13 @@
-/* The rounds of yoke bench: fair turns, ratios within a round, an interval that holds them. The
- * tool is no library, so this file includes the source it tests. */
+/* The rounds of a race: fair turns, ratios within a round, an interval that holds them. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-#include "cli/rounds.c"
+#include "bench/race/rounds.h"
 
 static yoke_status run_known(void *context, int steps, double *milliseconds) {
     const double *own = context;

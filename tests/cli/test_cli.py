@@ -261,6 +261,16 @@ class Train(Case):
         kept = self.train("--init", save, "--steps", "1", "--lr", "1e-30", "--weight-decay", "0")
         self.assertAlmostEqual(kept["loss"], said["loss"], delta=1e-5)
 
+    def test_json_is_valid_whatever_bytes_a_path_has(self):
+        save = self.folder / "w.safetensors"
+        self.train("--steps", "1", "--save", save)
+        save = save.rename(os.fsdecode(bytes(self.folder) + b"/w\xff\x01\"\xc3\xa9.safetensors"))
+        model = ["--model", "mlp", "--dataset", SMALL[3]]
+        result = subprocess.run([YOKE, "evaluate", "--init", save, *model, "--json"], stdout=subprocess.PIPE,
+                                timeout=LIMIT_S, check=True)
+        weights = json.loads(result.stdout.decode("utf-8", "strict"))["weights"]
+        self.assertEqual(weights, f'{self.folder}/w\ufffd\x01"é.safetensors')
+
     def test_weights_of_another_model_are_refused_by_name(self):
         save = self.folder / "w.safetensors"
         self.train("--steps", "1", "--save", save)
@@ -337,6 +347,36 @@ class Signals(Case):
         process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, -signal.SIGTERM)
         self.assertFalse(save.exists())
+
+
+@unittest.skipIf(BACKEND != "cpu", "the rows are those of the CPU")
+class Bench(Case):
+    def test_a_row_is_chosen_by_its_name_or_its_group(self):
+        rows = [line.split()[0] for line in self.run_ok("bench", "--list").stdout.splitlines() if "  " in line]
+        self.assertEqual(len(set(rows)), len(rows))
+        self.assertIn("scaling-resnet18-bf16", rows)
+        said = json.loads(self.run_ok("bench", "dispatch", "--seconds", "0.1", "--json").stdout)
+        self.assertEqual([row["name"] for row in said["rows"]], ["dispatch-2", "dispatch-4"])
+        for row in said["rows"]:
+            self.assertLessEqual(row["low"], row["value"])
+            self.assertEqual((row["unit"], row["against"]), ("us", None))
+        self.fails(2, ["'C5'", "--list"], "bench", "C5")
+        self.fails(2, ["'scaling-resnet19'", "scaling-resnet18"], "bench", "scaling-resnet19")
+
+    def test_another_program_drives_engines_by_lines(self):
+        requests = ["open a model=mlp devices=2xcpu rows=2 threads=1", "steps a 2", "kernel_time a alone 1",
+                    "kernel_time a in-order 1", f"weights a {self.folder}/w", f"batch a {self.folder}/b",
+                    "floor a alone 1", "close a", "steps a 1"]
+        result = yoke("bench", "--drive", input="\n".join(requests) + "\n")
+        answers = [json.loads(line) for line in result.stdout.splitlines()]
+        opened, steps, alone, in_order, weights, batch, unknown, closed, gone = answers
+        self.assertEqual((opened, closed), ({"devices": 2, "rows": 4}, {}))
+        self.assertEqual(set(steps), {"ms", "processor_ms", "loss"})
+        self.assertTrue(min(alone["ms"], in_order["ms"]) > 0)
+        self.assertEqual((self.folder / "w").stat().st_size, 4 * sum(count for _, count in weights["tensors"]))
+        self.assertEqual((self.folder / "b").stat().st_size, 4 * batch["values"] + 4 * 4)
+        self.assertIn("kernel_time", unknown["error"])
+        self.assertIn("no engine", gone["error"])
 
 
 class Devices(Case):

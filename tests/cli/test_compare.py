@@ -97,7 +97,7 @@ class Result(unittest.TestCase):
         self.assertTrue(result["batch_norm"] and result["equal"])
         self.assertEqual(len({contender["weights_hash"] for contender in others}), 1)
         self.assertNotAlmostEqual(single["loss"], others[0]["loss"], delta=1e-6)
-        self.assertTrue(any(line.startswith("Batch norm normalises each device's rows") for line in lines))
+        self.assertTrue(any(line.startswith("Batch norm normalizes the rows of each device") for line in lines))
 
     def test_tables_fit_a_terminal_and_name_every_contender(self):
         _, lines = told()
@@ -138,7 +138,7 @@ class Mistakes(unittest.TestCase):
                 (2, ["4xcpo"], ["--devices", "4xcpo"]),
                 (2, ["41", "40 rows"], ["--batch", "41"]),
                 (2, ["resnet21", "resnet20"], ["--model", "resnet21"]),
-                (2, ["no model"], ["--model", "m" * 100]),
+                (2, ["not the name of a model"], ["--model", "m" * 100]),
                 (2, ["1023 bytes"], ["--dataset", "d" * 2000]),
                 (2, ["17 devices", "--counts doubling"], ["--devices", "17xcpu"]),
                 (2, ["yoke compare starts itself"], ["--rank-worker"]),
@@ -175,7 +175,7 @@ class Ends(unittest.TestCase):
                 out, err = process.communicate(timeout=LIMIT_S)
                 self.assertEqual(process.returncode, 76, err)
                 self.assertEqual(out, "")
-                self.assertIn(f"yoke: rank {victim} of 2 (process {ranks[victim]}) was ended by signal 9", err)
+                self.assertIn(f"yoke: rank {victim} of 2 (process {ranks[victim]}) died of signal 9", err)
                 self.expect_nothing_left(before, ranks)
 
     def test_ranks_end_with_the_process_that_started_them(self):

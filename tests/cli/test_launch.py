@@ -63,7 +63,7 @@ class Plan(Case):
         self.assertIn("world    6 = 2 processes x 3 nodes\naddress  head port 29400\n", result.stdout)
         rows = [line.split()[:3] for line in result.stdout.splitlines() if line[:6].strip().isdigit()]
         self.assertEqual(rows, [[str(r), str(r % 2), str(r // 2)] for r in range(6)])
-        self.assertIn("\nrank 2 finds\n  LOCAL_RANK=0\n  RANK=2\n", result.stdout)
+        self.assertIn("\nenvironment of rank 2\n  LOCAL_RANK=0\n  RANK=2\n", result.stdout)
         self.assertIn("  YOKE_MASTER_PORT=29400\n", result.stdout)
 
     def test_auto_and_cpu_count_what_is_here(self):
@@ -87,15 +87,15 @@ class Plan(Case):
                 ("--standalone is for one machine", [*two, "--standalone", "true"]),
                 ("--standalone chooses", ["--standalone", "--master-port", "5", "true"]),
                 ("--max-restarts", [*two, *address, "--node-rank", "0", "--max-restarts", "1", "true"]),
-                ("'0' is not from 1 to 1024", ["--nproc-per-node", "0", "true"]),
-                ("'1025' is not from 1", ["--nproc-per-node", "1025", "true"]),
+                ("'0' is not a number from 1 to 1024", ["--nproc-per-node", "0", "true"]),
+                ("'1025' is not a number from 1", ["--nproc-per-node", "1025", "true"]),
                 ("did you mean 'gpu'", ["--nproc-per-node", "gpus", "true"]),
                 ("more than 1000000", ["--explain", "--nnodes", "1000", "--nproc-per-node", "1001"]),
                 ("is not a host", ["--master-addr", "tcp://head", "true"]),
                 ("--master-port: '65536'", ["--master-port", "65536", "true"]),
-                ("--rdzv-id is one line", ["--rdzv-id", "x" * 64, "true"]),
+                ("--rdzv-id must be one line", ["--rdzv-id", "x" * 64, "true"]),
                 ("--log-ranks: '1,,2'", ["--log-ranks", "1,,2", "true"]),
-                ("--json goes with --explain", ["--json", "true"]),
+                ("--json needs --explain", ["--json", "true"]),
                 ("one at a time", ["--explain", "--print-sbatch"]),
                 ("did you mean --nproc-per-node", ["--nproc-per-nod", "2", "true"]),
                 ("has no option -r", ["-r", "3", "true"]),
@@ -221,7 +221,7 @@ class Environment(Case):
         self.assertEqual(launch("true", env={"YOKE_RDZV_TOKEN_FILE": str(path)}).returncode, 0)
         path.write_text("\nhush")
         for env, words in [({"YOKE_RDZV_TOKEN_FILE": str(path)}, "is empty"),
-                           ({"YOKE_RDZV_TOKEN_FILE": str(self.folder)}, "is no file"),
+                           ({"YOKE_RDZV_TOKEN_FILE": str(self.folder)}, "is not a regular file"),
                            ({"YOKE_RDZV_TOKEN_FILE": "nowhere"}, "No such file"),
                            ({"YOKE_RDZV_TOKEN": ""}, "has 0 bytes"),
                            ({"YOKE_RDZV_TOKEN": "x", "YOKE_RDZV_TOKEN_FILE": "y"}, "unset one")]:

@@ -38,7 +38,7 @@ class Ends(Case):
                              (137, "exit 137")]:
             result = self.sh(script, "--nproc-per-node", 3)
             self.assertEqual(result.returncode, code, result.stderr)
-        self.assertIn("ended with exit code 137", result.stderr)
+        self.assertIn("exited with code 137", result.stderr)
 
     def test_a_rank_that_is_killed_ends_all_at_once_and_is_named(self):
         process = self.start("echo I am $RANK >&2; " + SAY_PID + "sleep 1000", "--nproc-per-node", "4")
@@ -48,8 +48,8 @@ class Ends(Case):
         code, _, stderr = self.finish(process)
         self.assertLess(time.monotonic() - began, 3, "nobody waited for the grace")
         self.assertEqual(code, 137)
-        self.assertIn(f"yoke: rank 2 (pid {pids[2]}) was ended by SIGKILL; stopping the other 3\n", stderr)
-        self.assertIn("yoke: the last lines of rank 2:\n  | I am 2\n", stderr)
+        self.assertIn(f"yoke: rank 2 (pid {pids[2]}) died of SIGKILL; stopping the other 3\n", stderr)
+        self.assertIn("yoke: last lines of rank 2:\n  | I am 2\n", stderr)
         self.gone(*pids)
 
     def test_the_earliest_failure_is_reported_also_when_several_are_found_together(self):
@@ -66,7 +66,7 @@ class Ends(Case):
         code, _, stderr = self.finish(process)
         self.assertEqual(code, 12)
         self.assertIn("rank 2", stderr)
-        self.assertEqual(stderr.count("exit code"), 1)
+        self.assertEqual(stderr.count("exited with code"), 1)
 
     def test_a_worker_that_survives_sigterm_is_killed_after_the_grace(self):
         for stubborn in ["trap '' TERM; while :; do sleep 0.05; done", "kill -STOP $$"]:
@@ -75,7 +75,7 @@ class Ends(Case):
                                  "--nproc-per-node", "2", "--grace", "0.3")
             code, _, stderr = self.finish(process)
             self.assertEqual(code, 4)
-            self.assertIn("1 rank did not end within 0.3 s: SIGKILL", stderr)
+            self.assertIn("1 rank did not end within 0.3 s: sending SIGKILL", stderr)
             self.gone(self.pid("p0"))
             (self.folder / "p0").unlink()
 
@@ -138,7 +138,7 @@ class Ends(Case):
                              "--nproc-per-node", "2", "--grace", "1000")
         pids = [self.pid("p0"), self.pid("p1")]
         process.send_signal(signal.SIGINT)
-        self.assertIn("SIGINT goes on to 2 ranks", process.stderr.readline())
+        self.assertIn("passed SIGINT on to 2 ranks", process.stderr.readline())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(process), (130, "", ""))
         self.gone(*pids)
@@ -164,7 +164,7 @@ class Ends(Case):
             result = launch("--nproc-per-node", 2, "--", program, cwd=self.folder)
             self.assertEqual(result.returncode, code)
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-            self.assertIn(f"yoke: rank 0 could not be started: {program}: {words}", result.stderr)
+            self.assertIn(f"yoke: rank 0 did not start: {program}: {words}", result.stderr)
 
     def test_all_ranks_restart_as_often_as_max_restarts(self):
         count = 'echo $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS:$YOKE_MASTER_ADDR >> n$RANK; '
@@ -172,13 +172,13 @@ class Ends(Case):
                          "-sq $TORCHELASTIC_RESTART_COUNT/ n0; do sleep 0.01; done; exit 5; }; sleep 9; }",
                          "--nproc-per-node", 2, "--max-restarts", 3)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("starting all ranks again (2 of 3)", result.stderr)
+        self.assertIn("restarting all ranks (2 of 3)", result.stderr)
         for rank in range(2):
             lines = (self.folder / f"n{rank}").read_text().split()
             self.assertEqual([line.split(":")[0] for line in lines], ["0/3", "1/3", "2/3"])
             self.assertEqual(len(set(lines)), 3, "each meets elsewhere")
         result = self.sh("exit 6", "--max-restarts", 1)
-        self.assertEqual((result.returncode, result.stderr.count("exit code 6")), (6, 2))
+        self.assertEqual((result.returncode, result.stderr.count("exited with code 6")), (6, 2))
 
     def test_waiting_costs_nothing(self):
         process = self.start(SAY_PID + "sleep 1", "--nproc-per-node", "2")
@@ -231,7 +231,7 @@ class Output(Case):
 
     def test_the_last_lines_of_the_failing_rank_are_repeated(self):
         result = self.sh("i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo line $i >&2; done; printf end >&2; exit 3")
-        told = result.stderr.split("yoke: the last lines of rank 0:\n")[1]
+        told = result.stderr.split("yoke: last lines of rank 0:\n")[1]
         self.assertEqual(told, "".join(f"  | line {i}\n" for i in range(492, 501)) + "  | end\n")
 
     def test_a_log_folder_keeps_both_streams_of_every_rank(self):
@@ -248,17 +248,17 @@ class Output(Case):
     def test_a_log_that_cannot_be_written_is_an_error_and_stops_nobody(self):
         result = launch("--log-dir", "/nowhere/logs", "--", "echo", "x")
         self.assertEqual((result.returncode, result.stdout), (74, ""))
-        self.assertIn("yoke: /nowhere/logs: cannot make the folder: No such file", result.stderr)
+        self.assertIn("yoke: /nowhere/logs: cannot create the folder: No such file", result.stderr)
         (self.folder / "rank_1.out").mkdir()
         result = self.sh("echo x >> started", "--nproc-per-node", 2, "--log-dir", ".")
         self.assertEqual((result.returncode, (self.folder / "started").exists()), (74, False))
-        self.assertIn("./rank_1.out: cannot write: Is a directory", result.stderr)
+        self.assertIn("./rank_1.out: cannot write the log: Is a directory", result.stderr)
         (self.folder / "rank_0.err").unlink()
         (self.folder / "rank_0.err").symlink_to("/dev/full")
         result = self.sh("echo a >&2; sleep 0.1; echo b >&2; echo done", "--log-dir", ".")
         self.assertEqual((result.returncode, result.stdout), (74, "done\n"))
         self.assertEqual(result.stderr.splitlines(),
-                         ["yoke: ./rank_0.err: No space left on device; it ends here", "a", "b"])
+                         ["yoke: ./rank_0.err: No space left on device; the log ends here", "a", "b"])
 
     def test_a_full_standard_output_is_an_error(self):
         with open("/dev/full", "w", encoding="ascii") as full:
@@ -284,7 +284,7 @@ class Output(Case):
             before = written()
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        self.assertIn("SIGTERM goes on", process.stderr.readline())
+        self.assertIn("passed SIGTERM on", process.stderr.readline())
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=LIMIT_S), 143)
         process.communicate()

@@ -68,7 +68,7 @@ static void timing_kernels_changes_nothing_of_the_model(void **state) {
     }
 }
 
-/* A floor holds no memory when it is over. */
+/* Measuring the kernel time leaves no memory allocated. */
 static void timing_kernels_gives_its_memory_back(void **state) {
     (void)state;
     kernel_rig rig = open_rig(YOKE_FLOAT32);

@@ -1,0 +1,164 @@
+/* Builds an engine with its batch, and times its steps and kernels. */
+#include "bench/race/bench_engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "yoke/bench.h"
+
+#define CLASSES 10
+
+yoke_shape bench_input_shape(const bench_setup *setup) {
+    bool mlp = strcmp(setup->model, "mlp") == 0;
+    int side = setup->side > 0 ? setup->side : mlp ? 28 : 32;
+    return (yoke_shape){.channels = mlp ? 1 : 3, .height = side, .width = side};
+}
+
+/* Random values: kernels can be faster on zeros. */
+static yoke_status fill_batch(bench_engine *engine) {
+    yoke_shape shape = bench_input_shape(&engine->setup);
+    int rows = engine->setup.rows * engine->setup.devices;
+    size_t count = (size_t)rows * (size_t)(shape.channels * shape.height * shape.width);
+    engine->inputs = malloc(count * sizeof *engine->inputs);
+    engine->labels = malloc((size_t)rows * sizeof *engine->labels);
+    if (!engine->inputs || !engine->labels) return YOKE_ERROR_MEMORY;
+    uint32_t state = 2026;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        engine->inputs[i] = (float)(state >> 8) * 0x1p-23f - 1.0f;
+    }
+    for (int i = 0; i < rows; i++) {
+        state = state * 1664525u + 1013904223u;
+        engine->labels[i] = (int32_t)((state >> 16) % CLASSES);
+    }
+    return YOKE_OK;
+}
+
+/* A loader places the batch in the memory that its devices copy from fastest. */
+static yoke_status load_batch(bench_engine *engine) {
+    int rows = engine->setup.rows * engine->setup.devices;
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = (size_t)rows,
+                          .shape = bench_input_shape(&engine->setup),
+                          .inputs = engine->inputs,
+                          .classes = CLASSES,
+                          .labels = engine->labels};
+    yoke_loader_options options = {
+        .struct_size = sizeof options, .batch = rows, .slots = 1, .devices = engine->devices};
+    engine->batch.struct_size = sizeof engine->batch;
+    yoke_status status = yoke_dataset_from_arrays(&engine->dataset, &arrays);
+    if (status == YOKE_OK) status = yoke_loader_create(&engine->loader, engine->dataset, &options);
+    if (status == YOKE_OK) status = yoke_loader_begin(engine->loader, 0);
+    return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
+}
+
+static yoke_status open_devices(bench_engine *engine) {
+    bench_setup *setup = &engine->setup;
+    char list[24];
+    snprintf(list, sizeof list, "%dxcpu", setup->devices);
+    yoke_devices_options options = {.struct_size = sizeof options,
+                                    .list = setup->list ? setup->list : list,
+                                    .threads = setup->threads};
+    yoke_status status = yoke_devices_open(&engine->devices, &options);
+    if (status == YOKE_OK) setup->devices = yoke_devices_count(engine->devices);
+    return status;
+}
+
+/* The devices are open and counted. */
+static yoke_status build_engine(bench_engine *engine) {
+    const bench_setup *setup = &engine->setup;
+    yoke_optimizer_options optimizer = {.struct_size = sizeof optimizer,
+                                        .kind = YOKE_SGD,
+                                        .learning_rate =
+                                            setup->learning_rate > 0 ? setup->learning_rate : 1e-3,
+                                        .momentum = BENCH_MOMENTUM,
+                                        .weight_decay = BENCH_WEIGHT_DECAY};
+    yoke_data_parallel_options options = {.struct_size = sizeof options,
+                                          .schedule = setup->schedule,
+                                          .precision = setup->precision,
+                                          .algorithm = setup->algorithm,
+                                          .batch = setup->rows * setup->devices};
+    yoke_status status = fill_batch(engine);
+    if (status == YOKE_OK) status = load_batch(engine);
+    if (status == YOKE_OK)
+        status = yoke_model_preset(&engine->model, setup->model, bench_input_shape(setup), CLASSES,
+                                   NULL);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
+                                           &optimizer, &options);
+    return status;
+}
+
+yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup) {
+    *engine = NULL;
+    bench_engine *made = calloc(1, sizeof *made);
+    if (!made) return YOKE_ERROR_MEMORY;
+    made->setup = *setup;
+    yoke_status status = open_devices(made);
+    if (status == YOKE_OK) status = build_engine(made);
+    if (status == YOKE_OK)
+        *engine = made;
+    else
+        bench_engine_destroy(made);
+    return status;
+}
+
+void bench_engine_destroy(bench_engine *engine) {
+    if (!engine) return;
+    yoke_data_parallel_destroy(engine->parallel);
+    yoke_model_destroy(engine->model);
+    yoke_loader_destroy(engine->loader);
+    yoke_dataset_close(engine->dataset);
+    yoke_devices_close(engine->devices);
+    free(engine->inputs);
+    free(engine->labels);
+    free(engine);
+}
+
+/* *mean and *fastest in milliseconds. */
+static yoke_status run_steps(bench_engine *engine, int steps, double *mean, double *fastest) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    double first = race_clock(), begin = first;
+    *fastest = INFINITY;
+    for (int i = 0; i < steps && status == YOKE_OK; i++) {
+        status = yoke_data_parallel_step(engine->parallel, &engine->batch,
+                                         YOKE_OPTIMIZER_LEARNING_RATE, &result);
+        double end = race_clock();
+        *fastest = fmin(*fastest, (end - begin) * 1e3);
+        begin = end;
+    }
+    *mean = (begin - first) * 1e3 / steps;
+    engine->loss = result.loss;
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}
+
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
+    double fastest;
+    return run_steps(context, steps, milliseconds, &fastest);
+}
+
+yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds) {
+    double mean;
+    return run_steps(context, steps, &mean, milliseconds);
+}
+
+static yoke_status time_kernels(bench_engine *engine, yoke_kernel_timing timing, int repeat,
+                                double *milliseconds) {
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_kernel_time(engine->parallel, timing, repeat, milliseconds);
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}
+
+yoke_status bench_engine_kernels_alone(void *context, int steps, double *milliseconds) {
+    return time_kernels(context, YOKE_KERNELS_ALONE, steps, milliseconds);
+}
+
+yoke_status bench_engine_kernels_in_order(void *context, int steps, double *milliseconds) {
+    return time_kernels(context, YOKE_KERNELS_IN_ORDER, steps, milliseconds);
+}

@@ -1,0 +1,50 @@
+/* Engines as contenders of a race: a model, devices and a fixed random batch. */
+#ifndef BENCH_RACE_BENCH_ENGINE_H
+#define BENCH_RACE_BENCH_ENGINE_H
+
+#include "bench/race/rounds.h"
+#include "yoke/yoke.h"
+
+typedef struct bench_setup {
+    const char *model;    /* a preset for 3x32x32 images, or mlp for 1x28x28; 10 classes */
+    const char *list;     /* of devices; NULL: that many CPU devices */
+    int devices, threads; /* compute threads per device */
+    int rows;             /* per device */
+    int side;             /* of the images; 0: as above */
+    yoke_precision precision;
+    yoke_schedule schedule;
+    yoke_algorithm algorithm;
+    double learning_rate; /* 0: 1e-3 */
+} bench_setup;
+
+typedef struct bench_engine {
+    bench_setup setup;
+    yoke_devices *devices;
+    yoke_model *model;
+    yoke_data_parallel *parallel;
+    float *inputs;
+    int32_t *labels;
+    yoke_dataset *dataset; /* of the two above */
+    yoke_loader *loader;
+    yoke_batch batch; /* of the loader's */
+    double loss;      /* of the last step */
+} bench_engine;
+
+#define BENCH_MOMENTUM 0.9
+#define BENCH_WEIGHT_DECAY 5e-4
+
+yoke_shape bench_input_shape(const bench_setup *setup);
+
+/* NULL on failure. */
+yoke_status bench_engine_create(bench_engine **engine, const bench_setup *setup);
+void bench_engine_destroy(bench_engine *engine);
+
+/* Contenders; context is a bench_engine. The mean of the steps, and the fastest of them, on the
+ * bound calling thread. */
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds);
+yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds);
+/* Kernel time of a step, the best of `steps`: each kernel alone, or all in the order of a step. */
+yoke_status bench_engine_kernels_alone(void *context, int steps, double *milliseconds);
+yoke_status bench_engine_kernels_in_order(void *context, int steps, double *milliseconds);
+
+#endif

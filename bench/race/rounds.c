@@ -1,0 +1,235 @@
+/* The order of turns, the quiet gate, and the statistics of ratios. */
+#include "bench/race/rounds.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+#define FOREIGN_CORES 0.04              /* of one core: more makes a round disturbed */
+#define PROBE_SLACK 1.15                /* the probe's time over its median */
+#define PROBE_FLOATS ((size_t)11174962) /* resnet18-cifar's gradients: 44.7 MB */
+#define RESAMPLES 2000
+#define FEWEST_ROUNDS 3
+#define MOST_STEPS 20000
+
+double race_clock(void) {
+    return 1e-9 * (double)yoke_now_ns();
+}
+
+static uint64_t next_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static int pick(uint64_t *state, int count) {
+    return (int)(next_random(state) % (uint64_t)count);
+}
+
+/* Statistics. */
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+race_ratio race_interval(const double *values, int count) {
+    static const race_ratio nothing = {NAN, NAN, NAN};
+    if (count < 1 || count > RACE_ROUNDS) return nothing;
+    double sample[RACE_ROUNDS], medians[RESAMPLES];
+    uint64_t state = 88172645463325252u;
+    for (int i = 0; i < RESAMPLES; i++) {
+        for (int k = 0; k < count; k++)
+            sample[k] = values[pick(&state, count)];
+        medians[i] = median(sample, count);
+    }
+    qsort(medians, RESAMPLES, sizeof *medians, ascending);
+    memcpy(sample, values, (size_t)count * sizeof *sample);
+    return (race_ratio){.median = median(sample, count),
+                        .low = medians[RESAMPLES / 40],
+                        .high = medians[RESAMPLES - 1 - RESAMPLES / 40]};
+}
+
+race_ratio race_compare(const rounds *race, int a, int b, double scale) {
+    double ratios[RACE_ROUNDS];
+    for (int i = 0; i < race->done; i++)
+        ratios[i] = scale * race->milliseconds[i][b] / race->milliseconds[i][a];
+    return race_interval(ratios, race->done);
+}
+
+race_ratio race_times(const rounds *race, int contender, double scale) {
+    double times[RACE_ROUNDS];
+    for (int i = 0; i < race->done; i++)
+        times[i] = scale * race->milliseconds[i][contender];
+    return race_interval(times, race->done);
+}
+
+double race_noise(const rounds *race, int a, int same) {
+    race_ratio ratio = race_compare(race, a, same, 1);
+    return fmax(fabs(ratio.high - 1), fabs(ratio.low - 1));
+}
+
+/* The quiet gate. */
+
+/* Processor seconds of all processes so far, with the time that the hypervisor took. */
+static double machine_seconds(void) {
+    FILE *file = fopen("/proc/stat", "r");
+    if (!file) return 0;
+    double user, nice, system, idle, wait, irq, soft, steal;
+    int got = fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle,
+                     &wait, &irq, &soft, &steal);
+    fclose(file);
+    if (got != 8) return 0;
+    return (user + nice + system + irq + soft + steal) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double seconds_of(struct timeval time) {
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+static double own_seconds(const rounds *race) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    double helpers = race->helpers != NULL ? race->helpers(race->context) : 0;
+    return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime) + helpers;
+}
+
+/* Foreign work shows in the processor time of others, and in a probe of cache and memory: a += b.
+ */
+typedef struct quiet_gate {
+    float *a, *b;
+    double probes[RACE_ROUNDS];
+    int probe_count;
+    double machine, own, clock;
+} quiet_gate;
+
+static double probe(quiet_gate *gate) {
+    double begin = race_clock();
+    for (size_t i = 0; i < PROBE_FLOATS; i++)
+        gate->a[i] += gate->b[i];
+    return race_clock() - begin;
+}
+
+static bool gate_open(quiet_gate *gate) {
+    gate->a = calloc(PROBE_FLOATS, sizeof *gate->a);
+    gate->b = calloc(PROBE_FLOATS, sizeof *gate->b);
+    if (!gate->a || !gate->b) return false;
+    for (size_t i = 0; i < PROBE_FLOATS; i++)
+        gate->a[i] = gate->b[i] = 1e-3f;
+    return true;
+}
+
+static void gate_close(quiet_gate *gate) {
+    free(gate->a);
+    free(gate->b);
+}
+
+/* True when the probe takes about as long as usual. */
+static bool gate_begin(quiet_gate *gate, const rounds *race) {
+    double took = probe(gate), sorted[RACE_ROUNDS];
+    memcpy(sorted, gate->probes, sizeof sorted);
+    bool usual = gate->probe_count < FEWEST_ROUNDS ||
+                 took <= PROBE_SLACK * median(sorted, gate->probe_count);
+    if (gate->probe_count < RACE_ROUNDS) gate->probes[gate->probe_count++] = took;
+    gate->machine = machine_seconds();
+    gate->own = own_seconds(race);
+    gate->clock = race_clock();
+    return usual;
+}
+
+/* True when nobody else used the cores since gate_begin. The kernel counts in ticks: two ticks
+ * prove nothing. */
+static bool gate_quiet(const quiet_gate *gate, const rounds *race) {
+    double elapsed = race_clock() - gate->clock, tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    double own = own_seconds(race) - gate->own;
+    double foreign = machine_seconds() - gate->machine - own - 2 * tick;
+    return foreign <= FOREIGN_CORES * elapsed;
+}
+
+/* The race. */
+
+static yoke_status run_one(rounds *race, int contender, double *milliseconds) {
+    const race_contender *runner = &race->contenders[contender];
+    return runner->run(runner->context, race->steps, milliseconds);
+}
+
+static yoke_status warm_up(rounds *race) {
+    double milliseconds = 0;
+    bool choose = race->steps < 1;
+    if (choose) race->steps = 2;
+    for (int i = race->count - 1; i >= 0; i--) {
+        yoke_status status = run_one(race, i, &milliseconds);
+        if (status != YOKE_OK) return status;
+    }
+    if (choose) race->steps = (int)fmin(fmax(ceil(500 / milliseconds), 2), MOST_STEPS);
+    return YOKE_OK;
+}
+
+static yoke_status run_round(rounds *race, double *milliseconds, uint64_t *state) {
+    int order[RACE_CONTENDERS];
+    for (int i = 0; i < race->count; i++) {
+        int at = pick(state, i + 1);
+        order[i] = order[at];
+        order[at] = i;
+    }
+    for (int i = 0; i < race->count; i++) {
+        yoke_status status = run_one(race, order[i], &milliseconds[order[i]]);
+        if (status != YOKE_OK) return status;
+    }
+    return YOKE_OK;
+}
+
+/* On a terminal a line that rewrites itself, elsewhere one line a race. */
+static void print_progress(const rounds *race, bool finished) {
+    bool terminal = isatty(STDERR_FILENO);
+    if (race->title == NULL) return;
+    if (terminal && finished)
+        fprintf(stderr, "\r\033[K");
+    else if (terminal || finished)
+        fprintf(stderr, "%s%s: %d of %d rounds, %d repeated, %d disturbed%s", terminal ? "\r" : "",
+                race->title, race->done, race->rounds, race->repeated, race->noisy,
+                terminal ? "\033[K" : "\n");
+}
+
+static yoke_status run_rounds(rounds *race, quiet_gate *gate) {
+    uint64_t state = 2463534242u;
+    double begin = race_clock();
+    while (race->done < race->rounds) {
+        bool late = race_clock() - begin > race->seconds;
+        if (late && race->done >= FEWEST_ROUNDS) return YOKE_OK;
+        bool quiet = gate_begin(gate, race);
+        yoke_status status = run_round(race, race->milliseconds[race->done], &state);
+        if (status != YOKE_OK) return status;
+        quiet = gate_quiet(gate, race) && quiet;
+        if (!quiet && !late) {
+            race->repeated++;
+        } else {
+            race->done++;
+            race->noisy += !quiet;
+        }
+        print_progress(race, false);
+    }
+    return YOKE_OK;
+}
+
+yoke_status race_run(rounds *race) {
+    race->done = race->repeated = race->noisy = 0;
+    quiet_gate gate = {0};
+    yoke_status status = gate_open(&gate) ? warm_up(race) : YOKE_ERROR_MEMORY;
+    if (status == YOKE_OK) status = run_rounds(race, &gate);
+    gate_close(&gate);
+    print_progress(race, true);
+    return status;
+}

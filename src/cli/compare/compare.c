@@ -1,0 +1,299 @@
+/* yoke compare: trains one configuration on one device, on several by threads and on several by
+ * processes. Do all learn the same, and how fast is each? */
+#include "cli/compare/compare.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/progress.h"
+#include "cli/result.h"
+
+typedef struct compare_flags {
+    const char *model, *dataset, *devices;
+    int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
+    int learn_steps, rounds, steps;
+    uint64_t seed;
+    double lr, tolerance, seconds;
+    bool json, quiet, rank_worker;
+} compare_flags;
+
+#define AT(field) offsetof(compare_flags, field)
+#define DOUBLING 1 /* of "all|doubling" */
+
+static const cli_option options[] = {
+    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
+    {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
+    {"devices", "LIST", "2xcpu, 4xcuda, ...; single uses the first one (every GPU, or 2xcpu)",
+     CLI_TEXT, AT(devices), 0, 0},
+    {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", CLI_CHOICE,
+     AT(counts), 0, 0},
+    {"threads", "N", "compute threads of each device, in single too (cores / devices)", CLI_INTEGER,
+     AT(threads), 0, 1024},
+    {"batch", "N", "rows of a step, on all devices together (64)", CLI_INTEGER, AT(batch), 1,
+     1 << 20},
+    {"precision", "float32|bfloat16|tf32", "precision of the computation (float32)", CLI_CHOICE,
+     AT(precision), 0, 0},
+    {"algorithm", "measured|direct",
+     "of the race: fastest by measurement, or the same in every run (measured)", CLI_CHOICE,
+     AT(algorithm), 0, 0},
+    {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
+     CLI_CHOICE, AT(ddp), 0, 0},
+    {"collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",
+     CLI_CHOICE, AT(collectives), 0, 0},
+    {"optimizer", "sgd|adamw", "with momentum and weight decay as in yoke train (sgd)", CLI_CHOICE,
+     AT(optimizer), 0, 0},
+    {"lr", "X", "learning rate (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0, INFINITY},
+    {"seed", "N", "seed of weights, row order and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
+    {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
+     CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
+    {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
+     CLI_REAL, AT(tolerance), 0, 1},
+    {"rounds", "N", "rounds of the race (9)", CLI_INTEGER, AT(rounds), 3, RACE_ROUNDS},
+    {"steps", "N", "steps of each contender in a round (half a second of single)", CLI_INTEGER,
+     AT(steps), 1, 1e6},
+    {"seconds", "X", "time limit of the race (30)", CLI_REAL, AT(seconds), 0.1, 86400},
+    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
+    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+    {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
+};
+
+const cli_verb compare_verb = {
+    .name = "compare",
+    .summary = "race one device, DataParallel and DDP, side by side",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more =
+        "The contenders: single (the first device alone), dp classic, dp overlap and dp sharded\n"
+        "(threads), ddp (one process for each device). Each trains on the same batches from the\n"
+        "same seed with direct algorithms, and compare checks losses and weights. Then they race,\n"
+        "warmed up, in rounds of random order. The batch is the same for all, so more devices get\n"
+        "fewer rows each. The exit code is 1 when losses differ by more than --tolerance.\n"};
+
+static const compare_flags defaults = {.model = "resnet20",
+                                       .dataset = "synthetic",
+                                       .batch = 64,
+                                       .learn_steps = 10,
+                                       .rounds = 9,
+                                       .seconds = 30,
+                                       .lr = NAN,
+                                       .tolerance = NAN};
+
+static bool copy_text(char *to, size_t size, const char *text) {
+    return (size_t)snprintf(to, size, "%s", text) < size;
+}
+
+static int check_launcher(void) {
+    yoke_rank_info rank;
+    int code = rank_info_read(&rank);
+    if (code >= 0) return code;
+    if (rank.world > 1)
+        return cli_usage_error("compare",
+                               "%s started %d processes, but compare starts its ranks itself; "
+                               "run one process",
+                               rank.source, rank.world);
+    return -1;
+}
+
+static int fill_setup(compare_setup *setup, const compare_flags *flags) {
+    if (!copy_text(setup->model, sizeof setup->model, flags->model))
+        return cli_usage_error("compare", "--model: '%.80s...' is not the name of a model",
+                               flags->model);
+    if (!copy_text(setup->dataset, sizeof setup->dataset, flags->dataset))
+        return cli_usage_error("compare", "--dataset has more than %zu bytes",
+                               sizeof setup->dataset - 1);
+    setup->batch = flags->batch;
+    setup->seed = flags->seed;
+    setup->precision = (yoke_precision)flags->precision;
+    setup->algorithm = (yoke_algorithm)flags->algorithm;
+    setup->collectives = (yoke_collectives)flags->collectives;
+    setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
+    static const yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT,
+                                        adamw = YOKE_ADAMW_OPTIONS_INIT;
+    setup->optimizer = flags->optimizer == YOKE_SGD ? sgd : adamw;
+    if (flags->optimizer == YOKE_SGD) {
+        setup->optimizer.learning_rate = 0.05;
+        setup->optimizer.momentum = 0.9;
+        setup->optimizer.weight_decay = 5e-4;
+    }
+    if (!isnan(flags->lr)) setup->optimizer.learning_rate = flags->lr;
+    return -1;
+}
+
+/* --devices; without it every GPU, or the CPU as two devices. */
+static yoke_status choose_devices(comparison *all, const compare_flags *flags, device_view *view) {
+    compare_setup *setup = &all->setup;
+    yoke_devices_options wanted = {.struct_size = sizeof wanted,
+                                   .list = flags->devices != NULL ? flags->devices : "auto",
+                                   .threads = flags->threads};
+    yoke_status status = device_view_open(view, &wanted);
+    bool cpu = status == YOKE_OK && view->devices[0].capability == 0;
+    if (cpu && view->count == 1 && flags->devices == NULL) {
+        wanted.list = "2xcpu";
+        status = device_view_open(view, &wanted);
+    }
+    if (status != YOKE_OK) return status;
+    if (view->count == 1)
+        return cli_refuse(
+            YOKE_ERROR_ARGUMENT,
+            "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
+            view->devices[0].name);
+    all->cores = cpu ? launch_core_count() : 0;
+    setup->threads = cpu ? view->devices[0].threads : flags->threads;
+    setup->device_count = view->count;
+    for (int i = 0; i < view->count && i < CLI_DEVICES_MAX; i++)
+        memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);
+    snprintf(all->processor, sizeof all->processor, "%s", view->devices[0].description);
+    return YOKE_OK;
+}
+
+/* NCCL allows one rank for each GPU. */
+static bool share_a_gpu(const device_view *view, int count) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i && view->devices[i].uuid[0] != '\0'; k++)
+            if (strcmp(view->devices[i].uuid, view->devices[k].uuid) == 0) return true;
+    return false;
+}
+
+static void enter(comparison *all, compare_kind kind, int devices) {
+    if (all->count < RACE_CONTENDERS)
+        all->contenders[all->count] = (compare_contender){.kind = kind, .devices = devices};
+    all->count++;
+}
+
+static bool is_counted(int devices, int most, int counts) {
+    return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
+}
+
+static int enter_all(comparison *all, const compare_flags *flags, const device_view *view) {
+    enter(all, COMPARE_SINGLE, 1);
+    for (int devices = 2; devices <= view->count; devices++) {
+        if (!is_counted(devices, view->count, flags->counts)) continue;
+        enter(all, COMPARE_CLASSIC, devices);
+        enter(all, COMPARE_OVERLAP, devices);
+        enter(all, COMPARE_SHARDED, devices);
+        if (share_a_gpu(view, devices))
+            all->ddp_left_out = true;
+        else
+            enter(all, COMPARE_DDP, devices);
+    }
+    if (all->count <= RACE_CONTENDERS) return -1;
+    return cli_usage_error("compare",
+                           "%d devices make %d contenders, but %d can race; use --counts doubling "
+                           "or fewer --devices",
+                           view->count, all->count, RACE_CONTENDERS);
+}
+
+static int prepare(comparison *all, const compare_flags *flags) {
+    static const double tolerances[] = {
+        [YOKE_FLOAT32] = 1e-3, [YOKE_BFLOAT16] = 5e-2, [YOKE_TF32] = 5e-2};
+    static device_view view;
+    int code = check_launcher();
+    if (code < 0) code = fill_setup(&all->setup, flags);
+    if (code >= 0) return code;
+    yoke_status status = choose_devices(all, flags, &view);
+    if (status != YOKE_OK) return cli_fail(status);
+    all->learn_steps = flags->learn_steps;
+    all->tolerance = isnan(flags->tolerance) ? tolerances[flags->precision] : flags->tolerance;
+    return enter_all(all, flags, &view);
+}
+
+/* The run. */
+
+static void note(progress *view, const char *doing, const compare_contender *contender) {
+    char text[96];
+    snprintf(text, sizeof text, "%s %s on %d device%s ...", doing,
+             compare_kind_name(contender->kind), contender->devices,
+             contender->devices == 1 ? "" : "s");
+    progress_clear(view);
+    progress_note(view, text);
+}
+
+/* With direct algorithms: the fastest ones differ with the size of a shard, and their rounding
+ * errors grow with every step. */
+static yoke_status learn(comparison *all, const compare_meeting *meeting, progress *view) {
+    compare_setup direct = all->setup;
+    yoke_status status = YOKE_OK;
+    direct.algorithm = YOKE_ALGORITHM_DIRECT;
+    for (int i = 0; i < all->count && all->learn_steps > 0 && status == YOKE_OK; i++) {
+        compare_contender *contender = &all->contenders[i];
+        note(view, "training", contender);
+        status = compare_contender_build(contender, &direct, meeting);
+        if (status == YOKE_OK) status = compare_contender_learn(contender, all->learn_steps);
+        compare_contender_clear(contender);
+    }
+    return status;
+}
+
+static yoke_status build(comparison *all, const compare_meeting *meeting, progress *view) {
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < all->count && status == YOKE_OK; i++) {
+        note(view, "preparing", &all->contenders[i]);
+        status = compare_contender_build(&all->contenders[i], &all->setup, meeting);
+    }
+    return status;
+}
+
+static double rank_seconds(void *context) {
+    const comparison *all = context;
+    double seconds = 0;
+    for (int i = 0; i < all->count; i++)
+        if (all->contenders[i].ranks != NULL)
+            seconds += compare_ranks_seconds(all->contenders[i].ranks);
+    return seconds;
+}
+
+static yoke_status race(comparison *all, const compare_flags *flags) {
+    all->race = (rounds){.title = flags->quiet ? NULL : "race",
+                         .count = all->count,
+                         .rounds = flags->rounds,
+                         .steps = flags->steps,
+                         .seconds = flags->seconds,
+                         .helpers = rank_seconds,
+                         .context = all};
+    for (int i = 0; i < all->count; i++)
+        all->race.contenders[i] = (race_contender){compare_contender_run, &all->contenders[i]};
+    yoke_status status = race_run(&all->race);
+    for (int i = 0; i < all->count && status == YOKE_OK; i++)
+        status = compare_contender_look(&all->contenders[i]);
+    return status;
+}
+
+static yoke_status report(const comparison *all, const compare_flags *flags) {
+    if (!flags->json || !flags->quiet) compare_print(flags->json ? stderr : stdout, all);
+    return flags->json ? compare_print_json(stdout, all) : YOKE_OK;
+}
+
+static int run(comparison *all, const compare_flags *flags) {
+    compare_meeting meeting;
+    progress view;
+    int code = compare_meeting_open(&meeting);
+    if (code >= 0) return code;
+    progress_begin(&view, 0, 0, flags->quiet);
+    yoke_status status = learn(all, &meeting, &view);
+    if (status == YOKE_OK) status = build(all, &meeting, &view);
+    progress_clear(&view);
+    if (status == YOKE_OK) status = race(all, flags);
+    if (status == YOKE_OK) status = report(all, flags);
+    if (status != YOKE_OK) code = cli_fail(status);
+    for (int i = 0; i < all->count; i++)
+        compare_contender_clear(&all->contenders[i]);
+    compare_meeting_close(&meeting);
+    return code >= 0 ? code : compare_all_equal(all) ? 0 : 1;
+}
+
+int compare_main(int argc, char **argv) {
+    compare_flags flags = defaults;
+    int code = cli_parse(&compare_verb, argc, argv, &flags, NULL);
+    if (code >= 0) return code;
+    if (flags.rank_worker) return compare_worker();
+    comparison *all = calloc(1, sizeof *all);
+    if (all == NULL) return cli_system_error("no memory for the contenders");
+    code = prepare(all, &flags);
+    if (code < 0) code = run(all, &flags);
+    free(all);
+    return code;
+}

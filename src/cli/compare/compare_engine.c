@@ -1,0 +1,203 @@
+/* Builds an engine from a setup, trains it and times its steps. */
+#include "cli/compare/compare_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/race/rounds.h"
+#include "cli/cli.h"
+
+/* Weights stay the same, so that all rounds compute with the same numbers. */
+#define RACE_LEARNING_RATE 1e-9
+
+struct compare_engine {
+    compare_setup setup;
+    compare_role role;
+    yoke_devices *devices;
+    yoke_dataset *dataset;
+    yoke_dataset_info rows;
+    yoke_model *model;
+    yoke_loader *loader;
+    uint64_t epoch;
+    yoke_process_group *group;
+    yoke_data_parallel *parallel;
+    yoke_batch batch; /* the last one of the loader */
+};
+
+static bool is_rank(const compare_engine *engine) {
+    return engine->role.rank.world > 0;
+}
+
+/* "cuda:0#1" is a second replica of "cuda:0". */
+static void list_devices(const compare_engine *engine, char list[COMPARE_LIST_BYTES]) {
+    size_t length = 0;
+    list[0] = '\0';
+    for (int i = 0; i < engine->role.devices; i++) {
+        const char *name = engine->setup.names[i];
+        length += (size_t)snprintf(list + length, COMPARE_LIST_BYTES - length, "%s%.*s",
+                                   i > 0 ? "," : "", (int)strcspn(name, "#"), name);
+    }
+}
+
+static yoke_status open_devices(compare_engine *engine) {
+    char list[COMPARE_LIST_BYTES];
+    list_devices(engine, list);
+    yoke_devices_options options = {.struct_size = sizeof options,
+                                    .list = list,
+                                    .threads = engine->setup.threads,
+                                    .local_rank = engine->role.rank.local_rank,
+                                    .local_world = engine->role.rank.local_world};
+    return yoke_devices_open(&engine->devices, &options);
+}
+
+static yoke_status open_data(compare_engine *engine) {
+    const compare_setup *setup = &engine->setup;
+    yoke_loader_options options = {.struct_size = sizeof options,
+                                   .batch = setup->batch,
+                                   .shuffle = true,
+                                   .drop_last = true,
+                                   .seed = setup->seed,
+                                   .devices = engine->devices,
+                                   .rank = engine->role.rank.rank,
+                                   .world = engine->role.rank.world};
+    yoke_status status = yoke_dataset_open(&engine->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
+    engine->rows.struct_size = sizeof engine->rows;
+    if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &engine->rows);
+    if (status != YOKE_OK) return status;
+    if ((size_t)setup->batch > engine->rows.rows)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "--batch %d is more than the %zu rows of %s; choose a smaller batch",
+                          setup->batch, engine->rows.rows, setup->dataset);
+    status = yoke_loader_create(&engine->loader, engine->dataset, &options);
+    return status == YOKE_OK ? yoke_loader_begin(engine->loader, 0) : status;
+}
+
+static yoke_status join_ranks(compare_engine *engine) {
+    yoke_device_info device = {.struct_size = sizeof device};
+    yoke_process_group_options options = {.struct_size = sizeof options,
+                                          .rank = &engine->role.rank};
+    if (!is_rank(engine)) return YOKE_OK;
+    yoke_status status = yoke_devices_describe(engine->devices, 0, &device);
+    if (device.capability > 0) options.devices = engine->devices;
+    return status == YOKE_OK ? yoke_process_group_create(&engine->group, &options) : status;
+}
+
+static yoke_status build_parallel(compare_engine *engine) {
+    const compare_setup *setup = &engine->setup;
+    yoke_data_parallel_options options = {.struct_size = sizeof options,
+                                          .schedule = engine->role.schedule,
+                                          .precision = setup->precision,
+                                          .algorithm = setup->algorithm,
+                                          .collectives = setup->collectives,
+                                          .batch = setup->batch,
+                                          .seed = setup->seed,
+                                          .process_group = engine->group,
+                                          .broadcast_buffers = true,
+                                          .pixels = yoke_loader_pixels(engine->loader)};
+    yoke_status status = yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
+                                           engine->rows.classes, NULL);
+    if (status != YOKE_OK) return status;
+    return yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
+                                     &setup->optimizer, &options);
+}
+
+static yoke_status build(compare_engine *engine) {
+    engine->batch.struct_size = sizeof engine->batch;
+    yoke_status status = open_devices(engine);
+    if (status == YOKE_OK) status = open_data(engine);
+    if (status == YOKE_OK) status = join_ranks(engine);
+    return status == YOKE_OK ? build_parallel(engine) : status;
+}
+
+yoke_status compare_engine_create(compare_engine **engine, const compare_setup *setup,
+                                  const compare_role *role) {
+    *engine = NULL;
+    compare_engine *made = calloc(1, sizeof *made);
+    if (made == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for an engine");
+    made->setup = *setup;
+    made->role = *role;
+    yoke_status status = build(made);
+    if (status == YOKE_OK)
+        *engine = made;
+    else
+        compare_engine_destroy(made);
+    return status;
+}
+
+void compare_engine_destroy(compare_engine *engine) {
+    if (engine == NULL) return;
+    yoke_data_parallel_destroy(engine->parallel);
+    yoke_process_group_destroy(engine->group);
+    yoke_loader_destroy(engine->loader);
+    yoke_model_destroy(engine->model);
+    yoke_dataset_close(engine->dataset);
+    yoke_devices_close(engine->devices);
+    free(engine);
+}
+
+void compare_engine_describe(const compare_engine *engine, compare_facts *facts) {
+    *facts = (compare_facts){0};
+    snprintf(facts->dataset, sizeof facts->dataset, "%s", engine->rows.name);
+    if (engine->group != NULL)
+        snprintf(facts->transport, sizeof facts->transport, "%s",
+                 yoke_process_group_transport(engine->group));
+    for (int i = 0; i < yoke_model_tensor_count(engine->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(engine->model, i, &info) != YOKE_OK) continue;
+        if (info.trainable) facts->parameters += info.count;
+        facts->batch_norm = facts->batch_norm || info.integer; /* num_batches_tracked */
+    }
+}
+
+/* The next batch; starts another epoch at the end of one. */
+static yoke_status next_batch(compare_engine *engine) {
+    yoke_status status = yoke_loader_next(engine->loader, &engine->batch, NULL);
+    if (status != YOKE_OK || engine->batch.rows > 0 || engine->batch.whole_rows > 0) return status;
+    status = yoke_loader_begin(engine->loader, ++engine->epoch);
+    return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
+}
+
+yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_learned *learned) {
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    learned->steps = steps;
+    for (int i = 0; i < steps && status == YOKE_OK; i++) {
+        yoke_step_result result = {.struct_size = sizeof result};
+        status = next_batch(engine);
+        if (status == YOKE_OK)
+            status = yoke_data_parallel_step(engine->parallel, &engine->batch,
+                                             YOKE_OPTIMIZER_LEARNING_RATE, &result);
+        learned->losses[i] = result.loss;
+    }
+    if (status == YOKE_OK) status = yoke_data_parallel_hash(engine->parallel, &learned->hash);
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}
+
+static yoke_status begin_together(compare_engine *engine) {
+    return engine->group != NULL ? yoke_process_group_barrier(engine->group) : YOKE_OK;
+}
+
+yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
+                               double *milliseconds) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    bool has_batch = engine->batch.rows > 0 || engine->batch.whole_rows > 0;
+    yoke_status status = has_batch ? YOKE_OK : next_batch(engine);
+    if (status == YOKE_OK) status = yoke_data_parallel_bind(engine->parallel);
+    if (fresh) yoke_trace_reset(yoke_data_parallel_trace(engine->parallel));
+    if (status == YOKE_OK) status = begin_together(engine);
+    double begin = race_clock();
+    for (int i = 0; i < steps && status == YOKE_OK; i++)
+        status =
+            yoke_data_parallel_step(engine->parallel, &engine->batch, RACE_LEARNING_RATE, &result);
+    *milliseconds = (race_clock() - begin) * 1e3 / steps;
+    yoke_data_parallel_release(engine->parallel);
+    return status;
+}
+
+void compare_engine_stages(compare_engine *engine, compare_stages *stages) {
+    for (int i = 0; i < YOKE_STAGE_COUNT; i++)
+        stages->rows[i].struct_size = sizeof stages->rows[i];
+    stages->count = yoke_trace_summarize(yoke_data_parallel_trace(engine->parallel), stages->rows,
+                                         YOKE_STAGE_COUNT);
+}

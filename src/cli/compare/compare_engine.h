@@ -1,0 +1,66 @@
+/* One engine of a comparison: model, data and devices, in this process or in a rank. */
+#ifndef CLI_COMPARE_ENGINE_H
+#define CLI_COMPARE_ENGINE_H
+
+#include "yoke/yoke.h"
+
+#define COMPARE_LEARN_STEPS 1000
+#define COMPARE_LIST_BYTES 1024
+
+/* What all contenders share. */
+typedef struct compare_setup {
+    char model[64], dataset[1024];
+    char names[64][32]; /* of the devices, the root first; a contender uses the first few */
+    int device_count;
+    int threads; /* compute threads of each device */
+    int batch;   /* rows on all devices together */
+    uint64_t seed;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    yoke_collectives collectives;
+    yoke_schedule ddp_schedule; /* of ranks */
+    yoke_optimizer_options optimizer;
+} compare_setup;
+
+typedef struct compare_role {
+    int devices; /* in this process, or one in each rank */
+    yoke_schedule schedule;
+    yoke_rank_info rank; /* world 0: not a rank */
+} compare_role;
+
+/* The first steps. */
+typedef struct compare_learned {
+    int steps;
+    double losses[COMPARE_LEARN_STEPS];
+    uint64_t hash; /* of the weights after them */
+} compare_learned;
+
+/* Over the steps since the last reset of the trace. */
+typedef struct compare_stages {
+    int count;
+    yoke_stage_summary rows[YOKE_STAGE_COUNT];
+} compare_stages;
+
+/* For the head of a report. */
+typedef struct compare_facts {
+    size_t parameters;
+    bool batch_norm;
+    char dataset[32], transport[32];
+} compare_facts;
+
+typedef struct compare_engine compare_engine;
+
+/* NULL on failure. */
+yoke_status compare_engine_create(compare_engine **engine, const compare_setup *setup,
+                                  const compare_role *role);
+void compare_engine_destroy(compare_engine *engine);
+void compare_engine_describe(const compare_engine *engine, compare_facts *facts);
+
+/* Trains on the next batches of the dataset; new engines all get the same batches. */
+yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_learned *learned);
+/* Mean time of `steps` steps on one batch, with a learning rate too small to change the weights.
+ * fresh: resets the trace first. Ranks begin together. */
+yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
+void compare_engine_stages(compare_engine *engine, compare_stages *stages);
+
+#endif

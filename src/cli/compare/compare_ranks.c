@@ -1,0 +1,399 @@
+/* Both ends of a DDP contender: this process starts ranks and sends every request to all of them;
+ * a rank serves requests until its socket closes. */
+#include "cli/compare/compare_ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/race/rounds.h"
+#include "cli/cli.h"
+
+#define GRACE_MS 500 /* after a failure, for replies of other ranks: one of them has the cause */
+#define FAREWELL_MS 5000 /* for ranks to destroy their engines */
+#define WORKER_SOCKET 3  /* a rank's descriptor */
+
+/* Both ends are one program, so a message is a struct as it lies in memory. */
+typedef enum request_kind {
+    REQUEST_BUILD, /* the first request, with setup and role */
+    REQUEST_LEARN,
+    REQUEST_RUN,
+    REQUEST_STAGES
+} request_kind;
+
+typedef struct rank_request {
+    request_kind kind;
+    int steps;
+    bool fresh;
+    compare_setup setup;
+    compare_role role;
+} rank_request;
+
+typedef struct rank_reply {
+    yoke_status status;
+    char text[1024]; /* of a failure */
+    double milliseconds;
+    compare_facts facts;
+    compare_learned learned;
+    compare_stages stages;
+} rank_reply;
+
+typedef enum rank_state { RANK_IDLE, RANK_WAITING, RANK_FAILED, RANK_GONE } rank_state;
+
+typedef struct rank {
+    pid_t pid; /* 0: none */
+    int socket;
+    rank_state state;
+    rank_reply reply;
+} rank;
+
+struct compare_ranks {
+    const compare_meeting *meeting;
+    rank_request request;
+    compare_facts facts;
+    struct pollfd *watched; /* [world] */
+    int world;
+    rank ranks[];
+};
+
+/* The meeting. */
+
+int compare_meeting_open(compare_meeting *meeting) {
+    snprintf(meeting->folder, sizeof meeting->folder, "/tmp/yoke-compare-XXXXXX");
+    if (mkdtemp(meeting->folder) == NULL) return cli_system_error("cannot create a folder in /tmp");
+    int code = launch_guard_start(&meeting->guard, meeting->folder);
+    if (code >= 0) rmdir(meeting->folder);
+    return code;
+}
+
+void compare_meeting_close(compare_meeting *meeting) {
+    launch_guard_end(&meeting->guard);
+}
+
+/* Processes. */
+
+/* Runs this program as a rank. The socket gets a fixed number; exec closes all others. */
+static void become_worker(int socket, pid_t parent) {
+    static char name[] = "yoke", verb[] = "compare", option[] = "--rank-worker";
+    char *command[] = {name, verb, option, NULL};
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1); /* the parent died before prctl */
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    if (socket != WORKER_SOCKET)
+        dup2(socket, WORKER_SOCKET);
+    else
+        fcntl(socket, F_SETFD, 0);
+    execv("/proc/self/exe", command);
+    _exit(127);
+}
+
+static yoke_status start_one(compare_ranks *ranks, rank *one) {
+    int ends[2];
+    pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return cli_refuse(YOKE_ERROR_SYSTEM, "cannot create a socket: %s", strerror(errno));
+    pid_t pid = fork();
+    int cause = errno;
+    if (pid == 0) become_worker(ends[1], parent);
+    close(ends[1]);
+    one->socket = ends[0];
+    if (pid < 0)
+        return cli_refuse(YOKE_ERROR_SYSTEM, "cannot start a process: %s", strerror(cause));
+    setpgid(pid, pid); /* both processes do it, so nobody waits for the other */
+    one->pid = pid;
+    launch_guard_add(&ranks->meeting->guard, pid);
+    return YOKE_OK;
+}
+
+static void reap(const compare_ranks *ranks, rank *one) {
+    if (one->socket >= 0) close(one->socket);
+    one->socket = -1;
+    if (one->pid <= 0) return;
+    kill(-one->pid, SIGKILL);
+    launch_guard_remove(&ranks->meeting->guard, one->pid);
+    waitpid(one->pid, NULL, 0);
+    one->pid = 0;
+}
+
+/* Failures. */
+
+static void describe_end(const rank *one, char text[128]) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)one->pid, &info, WEXITED | WNOWAIT) != 0)
+        snprintf(text, 128, "is gone");
+    else if (info.si_code == CLD_EXITED)
+        snprintf(text, 128, "exited with code %d", info.si_status);
+    else
+        snprintf(text, 128, "died of signal %d (%s)", info.si_status, strsignal(info.si_status));
+}
+
+/* One failure makes other ranks fail. The cause is a rank that died, else a rank with an error of
+ * its own, else one that lost its peers. */
+static int weight(const rank *one) {
+    if (one->state == RANK_GONE) return 3;
+    if (one->state != RANK_FAILED) return 0;
+    yoke_status status = one->reply.status;
+    bool lost_peer =
+        status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_PEER || status == YOKE_ERROR_TIMEOUT;
+    return lost_peer ? 1 : 2;
+}
+
+static yoke_status report_failure(const compare_ranks *ranks) {
+    int worst = 0;
+    for (int i = 1; i < ranks->world; i++)
+        if (weight(&ranks->ranks[i]) > weight(&ranks->ranks[worst])) worst = i;
+    const rank *one = &ranks->ranks[worst];
+    if (weight(one) == 0) return YOKE_OK;
+    if (one->state == RANK_FAILED)
+        return cli_refuse(one->reply.status, "rank %d of %d: %s", worst, ranks->world,
+                          one->reply.text);
+    char end[128];
+    describe_end(one, end);
+    return cli_refuse(YOKE_ERROR_PEER, "rank %d of %d (process %d) %s", worst, ranks->world,
+                      (int)one->pid, end);
+}
+
+/* Requests. */
+
+static void receive_reply(rank *one) {
+    ssize_t got;
+    do {
+        got = recv(one->socket, &one->reply, sizeof one->reply, 0);
+    } while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof one->reply)
+        one->state = RANK_GONE;
+    else
+        one->state = one->reply.status == YOKE_OK ? RANK_IDLE : RANK_FAILED;
+}
+
+/* Ranks that owe a reply; *failed when one failed or is gone. */
+static int count_waiting(const compare_ranks *ranks, bool *failed) {
+    int asked = 0;
+    for (int i = 0; i < ranks->world; i++) {
+        asked += ranks->ranks[i].state == RANK_WAITING;
+        *failed = *failed || ranks->ranks[i].state > RANK_WAITING;
+    }
+    return asked;
+}
+
+static void receive_replies(compare_ranks *ranks) {
+    bool failed = false;
+    double end = 0;
+    while (count_waiting(ranks, &failed) > 0) {
+        if (failed && end == 0) end = race_clock() + GRACE_MS * 1e-3;
+        int wait_ms = failed ? (int)((end - race_clock()) * 1e3) : -1;
+        if (failed && wait_ms <= 0) return;
+        for (int i = 0; i < ranks->world; i++) {
+            bool asked = ranks->ranks[i].state == RANK_WAITING;
+            ranks->watched[i] =
+                (struct pollfd){.fd = asked ? ranks->ranks[i].socket : -1, .events = POLLIN};
+        }
+        if (poll(ranks->watched, (nfds_t)ranks->world, wait_ms) < 0) continue;
+        for (int i = 0; i < ranks->world; i++)
+            if (ranks->watched[i].revents != 0) receive_reply(&ranks->ranks[i]);
+    }
+}
+
+static yoke_status request_all(compare_ranks *ranks) {
+    for (int i = 0; i < ranks->world; i++) {
+        rank *one = &ranks->ranks[i];
+        ranks->request.role.rank.rank = ranks->request.role.rank.local_rank = i;
+        ssize_t sent = send(one->socket, &ranks->request, sizeof ranks->request, MSG_NOSIGNAL);
+        one->state = sent == (ssize_t)sizeof ranks->request ? RANK_WAITING : RANK_GONE;
+    }
+    receive_replies(ranks);
+    return report_failure(ranks);
+}
+
+/* Life. */
+
+static void fill_request(compare_ranks *ranks, const compare_setup *setup) {
+    yoke_rank_info info = {.struct_size = sizeof info,
+                           .source = "yoke compare",
+                           .world = ranks->world,
+                           .local_world = ranks->world,
+                           .nodes = 1};
+    snprintf(info.address, sizeof info.address, "file://%s/%d", ranks->meeting->folder,
+             ranks->world);
+    snprintf(info.run_id, sizeof info.run_id, "%s", ranks->meeting->folder);
+    ranks->request = (rank_request){
+        .kind = REQUEST_BUILD,
+        .setup = *setup,
+        .role = {.devices = ranks->world, .schedule = setup->ddp_schedule, .rank = info}};
+}
+
+static yoke_status start_all(compare_ranks *ranks) {
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < ranks->world && status == YOKE_OK; i++)
+        status = start_one(ranks, &ranks->ranks[i]);
+    if (status == YOKE_OK) status = request_all(ranks);
+    ranks->facts = ranks->ranks[0].reply.facts;
+    return status;
+}
+
+yoke_status compare_ranks_start(compare_ranks **ranks, const compare_meeting *meeting,
+                                const compare_setup *setup, int world) {
+    *ranks = NULL;
+    compare_ranks *made = calloc(1, sizeof *made + (size_t)world * sizeof made->ranks[0]);
+    if (made == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d ranks", world);
+    made->meeting = meeting;
+    made->world = world;
+    for (int i = 0; i < world; i++)
+        made->ranks[i].socket = -1;
+    made->watched = calloc((size_t)world, sizeof *made->watched);
+    fill_request(made, setup);
+    yoke_status status = made->watched != NULL
+                             ? start_all(made)
+                             : cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d ranks", world);
+    if (status == YOKE_OK)
+        *ranks = made;
+    else
+        compare_ranks_end(made);
+    return status;
+}
+
+/* Ranks end when their socket closes; theirs closes when they have ended. */
+static void wait_for_ends(compare_ranks *ranks) {
+    double end = race_clock() + FAREWELL_MS * 1e-3;
+    for (int i = 0; i < ranks->world; i++)
+        shutdown(ranks->ranks[i].socket, SHUT_WR);
+    for (int i = 0; i < ranks->world; i++) {
+        struct pollfd last = {.fd = ranks->ranks[i].socket, .events = POLLIN};
+        int wait_ms = (int)((end - race_clock()) * 1e3);
+        (void)poll(&last, 1, wait_ms > 0 ? wait_ms : 0);
+    }
+}
+
+void compare_ranks_end(compare_ranks *ranks) {
+    bool failed = false;
+    if (ranks == NULL) return;
+    if (ranks->watched != NULL && count_waiting(ranks, &failed) == 0 && !failed)
+        wait_for_ends(ranks);
+    for (int i = 0; i < ranks->world; i++)
+        reap(ranks, &ranks->ranks[i]);
+    free(ranks->watched);
+    free(ranks);
+}
+
+void compare_ranks_describe(const compare_ranks *ranks, compare_facts *facts) {
+    *facts = ranks->facts;
+}
+
+/* Training, racing, stages. */
+
+yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned *learned) {
+    ranks->request.kind = REQUEST_LEARN;
+    ranks->request.steps = steps;
+    yoke_status status = request_all(ranks);
+    if (status != YOKE_OK) return status;
+    *learned = ranks->ranks[0].reply.learned;
+    if (ranks->facts.batch_norm) return YOKE_OK; /* running statistics differ between ranks */
+    for (int i = 1; i < ranks->world; i++)
+        if (ranks->ranks[i].reply.learned.hash != learned->hash)
+            return cli_refuse(YOKE_ERROR_INTERNAL,
+                              "rank %d of %d and rank 0 have different weights after %d steps", i,
+                              ranks->world, steps);
+    return YOKE_OK;
+}
+
+yoke_status compare_ranks_run(compare_ranks *ranks, int steps, bool fresh, double *milliseconds) {
+    ranks->request.kind = REQUEST_RUN;
+    ranks->request.steps = steps;
+    ranks->request.fresh = fresh;
+    yoke_status status = request_all(ranks);
+    *milliseconds = 0;
+    for (int i = 0; i < ranks->world; i++) {
+        double own = ranks->ranks[i].reply.milliseconds;
+        if (own > *milliseconds) *milliseconds = own;
+    }
+    return status;
+}
+
+yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages) {
+    ranks->request.kind = REQUEST_STAGES;
+    yoke_status status = request_all(ranks);
+    *stages = ranks->ranks[0].reply.stages;
+    return status;
+}
+
+double compare_ranks_seconds(const compare_ranks *ranks) {
+    double seconds = 0;
+    for (int i = 0; i < ranks->world; i++) {
+        clockid_t clock;
+        struct timespec used;
+        if (clock_getcpuclockid(ranks->ranks[i].pid, &clock) != 0) continue;
+        if (clock_gettime(clock, &used) == 0)
+            seconds += (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+    }
+    return seconds;
+}
+
+/* The other end: a rank. */
+
+static yoke_status run_request(compare_engine **engine, const rank_request *request,
+                               rank_reply *reply) {
+    if (request->kind == REQUEST_BUILD) {
+        yoke_status status = compare_engine_create(engine, &request->setup, &request->role);
+        if (status == YOKE_OK) compare_engine_describe(*engine, &reply->facts);
+        return status;
+    }
+    if (request->kind == REQUEST_LEARN)
+        return compare_engine_learn(*engine, request->steps, &reply->learned);
+    if (request->kind == REQUEST_RUN)
+        return compare_engine_run(*engine, request->steps, request->fresh, &reply->milliseconds);
+    compare_engine_stages(*engine, &reply->stages);
+    return YOKE_OK;
+}
+
+static ssize_t receive(rank_request *request) {
+    ssize_t got;
+    do {
+        got = recv(WORKER_SOCKET, request, sizeof *request, 0);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
+/* Ends after a failure: the process group is broken. */
+static void serve(compare_engine **engine, rank_request *request, rank_reply *reply) {
+    while (receive(request) == (ssize_t)sizeof *request) {
+        *reply = (rank_reply){0};
+        reply->status = run_request(engine, request, reply);
+        if (reply->status != YOKE_OK)
+            snprintf(reply->text, sizeof reply->text, "%s", cli_failure(reply->status));
+        ssize_t sent = send(WORKER_SOCKET, reply, sizeof *reply, MSG_NOSIGNAL);
+        if (sent < 0 || reply->status != YOKE_OK) return;
+    }
+}
+
+static bool has_socket(void) {
+    int kind = 0;
+    socklen_t size = sizeof kind;
+    return getsockopt(WORKER_SOCKET, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 &&
+           kind == SOCK_SEQPACKET;
+}
+
+int compare_worker(void) {
+    compare_engine *engine = NULL;
+    if (!has_socket())
+        return cli_usage_error("compare",
+                               "--rank-worker is for ranks that yoke compare starts itself");
+    rank_request *request = calloc(1, sizeof *request);
+    rank_reply *reply = calloc(1, sizeof *reply);
+    if (request != NULL && reply != NULL) serve(&engine, request, reply);
+    compare_engine_destroy(engine);
+    free(reply);
+    free(request);
+    return 0;
+}

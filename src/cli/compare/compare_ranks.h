@@ -1,0 +1,39 @@
+/* The ranks of a DDP contender: processes of this program that sleep between requests. */
+#ifndef CLI_COMPARE_RANKS_H
+#define CLI_COMPARE_RANKS_H
+
+#include "cli/compare/compare_engine.h"
+#include "cli/launch/launch_guard.h"
+
+/* The folder where ranks meet: only this user can open it, and it ends with this process. */
+typedef struct compare_meeting {
+    char folder[32];
+    launch_guard guard;
+} compare_meeting;
+
+/* -1, or the exit code behind a printed error. */
+int compare_meeting_open(compare_meeting *meeting);
+void compare_meeting_close(compare_meeting *meeting);
+
+typedef struct compare_ranks compare_ranks;
+
+/* Starts `world` processes with one engine each. A rank that dies, in this or a later call, gives
+ * PEER with its number and cause. NULL on failure, with no rank left. */
+yoke_status compare_ranks_start(compare_ranks **ranks, const compare_meeting *meeting,
+                                const compare_setup *setup, int world);
+/* Kills the ranks that do not end by themselves. */
+void compare_ranks_end(compare_ranks *ranks);
+void compare_ranks_describe(const compare_ranks *ranks, compare_facts *facts);
+
+/* As in compare_engine.h. Losses, weights and stages are those of rank 0, the time is that of the
+ * slowest. INTERNAL when ranks of a model without batch norm differ in a weight. */
+yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned *learned);
+yoke_status compare_ranks_run(compare_ranks *ranks, int steps, bool fresh, double *milliseconds);
+yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages);
+/* Processor time of all ranks, in seconds. */
+double compare_ranks_seconds(const compare_ranks *ranks);
+
+/* A rank, as `yoke compare --rank-worker`; returns the exit code. */
+int compare_worker(void);
+
+#endif

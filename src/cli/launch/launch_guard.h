@@ -1,0 +1,22 @@
+/* A process that outlives the launcher, even a killed one, and cleans up: it kills the workers'
+ * process groups and removes the folder of their store. */
+#ifndef CLI_LAUNCH_GUARD_H
+#define CLI_LAUNCH_GUARD_H
+
+#include <sys/types.h>
+
+typedef struct launch_guard {
+    pid_t pid;
+    int pipe; /* closes when the launcher ends */
+    const char *folder;
+} launch_guard;
+
+/* folder: removed with its content at the end; empty: none; must outlive the guard. -1, or the exit
+ * code behind a printed error. */
+int launch_guard_start(launch_guard *guard, const char *folder);
+/* Process groups to kill at the end. */
+void launch_guard_add(const launch_guard *guard, pid_t group);
+void launch_guard_remove(const launch_guard *guard, pid_t group);
+void launch_guard_end(const launch_guard *guard);
+
+#endif

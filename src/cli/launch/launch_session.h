@@ -1,0 +1,35 @@
+/* The workers of a run on this machine: launch_run.c starts and ends them, launch_watch.c waits for
+ * them. */
+#ifndef CLI_LAUNCH_SESSION_H
+#define CLI_LAUNCH_SESSION_H
+
+#include <poll.h>
+#include <stdint.h>
+
+#include "cli/launch/launch_guard.h"
+#include "cli/launch/launch_worker.h"
+
+typedef struct launch_session {
+    launch_start start;
+    launch_worker *workers; /* [count] */
+    int count, alive;
+    struct pollfd *watched; /* [4 + 2 count] */
+    int signals, deaths;    /* a signalfd; an epoll of pidfds */
+    launch_guard guard;
+    int ending;            /* the signal that ends the run; 0: none */
+    int presses;           /* SIGINT, SIGTERM and the like so far */
+    launch_worker *failed; /* the first that failed */
+    bool not_started;      /* its program could not start */
+    bool lost;             /* a log is incomplete */
+    /* When to kill workers, and when to kill the children they left; 0: never. */
+    uint64_t kill_ns, end_ns;
+    launch_sink sinks[2];
+} launch_session;
+
+void launch_signal_all(launch_session *session, int number);
+/* A worker failed: reports the first failure and sends SIGTERM to the others. */
+void launch_fail(launch_session *session, launch_worker *worker, const char *how);
+/* Returns when all workers have ended and all their output is written. */
+void launch_watch(launch_session *session);
+
+#endif

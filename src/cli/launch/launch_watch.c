@@ -1,0 +1,187 @@
+/* The loop of a run: waits for deaths, signals, output and deadlines in one poll, and handles each
+ * as it comes. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "cli/launch/launch_session.h"
+
+#define LINGER_NS 500000000u /* for children that outlive their worker to finish writing */
+
+void launch_signal_all(launch_session *session, int number) {
+    for (int i = 0; i < session->count; i++)
+        launch_worker_signal(&session->workers[i], number);
+}
+
+/* Ends of workers. */
+
+void launch_fail(launch_session *session, launch_worker *worker, const char *how) {
+    char others[32] = "";
+    if (session->failed != NULL) return;
+    session->failed = worker;
+    if (session->alive > 0)
+        snprintf(others, sizeof others, "; stopping the other %d", session->alive);
+    launch_sink_print(session->start.err, "yoke: rank %d %s%s", worker->rank, how, others);
+    launch_signal_all(session, SIGTERM);
+    session->kill_ns = yoke_now_ns() + (uint64_t)(session->start.flags->grace_s * 1e9);
+}
+
+static void check_exit(launch_session *session, launch_worker *worker) {
+    char how[128];
+    int code = worker->code;
+    bool expected = session->ending != 0 && (code == 128 + session->ending || session->presses > 1);
+    if (code == 0 || expected) return;
+    const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
+    if (name != NULL)
+        snprintf(how, sizeof how, "(pid %d) died of SIG%s%s", (int)worker->pid, name,
+                 worker->core_dumped ? " (core dumped)" : "");
+    else
+        snprintf(how, sizeof how, "(pid %d) exited with code %d", (int)worker->pid, code);
+    launch_fail(session, worker, how);
+}
+
+/* epoll reports deaths in the order in which they happened, so the first failure read is the cause,
+ * even when other ranks died of it in the meantime. */
+static void read_deaths(launch_session *session) {
+    struct epoll_event dead[64];
+    int count = epoll_wait(session->deaths, dead, 64, 0);
+    for (int i = 0; i < count; i++) {
+        launch_worker *worker = dead[i].data.ptr;
+        launch_worker_end(worker);
+        session->alive--;
+        check_exit(session, worker);
+    }
+    if (session->alive == 0) session->end_ns = yoke_now_ns() + LINGER_NS;
+}
+
+/* Signals. */
+
+static void end_on_signal(launch_session *session, int number) {
+    session->presses++;
+    if (session->presses == 1 && session->failed == NULL) {
+        session->ending = number;
+        launch_sink_print(session->start.err,
+                          "yoke: passed SIG%s on to %d rank%s; a second signal kills them",
+                          sigabbrev_np(number), session->alive, session->alive == 1 ? "" : "s");
+        launch_signal_all(session, number);
+    } else {
+        launch_signal_all(session, SIGKILL);
+    }
+}
+
+static void read_signals(launch_session *session) {
+    struct signalfd_siginfo info;
+    while (read(session->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGUSR1 || number == SIGUSR2)
+            launch_signal_all(session, number);
+        else
+            end_on_signal(session, number);
+    }
+}
+
+/* Time. */
+
+static bool is_over(uint64_t deadline, uint64_t now) {
+    return deadline != 0 && now >= deadline;
+}
+
+static int milliseconds_until(uint64_t deadline, uint64_t now) {
+    if (deadline == 0) return -1;
+    return now >= deadline ? 0 : (int)((deadline - now + 999999u) / 1000000u);
+}
+
+static void keep_time(launch_session *session) {
+    uint64_t now = yoke_now_ns();
+    if (!is_over(session->kill_ns, now) || session->alive == 0) return;
+    launch_sink_print(session->start.err,
+                      "yoke: %d rank%s did not end within %g s: sending SIGKILL", session->alive,
+                      session->alive == 1 ? "" : "s", session->start.flags->grace_s);
+    launch_signal_all(session, SIGKILL);
+    session->kill_ns = 0;
+}
+
+/* Output. */
+
+static launch_stream *stream_of(launch_session *session, int index) {
+    launch_worker *worker = &session->workers[index / 2];
+    return index % 2 == 0 ? &worker->out : &worker->err;
+}
+
+static bool any_open(launch_session *session) {
+    for (int i = 0; i < 2 * session->count; i++)
+        if (stream_of(session, i)->descriptor >= 0) return true;
+    return false;
+}
+
+/* All workers have ended and the time for their children is over: reads what is left in the pipes.
+ */
+static void read_last(launch_session *session) {
+    for (int i = 0; i < 2 * session->count; i++) {
+        launch_stream *stream = stream_of(session, i);
+        launch_read got = LAUNCH_MORE;
+        while (stream->descriptor >= 0 && got == LAUNCH_MORE && launch_stream_may_read(stream))
+            got = launch_stream_read(stream, session->start.err, &session->lost);
+        if (got == LAUNCH_NOTHING || session->presses > 1) launch_stream_close(stream);
+    }
+}
+
+/* The loop. */
+
+static struct pollfd watch_for(int descriptor, short events, bool wanted) {
+    return (struct pollfd){.fd = wanted ? descriptor : -1, .events = events};
+}
+
+static void wait_for_any(launch_session *session, bool last) {
+    struct pollfd *watched = session->watched;
+    uint64_t now = yoke_now_ns();
+    uint64_t deadline = session->alive > 0 ? session->kill_ns : session->end_ns;
+    watched[0] = watch_for(session->signals, POLLIN, true);
+    watched[1] = watch_for(session->deaths, POLLIN, session->alive > 0);
+    for (int i = 0; i < 2; i++)
+        watched[2 + i] = watch_for(session->sinks[i].descriptor, POLLOUT,
+                                   !launch_sink_is_empty(&session->sinks[i]));
+    for (int i = 0; i < 2 * session->count; i++) {
+        const launch_stream *stream = stream_of(session, i);
+        watched[4 + i] =
+            watch_for(stream->descriptor, POLLIN,
+                      !last && stream->descriptor >= 0 && launch_stream_may_read(stream));
+    }
+    poll(watched, 4 + 2 * (nfds_t)session->count, last ? -1 : milliseconds_until(deadline, now));
+}
+
+static void serve(launch_session *session, bool last) {
+    const struct pollfd *watched = session->watched;
+    if (watched[0].revents != 0) read_signals(session);
+    if (watched[1].revents != 0) read_deaths(session);
+    for (int i = 0; i < 2 * session->count && !last; i++) {
+        if (watched[4 + i].revents != 0)
+            launch_stream_read(stream_of(session, i), session->start.err, &session->lost);
+    }
+    for (int i = 0; i < 2; i++)
+        launch_sink_write(&session->sinks[i]);
+    keep_time(session);
+}
+
+static bool is_written(const launch_session *session) {
+    return session->presses > 1 ||
+           (launch_sink_is_empty(&session->sinks[0]) && launch_sink_is_empty(&session->sinks[1]));
+}
+
+void launch_watch(launch_session *session) {
+    bool last = false;
+    if (session->alive == 0) session->end_ns = yoke_now_ns();
+    while (session->alive > 0 || any_open(session) || !is_written(session)) {
+        wait_for_any(session, last);
+        serve(session, last);
+        bool patient = session->presses < 2 && !is_over(session->end_ns, yoke_now_ns());
+        if (session->alive > 0 || (any_open(session) && patient && !last)) continue;
+        if (!last) launch_signal_all(session, SIGKILL);
+        last = true;
+        read_last(session);
+    }
+}
