@@ -1,8 +1,11 @@
-/* The backend table: what a folder under device/ must offer. device.c alone names a backend.
- * Every entry is required unless it says it may be NULL, and only queues work on the device; the
- * CPU finishes early, which is allowed. Entries are explained at their counterparts in device.h. */
+/* The backend table: what a folder under device/ must implement. Only device.c names a backend.
+ * Every entry is required unless its comment says that it may be NULL. An entry may only queue
+ * its work on the device; the CPU finishes it at once. device.h explains the functions that call
+ * them. */
 #ifndef DEVICE_BACKEND_H
 #define DEVICE_BACKEND_H
+
+#include <sched.h>
 
 #include "device/collectives.h"
 
@@ -14,27 +17,38 @@ struct yoke_device {
     int index; /* position in the list: 0 is the root */
     char name[32];
     int threads;
-    bool recording;                      /* between yoke_recording_begin and _end */
-    struct yoke_allocation *allocations; /* kept by device.c, as is their sum */
+    bool recording;                      /* between yoke_recording_begin and yoke_recording_end */
+    struct yoke_allocation *allocations; /* device_memory.c keeps the list and its sum */
     size_t allocated;
 };
 
-/* First member of every plan. A plan is made by the backend's `plan` entry, which picks the
- * functions for the operation's kind. */
+/* First member of every plan. The backend's `plan` entry makes a plan and chooses its functions by
+ * the operation's kind. */
 struct yoke_plan {
     yoke_device *device;
     yoke_plan_needs needs;
     yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding);
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
-    void (*destroy)(yoke_plan *plan); /* takes half-built plans */
+    void (*destroy)(yoke_plan *plan); /* accepts half-built plans */
 };
 
+/* What a kind of plan can do; backward is dropped where the request does not train. */
+typedef struct yoke_plan_calls {
+    yoke_status (*bind)(yoke_plan *plan, const yoke_plan_binding *binding);
+    yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
+    yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step);
+    void (*destroy)(yoke_plan *plan); /* NULL: the plan owns nothing but itself */
+} yoke_plan_calls;
+/* A plan of `bytes`, zero behind its base. yoke_plan_create destroys it if planning fails later. */
+yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *device,
+                               const yoke_plan_request *request, const yoke_plan_calls *calls);
+
 typedef struct yoke_backend_open {
-    int index, count; /* of this device among all in the list */
+    int index, count; /* this device's position among all of the list */
     int ordinal;      /* among this backend's devices: "cpu:0", "cpu:1" */
-    const char *name; /* what to call it: "cpu:0", or "cpu:0#1" where the list repeats it */
-    int threads;      /* wanted; 0: share the cores */
+    const char *name; /* "cpu:0", or "cpu:0#1" where the list repeats a device */
+    int threads;      /* 0: the devices share the cores equally */
     bool unbound;
 } yoke_backend_open;
 
@@ -48,8 +62,9 @@ struct yoke_recording {
 
 struct yoke_backend {
     const char *name;
-    /* One order, and memory every worker may touch: the order, recording, gate, picture and
-     * collective entries may then be NULL, and host memory is device memory. */
+    /* Calls finish before they return, and every worker may access every device's memory. The
+     * order, recording, gate, image and collective entries may then be NULL; host memory is device
+     * memory. */
     bool shares_memory;
 
     /* life */
@@ -60,7 +75,8 @@ struct yoke_backend {
     yoke_status (*enter)(yoke_device *device, bool bind, yoke_device_scope *scope);
     void (*leave)(yoke_device *device, const yoke_device_scope *scope);
     yoke_status (*use)(yoke_device *device); /* NULL: nothing to do */
-    /* After all devices of a list are open: peer access and its self test. NULL: nothing to do. */
+    /* Runs once all devices of a list are open: enables peer access and tests it. NULL: nothing to
+     * do. */
     yoke_status (*connect)(yoke_device *const *devices, int count);
 
     /* memory */
@@ -90,7 +106,7 @@ struct yoke_backend {
     yoke_status (*event_wait)(yoke_device_event *event, yoke_device *device, yoke_stream stream);
     yoke_status (*event_synchronize)(yoke_device_event *event);
     yoke_status (*begin_step)(yoke_device *device, const yoke_plan_step *step);
-    yoke_status (*record_begin)(yoke_device *device); /* NULL: does not record */
+    yoke_status (*record_begin)(yoke_device *device); /* NULL: this backend does not record */
     yoke_status (*record_end)(yoke_device *device, yoke_recording **recording);
     yoke_status (*record_run)(yoke_recording *recording);
     void (*record_destroy)(yoke_recording *recording);
@@ -108,29 +124,35 @@ struct yoke_backend {
                          float *weights, const float *gradients, float *const moments[2],
                          size_t elements);
     yoke_status (*shadow)(yoke_device *device, uint16_t *shadow, const float *parameters,
-                          size_t elements); /* NULL: no plan reads one */
+                          size_t elements); /* NULL: no plan reads a shadow */
     yoke_status (*accumulate)(yoke_device *device, const yoke_layout *layout, void *to,
                               const void *from);
 
-    /* pictures */
+    /* images */
     yoke_status (*decode)(yoke_device *device, const yoke_decode_request *request);
 
     /* layouts and plans */
-    yoke_status (*layout_plain)(yoke_device *device, const int64_t *shape, int rank,
+    yoke_status (*layout_plain)(yoke_device *device, const int64_t *shape, int ndim,
                                 yoke_layout *layout);
     yoke_status (*layout_convert)(yoke_device *device, const yoke_layout *to_layout, void *to,
                                   const yoke_layout *from_layout, const void *from);
     yoke_status (*plan)(yoke_plan **plan, yoke_device *device, const yoke_plan_request *request);
 
-    /* collectives: a group of this backend's own kind, NULL where copies are all there is; asked
-     * for AUTO it may leave *group NULL and answer OK: copies then */
+    /* collectives: a group by the backend's own library, NULL where there is none. For AUTO it may
+     * leave *group NULL and return OK; the caller then makes a group of copies. */
     yoke_status (*group)(yoke_device_group **group, const yoke_device_group_request *request);
-    /* communicators: NULL where ranks of this kind of device share memory, or can't be joined */
+    /* communicators: NULL where devices of this kind cannot join ranks */
     yoke_status (*communicator_check)(void);
     yoke_status (*communicator_id)(yoke_device *device, uint8_t *id);
     yoke_status (*communicator)(yoke_communicator **communicator,
                                 const yoke_communicator_request *request);
 };
+
+/* The cores that the calling thread may run on; returns how many, at least 1. Where the system does
+ * not say, the set is core 0. */
+int yoke_cores_allowed(cpu_set_t *cores);
+/* The core at `position` of the set, in ascending order. */
+size_t yoke_cores_at(const cpu_set_t *cores, int position);
 
 /* The table of each backend in this build. */
 const yoke_backend *yoke_cpu_backend(void);

@@ -1,4 +1,5 @@
-/* The record of measured choices: a short list, searched linearly since only planning reads it. */
+/* The record of measured choices: a short list. The search is linear, since only planning reads
+ * it. */
 #include <stdlib.h>
 #include <string.h>
 

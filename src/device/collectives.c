@@ -1,5 +1,5 @@
-/* Collectives: which kind of group serves a list of devices, and what every kind may take for
- * granted about what it is asked. */
+/* Collectives: chooses the kind of group for a list of devices, and checks the arguments that every
+ * kind relies on. */
 #include "device/backend.h"
 
 yoke_status yoke_device_group_create(yoke_device_group **group,
@@ -7,12 +7,13 @@ yoke_status yoke_device_group_create(yoke_device_group **group,
     *group = NULL;
     const yoke_device *root = request->devices[0];
     if (root->backend->shares_memory)
-        return FAIL(YOKE_ERROR_DEVICE, "%s shares its memory: collectives join GPUs", root->name);
+        return FAIL(YOKE_ERROR_DEVICE, "%s shares memory with its peers and needs no collectives",
+                    root->name);
     if (request->kind == YOKE_COLLECTIVES_COPY) return yoke_copy_group_create(group, request);
     if (root->backend->group != NULL) TRY(root->backend->group(group, request));
     if (*group != NULL) return YOKE_OK;
     if (request->kind == YOKE_COLLECTIVES_NCCL)
-        return FAIL(YOKE_ERROR_DEVICE, "%s knows no NCCL; choose collectives \"copy\"", root->name);
+        return FAIL(YOKE_ERROR_DEVICE, "%s has no NCCL; choose collectives \"copy\"", root->name);
     return yoke_copy_group_create(group, request);
 }
 
@@ -33,7 +34,7 @@ static yoke_status check_contributors(const yoke_device_group *group, int contri
 static yoke_status check_parts(const yoke_device_group *group, const yoke_range *range) {
     size_t unit = 16 * (size_t)group->count;
     if (range->elements % unit == 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT, "%zu elements in %d parts; a multiple of %zu can be cut",
+    return FAIL(YOKE_ERROR_ARGUMENT, "%zu elements in %d parts: must be a multiple of %zu",
                 range->elements, group->count, unit);
 }
 
@@ -62,7 +63,7 @@ yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_ra
 yoke_status yoke_communicator_check(const yoke_device *device) {
     const yoke_backend *backend = device->backend;
     if (backend->communicator_check != NULL) return backend->communicator_check();
-    return FAIL(YOKE_ERROR_DEVICE, "%s: communicators join GPUs", device->name);
+    return FAIL(YOKE_ERROR_DEVICE, "%s: only GPUs have communicators", device->name);
 }
 
 yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id) {

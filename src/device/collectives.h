@@ -1,6 +1,6 @@
-/* Collectives over the devices of one process, as groups, and of one device with those of other
- * processes, as communicators. They queue on communication streams, and the host goes on. One
- * thread at a time calls a group or a communicator. */
+/* Collectives: a group joins the devices of one process, a communicator joins one device with those
+ * of other processes. Calls queue work on communication streams and return. One thread at a time
+ * calls a group or a communicator. */
 #ifndef DEVICE_COLLECTIVES_H
 #define DEVICE_COLLECTIVES_H
 
@@ -13,39 +13,41 @@ typedef struct yoke_device_group_request {
     yoke_device *const *devices;
     int count;
     yoke_collectives kind;
-    size_t scratch_elements; /* of the largest range a reduce will be given */
-    int timeout_ms;          /* for the making of communicators; 0: 60000 */
+    size_t scratch_elements; /* of the largest range that will be reduced */
+    int timeout_ms;          /* to create NCCL's communicators; 0: 60000 */
 } yoke_device_group_request;
 
-/* AUTO takes NCCL where the build has it, every device is a GPU of its own and there are two at
- * least; otherwise copies, which serve any backend without shared memory. NCCL that can't be had is
- * DEVICE, with the reason. */
+/* AUTO chooses NCCL where the build has it and the list holds two or more different GPUs, otherwise
+ * copies, which work on any backend without shared memory. DEVICE, with the reason, when NCCL is
+ * requested and not possible. */
 yoke_status yoke_device_group_create(yoke_device_group **group,
                                      const yoke_device_group_request *request);
-void yoke_device_group_destroy(yoke_device_group *group); /* takes NULL; aborts what hangs */
+void yoke_device_group_destroy(
+    yoke_device_group *group); /* takes NULL; aborts collectives that hang */
 const char *yoke_device_group_name(const yoke_device_group *group); /* "nccl 2.28.9", "copy" */
 
-/* buffers[k] + offset is the range on device k. Each work waits for what device k's communication
- * stream was given before. */
+/* buffers[k] + offset is the range on device k. A collective runs on device k after the work
+ * already queued on its communication stream. */
 typedef struct yoke_range {
     float *const *buffers; /* [count] */
     size_t offset, elements;
 } yoke_range;
 
-/* On the root the range becomes the sum of those of devices 0 .. contributors - 1, a left fold in
- * their order with copies, NCCL's order with NCCL. Ranges elsewhere may be overwritten. */
+/* The root's range becomes the sum of the ranges of devices 0 .. contributors - 1: with copies a
+ * left fold in that order, with NCCL in NCCL's order. The other devices' ranges may be
+ * overwritten. */
 yoke_status yoke_device_group_reduce(yoke_device_group *group, const yoke_range *range,
                                      int contributors);
-/* The root's range goes to all. The root is device 0. */
+/* Copies the root's range to all devices. The root is device 0. */
 yoke_status yoke_device_group_broadcast(yoke_device_group *group, const yoke_range *range);
 /* Device k's part of the range, elements / count at k * elements / count, becomes the sum of all
  * the contributors' parts. elements is a multiple of 16 * count. */
 yoke_status yoke_device_group_reduce_scatter(yoke_device_group *group, const yoke_range *range,
                                              int contributors);
-/* Device k's part goes to all. */
+/* Copies device k's part to all devices, for every k. */
 yoke_status yoke_device_group_all_gather(yoke_device_group *group, const yoke_range *range);
 
-/* What a kind of group is made of; first member of each. */
+/* What a kind of group implements; first member of each kind. */
 struct yoke_device_group {
     char name[32];
     int count;
@@ -54,12 +56,12 @@ struct yoke_device_group {
     yoke_status (*reduce_scatter)(yoke_device_group *group, const yoke_range *range,
                                   int contributors);
     yoke_status (*all_gather)(yoke_device_group *group, const yoke_range *range);
-    void (*destroy)(yoke_device_group *group); /* takes half-built groups */
+    void (*destroy)(yoke_device_group *group); /* accepts half-built groups */
 };
 
-/* Communicators: a device of this process among those of others, one a rank. Nothing here waits;
- * who waits polls, and aborts what takes too long. A failure aborts too: streams that wait in a
- * collective go on then, with any values. */
+/* Communicators join one device of each rank. No call here waits: a caller polls, and aborts when
+ * it takes too long. A failure aborts as well. After an abort blocked streams continue; results are
+ * undefined. */
 
 typedef struct yoke_communicator yoke_communicator;
 
@@ -67,18 +69,18 @@ typedef struct yoke_communicator yoke_communicator;
 
 typedef struct yoke_communicator_request {
     yoke_device *device;
-    const uint8_t *id; /* [YOKE_COMMUNICATOR_ID_BYTES], of one rank, the same for all */
+    const uint8_t *id; /* [YOKE_COMMUNICATOR_ID_BYTES], one rank makes it and sends it to all */
     int rank, world;
-    int timeout_ms; /* for the others' farewell at destroy; 0: 60000 */
+    int timeout_ms; /* that destroy waits for the other ranks; 0: 60000 */
 } yoke_communicator_request;
 
-/* DEVICE with the reason when ranks can't be joined by devices of this kind. */
+/* DEVICE, with the reason, when devices of this kind cannot join ranks. */
 yoke_status yoke_communicator_check(const yoke_device *device);
 yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id);
-/* Begins to join the others: done at QUEUED. */
+/* Begins to join the other ranks; the communicator has joined when poll reports QUEUED. */
 yoke_status yoke_communicator_create(yoke_communicator **communicator,
                                      const yoke_communicator_request *request);
-/* Takes NULL. All ranks destroy theirs, or abort. */
+/* Takes NULL. Every rank destroys its communicator, or aborts it. */
 void yoke_communicator_destroy(yoke_communicator *communicator);
 void yoke_communicator_abort(yoke_communicator *communicator);
 const char *yoke_communicator_name(const yoke_communicator *communicator); /* "nccl 2.28.9" */
@@ -93,43 +95,43 @@ typedef enum yoke_collective {
     YOKE_COLLECTIVE_SCATTER
 } yoke_collective;
 
-/* Memory of the device. `from` may be `to` where both have `count` elements. */
+/* Addresses are memory of the device. `from` may equal `to` where both have `count` elements. */
 typedef struct yoke_communicator_call {
     yoke_collective collective;
     const void *from;
     void *to;
-    size_t count; /* as of yoke/distributed.h: of one rank's part */
+    size_t count; /* elements of one rank's part, as in yoke/distributed.h */
     yoke_element element;
     yoke_reduction reduction;
     int root;
 } yoke_communicator_call;
 
-/* The call before must be at QUEUED. Sums have the communicator's own order and, of bfloat16,
- * rounding. */
+/* The previous call must have reached QUEUED. The library decides the order of sums, and how
+ * bfloat16 sums round. */
 yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call);
 
 typedef enum yoke_communicator_stage {
-    YOKE_COMMUNICATOR_QUEUED, /* it has joined, and what the communication stream is given now runs
-                                 behind the last call */
-    YOKE_COMMUNICATOR_IDLE    /* all that the communication stream was given has run */
+    YOKE_COMMUNICATOR_QUEUED, /* it has joined; work queued now on the communication stream runs
+                                 after the last call */
+    YOKE_COMMUNICATOR_IDLE    /* the communication stream has run all its work */
 } yoke_communicator_stage;
-/* Whether it has reached a stage, or the failure of a call. The stream is asked for IDLE
- * only: a stream that is recorded can't be. */
+/* Whether the communicator has reached a stage; returns the failure of a call. Only IDLE queries
+ * the stream, which is not allowed while the stream records. */
 yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage wanted,
                                    bool *reached);
 
-/* What a kind of communicator is made of; first member of each. */
+/* What a kind of communicator implements; first member of each kind. */
 struct yoke_communicator {
     char name[32];
     yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
     yoke_status (*poll)(yoke_communicator *communicator, yoke_communicator_stage wanted,
                         bool *reached);
     void (*abort)(yoke_communicator *communicator);
-    void (*destroy)(yoke_communicator *communicator); /* takes half-built ones */
+    void (*destroy)(yoke_communicator *communicator); /* accepts half-built ones */
 };
 
-/* copy_group.c: on copies, sums and events of any backend. */
+/* copy_group.c: a group by copies, sums and events of any backend. */
 yoke_status yoke_copy_group_create(yoke_device_group **group,
                                    const yoke_device_group_request *request);
 

@@ -1,23 +1,24 @@
-/* Collectives on copies, sums and events alone: any backend, any order of devices, several on one
- * GPU. Sums are left folds in the order of the devices, so their bits never change.
+/* Collectives by copies, sums and events alone. They work on any backend, for any order of devices,
+ * and for several devices on one GPU. Sums are left folds in the order of the devices, so the bits
+ * never change.
  *
- * Who reads a neighbour's range first waits for the neighbour's stream, and the neighbour goes on
- * only when it has been read: both ways through the root's stream, 2 events a device instead of one
- * a pair. */
+ * A device that reads another's range first waits for that device's stream, which continues only
+ * after the read. Both waits go through the root's stream: 2 events a device instead of one for
+ * each pair. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/backend.h"
 
 enum {
-    CHUNK_ELEMENTS =
-        1 << 18, /* 1 MiB: long enough for a link, short enough to keep for each peer */
+    CHUNK_ELEMENTS = 1 << 18, /* 1 MiB: large enough for a link's full speed, small enough to keep
+                                 one for each peer */
     LINE_ELEMENTS = 16
 };
 
 typedef struct copy_member {
     yoke_device *device;
-    yoke_device_event *mark; /* what its communication stream was given so far */
+    yoke_device_event *mark; /* recorded behind the latest work of its communication stream */
     float *scratch;          /* [peers out of reach, chunk] */
 } copy_member;
 
@@ -33,7 +34,7 @@ static copy_group *copy_of(yoke_device_group *group) {
 
 /* Order. */
 
-static yoke_status follow(copy_member *member, copy_member *ahead) {
+static yoke_status wait_for(copy_member *member, copy_member *ahead) {
     return yoke_device_event_wait(ahead->mark, member->device, YOKE_STREAM_COMMUNICATION);
 }
 
@@ -45,7 +46,7 @@ static yoke_status mark(copy_member *member) {
 static yoke_status root_waits(copy_group *group, int count) {
     for (int k = 1; k < count; k++) {
         TRY(mark(&group->members[k]));
-        TRY(follow(&group->members[0], &group->members[k]));
+        TRY(wait_for(&group->members[0], &group->members[k]));
     }
     return YOKE_OK;
 }
@@ -54,11 +55,11 @@ static yoke_status root_waits(copy_group *group, int count) {
 static yoke_status others_wait(copy_group *group, int count) {
     TRY(mark(&group->members[0]));
     for (int k = 1; k < count; k++)
-        TRY(follow(&group->members[k], &group->members[0]));
+        TRY(wait_for(&group->members[k], &group->members[0]));
     return YOKE_OK;
 }
 
-static yoke_status meet(copy_group *group) {
+static yoke_status join_all(copy_group *group) {
     TRY(root_waits(group, group->base.count));
     return others_wait(group, group->base.count);
 }
@@ -69,8 +70,8 @@ static bool reads(const copy_member *reader, const copy_member *owner) {
     return reader == owner || yoke_device_reaches(reader->device, owner->device);
 }
 
-/* The reader's part [at, at + elements) of all contributors: in place where it reaches, otherwise
- * through its scratch. */
+/* Sums the chunk over all contributors on the reader. It reads a contributor's memory in place
+ * where it can, otherwise it copies the chunk to its scratch first. */
 static yoke_status sum_chunk(copy_group *group, int reader, const yoke_range *chunk,
                              int contributors) {
     copy_member *own = &group->members[reader];
@@ -102,7 +103,7 @@ static yoke_status sum_range(copy_group *group, int reader, const yoke_range *ra
     return YOKE_OK;
 }
 
-/* Device k's part of a range that all share. */
+/* Device k's part of a range. */
 static yoke_range part_of(const copy_group *group, const yoke_range *range, int k) {
     size_t elements = range->elements / (size_t)group->base.count;
     return (yoke_range){.buffers = range->buffers,
@@ -117,7 +118,7 @@ static yoke_status pull(copy_group *group, int to, int from, const yoke_range *r
                             range->buffers[from] + range->offset, range->elements * sizeof(float));
 }
 
-/* The four. */
+/* The four collectives. */
 
 static yoke_status reduce(yoke_device_group *base, const yoke_range *range, int contributors) {
     copy_group *group = copy_of(base);
@@ -138,25 +139,25 @@ static yoke_status broadcast(yoke_device_group *base, const yoke_range *range) {
 static yoke_status reduce_scatter(yoke_device_group *base, const yoke_range *range,
                                   int contributors) {
     copy_group *group = copy_of(base);
-    TRY(meet(group));
+    TRY(join_all(group));
     for (int k = 0; k < base->count; k++) {
         yoke_range part = part_of(group, range, k);
         TRY(sum_range(group, k, &part, contributors));
     }
-    return meet(group);
+    return join_all(group);
 }
 
-/* Each begins with another neighbour, so that they do not all read one device at a time. */
+/* Each device begins with another neighbour, so that not all read from one device at a time. */
 static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) {
     copy_group *group = copy_of(base);
-    TRY(meet(group));
+    TRY(join_all(group));
     for (int ahead = 1; ahead < base->count; ahead++)
         for (int to = 0; to < base->count; to++) {
             int from = (to + ahead) % base->count;
             yoke_range part = part_of(group, range, from);
             TRY(pull(group, to, from, &part));
         }
-    return meet(group);
+    return join_all(group);
 }
 
 /* Life. */
@@ -172,12 +173,12 @@ static void destroy(yoke_device_group *base) {
 }
 
 static yoke_status build_member(copy_group *group, copy_member *member) {
-    size_t beyond = 0;
+    size_t out_of_reach = 0;
     for (int k = 0; k < group->base.count; k++)
-        beyond += !reads(member, &group->members[k]);
+        out_of_reach += !reads(member, &group->members[k]);
     TRY(yoke_device_event_create(&member->mark, member->device));
-    if (beyond == 0) return YOKE_OK;
-    return yoke_device_allocate(member->device, beyond * group->chunk * sizeof(float),
+    if (out_of_reach == 0) return YOKE_OK;
+    return yoke_device_allocate(member->device, out_of_reach * group->chunk * sizeof(float),
                                 "gradients of other devices", (void **)&member->scratch);
 }
 

@@ -1,5 +1,5 @@
-/* The value of a pixel, for the host's loops and for kernels (C17 and C++17): the same operations,
- * so the same bits. */
+/* The value of a pixel, for host loops and for kernels (C17 and C++17): the same operations give
+ * the same bits. */
 #ifndef DEVICE_DECODE_H
 #define DEVICE_DECODE_H
 
@@ -15,12 +15,12 @@ typedef struct yoke_scaling {
     float mean, deviation;
 } yoke_scaling;
 
-/* Division, not multiplication by the inverse: Normalize to the last bit. */
+/* torchvision's Normalize divides; multiplying by the inverse would change the last bit. */
 static inline YOKE_HOST_AND_KERNEL float yoke_normalise(float value, yoke_scaling scale) {
     return (value - scale.mean) / scale.deviation;
 }
 
-/* Behind ToTensor. */
+/* ToTensor, then Normalize. */
 static inline YOKE_HOST_AND_KERNEL float yoke_decode_pixel(uint8_t pixel, yoke_scaling scale) {
     return yoke_normalise((float)pixel / 255.0f, scale);
 }

@@ -1,10 +1,9 @@
-/* The devices of one machine: opens what a list names. The only file that names a backend. */
+/* Opens the devices that a list names. The only file that names a backend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/backend.h"
-#include "device/cores.h"
 #include "device/device_list.h"
 
 #define THREADS_LIMIT 1024
@@ -28,7 +27,7 @@ static const struct {
     const char *name;
     const yoke_backend *(*table)(void); /* NULL: not in this build */
     bool (*describe)(yoke_backend_info *info);
-    uint64_t (*automatic)(void); /* bit i: "auto" takes device i; NULL: none */
+    uint64_t (*automatic)(void); /* bit i: "auto" opens device i; NULL: none */
 } backends[] = {
     {"cpu", yoke_cpu_backend, yoke_cpu_describe, NULL},
 #ifdef YOKE_HAS_CUDA
@@ -46,6 +45,22 @@ bool yoke_backend_describe(int index, yoke_backend_info *info) {
     return yoke_options_store(info, &own, sizeof own, "yoke_backend_info") == YOKE_OK;
 }
 
+/* Cores. */
+
+int yoke_cores_allowed(cpu_set_t *cores) {
+    CPU_ZERO(cores);
+    if (sched_getaffinity(0, sizeof *cores, cores) != 0) CPU_SET(0, cores);
+    return CPU_COUNT(cores);
+}
+
+size_t yoke_cores_at(const cpu_set_t *cores, int position) {
+    size_t core = 0;
+    for (int left = position; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, cores) && left-- == 0) break;
+    }
+    return core;
+}
+
 /* Devices. */
 
 static bool is_entry(const yoke_device_list *list, int index, int like) {
@@ -53,7 +68,7 @@ static bool is_entry(const yoke_device_list *list, int index, int like) {
            list->entries[index].ordinal == list->entries[like].ordinal;
 }
 
-/* "cuda:0", and where the list repeats it "cuda:0#0", "cuda:0#1": a name means one device. */
+/* "cuda:0"; where the list repeats a device "cuda:0#0", "cuda:0#1", so that names are unique. */
 static void name_entry(const yoke_device_list *list, int index, char *name, size_t size) {
     int before = 0, all = 0;
     for (int i = 0; i < list->count; i++) {
@@ -71,11 +86,11 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
     int backend = list->entries[index].backend;
     if (backends[backend].table == NULL)
         return FAIL(YOKE_ERROR_DEVICE,
-                    "device \"%s\": this build has no %s backend; \"cpu\" or \"4xcpu\" can be used",
+                    "device \"%s\": this build has no %s backend; use \"cpu\" or \"4xcpu\"",
                     backends[backend].name, backends[backend].name);
     if (backend != list->entries[0].backend)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "device list \"%s\": %s and %s devices can't share one model; list one kind",
+                    "device list \"%s\": %s and %s devices cannot share one model; list one kind",
                     options->list, backends[list->entries[0].backend].name, backends[backend].name);
     char name[sizeof devices->at[0]->name];
     name_entry(list, index, name, sizeof name);
@@ -91,7 +106,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
     return YOKE_OK;
 }
 
-/* "auto": what the last backend that has any offers, else the one CPU device of the grammar. */
+/* "auto" means all usable devices of the last backend that has any, otherwise one CPU device. */
 static void choose_devices(yoke_device_list *list) {
     for (int backend = 0; backend < BACKEND_COUNT; backend++) {
         uint64_t usable = backends[backend].automatic != NULL ? backends[backend].automatic() : 0;
@@ -118,8 +133,8 @@ static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_op
     int rank = options->local_rank, world = options->local_world;
     if (world == 0 && rank == 0) return YOKE_OK;
     if (world < 1 || rank < 0 || rank >= world)
-        return FAIL(YOKE_ERROR_ARGUMENT, "local_rank %d of %d: 0 to local_world - 1 is expected",
-                    rank, world);
+        return FAIL(YOKE_ERROR_ARGUMENT, "local_rank %d of %d: must be 0 to local_world - 1", rank,
+                    world);
     list->entries[0] = list->entries[rank % list->count];
     list->count = 1;
     const yoke_backend *(*table)(void) = backends[list->entries[0].backend].table;
@@ -130,7 +145,7 @@ static yoke_status keep_local_rank(yoke_device_list *list, const yoke_devices_op
 static yoke_status build_devices(yoke_devices *devices, const yoke_devices_options *options) {
     if (options->threads < 0 || options->threads > THREADS_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%d threads per device; 1 to %d can be set, 0 shares the cores",
+                    "%d threads per device: must be 1 to %d, or 0 to share the cores",
                     options->threads, THREADS_LIMIT);
     yoke_device_list list;
     TRY(parse_list(&list, options->list != NULL ? options->list : "auto"));
@@ -175,7 +190,8 @@ int yoke_devices_count(const yoke_devices *devices) {
 yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_device_info *info) {
     TRY(yoke_pointer_check(devices, "devices"));
     if (index < 0 || index >= devices->count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "device %d of %d: there is none", index, devices->count);
+        return FAIL(YOKE_ERROR_ARGUMENT, "device %d: the list has %d, counted from 0", index,
+                    devices->count);
     const yoke_device *device = devices->at[index];
     yoke_device_info own = {.struct_size = sizeof own, .threads = device->threads};
     memcpy(own.name, device->name, sizeof own.name);

@@ -1,5 +1,5 @@
-/* The door of device: the only way to hardware. Rooms above see devices, operations and plans;
- * which backend serves them is device.c's secret. */
+/* The door of device: the only way to hardware. Rooms above see devices, operations and plans; only
+ * device.c knows the backends. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -23,126 +23,130 @@ typedef struct yoke_choices yoke_choices;
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
-/* Cores nobody computes on: cores online minus all devices' threads; negative when
- * oversubscribed. */
+/* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 
-/* Makes the calling thread `device`'s worker: bound to its cores (unless unbound) with its number
- * of compute threads. leave restores what the thread had before; pairs may not be nested. */
+/* Makes the calling thread `device`'s worker: binds it to the device's cores (unless unbound)
+ * and sets its number of compute threads. leave restores the previous state; pairs may not be
+ * nested. */
 typedef struct yoke_device_scope {
     uint64_t opaque[20];
 } yoke_device_scope;
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
-/* A worker that has queued on other devices comes back to its own with it. */
+/* A worker that queued work on other devices calls this to return to its own. */
 yoke_status yoke_device_use(yoke_device *device);
 const char *yoke_precision_name(yoke_precision precision); /* "float32" */
 
-/* Whether every worker may load and store in every device's memory, and calls finish before they
- * return (CPU devices). Otherwise calls queue work in streams, and memory is reached through calls
- * only. All devices of a list answer the same. */
+/* Whether every worker may access every device's memory and calls finish before they return (CPU
+ * devices). Otherwise calls queue work in streams, and only calls access memory. All devices of a
+ * list are of one kind. */
 bool yoke_devices_share_memory(const yoke_devices *devices);
 
-/* Order. Each device has three streams: work of one runs in its order, streams run side by side
- * unless an event orders them. Where memory is shared there is one order and these do nothing. */
+/* Order. Each device has three streams. A stream runs its work in order; different streams run
+ * concurrently unless an event orders them. Where memory is shared calls already run in order, and
+ * these functions do nothing. */
 
 typedef enum yoke_stream {
     YOKE_STREAM_COMPUTE,      /* plans run here */
-    YOKE_STREAM_COPY,         /* the next batch comes in */
+    YOKE_STREAM_COPY,         /* uploads of the next batch */
     YOKE_STREAM_COMMUNICATION /* collectives and the updates between them */
 } yoke_stream;
 #define YOKE_STREAMS 3
 
 typedef struct yoke_device_event yoke_device_event;
-/* *event is NULL where memory is shared; the other three take NULL. */
+/* *event is NULL where memory is shared; the other functions take NULL. */
 yoke_status yoke_device_event_create(yoke_device_event **event, yoke_device *device);
-/* One that tells time, for yoke_device_event_elapsed. */
+/* An event with a time stamp, for yoke_device_event_elapsed. */
 yoke_status yoke_device_event_create_timed(yoke_device_event **event, yoke_device *device);
-/* Between two marks of one device that have passed; 0 for NULL. */
+/* The time between two completed events of one device; 0 for NULL. */
 yoke_status yoke_device_event_elapsed(yoke_device_event *from, yoke_device_event *to,
                                       double *milliseconds);
 void yoke_device_event_destroy(yoke_device_event *event);
-/* Marks what its own device's stream has been given so far. */
+/* Records the event behind the work queued so far on a stream of its own device. */
 yoke_status yoke_device_event_record(yoke_device_event *event, yoke_stream stream);
-/* What the stream of any device is given from now on waits for the mark; one never recorded has
- * passed. */
+/* Work queued from now on, on a stream of any device, waits for the event; an event that was never
+ * recorded counts as complete. */
 yoke_status yoke_device_event_wait(yoke_device_event *event, yoke_device *device,
                                    yoke_stream stream);
-yoke_status yoke_device_event_synchronize(yoke_device_event *event); /* the host waits */
-yoke_status yoke_device_synchronize(yoke_device *device);            /* for all streams */
+yoke_status
+yoke_device_event_synchronize(yoke_device_event *event);  /* the host waits for the event */
+yoke_status yoke_device_synchronize(yoke_device *device); /* the host waits for all streams */
 
-/* Recordings: what is queued on the compute stream between begin and end becomes one call. Only
- * where yoke_device_records says so. In between, nothing else is asked of the device, and it waits
- * for no event. An event recorded in between is recorded by every run, for whoever waits after that
- * run was queued; a step begun in between is not part of it: one is begun before each run. */
+/* Recordings (CUDA graphs): the work queued on the compute stream between begin and end becomes one
+ * call. Only where yoke_device_records returns true. In between, use no other stream of the device
+ * and let it wait for no event. Every run records again the events that were recorded in between.
+ * yoke_device_begin_step is not part of a recording: call it before each run. */
 typedef struct yoke_recording yoke_recording;
 bool yoke_device_records(const yoke_device *device);
 bool yoke_device_is_recording(const yoke_device *device);
 yoke_status yoke_recording_begin(yoke_device *device);
-/* Always ends it; `status` other than OK throws away what was recorded and is passed on. */
+/* Always ends the recording. A `status` other than OK discards it and is returned. */
 yoke_status yoke_recording_end(yoke_device *device, yoke_status status, yoke_recording **recording);
 yoke_status yoke_recording_run(yoke_recording *recording);
 void yoke_recording_destroy(yoke_recording *recording);
 
 /* Memory. */
 
-/* 64-byte aligned at least (2 MiB for large buffers), zeroed by the device's own worker's cores.
- * MEMORY names the device, the size and `what`. */
+/* Zeroed memory, aligned to at least 64 bytes (large buffers: 2 MiB). Call it on the device's
+ * worker, so that its cores touch the pages first. MEMORY names the device, the size and `what`. */
 yoke_status yoke_device_allocate(yoke_device *device, size_t bytes, const char *what,
                                  void **pointer);
 void yoke_device_free(yoke_device *device, void *pointer);
 size_t yoke_device_allocated(const yoke_device *device);  /* bytes held now */
-size_t yoke_device_free_bytes(const yoke_device *device); /* 0: not known */
+size_t yoke_device_free_bytes(const yoke_device *device); /* 0: unknown */
 
-/* Whether the pointer is memory of the device, which the host may not touch. ARGUMENT when it is
- * memory of another one. */
+/* Whether the pointer is memory of this device, which the host may not access. ARGUMENT when it is
+ * memory of another device. */
 yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns);
 
-/* Host memory that copies to and from the device may use while the host goes on (pinned), zeroed.
- */
+/* Zeroed, pinned host memory: copies between it and the device run while the host continues. */
 yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
                                       void **pointer);
 void yoke_device_free_host(yoke_device *device, void *pointer);
 
-/* Host <-> device. With host memory of yoke_device_allocate_host they only queue; any other is read
- * before upload returns, and written before download returns. */
+/* Host <-> device. With memory of yoke_device_allocate_host the copy is only queued. With any other
+ * host memory it finishes before the call returns. */
 yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
                                size_t bytes);
 yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes);
-/* Device <-> device, in a stream of to_device: it pulls. */
+/* Device <-> device, queued on a stream of to_device. */
 yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
                              yoke_device *from_device, const void *from, size_t bytes);
 yoke_status yoke_device_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes);
-/* Whether sums on `device` may read memory of `other` in place. */
+/* Whether kernels of `device` can read memory of `other` in place. */
 bool yoke_device_reaches(const yoke_device *device, const yoke_device *other);
 
-/* Flat arithmetic: float32 ranges, all on memory of the device (or within its reach). */
+/* Flat arithmetic: float32 ranges in memory that the device can read. */
 
-/* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the order given, the bits
- * independent of how a range is cut. `from` may lie on other devices; `to` may be from[0], and any
- * of them where memory is not shared. */
+/* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... : a left fold in the given order. The bits
+ * do not depend on how a range is cut. `from` may be memory of other devices that this one reaches;
+ * `to` may be from[0], and on GPUs any of `from`. */
 yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
                             const float *const *from, int count, size_t elements);
-/* Sum of squares in double over fixed blocks of 4096 elements, blocks added in order; `sum` is
- * device memory, [yoke_square_sum_doubles(elements)]: the sum, then room to work in. */
+/* Sum of squares in double: over blocks of 4096 elements, whose sums are added in order. `sum` is
+ * device memory, [yoke_square_sum_doubles(elements)]: the sum, then scratch. */
 yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,
                                    size_t elements, double *sum);
 size_t yoke_square_sum_doubles(size_t elements);
 
-/* What the updates of a step read on the device, because the host goes on before it is known. */
+/* What the updates of a step read in device memory, because the host queues them before it is
+ * known. */
 typedef struct yoke_gate {
-    float gradient_scale;  /* of clipping; 1: none */
-    int32_t closed;        /* a loss or the norm is not finite: updates change nothing */
-    float found_nonfinite; /* 0, or NaN when closed: a sum of several tells of all */
+    float gradient_scale;  /* from clipping; 1: none */
+    int32_t closed;        /* 1: a loss or the norm is not finite, and updates change nothing */
+    float found_nonfinite; /* 0, or NaN when closed: the sum of several gates' values is NaN if one
+                              of them is */
     double norm;           /* of the gradient; 0 without clipping */
 } yoke_gate;
 /* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
- * clip_norm 0: no clipping; closed when one of losses[0 .. count) or the norm is not finite or
- * there is a found_nonfinite. All in device memory. Not where memory is shared. */
+ * clip_norm 0: no clipping; closed when a loss or the norm is not finite, or when *found_nonfinite
+ * is not 0. All pointers are device memory. Not where memory is shared. */
 typedef struct yoke_gate_request {
     const double *losses, *square_sums;
-    const float *found_nonfinite; /* closes it unless 0; may be the gate's own. NULL: none */
+    const float
+        *found_nonfinite; /* closes the gate unless it is 0; may be the gate's own. NULL: none */
     int loss_count, square_sum_count;
     double clip_norm;
     bool closed; /* the host has found a loss that is not finite */
@@ -156,16 +160,16 @@ yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate 
 typedef struct yoke_sgd_step {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
-    const yoke_gate *gate; /* on the device; its gradient_scale multiplies. NULL: open, 1 */
+    const yoke_gate
+        *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
 } yoke_sgd_step;
 yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                             float *weights, const float *gradients, float *velocity,
                             size_t elements);
 
-/* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; bias corrections given;
- *   w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon)
- * The scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth
- * digit. */
+/* One step of torch.optim.AdamW: w *= 1 - lr * weight_decay; m, v; the caller gives the bias
+ * corrections; w -= learning_rate / correction1 * m / (sqrt(v) / sqrt(correction2) + epsilon) The
+ * scalars are double, as in Python: 1 - beta2 taken from a float is wrong in the fifth digit. */
 typedef struct yoke_adamw_step {
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
@@ -179,21 +183,21 @@ yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yok
 
 /* Layouts. */
 
-/* How a backend lays a tensor out in memory; the words are the backend's. bytes includes padding;
- * padding is zero and stays zero. */
+/* How a backend lays a tensor out in memory. bytes includes padding, which is zero and stays
+ * zero. */
 typedef struct yoke_layout {
     size_t bytes;
-    uint64_t opaque[8]; /* the same for equal layouts, on every device and in every process */
-    const void *kept;   /* the backend's own, while the device that made it is open */
+    uint64_t opaque[8];     /* equal for equal layouts, on every device and in every process */
+    const void *descriptor; /* the backend's; valid while the device that made it is open */
 } yoke_layout;
 
-/* Row-major float32 of `rank` <= 5 dimensions. */
-yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+/* Row-major float32 of `ndim` <= 5 dimensions. */
+yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                               yoke_layout *layout);
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b);
 uint64_t yoke_layout_digest(const yoke_layout *layout);
-/* Host copies of values and parameters at the edges: either end may be host memory or memory of
- * `device`. Slow: the host waits. */
+/* Converts between layouts, for loading and saving: both ends may be host memory or memory of
+ * `device`. Slow, because the host waits. */
 yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                 const yoke_layout *from_layout, const void *from);
 
@@ -202,27 +206,28 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
 typedef enum yoke_operation_kind {
     YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
     YOKE_OP_LINEAR,     /* weight [out, in], bias [out] */
-    YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance;
-                           relu: ReLU fused behind; add: input 1 is added before the ReLU */
+    YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance; relu:
+                           followed by a ReLU; add: input 1 is added before the ReLU */
     YOKE_OP_RELU,
-    YOKE_OP_ADD, /* two inputs; relu: ReLU fused behind */
+    YOKE_OP_ADD, /* two inputs; relu: followed by a ReLU */
     YOKE_OP_MAX_POOL,
     YOKE_OP_AVERAGE_POOL, /* count_include_pad */
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
     YOKE_OP_DROPOUT,
-    YOKE_OP_OUTPUT, /* any layout and precision -> plain float32: the model's last operation */
+    YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
+                              float32 */
     YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value
                             */
     YOKE_OP_MSE
 } yoke_operation_kind;
 
 typedef struct yoke_dims {
-    int channels, height, width; /* of one row; flat values: height = width = 1 */
+    int channels, height, width; /* of one row; a flat value has height = width = 1 */
 } yoke_dims;
 
 typedef struct yoke_operation {
     yoke_operation_kind kind;
-    const char *name; /* for messages and the record of choices; borrowed while planning */
+    const char *name; /* for messages; borrowed while planning */
     yoke_dims input, output;
     int kernel, stride, padding, groups; /* convolution, pooling */
     bool relu;                           /* batch norm, add: fused */
@@ -231,7 +236,7 @@ typedef struct yoke_operation {
     double epsilon, momentum;            /* batch norm */
     double probability;                  /* dropout */
     double label_smoothing;              /* cross-entropy */
-    uint32_t layer;                      /* key of dropout's random numbers */
+    uint32_t layer;                      /* part of the key of dropout's random numbers */
 } yoke_operation;
 
 #define YOKE_PLAN_INPUTS 2
@@ -243,40 +248,42 @@ typedef struct yoke_plan_request {
     bool training;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    bool input_gradient;                  /* backward must produce gradients of the inputs */
-    yoke_layout inputs[YOKE_PLAN_INPUTS]; /* as their producers write them */
-    /* bytes = 0: the plan chooses (the model's first plan); otherwise given and kept. Parameters
-     * and their gradients share one layout, float32, whatever the precision. */
+    bool input_gradient; /* backward must compute the gradients of the inputs */
+    yoke_layout
+        inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
+    /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
+     * one. A parameter and its gradient share one layout, in float32 for every precision. */
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    yoke_choices *choices; /* consulted and, for a shape not yet in it, measured into */
+    yoke_choices *choices; /* known choices; the plan measures an unknown shape and adds it */
 } yoke_plan_request;
 
-/* What a plan needs; filled by yoke_plan_create. The gradient of a value has the value's layout. */
+/* What a plan needs; yoke_plan_create fills it in. The gradient of a value has the value's
+ * layout. */
 typedef struct yoke_plan_needs {
     yoke_layout output;
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    size_t saved_bytes;         /* kept from forward to backward */
-    size_t scratch_bytes;       /* while one of the two runs */
-    bool backward_reads_input;  /* input 0 must live until backward */
+    size_t saved_bytes;         /* from forward to backward */
+    size_t scratch_bytes;       /* only while one of the two runs */
+    bool backward_reads_input;  /* input 0 must stay intact until backward */
     bool backward_reads_output; /* and the output */
-    /* The output may be written over input 0 / input 0's gradient over the output gradient. */
+    /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
     bool forward_in_place, backward_in_place;
-    /* Of two inputs: input 1's gradient may be written over the output gradient, input 0's over the
+    /* With two inputs: input 1's gradient may overwrite the output gradient, input 0's the
      * output. */
     bool joined_in_place;
-    /* Both inputs' gradients equal the output gradient left by backward (add): the plan writes
-     * input_gradients[0] only, and input 1 shares it. */
+    /* Both inputs have the same gradient (add): the plan writes input_gradients[0] only. */
     bool shared_input_gradient;
-    /* Parameter k is read in the compute precision (bindings' `shadows`), not in float32. */
+    /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
-/* Where everything lies; addresses are fixed for the life of the plan. Unused ones are NULL. */
+/* The addresses of a plan's operands, fixed for the life of the plan. Unused ones are NULL. */
 typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
     void *output;
     float *parameters[YOKE_PLAN_PARAMETERS];
-    const void *shadows[YOKE_PLAN_PARAMETERS]; /* the same in bfloat16, where a plan reads it */
+    const void
+        *shadows[YOKE_PLAN_PARAMETERS]; /* the parameters in bfloat16, for plans that read them */
     float *parameter_gradients[YOKE_PLAN_PARAMETERS]; /* overwritten by backward */
     float *buffers[2];                                /* running mean, running variance */
     void *output_gradient;
@@ -288,42 +295,45 @@ typedef struct yoke_plan_binding {
     int32_t *correct;      /* device memory: rows whose first largest output is the label */
 } yoke_plan_binding;
 
-/* What changes from step to step. */
+/* The values that change from step to step. */
 typedef struct yoke_plan_step {
     uint64_t seed, step;
-    uint64_t first_row; /* global row of this shard's row 0: keys dropout */
-    float loss_scale;   /* 1 / rows of the whole batch, applied where the loss gradient is made */
+    uint64_t first_row; /* global row of this shard's row 0, for dropout */
+    float loss_scale;   /* 1 / rows of the whole batch; the loss multiplies its gradient by it */
 } yoke_plan_step;
 
-/* create plans and, when asked, measures (it allocates and runs); bind fixes addresses and may
- * allocate descriptors; forward and backward only queue work and allocate nothing. */
+/* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes
+ * addresses and may allocate descriptors; forward and backward only queue work and allocate
+ * nothing. */
 yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
                              const yoke_plan_request *request);
 void yoke_plan_destroy(yoke_plan *plan);
 const yoke_plan_needs *yoke_plan_describe(const yoke_plan *plan);
 yoke_status yoke_plan_bind(yoke_plan *plan, const yoke_plan_binding *binding);
 yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
-/* which: gradients of inputs, of parameters, or both. */
+
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 
-/* What changes from step to step reaches the device before the plans of the step are queued or
- * replayed; plans on devices that record read it there, others in their `step`. */
+/* Copies the step's values to the device. Call it before the step's plans are queued or replayed:
+ * plans on devices that record read the values there, others read their `step` argument. */
 yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step);
-/* shadow[i] = bfloat16(parameters[i]), on the compute stream, once a step. */
+/* shadow[i] = bfloat16(parameters[i]), on the compute stream, once in each step. */
 yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                                size_t elements);
 
-/* to += from, elementwise over a value of this layout and precision (two readers of one value). */
+/* to += from, elementwise, for a value of this layout: the gradients of two readers of one
+ * value. */
 yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                                    const void *from);
 
-/* Pictures. */
+/* Images. */
 
-/* inputs [rows, picture], float32, as yoke_batch says and as the loader makes them on the host, bit
- * for bit; on the compute stream, and all in device memory. Not where memory is shared. */
+/* Decodes stored pixels to inputs [rows, image] in float32, with the bits that the loader's
+ * decoding on the host gives; queued on the compute stream. All pointers are device memory. Not
+ * where memory is shared. */
 typedef struct yoke_decode_request {
     int rows;
-    yoke_dims picture;
+    yoke_dims image;
     const uint8_t *pixels;
     const yoke_placement *placements; /* NULL: none */
     yoke_decoding decoding;
@@ -333,16 +343,15 @@ yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *r
 
 /* Choices. */
 
-/* Which algorithm serves which shape and pass: measured once, on the root, shared by all replicas,
- * and part of a run's record. Not thread-safe: plans are made by one thread. */
+/* The chosen algorithm for each shape and pass. The root measures once and all replicas share the
+ * result. Not thread-safe: one thread makes all plans. */
 yoke_status yoke_choices_create(yoke_choices **choices);
 void yoke_choices_destroy(yoke_choices *choices);
-/* `key` names shape, pass and precision, without the number of rows. Returns -1 when not yet known.
- */
+/* `key` names shape, pass and precision, but not the number of rows. Returns -1 when unknown. */
 int yoke_choices_find(const yoke_choices *choices, const char *key);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
-/* Row `index` of the record, false past the end. */
+/* Row `index` of the record; false past the end. */
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds);
 

@@ -17,13 +17,13 @@ typedef struct list_reader {
     const char *list;
     const char *const *names;
     int name_count;
-    int continued; /* backend a bare number belongs to; -1: none */
+    int continued; /* the backend of a following bare number; -1: none */
 } list_reader;
 
 static yoke_status add_devices(list_reader *reader, int backend, int ordinal, int64_t count) {
     yoke_device_list *parsed = reader->parsed;
     if (count < 1 || count > YOKE_DEVICES_LIMIT - parsed->count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": %lld devices; 1 to %d can be opened",
+        return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": %lld devices; 1 to %d are possible",
                     reader->list, (long long)count + parsed->count, YOKE_DEVICES_LIMIT);
     for (int64_t i = 0; i < count; i++) {
         parsed->entries[parsed->count].backend = backend;
@@ -42,7 +42,7 @@ static yoke_status read_number(const list_reader *reader, const char *text, cons
 
 static yoke_status unknown_name(const list_reader *reader, const char *name) {
     if (strcmp(name, "auto") == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": \"auto\" stands alone; " FORMS,
+        return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": \"auto\" cannot be combined; " FORMS,
                     reader->list);
     const char *known[YOKE_BACKENDS_LIMIT + 1] = {"auto"};
     for (int i = 0; i < reader->name_count; i++)
@@ -63,7 +63,7 @@ static yoke_status find_name(const list_reader *reader, const char *name, int *b
     return unknown_name(reader, name);
 }
 
-/* `item` is a copy this function may cut. */
+/* `item` is a copy that this function may modify. */
 static yoke_status read_item(list_reader *reader, char *item) {
     int64_t count = 1, ordinal = UNNUMBERED;
     size_t digits = strspn(item, "0123456789");

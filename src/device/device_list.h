@@ -1,4 +1,4 @@
-/* What `--devices LIST` means. Knows the grammar, not the machine. */
+/* Parses `--devices LIST`. It knows the grammar, not the machine. */
 #ifndef DEVICE_DEVICE_LIST_H
 #define DEVICE_DEVICE_LIST_H
 
@@ -15,9 +15,8 @@ typedef struct yoke_device_list {
 } yoke_device_list;
 
 /* list = item {"," item}; item = [count "x"] name [":" number] | number. A bare number is one more
- * device of the numbered item before it ("cuda:0,2"). `names` are the backends'; "auto" is one
- * device of the first, for want of a look at the machine. ARGUMENT names the part that can't be
- * read. */
+ * device of the numbered item before it ("cuda:0,2"). `names` are the backends' names; "auto" gives
+ * one device of the first, which the caller replaces. ARGUMENT names the part that is wrong. */
 yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
                                    const char *const *names, int name_count);
 

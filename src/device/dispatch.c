@@ -1,4 +1,5 @@
-/* Passes what is asked of devices on to their backends. */
+/* Forwards calls to the device's backend, after the checks that all backends share. */
+#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -90,6 +91,10 @@ yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *st
 
 yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
                             const float *const *from, int count, size_t elements) {
+    if (count < 1 || count > YOKE_DEVICES_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a sum of %d buffers; 1 to %d can be added",
+                    device->name, count, YOKE_DEVICES_LIMIT);
+    if (elements == 0 || (count == 1 && to == from[0])) return YOKE_OK;
     return device->backend->sum(device, stream, to, from, count, elements);
 }
 
@@ -112,12 +117,14 @@ yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate 
 yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                             float *weights, const float *gradients, float *velocity,
                             size_t elements) {
+    if (elements == 0) return YOKE_OK;
     return device->backend->sgd(device, stream, step, weights, gradients, velocity, elements);
 }
 
 yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
                               float *weights, const float *gradients, float *const moments[2],
                               size_t elements) {
+    if (elements == 0) return YOKE_OK;
     return device->backend->adamw(device, stream, step, weights, gradients, moments, elements);
 }
 
@@ -132,7 +139,7 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
     return device->backend->accumulate(device, layout, to, from);
 }
 
-/* Pictures. */
+/* Images. */
 
 yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request) {
     return device->backend->decode(device, request);
@@ -140,9 +147,9 @@ yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *r
 
 /* Layouts and plans. */
 
-yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                               yoke_layout *layout) {
-    return device->backend->layout_plain(device, shape, rank, layout);
+    return device->backend->layout_plain(device, shape, ndim, layout);
 }
 
 bool yoke_layout_equal(const yoke_layout *a, const yoke_layout *b) {
@@ -158,10 +165,41 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
     return device->backend->layout_convert(device, to_layout, to, from_layout, from);
 }
 
+static void free_plan(yoke_plan *plan) {
+    free(plan);
+}
+
+yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *device,
+                               const yoke_plan_request *request, const yoke_plan_calls *calls) {
+    yoke_plan *made = calloc(1, bytes);
+    if (made == NULL) return FAIL_MEMORY(bytes, request->operation->name);
+    made->device = device;
+    made->bind = calls->bind;
+    made->forward = calls->forward;
+    made->backward = request->training ? calls->backward : NULL;
+    made->destroy = calls->destroy != NULL ? calls->destroy : free_plan;
+    *plan = made;
+    return YOKE_OK;
+}
+
+/* What no backend can do. */
+static yoke_status check_request(const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    yoke_dims input = operation->input;
+    bool one_value = request->rows == 1 && input.height == 1 && input.width == 1;
+    if (operation->kind == YOKE_OP_BATCH_NORM && request->training && one_value)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "batch norm in training needs more than 1 value per channel, got 1 row of "
+                    "[%d, 1, 1]; give every device at least 2 rows",
+                    input.channels);
+    return YOKE_OK;
+}
+
 yoke_status yoke_plan_create(yoke_plan **plan, yoke_device *device,
                              const yoke_plan_request *request) {
     *plan = NULL;
-    yoke_status status = device->backend->plan(plan, device, request);
+    yoke_status status = check_request(request);
+    if (status == YOKE_OK) status = device->backend->plan(plan, device, request);
     if (status == YOKE_OK) return YOKE_OK;
     yoke_plan_destroy(*plan);
     *plan = NULL;

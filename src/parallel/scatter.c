@@ -63,7 +63,7 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     yoke_decode_request request = {
         .rows = lane->shard.rows,
-        .picture = {shape.channels, shape.height, shape.width},
+        .image = {shape.channels, shape.height, shape.width},
         .pixels = lane->staging.rows,
         .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
         .decoding = flight->decoding,

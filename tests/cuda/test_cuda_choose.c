@@ -19,15 +19,15 @@ static void a_choice_is_measured_once_and_then_known(void **state) {
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"none", NULL}, {"one", count_run}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1, again = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_true(winner == 1 || winner == 2);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int best = -1, again = -1;
+    CHECK(cuda_choose(&tuning, &best));
+    assert_true(best == 1 || best == 2);
     assert_true(counted.counts[0] == 0 && counted.counts[1] > 0 && counted.counts[2] > 0);
-    assert_int_equal(yoke_choices_find(request.choices, "a shape tf32"), winner);
+    assert_int_equal(yoke_choices_find(request.choices, "a shape tf32"), best);
     int runs_before = counted.counts[1] + counted.counts[2];
-    CHECK(cuda_choose(&contest, &again));
-    assert_int_equal(again, winner);
+    CHECK(cuda_choose(&tuning, &again));
+    assert_int_equal(again, best);
     assert_int_equal(counted.counts[1] + counted.counts[2], runs_before);
     yoke_choices_destroy(request.choices);
 }
@@ -38,10 +38,10 @@ static void a_fixed_choice_measures_nothing(void **state) {
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", count_run}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 0);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int best = -1;
+    CHECK(cuda_choose(&tuning, &best));
+    assert_int_equal(best, 0);
     assert_int_equal(counted.counts[0] + counted.counts[1], 0);
     assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
     yoke_choices_destroy(request.choices);
@@ -58,13 +58,13 @@ static void a_candidate_that_does_not_serve_is_passed_over(void **state) {
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", refuse}, {"two", count_run}};
     runs counted = {.status = YOKE_OK};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 1);
-    contest.key = "another shape";
-    contest.count = 1;
-    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_DEVICE);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int best = -1;
+    CHECK(cuda_choose(&tuning, &best));
+    assert_int_equal(best, 1);
+    tuning.key = "another shape";
+    tuning.count = 1;
+    assert_int_equal(cuda_choose(&tuning, &best), YOKE_ERROR_DEVICE);
     assert_non_null(strstr(yoke_last_error(), "another shape"));
     yoke_choices_destroy(request.choices);
 }
@@ -94,10 +94,10 @@ static void what_a_library_fails_at_is_passed_over(void **state) {
     yoke_plan_request request = {0};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"fails", fail_run}, {"clears", clear_run}};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), device};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 1);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), device};
+    int best = -1;
+    CHECK(cuda_choose(&tuning, &best));
+    assert_int_equal(best, 1);
     yoke_choices_destroy(request.choices);
 }
 
@@ -107,9 +107,9 @@ static void a_candidate_that_fails_otherwise_ends_the_contest(void **state) {
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"one", count_run}};
     runs counted = {.status = YOKE_ERROR_SYSTEM};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
-    int winner = -1;
-    assert_int_equal(cuda_choose(&contest, &winner), YOKE_ERROR_SYSTEM);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), &counted};
+    int best = -1;
+    assert_int_equal(cuda_choose(&tuning, &best), YOKE_ERROR_SYSTEM);
     assert_int_equal(yoke_choices_find(request.choices, "a shape float32"), -1);
     yoke_choices_destroy(request.choices);
 }
@@ -119,10 +119,10 @@ static void a_candidate_that_cannot_be_recorded_does_not_win(void **state) {
     yoke_plan_request request = {0};
     CHECK(yoke_choices_create(&request.choices));
     const cuda_candidate candidates[] = {{"waits", wait_run}, {"clears", clear_run}};
-    cuda_contest contest = {device, &request, "a shape", candidates, COUNT(candidates), device};
-    int winner = -1;
-    CHECK(cuda_choose(&contest, &winner));
-    assert_int_equal(winner, 1);
+    cuda_tuning tuning = {device, &request, "a shape", candidates, COUNT(candidates), device};
+    int best = -1;
+    CHECK(cuda_choose(&tuning, &best));
+    assert_int_equal(best, 1);
     yoke_choices_destroy(request.choices);
 }
 

@@ -41,7 +41,7 @@ static float *decode(yoke_device *device, const yoke_dataset *dataset,
     EXPECT_OK(yoke_device_allocate(device, values * sizeof(float), "a test", &inputs));
     yoke_decode_request request = {
         .rows = ROWS,
-        .picture = {dataset->shape.channels, dataset->shape.height, dataset->shape.width},
+        .image = {dataset->shape.channels, dataset->shape.height, dataset->shape.width},
         .pixels = stored,
         .placements = places,
         .decoding = *decoding,

@@ -42,8 +42,8 @@ static void impossible_lists_are_refused_with_the_reason(void **state) {
         const char *part;
     } rows[] = {{"cuda:63", YOKE_ERROR_DEVICE, "cuda:63: this machine has"},
                 {"cuda:64", YOKE_ERROR_DEVICE, "usable GPU"},
-                {"cpu,cuda", YOKE_ERROR_ARGUMENT, "can't share one model"},
-                {"cuda,cpu", YOKE_ERROR_ARGUMENT, "can't share one model"}};
+                {"cpu,cuda", YOKE_ERROR_ARGUMENT, "cannot share one model"},
+                {"cuda,cpu", YOKE_ERROR_ARGUMENT, "cannot share one model"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
         yoke_devices *devices = NULL;

@@ -183,7 +183,7 @@ static void expect_refused(yoke_transport transport, yoke_devices *devices, yoke
 static void nccl_wants_one_gpu_a_rank(void **state) {
     (void)state;
     static const char *const lists[] = {"2xcuda:0", "cpu"};
-    static const char *const says[] = {"holds 2 devices", "cpu:0: communicators join GPUs"};
+    static const char *const says[] = {"holds 2 devices", "cpu:0: only GPUs have communicators"};
     static const yoke_status statuses[] = {YOKE_ERROR_ARGUMENT, YOKE_ERROR_DEVICE};
     expect_refused(YOKE_TRANSPORT_NCCL, NULL, YOKE_ERROR_ARGUMENT, "options.devices");
     for (int i = 0; i < 2; i++) {

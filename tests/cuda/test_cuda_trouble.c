@@ -81,7 +81,7 @@ static void without_a_gpu_auto_takes_the_cpu(void **state) {
 
 static void an_old_driver_is_named_with_both_versions(void **state) {
     WITH("SIMCUDA_FAULT", "cudaGetDeviceCount@*=35");
-    expect_no_gpu("renew the driver or build with CUDA");
+    expect_no_gpu("update the driver, or build with CUDA");
 }
 
 static void without_a_driver_that_is_said(void **state) {
@@ -181,8 +181,9 @@ static void copies_that_arrive_wrong_go_through_host_memory_with_a_note(void **s
     yoke_device_info info = {.struct_size = sizeof info};
     expect_path_by_host(devices);
     EXPECT_OK(yoke_devices_describe(devices, 1, &info));
-    assert_string_equal(info.note, "through host memory, since they arrive wrong: copies from "
-                                   "cuda:0, cuda:2");
+    assert_string_equal(info.note,
+                        "through host memory, since direct copies are wrong: copies from "
+                        "cuda:0, cuda:2");
     expect_copies_to_arrive(devices);
     yoke_devices_close(devices);
     assert_int_equal(simcuda_outstanding(), before);

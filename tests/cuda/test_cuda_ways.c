@@ -34,39 +34,39 @@ static void measure(parity_rig *rig, const parity_case *c) {
     assert_int_equal(rows, c->first_layer ? 2 : 3);
 }
 
-/* A record in which `way` has won all of the contests. */
-static yoke_choices *imposed(const parity_rig *rig, int way) {
+/* A record that chooses `algorithm` for every pass. */
+static yoke_choices *imposed(const parity_rig *rig, int algorithm) {
     yoke_choices *choices = NULL;
     const char *key, *name;
     double milliseconds;
     PARITY_OK(yoke_choices_create(&choices));
     for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++)
-        PARITY_OK(yoke_choices_add(choices, key, way, "imposed", 0));
+        PARITY_OK(yoke_choices_add(choices, key, algorithm, "imposed", 0));
     return choices;
 }
 
-static void impose(const parity_rig *rig, const parity_case *c, int way) {
+static void impose(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_rig with = *rig;
-    with.choices = imposed(rig, way);
+    with.choices = imposed(rig, algorithm);
     parity_check(&with, c);
     yoke_choices_destroy(with.choices);
 }
 
 /* One of the precisions after the other, case by case. */
-static void check_every_way(parity_rig *rig, parity_case c) {
+static void check_every_algorithm(parity_rig *rig, parity_case c) {
     static size_t cases;
     yoke_device *device = yoke_devices_at(rig->devices, 0);
     c.precision = precisions[cases++ % COUNT(precisions)];
-    c.full = c.precision == YOKE_FLOAT32; /* whose way rounds an operand shows */
+    c.full = c.precision == YOKE_FLOAT32; /* whose algorithm rounds an operand shows */
     if (!yoke_device_supports(device, c.precision)) return;
     measure(rig, &c);
-    for (int way = 0; way < CUDA_WAYS_LIMIT; way++)
-        impose(rig, &c, way);
+    for (int algorithm = 0; algorithm < CUDA_ALGORITHMS_LIMIT; algorithm++)
+        impose(rig, &c, algorithm);
 }
 
 static void check_every_precision(parity_rig *rig, const parity_case *c) {
     for (size_t i = 0; i < COUNT(precisions); i++)
-        check_every_way(rig, *c);
+        check_every_algorithm(rig, *c);
 }
 
 static int outputs(int pixels, const yoke_operation *operation) {
@@ -100,7 +100,7 @@ static void every_kernel_stride_and_padding(void **state) {
         for (int stride = 1; stride <= 3; stride++)
             for (int padding = 0; padding <= 3 && padding < kernels[k]; padding++) {
                 parity_case c = convolution((yoke_dims){3, 6, 5}, 5, kernels[k], stride, padding);
-                if (has_output(&c)) check_every_way(rig, c);
+                if (has_output(&c)) check_every_algorithm(rig, c);
             }
 }
 
@@ -116,7 +116,7 @@ static void every_image_that_becomes_one_pixel(void **state) {
             for (int padding = 0; padding < kernel; padding++) {
                 yoke_dims input = {4, pixels, pixels == 3 ? 2 : pixels};
                 parity_case c = convolution(input, 6, kernel, 2, padding);
-                if (is_one_pixel(&c)) check_every_way(rig, c);
+                if (is_one_pixel(&c)) check_every_algorithm(rig, c);
             }
 }
 
@@ -145,7 +145,7 @@ static void biases(void **state) {
             parity_case c = convolution((yoke_dims){4, pixels, pixels}, 6, s[0], s[1], s[2]);
             c.operation.groups = s[3];
             c.operation.bias = true;
-            check_every_way(*state, c);
+            check_every_algorithm(*state, c);
         }
 }
 
@@ -168,15 +168,15 @@ static void linear(void **state) {
                                            .output = {shapes[i][2], 1, 1},
                                            .bias = i % 2 == 0}};
             c.plain = c.first_layer = first == 1;
-            check_every_way(*state, c);
+            check_every_algorithm(*state, c);
         }
 }
 
 #define PIECE_BYTES ((size_t)64 << 20)
 
-static size_t scratch_of(const parity_rig *rig, const parity_case *c, int way) {
+static size_t scratch_of(const parity_rig *rig, const parity_case *c, int algorithm) {
     parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
-    yoke_choices *choices = imposed(rig, way);
+    yoke_choices *choices = imposed(rig, algorithm);
     parity_plan(&side, choices);
     size_t bytes = side.needs->scratch_bytes;
     yoke_plan_destroy(side.plan);
@@ -193,12 +193,12 @@ static void images_in_pieces(void **state) {
     measure(rig, &c); /* keys are without the number of rows */
     c.rows = 20;
     const size_t image_bytes = (size_t)24 * 24 * 7 * 7 * 32 * sizeof(float);
-    int way = 0;
-    while (way < CUDA_WAYS_LIMIT &&
-           scratch_of(rig, &c, way) != PIECE_BYTES / image_bytes * image_bytes)
-        way++;
-    assert_true(way < CUDA_WAYS_LIMIT);
-    impose(rig, &c, way);
+    int algorithm = 0;
+    while (algorithm < CUDA_ALGORITHMS_LIMIT &&
+           scratch_of(rig, &c, algorithm) != PIECE_BYTES / image_bytes * image_bytes)
+        algorithm++;
+    assert_true(algorithm < CUDA_ALGORITHMS_LIMIT);
+    impose(rig, &c, algorithm);
 }
 
 static void a_fixed_choice_gives_the_same_bits(void **state) {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "device/cores.h"
+#include "device/backend.h"
 #include "device/device_list.h"
 #include "support/devices.h"
 
@@ -72,7 +72,7 @@ static void a_list_that_cannot_be_read_is_refused_with_the_part_at_fault(void **
         {"cpy", YOKE_ERROR_ARGUMENT, "did you mean \"cpu\"?"},
         {"quantum", YOKE_ERROR_ARGUMENT, "\"quantum\" is not a device"},
         {"4xcpy", YOKE_ERROR_ARGUMENT, "\"cpy\" is not a device"},
-        {"cpu,auto", YOKE_ERROR_ARGUMENT, "\"auto\" stands alone"},
+        {"cpu,auto", YOKE_ERROR_ARGUMENT, "\"auto\" cannot be combined"},
         {"cpu:", YOKE_ERROR_ARGUMENT, "\"\" is not a device number"},
         {"cpu:one", YOKE_ERROR_ARGUMENT, "\"one\" is not a device number"},
         {"cpu:-1", YOKE_ERROR_ARGUMENT, "\"-1\" is not a device number"},

@@ -9,8 +9,8 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 # What a room shows to one neighbour beyond its door: a backend fills in the table, the engine sees groups.
-EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h", "device/cores.h"),
-               ("device/cuda", "device"): ("device/backend.h", "device/collectives.h", "device/cores.h"),
+EXTRA_DOORS = {("device/cpu", "device"): ("device/backend.h",),
+               ("device/cuda", "device"): ("device/backend.h", "device/collectives.h"),
                ("parallel", "device"): ("device/collectives.h",),
                ("distributed", "device"): ("device/collectives.h",),
                ("cli", "bench/race"): ("bench/race/rounds.h",),

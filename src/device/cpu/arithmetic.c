@@ -1,5 +1,6 @@
-/* Arithmetic on flat float32 ranges, bound by memory. Every loop is elementwise IEEE without
- * contraction, so that neither the instruction set nor the cut of a range shows in the bits. */
+/* Arithmetic on flat float32 ranges, limited by memory bandwidth. Every loop is elementwise IEEE
+ * without contraction, so that the bits depend neither on the instruction set nor on how a range is
+ * cut. */
 #include <math.h>
 #include <string.h>
 
@@ -7,11 +8,11 @@
 #include "device/cpu/cpu.h"
 
 enum {
-    LINE_ELEMENTS = 16,          /* a cache line of floats: threads never share one */
-    PARALLEL_ELEMENTS = 1 << 16, /* fewer are done before a second thread is awake */
-    FOLD_ELEMENTS = 16384,       /* stay in the second-level cache while operands are added */
-    SQUARE_BLOCK = 4096,         /* the contract's block of a square sum */
-    SQUARE_BLOCKS = 256,         /* block sums held at a time */
+    LINE_ELEMENTS = 16,          /* a cache line of floats: two threads never write the same line */
+    PARALLEL_ELEMENTS = 1 << 16, /* one thread finishes fewer before a second one wakes up */
+    FOLD_ELEMENTS = 16384,       /* stay in the second-level cache while all operands are added */
+    SQUARE_BLOCK = 4096,         /* the block of yoke_device_square_sum's definition */
+    SQUARE_BLOCKS = 256,         /* block sums in memory at a time */
     SQUARE_LANES = 16
 };
 
@@ -40,7 +41,7 @@ typedef struct sum_job {
     int count;
 } sum_job;
 
-/* `to` may be `left`: the lanes of an iteration do not see each other. */
+/* `to` may equal `left`: each element depends only on itself. */
 CPU_CLONES static void add_block(float *to, const float *left, const float *right, size_t count) {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
@@ -67,18 +68,13 @@ static void copy_range(const void *job, size_t begin, size_t end) {
 yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
                     int count, size_t elements) {
     (void)stream;
-    if (count < 1) return FAIL(YOKE_ERROR_ARGUMENT, "a sum of %d buffers; at least 1", count);
     sum_job job = {.to = to, .from = from, .count = count};
-    if (count > 1) {
-        run_range(device, sum_range, &job, elements);
-    } else if (to != from[0]) {
-        run_range(device, copy_range, &job, elements);
-    }
+    run_range(device, count > 1 ? sum_range : copy_range, &job, elements);
     return YOKE_OK;
 }
 
-/* A square of floats is exact in double; lane j of 16 adds elements j, j + 16, ... in order, and
- * the lanes are folded in pairs: one order, whatever the width of a register. */
+/* The square of a float is exact in double. Lane j of 16 adds elements j, j + 16, ... in order,
+ * then lanes are folded in pairs: one order for every register width. */
 CPU_CLONES static double square_block(const float *values, size_t count) {
     double lanes[SQUARE_LANES] = {0};
     size_t whole = count - count % SQUARE_LANES;
@@ -104,7 +100,7 @@ static double square_block_at(const float *values, size_t elements, size_t block
     return square_block(values + at, left < SQUARE_BLOCK ? left : SQUARE_BLOCK);
 }
 
-/* One thread does without OpenMP: a team, even of one, is allocated. */
+/* One thread runs without OpenMP, which would allocate even a team of one. */
 static void square_blocks(const yoke_device *device, const float *values, size_t elements,
                           size_t count, double *partial) {
     if (device->threads <= 1 || elements < PARALLEL_ELEMENTS) {
@@ -154,8 +150,8 @@ CPU_CLONES static void sgd_plain_range(const void *job, size_t begin, size_t end
     }
 }
 
-/* The first step takes the gradient itself: what velocity held before must not matter, NaN or not.
- */
+/* The first step sets velocity to the gradient: its earlier content must not matter, even if
+ * NaN. */
 CPU_CLONES static void sgd_first_range(const void *job, size_t begin, size_t end) {
     const sgd_job sgd = *(const sgd_job *)job;
     float ahead = sgd.step.nesterov ? sgd.step.momentum : 0;

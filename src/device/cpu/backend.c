@@ -1,12 +1,11 @@
-/* The CPU as N devices: each with memory of its own, a share of the cores and the threads to use
- * them. */
+/* The CPU as N devices: each has its own memory, a share of the cores, and threads to use them. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "device/cores.h"
 #include "device/cpu/cpu.h"
 
 /* Life. */
@@ -20,8 +19,8 @@ static void cpu_close(yoke_device *device) {
     free(cpu);
 }
 
-/* Device k computes on cores k * threads .. of those allowed, round and round when there are more
- * devices than cores. */
+/* Device k uses `threads` of the allowed cores, beginning at position k * threads, modulo the
+ * number of cores. */
 static void choose_cores(cpu_device *cpu, const yoke_backend_open *request,
                          const cpu_set_t *allowed, int core_count) {
     CPU_ZERO(&cpu->cores);
@@ -38,7 +37,8 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     int share = core_count / request->count > 0 ? core_count / request->count : 1;
     cpu->base.backend = yoke_cpu_backend();
     cpu->base.index = request->index;
-    /* oneDNN's kernels wait for every thread of the team they were made for. */
+    /* A oneDNN kernel waits for every thread of the team that it was created for, so the team may
+     * not be larger than OpenMP allows. */
     cpu->base.threads = request->threads > 0 ? request->threads : share;
     if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
     snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
@@ -61,12 +61,39 @@ static yoke_status cpu_open(yoke_device **device, const yoke_backend_open *reque
     return YOKE_OK;
 }
 
+/* "AMD EPYC 9654" from /proc/cpuinfo. */
+static const char *model_name_in(const char *line) {
+    if (strncmp(line, "model name", 10) != 0) return NULL;
+    const char *colon = strchr(line, ':');
+    return colon == NULL ? NULL : colon + 1 + strspn(colon + 1, " \t");
+}
+
+static const char *read_model_name(char *buffer, size_t size) {
+    snprintf(buffer, size, "processor");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (file == NULL) return buffer;
+    char line[256];
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *name = model_name_in(line);
+        if (name == NULL) continue;
+        snprintf(buffer, size, "%.*s", (int)strcspn(name, "\n"), name);
+        break;
+    }
+    fclose(file);
+    return buffer;
+}
+
+static size_t memory_bytes(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : 0;
+}
+
 static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
     const cpu_set_t *cores = &((const cpu_device *)device)->cores;
-    yoke_cores_model(info->description, sizeof info->description);
+    read_model_name(info->description, sizeof info->description);
     info->core_count = CPU_COUNT(cores);
     info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
-    info->memory_bytes = yoke_cores_memory_bytes();
+    info->memory_bytes = memory_bytes();
 }
 
 static bool isa_includes(dnnl_cpu_isa_t isa) {
@@ -115,8 +142,8 @@ typedef struct cpu_scope {
 
 _Static_assert(sizeof(cpu_scope) <= sizeof(yoke_device_scope), "a scope holds what enter changed");
 
-/* Every compute thread of the team gets the next core of the set, or the whole set. Threads of the
- * team live on between parallel regions, so this lasts. */
+/* Binds every compute thread of the team to one core of the set each, or to the whole set. The
+ * team's threads persist between parallel regions, and so does the binding. */
 static bool bind_team(int threads, const cpu_set_t *cores, bool one_each) {
     int failures = 0, count = CPU_COUNT(cores);
 #pragma omp parallel num_threads(threads) reduction(+ : failures)
@@ -142,7 +169,7 @@ static yoke_status cpu_enter(yoke_device *device, bool bind, yoke_device_scope *
     cpu->base.backend->leave(device, scope);
     return FAIL(
         YOKE_ERROR_SYSTEM,
-        "%s: the system refuses to bind threads to %d cores from core %zu; open the devices "
+        "%s: the system does not allow binding threads to %d cores from core %zu; open the devices "
         "unbound",
         device->name, CPU_COUNT(&cpu->cores), yoke_cores_at(&cpu->cores, 0));
 }
@@ -159,7 +186,7 @@ static void cpu_leave(yoke_device *device, const yoke_device_scope *scope) {
 #define SMALL_ALIGNMENT ((size_t)64)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A team of one would cost an allocation each time. */
+/* OpenMP would allocate even a team of one. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
     size_t chunks = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
     if (bytes == 0) return;
@@ -177,14 +204,14 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes) {
 static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory) {
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_ALIGNMENT;
     *memory = NULL;
-    /* The system promises more than it has and kills the process that believes it. */
-    if (bytes > yoke_cores_memory_bytes()) return FAIL_MEMORY(bytes, device->name);
+    /* The system would grant more than it has, and kill the process when it writes there. */
+    if (bytes > memory_bytes()) return FAIL_MEMORY(bytes, device->name);
     size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
     *memory = aligned_alloc(alignment, rounded);
     if (*memory == NULL) return FAIL_MEMORY(bytes, device->name);
     if (alignment == HUGE_PAGE_BYTES) madvise(*memory, rounded, MADV_HUGEPAGE);
-    /* Written now and by the device's own threads: pages lie near them and none is missing later.
-     */
+    /* The device's threads write every page now: the pages are then close to them, and no later
+     * write faults. */
     cpu_clear(cpu_of(device), *memory, rounded);
     return YOKE_OK;
 }
@@ -204,7 +231,7 @@ static yoke_status cpu_upload(yoke_device *device, yoke_stream stream, void *to,
 static yoke_status cpu_copy(yoke_device *to_device, yoke_stream stream, void *to,
                             yoke_device *from_device, const void *from, size_t bytes) {
     (void)to_device, (void)stream, (void)from_device;
-    if (bytes > 0) memcpy(to, from, bytes); /* a model without batch norm has no buffers */
+    memcpy(to, from, bytes);
     return YOKE_OK;
 }
 
@@ -226,13 +253,13 @@ static yoke_status cpu_synchronize(yoke_device *device) {
 
 /* Layouts and plans. */
 
-static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                                     yoke_layout *layout) {
     const cpu_desc *desc = NULL;
     dnnl_dims_t dims = {0};
-    for (int i = 0; i < rank; i++)
+    for (int i = 0; i < ndim; i++)
         dims[i] = shape[i];
-    TRY_DNNL(cpu_desc_by_strides(&desc, &cpu_of(device)->descs, rank, dims, dnnl_f32, NULL));
+    TRY_DNNL(cpu_desc_by_strides(&desc, &cpu_of(device)->descs, ndim, dims, dnnl_f32, NULL));
     cpu_layout_store(layout, desc);
     return YOKE_OK;
 }
@@ -246,8 +273,8 @@ static yoke_status run_reorder(cpu_device *cpu, const cpu_desc *to_desc, void *t
     return status;
 }
 
-/* The two may differ in rank ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
- * the plain one of them is then seen in the shape of the other. */
+/* The two may differ in ndim ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
+ * reshape the one with fewer dimensions, which is plain. */
 static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                       const yoke_layout *from_layout, const void *from) {
     cpu_descs *descs = &cpu_of(device)->descs;
@@ -271,8 +298,7 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
     case YOKE_OP_LINEAR:
         return cpu_plan_linear(plan, cpu, request);
     case YOKE_OP_BATCH_NORM:
-        return request->operation->add ? cpu_plan_batch_norm_add(plan, cpu, request)
-                                       : cpu_plan_batch_norm(plan, cpu, request);
+        return cpu_plan_batch_norm(plan, cpu, request);
     case YOKE_OP_RELU:
         return cpu_plan_relu(plan, cpu, request);
     case YOKE_OP_ADD:
@@ -297,7 +323,7 @@ static yoke_status cpu_plan(yoke_plan **plan, yoke_device *device,
     if (!cpu_supports(device, request->precision))
         return FAIL(YOKE_ERROR_DEVICE, "%s: the processor does not compute in %s; use float32",
                     device->name, yoke_precision_name(request->precision));
-    yoke_plan_request own = *request; /* the root's layouts, for instance, become this device's */
+    yoke_plan_request own = *request; /* replace the root's layouts by this device's equals */
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
         TRY(cpu_layout_adopt(&own.inputs[i], cpu_of(device)));
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)

@@ -1,19 +1,19 @@
-/* Batch normalisation with an optional ReLU behind it, one oneDNN primitive a pass, in the layout
- * of its input. Mean, variance and the ReLU's mask are kept for backward; running statistics follow
- * torch.nn.BatchNorm2d. */
+/* Batch normalisation with an optional ReLU: one oneDNN primitive for each pass, in the layout of
+ * its input. Forward saves mean, variance and the ReLU's mask for backward. Running statistics
+ * follow torch.nn.BatchNorm2d. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "device/cpu/primitive.h"
+#include "device/cpu/cpu.h"
 
 typedef struct batch_norm_plan {
     cpu_primitive_plan plan;
     bool training;
     size_t channels;
     double momentum;
-    double unbiased; /* n / (n - 1): what torch's running variance has over the batch's */
+    double unbiased; /* n / (n - 1): torch's running variance over the batch's */
     size_t mean_offset, variance_offset, mask_offset; /* in `saved` */
-    size_t unused_gradient_offset; /* in scratch: oneDNN writes an input gradient, wanted or not */
+    size_t unused_gradient_offset; /* in scratch: oneDNN always writes an input gradient */
     bool input_gradient;
     float *mean, *variance, *running_mean, *running_variance;
 } batch_norm_plan;
@@ -33,7 +33,8 @@ static void update_running(const batch_norm_plan *norm) {
     }
 }
 
-/* A ReLU behind turns NaN into 0: what went wrong before this layer would never reach the loss. */
+/* A ReLU turns NaN into 0, so a NaN from an earlier layer would never reach the loss: report it
+ * here. */
 static yoke_status check_statistics(const batch_norm_plan *norm) {
     for (size_t c = 0; c < norm->channels; c++)
         if (!isfinite(norm->mean[c]) || !isfinite(norm->variance[c]))
@@ -121,23 +122,16 @@ static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
     needs->saved_bytes += mask_bytes;
 }
 
-static void place_scratch(batch_norm_plan *norm, yoke_plan_needs *needs) {
-    needs->scratch_bytes = cpu_primitive_plan_scratch(&norm->plan);
-    if (!norm->training || norm->input_gradient) return;
-    norm->unused_gradient_offset = aligned(needs->scratch_bytes);
-    needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
-}
-
-static yoke_status build(batch_norm_plan *norm, const yoke_plan_request *request) {
+static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {bind, forward, cpu_primitive_plan_backward,
+                                          cpu_primitive_plan_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request, &calls));
+    batch_norm_plan *norm = (batch_norm_plan *)*plan;
     const yoke_operation *operation = request->operation;
     int64_t channels = operation->input.channels;
     size_t values =
         (size_t)request->rows * (size_t)operation->input.height * (size_t)operation->input.width;
-    if (request->training && values == 1)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "batch norm in training needs more than 1 value per channel, got 1 row of "
-                    "[%d, 1, 1]; give every device at least 2 rows",
-                    operation->input.channels);
     norm->training = request->training;
     norm->input_gradient = request->input_gradient;
     norm->channels = (size_t)channels;
@@ -150,26 +144,103 @@ static yoke_status build(batch_norm_plan *norm, const yoke_plan_request *request
         TRY(yoke_layout_plain(norm->plan.base.device, &channels, 1, &needs->parameters[i]));
     }
     if (norm->training) place_saved(norm, needs);
-    place_scratch(norm, needs);
+    needs->scratch_bytes = cpu_primitive_plan_scratch(&norm->plan);
+    if (norm->training && !norm->input_gradient) {
+        norm->unused_gradient_offset = aligned(needs->scratch_bytes);
+        needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
+    }
     needs->backward_reads_input = request->training;
     needs->backward_in_place = request->training;
     return YOKE_OK;
 }
 
+/* Batch norm, then the sum with a second value and its ReLU: one plan after the other. The value
+ * between them does not outlive a pass: forward stores it where the output will be, backward stores
+ * the gradient before the ReLU where input 1's gradient will be. */
+
+typedef struct batch_norm_add_plan {
+    yoke_plan base;
+    yoke_plan *norm, *add;
+    size_t between_offset; /* in scratch: the value between the two, where no operand can hold it */
+} batch_norm_add_plan;
+
+static void both_destroy(yoke_plan *plan) {
+    batch_norm_add_plan *both = (batch_norm_add_plan *)plan;
+    yoke_plan_destroy(both->norm);
+    yoke_plan_destroy(both->add);
+    free(both);
+}
+
+static yoke_status both_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    const batch_norm_add_plan *both = (const batch_norm_add_plan *)plan;
+    TRY(yoke_plan_forward(both->norm, step));
+    return yoke_plan_forward(both->add, step);
+}
+
+static yoke_status both_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    const batch_norm_add_plan *both = (const batch_norm_add_plan *)plan;
+    TRY(yoke_plan_backward(both->add, step));
+    return yoke_plan_backward(both->norm, step);
+}
+
+static yoke_status both_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    const batch_norm_add_plan *both = (const batch_norm_add_plan *)plan;
+    void *between = (char *)binding->scratch + both->between_offset;
+    void *gradient_of_1 = binding->input_gradients[1];
+    bool shared = both->add->needs.shared_input_gradient && gradient_of_1 != NULL;
+    yoke_plan_binding norm = *binding;
+    norm.output = both->add->needs.forward_in_place ? binding->output : between;
+    norm.output_gradient = shared ? gradient_of_1 : between;
+    TRY(yoke_plan_bind(both->norm, &norm));
+    const yoke_plan_binding add = {.inputs = {norm.output, binding->inputs[1]},
+                                   .output = binding->output,
+                                   .output_gradient = binding->output_gradient,
+                                   .input_gradients = {norm.output_gradient, gradient_of_1},
+                                   .scratch = binding->scratch};
+    return yoke_plan_bind(both->add, &add);
+}
+
+static yoke_status both_create_plans(batch_norm_add_plan *both, const yoke_plan_request *request) {
+    cpu_device *device = cpu_of(both->base.device);
+    yoke_operation norm = *request->operation, add = norm;
+    norm.add = norm.relu = false;
+    add.kind = YOKE_OP_ADD;
+    yoke_plan_request part = *request;
+    part.operation = &norm;
+    TRY(plan_norm(&both->norm, device, &part));
+    part.operation = &add;
+    part.inputs[0] = both->norm->needs.output;
+    part.input_gradient = true; /* the gradients of the batch norm's parameters need it */
+    return cpu_plan_add(&both->add, device, &part);
+}
+
+static void both_describe_needs(batch_norm_add_plan *both, const yoke_plan_request *request) {
+    const yoke_plan_needs *norm = &both->norm->needs, *add = &both->add->needs;
+    yoke_plan_needs *needs = &both->base.needs;
+    bool in_place = add->forward_in_place &&
+                    (!request->training || (request->input_gradient && add->shared_input_gradient));
+    *needs = *norm;
+    needs->output = add->output;
+    needs->backward_reads_output = add->backward_reads_output;
+    needs->backward_in_place = false;
+    needs->joined_in_place = add->shared_input_gradient;
+    if (needs->scratch_bytes < add->scratch_bytes) needs->scratch_bytes = add->scratch_bytes;
+    both->between_offset = (needs->scratch_bytes + 63) / 64 * 64;
+    if (!in_place) needs->scratch_bytes = both->between_offset + norm->output.bytes;
+}
+
+static yoke_status plan_norm_and_add(yoke_plan **plan, cpu_device *device,
+                                     const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {both_bind, both_forward, both_backward, both_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_add_plan), &device->base, request, &calls));
+    batch_norm_add_plan *both = (batch_norm_add_plan *)*plan;
+    TRY(both_create_plans(both, request));
+    both_describe_needs(both, request);
+    return YOKE_OK;
+}
+
 yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request) {
-    batch_norm_plan *norm = calloc(1, sizeof *norm);
-    if (norm == NULL) return FAIL_MEMORY(sizeof *norm, request->operation->name);
-    norm->plan.base =
-        (yoke_plan){.device = &device->base,
-                    .bind = bind,
-                    .forward = forward,
-                    .backward = request->training ? cpu_primitive_plan_backward : NULL,
-                    .destroy = cpu_primitive_plan_destroy};
-    yoke_status status = build(norm, request);
-    if (status == YOKE_OK)
-        *plan = &norm->plan.base;
-    else
-        cpu_primitive_plan_destroy(&norm->plan.base);
-    return status;
+    return request->operation->add ? plan_norm_and_add(plan, device, request)
+                                   : plan_norm(plan, device, request);
 }

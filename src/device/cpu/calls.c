@@ -1,4 +1,6 @@
-/* What the operations share of oneDNN: errors, layouts, calls with bound arguments, reorders. */
+/* What all operations use of oneDNN: errors, layouts, calls with bound arguments, reorders,
+ * primitives. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -31,19 +33,19 @@ void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc) {
     memset(layout, 0, sizeof *layout);
     layout->bytes = desc->bytes;
     layout->opaque[0] = desc->digest;
-    layout->kept = desc;
+    layout->descriptor = desc;
 }
 
 yoke_status cpu_layout_adopt(yoke_layout *layout, cpu_device *device) {
-    if (layout->kept == NULL) return YOKE_OK;
+    if (layout->descriptor == NULL) return YOKE_OK;
     const cpu_desc *desc = NULL;
-    TRY_DNNL(cpu_desc_copy(&desc, &device->descs, layout->kept));
-    layout->kept = desc;
+    TRY_DNNL(cpu_desc_copy(&desc, &device->descs, layout->descriptor));
+    layout->descriptor = desc;
     return YOKE_OK;
 }
 
 const cpu_desc *cpu_layout_desc(const yoke_layout *layout) {
-    return layout->kept;
+    return layout->descriptor;
 }
 
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
@@ -88,8 +90,7 @@ void cpu_call_destroy(cpu_call *call) {
     memset(call, 0, sizeof *call);
 }
 
-/* Reorders keep their (rare, small) scratchpads themselves: created with the primitive, not when it
- * runs, because oneDNN is built for concurrent execution. */
+/* oneDNN allocates a reorder's small scratchpad when it creates the primitive, not when it runs. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address) {
     if (from == to) return YOKE_OK;
@@ -104,9 +105,90 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from
     return cpu_call_argument(call, device, DNNL_ARG_TO, to, to_address);
 }
 
+/* Primitives. */
+
+static const int known_arguments[CPU_PRIMITIVE_ARGUMENTS] = {
+    DNNL_ARG_SRC,       DNNL_ARG_SRC_1,      DNNL_ARG_WEIGHTS,      DNNL_ARG_BIAS,
+    DNNL_ARG_DST,       DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,     DNNL_ARG_SCALE,
+    DNNL_ARG_SHIFT,     DNNL_ARG_DIFF_SRC,   DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS,
+    DNNL_ARG_DIFF_DST,  DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT,   DNNL_ARG_WORKSPACE,
+    DNNL_ARG_SCRATCHPAD};
+
+yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
+                                 const cpu_operation *operation) {
+    TRY_DNNL(cpu_operation_describe(&primitive->description, device->engine, operation));
+    TRY_DNNL(dnnl_primitive_create(&primitive->call.primitive, primitive->description));
+    for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)
+        TRY_DNNL(cpu_desc_of_argument(&primitive->descs[i], &device->descs, primitive->description,
+                                      known_arguments[i]));
+    return YOKE_OK;
+}
+
+void cpu_primitive_destroy(cpu_primitive *primitive) {
+    cpu_call_destroy(&primitive->call);
+    if (primitive->description != NULL) dnnl_primitive_desc_destroy(primitive->description);
+    memset(primitive, 0, sizeof *primitive);
+}
+
+const cpu_desc *cpu_primitive_desc(const cpu_primitive *primitive, int argument) {
+    for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)
+        if (known_arguments[i] == argument) return primitive->descs[i];
+    return NULL;
+}
+
+size_t cpu_primitive_bytes(const cpu_primitive *primitive, int argument) {
+    const cpu_desc *desc = cpu_primitive_desc(primitive, argument);
+    return desc != NULL ? desc->bytes : 0;
+}
+
+size_t cpu_primitive_scratch(const cpu_primitive *primitive) {
+    return cpu_primitive_bytes(primitive, DNNL_ARG_SCRATCHPAD);
+}
+
+static yoke_status bind_argument(cpu_primitive *primitive, cpu_device *device, int argument,
+                                 void *address) {
+    const cpu_desc *desc = cpu_primitive_desc(primitive, argument);
+    if (desc == NULL)
+        return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: a primitive has no argument %d", argument);
+    return cpu_call_argument(&primitive->call, device, argument, desc, address);
+}
+
+yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
+                               const cpu_address *addresses, void *scratch) {
+    cpu_call_unbind(&primitive->call);
+    for (; addresses->argument >= 0; addresses++) {
+        if (addresses->argument == 0) continue;
+        TRY(bind_argument(primitive, device, addresses->argument, addresses->address));
+    }
+    if (cpu_primitive_scratch(primitive) == 0) return YOKE_OK;
+    return bind_argument(primitive, device, DNNL_ARG_SCRATCHPAD, scratch);
+}
+
+yoke_status cpu_primitive_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return cpu_call_run(&((cpu_primitive_plan *)plan)->forward.call, cpu_of(plan->device));
+}
+
+yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    return cpu_call_run(&((cpu_primitive_plan *)plan)->backward.call, cpu_of(plan->device));
+}
+
+void cpu_primitive_plan_destroy(yoke_plan *plan) {
+    cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->forward);
+    cpu_primitive_destroy(&((cpu_primitive_plan *)plan)->backward);
+    free(plan);
+}
+
+size_t cpu_primitive_plan_scratch(const cpu_primitive_plan *plan) {
+    size_t forward = cpu_primitive_scratch(&plan->forward);
+    size_t backward = cpu_primitive_scratch(&plan->backward);
+    return forward > backward ? forward : backward;
+}
+
 /* Measuring. */
 
-/* Keeps sign and mantissa of random words and sets every exponent to that of 0.25 .. 0.5. */
+/* Random signs and mantissas, with the exponent of 0.25 .. 0.5. */
 void cpu_probe_fill(void *memory, const cpu_desc *desc) {
     uint32_t *words = memory;
     bool half = desc->type == dnnl_bf16;

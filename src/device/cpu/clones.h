@@ -1,5 +1,5 @@
-/* CPU_CLONES: compiles a function once for each instruction set that pays. The loader picks one,
- * before a sanitizer's runtime is ready, which therefore gets the plain loop. */
+/* CPU_CLONES compiles a function for several instruction sets; the dynamic loader picks one. It
+ * picks before a sanitizer's runtime is ready, so sanitizer builds compile the plain loop only. */
 #ifndef DEVICE_CPU_CLONES_H
 #define DEVICE_CPU_CLONES_H
 

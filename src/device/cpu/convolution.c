@@ -6,11 +6,12 @@
 
 static const cpu_algorithm algorithms[] = {
     {"direct", dnnl_convolution_direct, false},
-    {"winograd", dnnl_convolution_winograd, false}, /* oneDNN 2 alone, on AVX-512 */
+    {"winograd", dnnl_convolution_winograd, false}, /* only in oneDNN 2, with AVX-512 */
     {"winograd", dnnl_alg_kind_undef, true},
     {NULL, dnnl_alg_kind_undef, false}};
 
-/* [out, in / groups, k, k]; with groups oneDNN wants [groups, out / groups, in / groups, k, k]. */
+/* [out, in / groups, k, k]; with groups oneDNN expects [groups, out / groups, in / groups, k,
+ * k]. */
 static yoke_status describe_weights(const cpu_desc **desc, cpu_device *device,
                                     const yoke_operation *operation, dnnl_data_type_t type) {
     int groups = operation->groups, k = operation->kernel;
@@ -21,19 +22,12 @@ static yoke_status describe_weights(const cpu_desc **desc, cpu_device *device,
     return YOKE_OK;
 }
 
-static void name_shape(cpu_problem *problem, const yoke_operation *operation) {
-    snprintf(problem->key, sizeof problem->key,
-             "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", operation->input.channels,
-             operation->input.height, operation->input.width, operation->output.channels,
-             operation->kernel, operation->stride, operation->padding, operation->groups);
-}
-
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                                  const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     int stride = operation->stride, padding = operation->padding;
-    /* Training's kernels serve evaluation too: the same bits, and weights never transformed. */
+    /* Evaluation uses training's kernels: the same bits, and the weights keep their layout. */
     cpu_problem problem = {.operation = {.kind = CPU_CONVOLUTION,
                                          .strides = {stride, stride},
                                          .padding = {padding, padding},
@@ -45,7 +39,9 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                        dnnl_format_tag_any));
     TRY(describe_weights(&problem.free[CPU_WEIGHTS], device, operation, type));
     if (operation->bias) TRY(cpu_bias_desc(&problem, device, operation->output.channels));
-    name_shape(&problem, operation);
+    snprintf(problem.key, sizeof problem.key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d",
+             operation->input.channels, operation->input.height, operation->input.width,
+             operation->output.channels, operation->kernel, stride, padding, operation->groups);
     if (cpu_is_one_pixel(operation)) return cpu_plan_one_pixel(plan, device, request, &problem);
     problem.stored[CPU_INPUT] = cpu_layout_desc(&request->inputs[0]);
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);

@@ -11,8 +11,8 @@ typedef struct cpu_device {
     yoke_device base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    cpu_descs descs; /* of all its plans and layouts */
-    cpu_set_t cores; /* those it is bound to; empty: unbound */
+    cpu_descs descs; /* the descriptors of all its plans and layouts */
+    cpu_set_t cores; /* the cores it is bound to; empty: unbound */
 } cpu_device;
 
 static inline cpu_device *cpu_of(yoke_device *device) {
@@ -22,7 +22,7 @@ static inline cpu_device *cpu_of(yoke_device *device) {
 /* Zeroes memory with the device's threads. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes);
 
-/* Runs a oneDNN call; a failure becomes a yoke_status and one line naming the call. */
+/* Runs a oneDNN call. A failure returns a yoke_status and one line that names the call. */
 #define TRY_DNNL(call)                                                                             \
     do {                                                                                           \
         dnnl_status_t dnnl_status_ = (call);                                                       \
@@ -30,9 +30,10 @@ void cpu_clear(cpu_device *device, void *memory, size_t bytes);
     } while (0)
 yoke_status cpu_dnnl_failed(dnnl_status_t status, const char *call);
 
-/* A layout keeps a descriptor of the device that made it. */
+/* A layout points to a descriptor of the device that made it. */
 void cpu_layout_store(yoke_layout *layout, const cpu_desc *desc);
-/* Makes it one of this device's, which compares with others of this device's as a pointer. */
+/* Replaces the descriptor by this device's equal one. Descriptors of one device are equal if their
+ * pointers are. */
 yoke_status cpu_layout_adopt(yoke_layout *layout, cpu_device *device);
 const cpu_desc *cpu_layout_desc(const yoke_layout *layout); /* NULL: a zeroed layout */
 
@@ -41,36 +42,82 @@ const cpu_desc *cpu_layout_desc(const yoke_layout *layout); /* NULL: a zeroed la
 typedef struct cpu_call {
     dnnl_primitive_t primitive; /* NULL: nothing to run */
     int count;
-    dnnl_exec_arg_t arguments[CPU_CALL_ARGUMENTS]; /* the memories are the call's own */
+    dnnl_exec_arg_t arguments[CPU_CALL_ARGUMENTS]; /* the call owns the memory objects */
 } cpu_call;
 
-/* Makes a memory object at `address` (may be NULL now) and appends it as argument `index`. */
+/* Appends argument `index`: a memory object at `address` (which may be NULL for now). */
 yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
                               void *address);
 yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
 void cpu_call_unbind(cpu_call *call);  /* drops the memories, keeps the primitive */
 void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed calls */
 
+/* Primitives. */
+
+/* The DNNL_ARG_... that operations of this room use. */
+#define CPU_PRIMITIVE_ARGUMENTS 17
+
+typedef struct cpu_primitive {
+    dnnl_primitive_desc_t description;              /* NULL: no such pass */
+    const cpu_desc *descs[CPU_PRIMITIVE_ARGUMENTS]; /* see cpu_primitive_desc */
+    cpu_call call;
+} cpu_primitive;
+
+/* DEVICE: oneDNN has no such primitive. The caller provides the scratchpad. */
+yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
+                                 const cpu_operation *operation);
+void cpu_primitive_destroy(cpu_primitive *primitive); /* accepts zeroed and half-built ones */
+
+/* The descriptor the primitive chose for an execution argument (DNNL_ARG_DST, ...); NULL when it
+ * has no such argument. */
+const cpu_desc *cpu_primitive_desc(const cpu_primitive *primitive, int argument);
+/* Bytes of an argument; 0 when there is none. */
+size_t cpu_primitive_bytes(const cpu_primitive *primitive, int argument);
+size_t cpu_primitive_scratch(const cpu_primitive *primitive); /* bytes; 0 for no pass */
+
+typedef struct cpu_address {
+    int argument;
+    void *address;
+} cpu_address;
+
+#define CPU_LAST_ADDRESS                                                                           \
+    { -1, NULL }
+
+/* Binds every argument of the list with the descriptor that the primitive chose; skips entries with
+ * argument 0. Replaces an earlier binding. */
+yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
+                               const cpu_address *addresses, void *scratch);
+
+/* First member of a plan with one primitive for each pass, and the functions of such a plan. */
+typedef struct cpu_primitive_plan {
+    yoke_plan base;
+    cpu_primitive forward, backward;
+} cpu_primitive_plan;
+
+yoke_status cpu_primitive_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
+yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
+void cpu_primitive_plan_destroy(yoke_plan *plan); /* also frees the plan */
+size_t cpu_primitive_plan_scratch(
+    const cpu_primitive_plan *plan); /* the larger of the two passes' bytes */
+
 dnnl_data_type_t cpu_data_type(yoke_precision precision); /* f32 or bf16 */
 /* [rows, channels, height, width] in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
-/* A reorder from one descriptor to another, addresses bound. When the two are equal the call stays
- * empty and cpu_call_run does nothing. */
+/* A reorder from one descriptor to another, with bound addresses. If the two are equal, the call
+ * stays empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address);
 
 /* Measuring: small random values, never zeros or denormals. */
 void cpu_probe_fill(void *memory, const cpu_desc *desc);
 
-/* One planner a kind, in the file named after it. */
+/* One planner for each kind of operation. */
 yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                                  const yoke_plan_request *request);
 yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 yoke_status cpu_plan_batch_norm(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
-yoke_status cpu_plan_batch_norm_add(yoke_plan **plan, cpu_device *device,
-                                    const yoke_plan_request *request);
 yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request);
 yoke_status cpu_plan_relu(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);

@@ -1,16 +1,14 @@
-/* Dropout. The mask of an element depends on seed, step, layer, global row and the element's index
- * in its row alone: neither the layout nor the number of devices changes it. Bits are kept for
+/* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
+ * index in its row, not on the layout or the number of devices. Forward saves the mask for
  * backward. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
 
 enum { PARALLEL_ELEMENTS = 1 << 14 };
 
-/* Element (channel, pixel) of a row lies at channel / block * block_stride + channel % block +
- * pixel
- * * pixel_stride; a row in plain order counts as one channel. */
+/* Element (channel, pixel) of a row is at channel / block * block_stride + channel % block + pixel
+ * * pixel_stride. A row in plain order counts as one channel. */
 typedef struct row_geometry {
     size_t channels, padded_channels, pixels;
     size_t block, block_stride, pixel_stride;
@@ -29,11 +27,7 @@ typedef struct dropout_plan {
     uint8_t *mask; /* [rows, mask_stride] bits, in logical order */
 } dropout_plan;
 
-static void destroy(yoke_plan *plan) {
-    free(plan);
-}
-
-/* Row and step share one coordinate: below 2^24 rows and 2^40 steps no two draws meet. */
+/* Row and step share one coordinate: below 2^24 rows and 2^40 steps no two draws are the same. */
 static void draw_row(const dropout_plan *dropout, const yoke_plan_step *step, size_t row) {
     uint8_t *mask = dropout->mask + row * dropout->mask_stride;
     uint64_t row_and_step = (step->first_row + row) << 40 ^ step->step;
@@ -128,7 +122,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return YOKE_OK;
 }
 
-/* Plain, channels last, or channels in one block: every layout a plan of this room writes. */
+/* Plain, channels last, or channels in one block: all layouts that plans of this room write. */
 static yoke_status read_geometry(dropout_plan *dropout, const cpu_desc *desc) {
     const dnnl_dim_t *dims = desc->dims, *strides = desc->strides;
     bool by_channel =
@@ -158,7 +152,11 @@ static yoke_status read_geometry(dropout_plan *dropout, const cpu_desc *desc) {
     return YOKE_OK;
 }
 
-static yoke_status build(dropout_plan *dropout, const yoke_plan_request *request) {
+yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    TRY(yoke_plan_allocate(plan, sizeof(dropout_plan), &device->base, request, &calls));
+    dropout_plan *dropout = (dropout_plan *)*plan;
     const yoke_operation *operation = request->operation;
     const cpu_desc *value = cpu_layout_desc(&request->inputs[0]);
     TRY(read_geometry(dropout, value));
@@ -176,21 +174,4 @@ static yoke_status build(dropout_plan *dropout, const yoke_plan_request *request
     needs->forward_in_place = true;
     needs->backward_in_place = request->training;
     return YOKE_OK;
-}
-
-yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request) {
-    dropout_plan *dropout = calloc(1, sizeof *dropout);
-    if (dropout == NULL) return FAIL_MEMORY(sizeof *dropout, request->operation->name);
-    dropout->base = (yoke_plan){.device = &device->base,
-                                .bind = bind,
-                                .forward = forward,
-                                .backward = request->training ? backward : NULL,
-                                .destroy = destroy};
-    yoke_status status = build(dropout, request);
-    if (status == YOKE_OK)
-        *plan = &dropout->base;
-    else
-        destroy(&dropout->base);
-    return status;
 }

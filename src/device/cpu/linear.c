@@ -6,10 +6,6 @@
 const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, false},
                                                 {NULL, dnnl_alg_kind_undef, false}};
 
-static int features(yoke_dims dims) {
-    return dims.channels * dims.height * dims.width;
-}
-
 static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, int columns,
                           dnnl_data_type_t type) {
     const dnnl_dims_t shape = {rows, columns};
@@ -21,7 +17,8 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
                             const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
-    int in = features(operation->input), out = operation->output.channels;
+    yoke_dims input = operation->input;
+    int in = input.channels * input.height * input.width, out = operation->output.channels;
     cpu_problem problem = {.operation = {.kind = CPU_PRODUCT},
                            .algorithms = cpu_product_algorithms};
     TRY(matrix(&problem.free[CPU_INPUT], device, request->rows, in, type));

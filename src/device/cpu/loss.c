@@ -1,8 +1,7 @@
 /* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, and
- * torch.nn.MSELoss. Both sum over rows in double and in order; the gradient is scaled where it is
- * made, once, by the step's loss_scale. */
+ * torch.nn.MSELoss. Both sum over rows in double, in order. Backward multiplies the gradient by the
+ * step's loss_scale. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "device/cpu/cpu.h"
 
@@ -17,10 +16,6 @@ typedef struct loss_plan {
     double smoothing;
     yoke_plan_binding binding;
 } loss_plan;
-
-static void destroy(yoke_plan *plan) {
-    free(plan);
-}
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     ((loss_plan *)plan)->binding = *binding;
@@ -127,21 +122,19 @@ static yoke_status mse_backward(yoke_plan *plan, const yoke_plan_step *step) {
 }
 
 yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
+    static const yoke_plan_calls cross_entropy = {bind, cross_entropy_forward,
+                                                  cross_entropy_backward, NULL};
+    static const yoke_plan_calls mse = {bind, mse_forward, mse_backward, NULL};
     const yoke_operation *operation = request->operation;
     bool entropy = operation->kind == YOKE_OP_CROSS_ENTROPY;
-    loss_plan *loss = calloc(1, sizeof *loss);
-    if (loss == NULL) return FAIL_MEMORY(sizeof *loss, operation->name);
+    TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request,
+                           entropy ? &cross_entropy : &mse));
+    loss_plan *loss = (loss_plan *)*plan;
     loss->rows = (size_t)request->rows;
     loss->outputs = (size_t)operation->input.channels * (size_t)operation->input.height *
                     (size_t)operation->input.width;
     loss->smoothing = operation->label_smoothing;
-    loss->base.device = &device->base;
-    loss->base.bind = bind;
-    loss->base.forward = entropy ? cross_entropy_forward : mse_forward;
-    if (request->training) loss->base.backward = entropy ? cross_entropy_backward : mse_backward;
-    loss->base.destroy = destroy;
     loss->base.needs.backward_reads_input = request->training;
     if (request->training && entropy) loss->base.needs.saved_bytes = loss->rows * sizeof(saved_row);
-    *plan = &loss->base;
     return YOKE_OK;
 }

@@ -1,11 +1,12 @@
-/* A convolution with one output pixel is a matrix product of the pixels it sees and the taps that
- * see them. Taps that meet only padding (eight of nine at 1x1) are left out; their gradient is
+/* A convolution with one output pixel is a matrix product of the input pixels and the filter taps
+ * over them. Taps that meet only padding (eight of nine at 1x1) are left out; their gradient is
  * zero. */
 #include <string.h>
 
 #include "device/cpu/weighted.h"
 
-/* The output pixel lies at the corner: taps padding .. padding + height - 1 meet pixels 0 .. */
+/* The window starts at the corner: taps padding .. padding + height - 1 meet pixels 0 .. height -
+ * 1, and likewise for the width. */
 typedef struct tap_window {
     int height, width;
 } tap_window;
@@ -26,9 +27,9 @@ bool cpu_is_one_pixel(const yoke_operation *operation) {
 
 /* Descriptors. */
 
-/* A value or weights of one pixel, without the two dimensions that are 1. Where its channels lie in
- * blocks that follow each other it is plain. */
-static yoke_status drop_pixel(const cpu_desc **desc, cpu_device *device) {
+/* Drops height and width, both 1, from a value or from weights. If the channel blocks follow each
+ * other the result is plain. */
+static yoke_status drop_unit_dims(const cpu_desc **desc, cpu_device *device) {
     const cpu_desc *from = *desc;
     bool is_plain = from->inner_count == 1 && from->inner_dims[0] == 1 &&
                     from->strides[1] == from->inner_blocks[0] &&
@@ -46,11 +47,11 @@ static yoke_status cut(const cpu_desc **part, cpu_device *device, const cpu_desc
     const dnnl_dims_t dims = {whole->dims[0], whole->dims[1], window.height, window.width};
     const dnnl_dims_t offsets = {0, 0, first, first};
     TRY_DNNL(cpu_desc_part(part, &device->descs, whole, dims, offsets));
-    return window.height == 1 && window.width == 1 ? drop_pixel(part, device) : YOKE_OK;
+    return window.height == 1 && window.width == 1 ? drop_unit_dims(part, device) : YOKE_OK;
 }
 
-static yoke_status shape_free(const cpu_desc **desc, cpu_device *device, const cpu_desc *whole,
-                              tap_window window) {
+static yoke_status describe_free(const cpu_desc **desc, cpu_device *device, const cpu_desc *whole,
+                                 tap_window window) {
     const dnnl_dims_t dims = {whole->dims[0], whole->dims[1], window.height, window.width};
     int ndims = window.height == 1 && window.width == 1 ? 2 : 4;
     TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, ndims, dims, whole->type, dnnl_format_tag_any));
@@ -59,20 +60,21 @@ static yoke_status shape_free(const cpu_desc **desc, cpu_device *device, const c
 
 /* Planning. */
 
-static yoke_status pose_product(cpu_problem *product, cpu_device *device,
-                                const cpu_problem *convolution, tap_window window) {
+static yoke_status describe_product(cpu_problem *product, cpu_device *device,
+                                    const cpu_problem *convolution, tap_window window) {
     product->operation = (cpu_operation){.kind = CPU_PRODUCT};
     product->algorithms = cpu_product_algorithms;
     memcpy(product->key, convolution->key, sizeof product->key);
     product->free[CPU_BIAS] = convolution->free[CPU_BIAS];
     product->stored[CPU_BIAS] = convolution->stored[CPU_BIAS];
     const cpu_desc *const *free = convolution->free;
-    TRY(shape_free(&product->free[CPU_INPUT], device, free[CPU_INPUT], window));
-    TRY(shape_free(&product->free[CPU_WEIGHTS], device, free[CPU_WEIGHTS], window));
-    return shape_free(&product->free[CPU_OUTPUT], device, free[CPU_OUTPUT], (tap_window){1, 1});
+    TRY(describe_free(&product->free[CPU_INPUT], device, free[CPU_INPUT], window));
+    TRY(describe_free(&product->free[CPU_WEIGHTS], device, free[CPU_WEIGHTS], window));
+    return describe_free(&product->free[CPU_OUTPUT], device, free[CPU_OUTPUT], (tap_window){1, 1});
 }
 
-/* Part of the taps are a part of the layout of all; all of them are the product's to lay out. */
+/* If only some taps take part, they are a part of the whole layout; if all do, the product chooses
+ * it. */
 static yoke_status place_weights(cpu_problem *product, cpu_device *device,
                                  const yoke_plan_request *request, const cpu_desc *all,
                                  tap_window window) {
@@ -98,12 +100,12 @@ yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution) {
     tap_window window = window_of(request->operation);
     const cpu_desc *output = NULL, *weights = cpu_layout_desc(&request->parameters[0]);
-    TRY(cpu_ask_forward(&output, device, convolution, cpu_data_type(request->precision),
-                        DNNL_ARG_DST));
+    TRY(cpu_query_forward(&output, device, convolution, cpu_data_type(request->precision),
+                          DNNL_ARG_DST));
     if (weights == NULL)
-        TRY(cpu_ask_forward(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
+        TRY(cpu_query_forward(&weights, device, convolution, dnnl_f32, DNNL_ARG_WEIGHTS));
     cpu_problem product = {0};
-    TRY(pose_product(&product, device, convolution, window));
+    TRY(describe_product(&product, device, convolution, window));
     TRY(place_values(&product, device, request, output, window));
     TRY(place_weights(&product, device, request, weights, window));
     bool laid_out = product.stored[CPU_WEIGHTS] != NULL;

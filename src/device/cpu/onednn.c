@@ -1,5 +1,4 @@
-/* What versions 2 and 3 of oneDNN share: descriptors that are made once, and descriptions of
- * primitives. */
+/* What versions 2 and 3 of oneDNN share: unique descriptors, and descriptions of primitives. */
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -31,7 +30,7 @@ static dnnl_status_t add(const cpu_desc **desc, cpu_descs *descs, void *md) {
     return dnnl_success;
 }
 
-/* Takes a fresh md: the list keeps it, or has its equal already. */
+/* Takes ownership of a new md: adds it to the list, or destroys it if the list has an equal one. */
 static dnnl_status_t keep(const cpu_desc **desc, cpu_descs *descs, dnnl_status_t made, void *md) {
     *desc = NULL;
     if (made != dnnl_success) return made;
@@ -106,7 +105,7 @@ static dnnl_dim_t block_of(const cpu_desc *desc, int dim) {
     return block;
 }
 
-/* oneDNN answers 0 bytes for a part that does not begin where the tensor does. */
+/* oneDNN reports 0 bytes for a part with an offset. */
 size_t cpu_desc_span(const cpu_desc *desc) {
     if (!desc->is_blocked || desc->offset == 0) return desc->bytes;
     dnnl_dim_t end = desc->offset, inner = 1;

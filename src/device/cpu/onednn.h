@@ -1,5 +1,5 @@
-/* oneDNN for the CPU room and its benchmarks, the same in versions 2 and 3. onednn.c holds what the
- * two versions share; onednn_2.c and onednn_3.c are twins, and CMake compiles the one that fits. No
+/* oneDNN for the CPU room and its benchmarks, the same in versions 2 and 3. onednn.c holds the
+ * common part; CMake compiles onednn_2.c or onednn_3.c, which implement the same functions. No
  * dnnl_ name leaves this folder. */
 #ifndef DEVICE_CPU_ONEDNN_H
 #define DEVICE_CPU_ONEDNN_H
@@ -22,7 +22,7 @@ typedef struct cpu_desc {
     dnnl_dim_t offset; /* of the first element, in elements */
     int inner_count;   /* blocks inside the strides, the outermost first */
     dnnl_dims_t inner_blocks, inner_dims;
-    size_t bytes; /* 0: a layout of any kind, or a part of a tensor */
+    size_t bytes; /* 0: layout not chosen yet, or a part of a tensor */
 } cpu_desc;
 
 /* Owns descriptors until cpu_descs_clear. Equal descriptors are one object: compare pointers. */
@@ -32,7 +32,7 @@ typedef struct cpu_descs {
 
 void cpu_descs_clear(cpu_descs *descs);
 
-/* [dims] in `tag`; dnnl_format_tag_any leaves the layout to the primitive. */
+/* [dims] in the layout `tag`; dnnl_format_tag_any lets the primitive choose. */
 dnnl_status_t cpu_desc_by_tag(const cpu_desc **desc, cpu_descs *descs, int ndims,
                               const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag);
 /* strides NULL: row-major. */
@@ -46,14 +46,14 @@ dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cp
 dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
                             const dnnl_dims_t dims, const dnnl_dims_t offsets);
 
-/* The equal of a descriptor that another list owns. */
+/* This list's equal of another list's descriptor. */
 dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from);
 
 /* From the whole tensor's first byte to the end of what `desc` covers. */
 size_t cpu_desc_span(const cpu_desc *desc);
 size_t cpu_type_bytes(dnnl_data_type_t type);
 
-/* One operation in one direction. A gradient has the descriptor of what it belongs to. */
+/* One operation in one direction. A gradient has the descriptor of its value. */
 typedef enum cpu_operation_kind {
     CPU_CONVOLUTION, /* source, weights, bias (NULL: none), destination, strides, padding */
     CPU_PRODUCT,     /* inner product: source, weights, bias, destination */
@@ -61,7 +61,7 @@ typedef enum cpu_operation_kind {
     CPU_POOLING,     /* source, destination, kernel, strides, padding */
     CPU_ELTWISE,     /* source */
     CPU_NORM,        /* source, epsilon, flags */
-    CPU_SUM          /* source + source; relu: with a ReLU behind it, forward only */
+    CPU_SUM          /* source + source; relu: followed by a ReLU, forward only */
 } cpu_operation_kind;
 
 typedef enum cpu_direction {
@@ -85,8 +85,8 @@ typedef struct cpu_operation {
     const_dnnl_primitive_desc_t hint; /* backward: the forward description */
 } cpu_operation;
 
-/* Describes the operation's primitive with a scratchpad of the caller's. dnnl_unimplemented: oneDNN
- * has no such primitive here. */
+/* Describes the operation's primitive; the caller provides the scratchpad. dnnl_unimplemented:
+ * oneDNN has no such primitive on this processor. */
 dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                                      const cpu_operation *operation);
 
@@ -97,7 +97,8 @@ dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
 
 dnnl_prop_kind_t cpu_propagation(const cpu_operation *operation);
 
-/* The twins. `md` stands for the type of cpu_desc.onednn; who makes one destroys it. */
+/* In onednn_2.c and onednn_3.c. `md` stands for the type of cpu_desc.onednn; its maker destroys
+ * it. */
 dnnl_status_t cpu_md_by_tag(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,
                             dnnl_format_tag_t tag);
 dnnl_status_t cpu_md_by_strides(void **md, int ndims, const dnnl_dims_t dims, dnnl_data_type_t type,

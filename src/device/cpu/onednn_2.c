@@ -1,5 +1,5 @@
-/* oneDNN 2: descriptors by value, an operation descriptor before each description. The twin of
- * onednn_3.c. */
+/* oneDNN 2: descriptors by value, an operation descriptor for each description. onednn_3.c
+ * implements the same functions. */
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* oneDNN 3: descriptors behind pointers, descriptions in one call. The twin of onednn_2.c. */
+/* oneDNN 3: opaque descriptors, descriptions in one call. onednn_2.c implements the same
+ * functions. */
 #include "device/cpu/onednn.h"
 
 #include <string.h>

@@ -11,12 +11,12 @@ static size_t aligned(size_t bytes) {
 }
 
 static void place_operand(cpu_pass *pass, cpu_operand *operand) {
-    const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
-    if (operand->stored == NULL) operand->stored = liked;
-    operand->moved = operand->stored != liked;
+    const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
+    if (operand->stored == NULL) operand->stored = preferred;
+    operand->moved = operand->stored != preferred;
     if (!operand->moved) return;
     operand->copy_offset = pass->scratch_bytes;
-    pass->scratch_bytes += aligned(liked->bytes);
+    pass->scratch_bytes += aligned(preferred->bytes);
 }
 
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation) {
@@ -49,11 +49,11 @@ void cpu_pass_destroy(cpu_pass *pass) {
 
 static yoke_status bind_move(const cpu_pass *pass, cpu_operand *operand, cpu_device *device,
                              void *address, void *copy) {
-    const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
+    const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
     cpu_call_destroy(&operand->move);
     if (operand->written)
-        return cpu_reorder(&operand->move, device, liked, copy, operand->stored, address);
-    return cpu_reorder(&operand->move, device, operand->stored, address, liked, copy);
+        return cpu_reorder(&operand->move, device, preferred, copy, operand->stored, address);
+    return cpu_reorder(&operand->move, device, operand->stored, address, preferred, copy);
 }
 
 static yoke_status bind_winograd(cpu_pass *pass, void *const *addresses, void *scratch) {
@@ -99,8 +99,9 @@ yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
 
 /* Measuring. */
 
-#define HOPELESS 3.0           /* a first, cold run this many times slower than the best so far */
-#define LONG_MILLISECONDS 50.0 /* runs as long as this are steady: one is enough */
+#define HOPELESS                                                                                   \
+    3.0 /* times slower than the best, in the first (cold) run: no need to run it again */
+#define LONG_MILLISECONDS 50.0 /* longer runs vary little: one is enough */
 
 static yoke_status run_timed(const cpu_pass *pass, cpu_device *device, double *milliseconds) {
     uint64_t start = yoke_now_ns();

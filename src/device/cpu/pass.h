@@ -1,6 +1,5 @@
-/* A pass: one primitive between tensors that may lie in another layout than it likes. What differs
- * is reordered through scratch memory before and after. Winograd's tiles take every layout as it
- * is. */
+/* A pass: one primitive, with reorders through scratch memory for the tensors whose layout differs
+ * from the one it prefers. Winograd reads and writes every layout directly. */
 #ifndef DEVICE_CPU_PASS_H
 #define DEVICE_CPU_PASS_H
 
@@ -12,8 +11,8 @@ typedef enum cpu_role { CPU_INPUT, CPU_WEIGHTS, CPU_BIAS, CPU_OUTPUT, CPU_ROLES 
 typedef struct cpu_operand {
     int argument; /* DNNL_ARG_SRC, ...; 0: the pass has no such operand */
     bool written;
-    const cpu_desc *stored; /* as it lies outside; NULL: as the primitive likes it */
-    bool moved;             /* differs from what the primitive likes */
+    const cpu_desc *stored; /* the tensor's layout; NULL: the primitive's choice */
+    bool moved;             /* differs from what the primitive prefers */
     size_t copy_offset;     /* in scratch, of the reordered copy */
     cpu_call move;
 } cpu_operand;
@@ -25,26 +24,26 @@ typedef struct cpu_pass {
     size_t scratch_bytes; /* scratchpad and copies */
 } cpu_pass;
 
-/* The caller has filled argument, written and stored of every operand; the rest is zero. DEVICE:
+/* The caller fills in argument, written and stored of every operand; the rest is zero. DEVICE:
  * oneDNN has no such primitive. */
 yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operation *operation);
-/* The same by Winograd's tiles: every operand is stored. */
+/* The same by Winograd; every operand has a stored layout. */
 yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation);
 bool cpu_pass_is_empty(const cpu_pass *pass); /* neither created */
-void cpu_pass_destroy(cpu_pass *pass);        /* takes zeroed and half-built ones; keeps nothing */
+void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built ones */
 
-/* addresses: one a role. */
+/* addresses: one for each role. */
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch);
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device);
 
-/* Binds to `addresses` and memory of its own and takes the best of a few runs. Gives up early,
- * answering the time so far, when that is hopeless beside best_ms. */
+/* Binds the pass to `addresses` and its own scratch and returns the best time of a few runs. Stops
+ * after the first run if that is far slower than best_ms. */
 yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           double best_ms, double *milliseconds);
 
-/* "jit:avx512_core"; static. */
+/* "jit:avx512_core"; a static text. */
 const char *cpu_pass_implementation(const cpu_pass *pass);
 
 #endif

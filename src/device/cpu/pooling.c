@@ -1,8 +1,7 @@
-/* Max and average pooling in the layout of the input. Max keeps the winners' places for backward;
- * average counts padding. A kernel of 0 is the whole image. */
-#include <stdlib.h>
+/* Max and average pooling in the layout of the input. Max pooling saves the positions of the maxima
+ * for backward; average pooling counts padding. A kernel of 0 covers the whole image. */
 
-#include "device/cpu/primitive.h"
+#include "device/cpu/cpu.h"
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cpu_primitive_plan *pooling = (cpu_primitive_plan *)plan;
@@ -49,28 +48,16 @@ static yoke_status create_primitives(cpu_primitive_plan *pooling,
     return cpu_primitive_create(&pooling->backward, device, &pool);
 }
 
-static yoke_status build(cpu_primitive_plan *pooling, const yoke_plan_request *request) {
+yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {bind, cpu_primitive_plan_forward,
+                                          cpu_primitive_plan_backward, cpu_primitive_plan_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(cpu_primitive_plan), &device->base, request, &calls));
+    cpu_primitive_plan *pooling = (cpu_primitive_plan *)*plan;
     TRY(create_primitives(pooling, request));
     yoke_plan_needs *needs = &pooling->base.needs;
     cpu_layout_store(&needs->output, cpu_primitive_desc(&pooling->forward, DNNL_ARG_DST));
     needs->saved_bytes = cpu_primitive_bytes(&pooling->forward, DNNL_ARG_WORKSPACE);
     needs->scratch_bytes = cpu_primitive_plan_scratch(pooling);
     return YOKE_OK;
-}
-
-yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request) {
-    cpu_primitive_plan *pooling = calloc(1, sizeof *pooling);
-    if (pooling == NULL) return FAIL_MEMORY(sizeof *pooling, request->operation->name);
-    pooling->base = (yoke_plan){.device = &device->base,
-                                .bind = bind,
-                                .forward = cpu_primitive_plan_forward,
-                                .backward = request->training ? cpu_primitive_plan_backward : NULL,
-                                .destroy = cpu_primitive_plan_destroy};
-    yoke_status status = build(pooling, request);
-    if (status == YOKE_OK)
-        *plan = &pooling->base;
-    else
-        cpu_primitive_plan_destroy(&pooling->base);
-    return status;
 }

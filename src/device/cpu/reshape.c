@@ -1,5 +1,5 @@
-/* Flatten and output: a value of any layout becomes plain rows, in the compute precision or in
- * float32. One reorder a pass; none where memory is already as wanted. */
+/* Flatten and output: convert a value of any layout to plain rows, in the compute precision or in
+ * float32. One reorder for each pass; none where the layouts are equal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ typedef struct reshape_plan {
     yoke_plan base;
     const cpu_desc *input, *plain; /* [rows, channels, height, width], both */
     cpu_call forward, backward;
-    bool same; /* the two are one layout: a copy, or nothing in place */
+    bool same; /* the two layouts are equal: copy, or in place do nothing */
     yoke_plan_binding binding;
 } reshape_plan;
 
@@ -54,12 +54,15 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                        reshape->input, binding->input_gradients[0]);
 }
 
-static yoke_status build(reshape_plan *reshape, const yoke_plan_request *request) {
+yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {bind, forward, backward, destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(reshape_plan), &device->base, request, &calls));
+    reshape_plan *reshape = (reshape_plan *)*plan;
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type =
         operation->kind == YOKE_OP_OUTPUT ? dnnl_f32 : cpu_data_type(request->precision);
     reshape->input = cpu_layout_desc(&request->inputs[0]);
-    cpu_device *device = cpu_of(reshape->base.device);
     TRY(cpu_value_desc(&reshape->plain, device, request->rows, operation->input, type, dnnl_nchw));
     reshape->same = reshape->input == reshape->plain;
     const cpu_desc *output = NULL;
@@ -69,21 +72,4 @@ static yoke_status build(reshape_plan *reshape, const yoke_plan_request *request
     needs->forward_in_place = reshape->same;
     needs->backward_in_place = reshape->same;
     return YOKE_OK;
-}
-
-yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
-                             const yoke_plan_request *request) {
-    reshape_plan *reshape = calloc(1, sizeof *reshape);
-    if (reshape == NULL) return FAIL_MEMORY(sizeof *reshape, request->operation->name);
-    reshape->base = (yoke_plan){.device = &device->base,
-                                .bind = bind,
-                                .forward = forward,
-                                .backward = request->training ? backward : NULL,
-                                .destroy = destroy};
-    yoke_status status = build(reshape, request);
-    if (status == YOKE_OK)
-        *plan = &reshape->base;
-    else
-        destroy(&reshape->base);
-    return status;
 }

@@ -1,6 +1,7 @@
-/* The plan of convolution and linear. Planning goes: the output's layout by a fixed rule, then the
- * gradient of the weights, whose favourite layout becomes that of the master weights, then forward
- * and the gradient of the data, which are measured with what reordering the weights costs them. */
+/* The plan of convolution and linear. Planning has three steps: (1) a fixed rule chooses the
+ * output's layout; (2) the gradient of the weights is planned, and its preferred layout becomes
+ * that of the master weights; (3) forward and the gradient of the data are planned, and their
+ * measured times include reordering the weights. */
 #include "device/cpu/weighted.h"
 
 #include <stdio.h>
@@ -18,8 +19,10 @@ typedef struct weighted_planner {
     cpu_device *device;
     const yoke_plan_request *request;
     cpu_problem *problem;
-    dnnl_primitive_desc_t hint;    /* a forward description, which oneDNN wants to see first */
-    const cpu_desc *liked_weights; /* as a direct forward pass in float32 lays them out */
+    dnnl_primitive_desc_t
+        hint; /* a forward description: oneDNN needs it to describe a backward pass */
+    const cpu_desc
+        *preferred_weights; /* the layout that a direct forward pass in float32 prefers */
 } weighted_planner;
 
 static const char *const direction_names[CPU_DIRECTIONS] = {"forward", "backward data",
@@ -45,8 +48,9 @@ static const struct {
 
 /* Candidates. */
 
-/* A candidate is an algorithm and a set of roles kept as stored; the layouts of the others are the
- * primitive's choice and reordered. Its number is what the record of choices keeps. */
+/* A candidate is an algorithm and a set of roles whose stored layout it keeps; the primitive
+ * chooses the layouts of the others, which are reordered. The record of choices holds its
+ * number. */
 enum { KEEP_WEIGHTS = 1, KEEP_VALUES = 2, KEEP_SETS = 4 };
 
 static int kept_by(cpu_role role) {
@@ -60,7 +64,7 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
     const cpu_algorithm *algorithm = &problem->algorithms[candidate / KEEP_SETS];
     const cpu_desc *descs[CPU_ROLES];
     memcpy(descs, problem->free, sizeof descs);
-    /* Gradients of weights are float32 whatever the precision. */
+    /* Gradients of weights are float32 in every precision. */
     if (direction == CPU_BACKWARD_WEIGHTS)
         TRY(cpu_free_desc(&descs[CPU_WEIGHTS], planner->device, descs[CPU_WEIGHTS], dnnl_f32));
     for (int role = 0; role < CPU_ROLES; role++) {
@@ -69,7 +73,7 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
         operand->written = operands[direction][role].written;
         operand->stored = problem->stored[role];
         if (algorithm->tiles && role == CPU_WEIGHTS && operand->stored == NULL)
-            operand->stored = planner->liked_weights;
+            operand->stored = planner->preferred_weights;
         bool kept = algorithm->tiles || (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
         if (kept && operand->stored != NULL) descs[role] = operand->stored;
     }
@@ -85,20 +89,20 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
                             : cpu_pass_create(pass, planner->device, &operation);
 }
 
-/* The sets worth trying beside "keep nothing": roles that would otherwise be reordered, but for
- * those whose type differs too, which no primitive takes. */
+/* The roles worth keeping: those that would otherwise be reordered, except where the type differs
+ * as well, which no primitive accepts. */
 static int roles_to_keep(const cpu_pass *pass) {
     int keep = 0;
     for (int role = 0; role < CPU_ROLES; role++) {
         const cpu_operand *operand = &pass->operands[role];
         if (!operand->moved) continue;
-        const cpu_desc *liked = cpu_primitive_desc(&pass->primitive, operand->argument);
-        if (liked->type == operand->stored->type) keep |= kept_by((cpu_role)role);
+        const cpu_desc *preferred = cpu_primitive_desc(&pass->primitive, operand->argument);
+        if (preferred->type == operand->stored->type) keep |= kept_by((cpu_role)role);
     }
     return keep;
 }
 
-/* Reference implementations are there for completeness: a single run may take minutes. */
+/* oneDNN's reference implementations are so slow that a single run may take minutes. */
 static bool is_reference(const cpu_pass *pass) {
     return strncmp(cpu_pass_implementation(pass), "ref", 3) == 0;
 }
@@ -113,8 +117,8 @@ typedef struct weighted_trial {
     char best_name[96];
 } weighted_trial;
 
-/* Candidates may disagree about the layout of weights that have none yet, hence about its size. The
- * memory is of the kind that plans are bound to later. */
+/* Where the weights have no layout yet, candidates may choose layouts of different sizes: grow the
+ * buffers. */
 static yoke_status provide_buffers(const weighted_planner *planner, weighted_trial *trial,
                                    const cpu_pass *pass) {
     yoke_device *device = &planner->device->base;
@@ -129,11 +133,6 @@ static yoke_status provide_buffers(const weighted_planner *planner, weighted_tri
         trial->bytes[role] = bytes;
     }
     return YOKE_OK;
-}
-
-static void close_trial(const weighted_planner *planner, weighted_trial *trial) {
-    for (int role = 0; role < CPU_ROLES; role++)
-        yoke_device_free(&planner->device->base, trial->addresses[role]);
 }
 
 static yoke_status try_pass(const weighted_planner *planner, weighted_trial *trial, int candidate,
@@ -153,18 +152,18 @@ static yoke_status try_pass(const weighted_planner *planner, weighted_trial *tri
     return YOKE_OK;
 }
 
-/* One algorithm with every set of kept roles that makes a difference. An algorithm that oneDNN has
- * not for this shape is no error. */
+/* Tries one algorithm with every useful set of kept roles. It is no error if oneDNN lacks the
+ * algorithm for this shape. */
 static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction direction,
                                  int algorithm, weighted_trial *trial) {
-    int worth = 0;
+    int useful = 0;
     for (int set = 0; set < KEEP_SETS; set++) {
-        if ((set & ~worth) != 0) continue;
+        if ((set & ~useful) != 0) continue;
         cpu_pass pass = {0};
         int candidate = algorithm * KEEP_SETS + set;
         yoke_status status = create_candidate(planner, direction, candidate, &pass);
         bool usable = status == YOKE_OK && (candidate == 0 || !is_reference(&pass));
-        if (status == YOKE_OK && set == 0) worth = roles_to_keep(&pass);
+        if (status == YOKE_OK && set == 0) useful = roles_to_keep(&pass);
         if (usable) status = try_pass(planner, trial, candidate, &pass);
         cpu_pass_destroy(&pass);
         if (status != YOKE_OK && status != YOKE_ERROR_DEVICE) return status;
@@ -178,7 +177,8 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
     yoke_status status = YOKE_OK;
     for (int i = 0; status == YOKE_OK && planner->problem->algorithms[i].name != NULL; i++)
         status = try_algorithm(planner, direction, i, &trial);
-    close_trial(planner, &trial);
+    for (int role = 0; role < CPU_ROLES; role++)
+        yoke_device_free(&planner->device->base, trial.addresses[role]);
     TRY(status);
     *candidate = trial.best;
     return yoke_choices_add(planner->request->choices, key, trial.best, trial.best_name,
@@ -208,7 +208,7 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     TRY(choose(planner, direction, &candidate));
     cpu_pass *pass = &plan->passes[direction];
     yoke_status status = create_candidate(planner, direction, candidate, pass);
-    /* Chosen for another number of rows, and not there for this one. */
+    /* The choice was measured for another number of rows and does not exist for this one. */
     if (status == YOKE_ERROR_DEVICE && candidate != 0) {
         cpu_pass_destroy(pass);
         status = create_candidate(planner, direction, 0, pass);
@@ -219,16 +219,16 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
     return YOKE_OK;
 }
 
-/* The direct forward pass lays out the output and, where nothing else does, the weights. Its
+/* The direct forward pass chooses the layout of the output and, in inference, of the weights. Its
  * description is the hint. */
 static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan, cpu_pass *first) {
     cpu_problem *problem = planner->problem;
     TRY(create_candidate(planner, CPU_FORWARD, 0, first));
     planner->hint = first->primitive.description;
-    planner->liked_weights = first->operands[CPU_WEIGHTS].stored;
-    if (planner->liked_weights->type != dnnl_f32) /* master weights are float32 */
-        TRY(cpu_ask_forward(&planner->liked_weights, planner->device, problem, dnnl_f32,
-                            DNNL_ARG_WEIGHTS));
+    planner->preferred_weights = first->operands[CPU_WEIGHTS].stored;
+    if (planner->preferred_weights->type != dnnl_f32) /* master weights are float32 */
+        TRY(cpu_query_forward(&planner->preferred_weights, planner->device, problem, dnnl_f32,
+                              DNNL_ARG_WEIGHTS));
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
     if (planner->request->training) {
@@ -236,7 +236,8 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
     }
-    if (problem->stored[CPU_WEIGHTS] == NULL) problem->stored[CPU_WEIGHTS] = planner->liked_weights;
+    if (problem->stored[CPU_WEIGHTS] == NULL)
+        problem->stored[CPU_WEIGHTS] = planner->preferred_weights;
     return YOKE_OK;
 }
 
@@ -306,8 +307,8 @@ yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_d
     return YOKE_OK;
 }
 
-yoke_status cpu_ask_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
-                            dnnl_data_type_t type, int argument) {
+yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
+                              dnnl_data_type_t type, int argument) {
     cpu_operation operation = problem->operation;
     operation.algorithm = problem->algorithms[0].kind;
     operation.bias = problem->free[CPU_BIAS];
@@ -331,15 +332,11 @@ yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels
 
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
-    cpu_weighted *self = calloc(1, sizeof *self);
-    if (self == NULL) return FAIL_MEMORY(sizeof *self, "a plan");
-    self->base.device = &device->base;
-    self->base.bind = weighted_bind;
-    self->base.forward = weighted_forward;
-    self->base.backward = request->training ? weighted_backward : NULL;
-    self->base.destroy = weighted_destroy;
+    static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
+                                          weighted_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
+    cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);
-    *plan = &self->base;
     weighted_planner planner = {.device = device, .request = request, .problem = problem};
     TRY(plan_passes(&planner, self));
     yoke_plan_needs *needs = &self->base.needs;

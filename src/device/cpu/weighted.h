@@ -1,6 +1,6 @@
-/* Operations with weights, convolution and linear: output = input * weights + bias. One plan serves
- * both: it has a forward pass and one for the gradient of the data and of the weights, and for each
- * the algorithm and layouts that measured best. */
+/* Operations with weights, convolution and linear: output = input * weights + bias. One kind of
+ * plan for both: a forward pass, a pass for the gradient of the data and one for the gradient of
+ * the weights, each with the algorithm and layouts that were fastest when measured. */
 #ifndef DEVICE_CPU_WEIGHTED_H
 #define DEVICE_CPU_WEIGHTED_H
 
@@ -8,17 +8,17 @@
 
 typedef struct cpu_algorithm {
     const char *name;
-    dnnl_alg_kind_t kind; /* oneDNN's; undef with tiles */
-    bool tiles;           /* Winograd's, of winograd.h */
+    dnnl_alg_kind_t kind; /* oneDNN's; undef with `tiles` */
+    bool tiles;           /* Winograd by winograd.h */
 } cpu_algorithm;
 extern const cpu_algorithm cpu_product_algorithms[]; /* of the matrix product */
 
-/* What an operation tells of itself. Gradients have the shape and layout of what they belong to. */
+/* The description of an operation. A gradient has the shape and layout of its value. */
 typedef struct cpu_problem {
-    cpu_operation operation;           /* but for direction, algorithm, descriptors and hint */
-    const cpu_desc *free[CPU_ROLES];   /* shape and type, layout any; no bias: NULL */
-    const cpu_desc *stored[CPU_ROLES]; /* layouts decided already; NULL: not yet */
-    const cpu_algorithm *algorithms;   /* ended by a NULL name; the first always works */
+    cpu_operation operation;           /* without direction, algorithm, descriptors and hint */
+    const cpu_desc *free[CPU_ROLES];   /* shape and type, any layout; no bias: NULL */
+    const cpu_desc *stored[CPU_ROLES]; /* layouts already decided; NULL: not yet */
+    const cpu_algorithm *algorithms;   /* the list ends with a NULL name; the first always works */
     /* Bytes to zero before the gradient of a role is written, where a pass writes only part. */
     size_t cleared[CPU_ROLES];
     char key[128]; /* names the shape in the record of choices */
@@ -27,18 +27,19 @@ typedef struct cpu_problem {
 /* The shape of `desc` in another type, layout any. */
 yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
                           dnnl_data_type_t type);
-/* The layout that the problem's direct forward pass in `type` gives to an argument. */
-yoke_status cpu_ask_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
-                            dnnl_data_type_t type, int argument);
+/* The layout that the problem's direct forward pass in `type` chooses for an argument. */
+yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
+                              dnnl_data_type_t type, int argument);
 /* Gives the problem a bias: plain float32 in every precision. */
 yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels);
 
-/* stored[CPU_INPUT] and [CPU_BIAS] must be set; output and weights are chosen when not. */
+/* stored[CPU_INPUT] and stored[CPU_BIAS] must be set; planning chooses those of output and weights
+ * that are NULL. */
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem);
 
-/* A convolution with one output pixel, planned as the matrix product it is. `convolution` lacks
- * only its stored layouts, which come from the request. */
+/* A convolution with one output pixel, planned as the matrix product it is. `convolution` has no
+ * stored layouts yet; they come from the request. */
 bool cpu_is_one_pixel(const yoke_operation *operation);
 yoke_status cpu_plan_one_pixel(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request, const cpu_problem *convolution);

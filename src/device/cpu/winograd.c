@@ -1,7 +1,7 @@
-/* Tiles of values and of filters are transformed into 36 matrices each; oneDNN multiplies them and
- * the products are transformed back. A chunk of tiles goes through all three while it is in the
- * second-level cache. Where many filters meet few tiles, these stay and the filters go through in
- * slices instead. */
+/* Transforms tiles of values and filters into 36 matrices each, multiplies them with oneDNN, and
+ * transforms the products back. A chunk of tiles goes through all three steps while it is in the
+ * second-level cache. With many filters and few tiles, all tiles stay in the cache and slices of
+ * filters pass instead. */
 #include "device/cpu/winograd.h"
 
 #include <stdbool.h>
@@ -14,10 +14,10 @@
 enum {
     LANES = WINOGRAD_LANES,
     LINE_FLOATS = 16,          /* a cache line */
-    CHUNK_BYTES = 1 << 20,     /* of tiles, a thread: a second-level cache */
+    CHUNK_BYTES = 1 << 20,     /* of tiles for each thread: a second-level cache */
     CHUNK_TILES_LEAST = 32,    /* fewer rows leave the product idle */
-    CHUNK_DEPTH_LEAST = 64,    /* shorter sums write and read the product too often */
-    RESIDENT_BYTES = 20 << 20, /* of tiles that stay in the third level while filters pass */
+    CHUNK_DEPTH_LEAST = 64,    /* with shorter sums reading and writing the product dominates */
+    RESIDENT_BYTES = 20 << 20, /* of tiles that stay in the third-level cache while filters pass */
     SLICE_BYTES = 4 << 20,     /* more filters pass in slices */
     SLICE_CHANNELS = 32
 };
@@ -39,9 +39,9 @@ typedef struct matrices {
     size_t offset, floats;
 } matrices;
 
-/* left * right = product. For values left has a tile a row and right a filter an element; product
- * is transformed into the tiles of `to`. For the gradient of the weights left (transposed) and
- * right have a tile of `from` and `to` a row, and product is transformed into filters. */
+/* left * right = product. For values, a row of left is a tile and an element of right belongs to a
+ * filter; product becomes tiles of `to`. For the gradient of the weights, a row of left
+ * (transposed) is a tile of `from` and a row of right a tile of `to`; product becomes filters. */
 struct cpu_winograd {
     cpu_device *device;
     cpu_operation convolution;
@@ -52,11 +52,11 @@ struct cpu_winograd {
     int tiles, tiles_high, tiles_wide;
     int chunk_tiles, chunks, slice_channels, slices;
     matrices left, right, product;
-    cpu_primitive multiply, multiply_add; /* the second where chunks add up */
+    cpu_primitive multiply, multiply_add; /* the second adds to the product */
     float *weights, *bias, *scratch;
 };
 
-/* A part of the work: tiles of a chunk, channels of a slice. */
+/* A part of the work: the tiles of a chunk, the channels of a slice. */
 typedef struct winograd_part {
     const cpu_winograd *winograd;
     int chunk, slice;
@@ -90,7 +90,7 @@ static ptrdiff_t *offsets_along(const cpu_desc *desc, int dimension, int step) {
     return offsets;
 }
 
-/* Only the first two dimensions may lie in blocks. */
+/* Only the first two dimensions may be blocked. */
 static bool desc_fits(const cpu_desc *desc) {
     if (desc == NULL || !desc->is_blocked || desc->ndims != 4) return false;
     for (int i = 0; i < desc->inner_count; i++)
@@ -144,7 +144,7 @@ static void view(tiled *values, const cpu_desc *desc) {
                       .half = is_half(desc)};
 }
 
-/* The values that the filters slide over. */
+/* For the values that the filters slide over: tiles overlap. */
 static void overlap(tiled *values, int padding) {
     values->edge = WINOGRAD_EDGE;
     values->before = padding;
@@ -155,7 +155,7 @@ static yoke_status view_tensors(cpu_winograd *self) {
     const cpu_operation *convolution = &self->convolution;
     const cpu_desc *weights = convolution->weights;
     self->swapped = convolution->direction == CPU_BACKWARD_DATA;
-    /* The gradient of the weights is written in groups of columns: in runs where possible. */
+    /* The gradient of the weights is written in groups of columns: prefer contiguous ones. */
     if (for_weights(self)) self->swapped = offset_along(weights, 1, 1) == 1;
     tiled *input = self->swapped ? &self->to : &self->from;
     tiled *output = self->swapped ? &self->from : &self->to;
@@ -178,10 +178,11 @@ static yoke_status view_tensors(cpu_winograd *self) {
     return complete ? YOKE_OK : FAIL_MEMORY(sizeof *self, "the offsets of a convolution");
 }
 
-/* Chunks are of one size, so that one product serves all; the last may have empty tiles. */
+/* Chunks have one size, so that one primitive serves all; the last may have empty tiles. */
 static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
     int tiles = (int)(CHUNK_BYTES / tile_bytes), least = CHUNK_TILES_LEAST;
-    /* Threads share a sum's chunks, whose number shows in the bits. */
+    /* The number of chunks decides the order of a sum, so it must not depend on the number of
+     * threads. */
     if (for_weights(self)) {
         least = CHUNK_DEPTH_LEAST;
     } else {
@@ -191,7 +192,7 @@ static void cut_chunks(cpu_winograd *self, size_t tile_bytes) {
     self->chunk_tiles = divided_up(self->tiles, divided_up(self->tiles, tiles));
 }
 
-/* Many filters pass in slices where the tiles can stay, all of them one chunk. */
+/* Filters pass in slices where all tiles fit the cache as one chunk. */
 static void cut(cpu_winograd *self) {
     size_t from_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->from.channels;
     size_t to_bytes = WINOGRAD_PRODUCTS * sizeof(float) * (size_t)self->to.channels;
@@ -206,13 +207,14 @@ static void cut(cpu_winograd *self) {
     self->chunks = divided_up(self->tiles, self->chunk_tiles);
 }
 
-/* The 36 of a row together. */
+/* The 36 values of a row are adjacent. */
 static matrices of_tiles(int tiles, int channels) {
     size_t stride = (size_t)channels, row = WINOGRAD_PRODUCTS * stride;
     return (matrices){.stride = stride, .row = row, .floats = (size_t)tiles * row};
 }
 
-/* One matrix after the other, not quite a power of two apart: they would share cache sets. */
+/* One matrix after the other. The extra line avoids distances of a power of two, which would share
+ * cache sets. */
 static matrices of_filters(int rows, int columns) {
     size_t stride = (size_t)rows * (size_t)columns + LINE_FLOATS;
     return (matrices){
@@ -412,7 +414,8 @@ static void transform_product(const winograd_part *part, int begin, int end) {
     }
 }
 
-/* The gradient of the data slides the filters turned by half a circle over that of the output. */
+/* The gradient of the data is a convolution of the output gradient with the filters rotated by 180
+ * degrees. */
 static winograd_filter filter_at(const winograd_part *part, int row, int group) {
     const cpu_winograd *self = part->winograd;
     const cpu_desc *weights = self->convolution.weights;
@@ -471,7 +474,7 @@ static void sum_bias_gradient(const winograd_part *part, int begin, int end) {
     }
 }
 
-/* A slice's filters, then every chunk; tiles in one chunk stay for all slices. */
+/* For each slice: its filters, then every chunk. With one chunk, the tiles are transformed once. */
 static yoke_status run_values(const cpu_winograd *self) {
     for (winograd_part at = {.winograd = self}; at.slice < self->slices; at.slice++) {
         run_range(&at, transform_filters, self->from.channels);

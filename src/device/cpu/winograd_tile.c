@@ -1,6 +1,6 @@
-/* Each transform is one-dimensional, done down the columns and then along the rows. The points are
- * 0, +-5/8, +-3/2 and infinity: float32 loses less there than at 0, +-1, +-2 (Barabasz and others
- * 2020). */
+/* Each transform is one-dimensional: first down the columns, then along the rows. The points are 0,
+ * +-5/8, +-3/2 and infinity, which are more accurate in float32 than 0, +-1, +-2 (Barabasz and
+ * others 2020). */
 #include "device/cpu/winograd_tile.h"
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ enum { EDGE = WINOGRAD_EDGE, OUTPUT = WINOGRAD_OUTPUT, TAPS = WINOGRAD_TAPS };
 
 typedef float lanes __attribute__((vector_size(WINOGRAD_LANES * sizeof(float))));
 
-/* Copies of a size known to the compiler are single moves, whatever the alignment. */
+/* The compiler turns a memcpy of constant size into one move for any alignment. */
 INLINE void load(lanes *to, const float *from) {
     memcpy(to, from, sizeof *to);
 }
@@ -26,7 +26,7 @@ INLINE void store(float *to, const lanes *from) {
 typedef uint32_t words __attribute__((vector_size(WINOGRAD_LANES * sizeof(uint32_t))));
 typedef uint16_t halves __attribute__((vector_size(WINOGRAD_LANES * sizeof(uint16_t))));
 
-/* One pixel's channels. Bfloat16 rounds to nearest, ties to even, and a NaN stays one. */
+/* The channels of one pixel. Storing bfloat16 rounds to nearest, ties to even; NaN stays NaN. */
 INLINE void load_pixel(lanes *to, const char *from, bool half) {
     if (!half) {
         memcpy(to, from, sizeof *to);
@@ -64,7 +64,8 @@ INLINE char *pixel_at(const winograd_window *window, int row, int column, bool h
 #define P2 (P * P)
 #define Q2 (Q * Q)
 
-/* B^T d: for each point the product of (x - other finite point), at infinity that of all. */
+/* B^T d: row p holds the coefficients of the product of (x - q) over the other finite points q; at
+ * infinity over all finite points. */
 INLINE void line_input(lanes to[EDGE], const lanes d[EDGE]) {
     lanes p_even = d[4] - Q2 * d[2], p_odd = P * d[3] - P * Q2 * d[1];
     lanes q_even = d[4] - P2 * d[2], q_odd = Q * d[3] - Q * P2 * d[1];
@@ -98,7 +99,7 @@ INLINE void line_output_gradient(lanes to[EDGE], const lanes y[OUTPUT]) {
     to[5] = y[3];
 }
 
-/* One over the product of a point's distances from the other finite ones. */
+/* 1 / the product of a point's distances from the other finite points. */
 #define OVER_0 (1 / (P2 * Q2))
 #define OVER_P (1 / (2 * P2 * (P2 - Q2)))
 #define OVER_Q (1 / (2 * Q2 * (Q2 - P2)))
@@ -130,7 +131,7 @@ INLINE bool has(winograd_range range, int i) {
     return i >= range.first && i < range.end;
 }
 
-/* Column `column` of the first `rows` rows; what does not exist is zero. */
+/* Column `column` of the first `rows` rows; pixels outside are zero. */
 INLINE void load_column(lanes *to, const winograd_window *from, int column, int rows, bool half) {
     static const char zeros[WINOGRAD_LANES * sizeof(float)];
     bool there = has(from->columns, column);
@@ -144,7 +145,7 @@ INLINE void store_tile_row(float *tile, size_t stride, int row, const lanes *val
         store(tile + (size_t)(row * EDGE + column) * stride, &values[column]);
 }
 
-/* Down the columns of a transformed tile. */
+/* A column of a transformed tile. */
 INLINE void load_tile_column(lanes *to, const float *tile, size_t stride, int column) {
     for (int row = 0; row < EDGE; row++)
         load(&to[row], tile + (size_t)(row * EDGE + column) * stride);

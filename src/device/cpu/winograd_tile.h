@@ -16,14 +16,14 @@ enum {
     WINOGRAD_PRODUCTS = 36
 };
 
-/* Pixels first .. end - 1 of a tile's rows or columns exist. Others read as zero and are not
+/* Pixels first .. end - 1 of a tile's rows or columns exist. The others read as zero and are never
  * written. */
 typedef struct winograd_range {
     int first, end;
 } winograd_range;
 
-/* The part of a tensor under a tile; `origin` belongs to pixel (0, 0), whether that exists or not.
- * Strides are in elements. */
+/* The part of a tensor under a tile; `origin` is the address of pixel (0, 0), even if that lies
+ * outside. Strides are in elements. */
 typedef struct winograd_window {
     char *origin;
     bool half; /* bfloat16 in memory; tiles are float32 */

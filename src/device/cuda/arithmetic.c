@@ -1,6 +1,8 @@
-/* The table's flat arithmetic: what CUDA's kernels are told. The scalars are the CPU's, to the bit.
- */
+/* The backend table's arithmetic and images: fills in the kernels' jobs. The scalars have the CPU's
+ * bits. */
 #include "device/cuda/cuda.h"
+
+_Static_assert(CUDA_SOURCES >= YOKE_DEVICES_LIMIT, "a sum reads the buffers of all devices");
 
 static cudaStream_t stream_of(yoke_device *device, yoke_stream stream) {
     return cuda_of(device)->streams[stream];
@@ -8,10 +10,6 @@ static cudaStream_t stream_of(yoke_device *device, yoke_stream stream) {
 
 yoke_status cuda_sum(yoke_device *device, yoke_stream stream, float *to, const float *const *from,
                      int count, size_t elements) {
-    if (count < 1 || count > CUDA_SOURCES)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a sum of %d buffers; 1 to %d can be added",
-                    device->name, count, CUDA_SOURCES);
-    if (elements == 0 || (count == 1 && to == from[0])) return YOKE_OK;
     TRY(cuda_use(device));
     cuda_sum_job job = {.to = to, .count = count, .elements = elements};
     for (int k = 0; k < count; k++)
@@ -37,7 +35,6 @@ yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
 
 yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                      float *weights, const float *gradients, float *velocity, size_t elements) {
-    if (elements == 0) return YOKE_OK;
     cuda_sgd_job job = {.learning_rate = step->learning_rate,
                         .momentum = step->momentum,
                         .weight_decay = step->weight_decay,
@@ -57,7 +54,6 @@ yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_ste
 yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
                        float *weights, const float *gradients, float *const moments[2],
                        size_t elements) {
-    if (elements == 0) return YOKE_OK;
     cuda_adamw_job job = {.shrink = (float)(1 - step->learning_rate * step->weight_decay),
                           .gradient_scale = step->gradient_scale,
                           .rise1 = (float)(1 - step->beta1),
@@ -78,7 +74,7 @@ yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw
 
 yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                         size_t elements) {
-    cuda_layout from = {.type = CUDA_FLOAT32, .rank = 1, .dims = {(int64_t)elements}}, to = from;
+    cuda_layout from = {.type = CUDA_FLOAT32, .ndim = 1, .dims = {(int64_t)elements}}, to = from;
     to.type = CUDA_BFLOAT16;
     TRY(cuda_use(device));
     return cuda_reorder(cuda_of(device), &to, shadow, &from, parameters);
@@ -92,5 +88,12 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_accumulate(to, from, own->type == CUDA_BFLOAT16, elements,
                                                   stream_of(device, YOKE_STREAM_COMPUTE)));
+    return YOKE_OK;
+}
+
+yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device),
+             cuda_run_decode(request, cuda_of(device)->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }

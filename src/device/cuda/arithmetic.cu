@@ -1,19 +1,19 @@
-/* Arithmetic on flat ranges: one pass each, bound by memory. The same operations in the same order
- * as device/cpu/arithmetic.c, and compiled without contraction, so that the bits are the same too.
- */
+/* Arithmetic on flat ranges: one pass each, limited by memory bandwidth. The operations and their
+ * order are those of device/cpu/arithmetic.c, compiled without contraction, so the bits are the
+ * same. */
 #include <float.h>
 #include <math.h>
 
+#include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/pack.h"
 #include "device/device.h"
 
 constexpr int PACK = 4;               /* floats of one 16-byte access */
-constexpr size_t SQUARE_BLOCK = 4096; /* the contract's block of a square sum */
+constexpr size_t SQUARE_BLOCK = 4096; /* the block of yoke_device_square_sum's definition */
 constexpr int SQUARE_LANES = 16;
-constexpr int SQUARE_THREADS = 64; /* few a block: a bucket of 1 MiB still spreads over the GPU */
+constexpr int SQUARE_THREADS = 64; /* small blocks: even a bucket of 1 MiB occupies the whole GPU */
 
-/* How many of `elements` whole packs cover: none when a range does not begin where a pack may. */
+/* The number of elements in whole packs: 0 if one of the ranges is not aligned for packs. */
 static size_t packed(size_t elements, uintptr_t addresses) {
     return addresses % (PACK * sizeof(float)) == 0 ? elements / PACK * PACK : 0;
 }
@@ -22,7 +22,7 @@ static uintptr_t address(const void *pointer) {
     return (uintptr_t)pointer;
 }
 
-/* Blocks for `whole` elements in packs and the rest one by one. */
+/* Blocks for `whole` elements in packs and the other elements one by one. */
 static unsigned pack_blocks(size_t elements, size_t whole) {
     return cuda_blocks(whole / PACK > elements - whole ? whole / PACK : elements - whole);
 }
@@ -54,8 +54,8 @@ extern "C" cudaError_t cuda_run_sum(const cuda_sum_job *job, cudaStream_t stream
     return cudaGetLastError();
 }
 
-/* Square sum: lane j of 16 adds elements j, j + 16, ... of a block in order, the lanes are folded
- * in pairs, the blocks in order. A square of floats is exact in double. */
+/* Square sum: lane j of 16 adds elements j, j + 16, ... of a block in order, then lanes are folded
+ * in pairs, then blocks are added in order. The square of a float is exact in double. */
 
 static __device__ double square_lane(const float *values, size_t count, size_t lane) {
     double sum = 0;
@@ -78,7 +78,7 @@ static __global__ void square_blocks(const float *values, size_t elements, doubl
     }
 }
 
-/* One thread adds, because the order is the contract; all of them fetch. The first gets the sum. */
+/* Thread 0 adds, because the order is fixed; all threads load. Thread 0 returns the sum. */
 static __device__ double fold(const double *values, size_t count) {
     __shared__ double part[CUDA_THREADS];
     double sum = 0;
@@ -238,7 +238,7 @@ extern "C" cudaError_t cuda_run_accumulate(void *to, const void *from, bool half
     return cudaGetLastError();
 }
 
-/* Another type. */
+/* Conversion to another type. */
 
 template <int N, typename To, typename From>
 static __device__ void convert_at(To *to, const From *from) {

@@ -1,4 +1,4 @@
-/* GPUs as devices: their life, the worker's scope, memory, and the table. */
+/* GPUs as devices: open and close, the worker's scope, memory, and the backend table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 
 /* Life. */
 
-/* What a lost GPU answers here no longer matters. */
+/* Errors of a lost GPU no longer matter here. */
 static void release_all(cuda_device *cuda) {
-    cuda_close_detours(cuda);
+    cuda_close_staging(cuda);
     if (cuda->step != NULL) cudaFree(cuda->step);
     if (cuda->workspace != NULL) cudaFree(cuda->workspace);
 #ifdef YOKE_HAS_CUDNN
@@ -39,10 +39,11 @@ static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request)
     }
     if (count > YOKE_DEVICES_LIMIT) count = YOKE_DEVICES_LIMIT;
     if (request->ordinal >= count)
-        return FAIL(YOKE_ERROR_DEVICE,
-                    "%s: this machine has %d usable GPU%s, from cuda:0 on; \"2xcuda:0\" puts two "
-                    "replicas on one",
-                    request->name, count, count == 1 ? "" : "s");
+        return FAIL(
+            YOKE_ERROR_DEVICE,
+            "%s: this machine has %d usable GPU%s, counted from cuda:0; \"2xcuda:0\" puts two "
+            "replicas on one",
+            request->name, count, count == 1 ? "" : "s");
     TRY(cuda_libraries_open());
     TRY(cuda_use(&cuda->base));
     int major = 0, minor = 0;
@@ -56,7 +57,8 @@ static yoke_status find_gpu(cuda_device *cuda, const yoke_backend_open *request)
     return cuda_check_code(cuda);
 }
 
-/* Collectives and the updates between them are short and others wait for them: they go first. */
+/* Collectives and updates are short, and other work waits for them: their stream has the highest
+ * priority. */
 static yoke_status create_streams(cuda_device *cuda) {
     int least = 0, greatest = 0;
     TRY_CUDA(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -89,7 +91,7 @@ static yoke_status cuda_build(cuda_device *cuda, const yoke_backend_open *reques
     return create_handles(cuda);
 }
 
-/* The caller's GPU is current again afterwards. */
+/* Restores the caller's current GPU. */
 static yoke_status build_away(cuda_device *cuda, const yoke_backend_open *request) {
     int before = 0;
     TRY_CUDA(cuda, cudaGetDevice(&before));
@@ -105,7 +107,7 @@ static yoke_status cuda_open(yoke_device **device, const yoke_backend_open *requ
     if (cuda == NULL) return FAIL_MEMORY(sizeof *cuda, "a device");
     cuda->base.backend = yoke_cuda_backend();
     cuda->base.index = request->index;
-    cuda->base.threads = 1; /* the worker that feeds the GPU */
+    cuda->base.threads = 1; /* the worker that queues the GPU's work */
     snprintf(cuda->base.name, sizeof cuda->base.name, "%s", request->name);
     cuda->ordinal = request->ordinal;
     yoke_status status = build_away(cuda, request);
@@ -123,7 +125,7 @@ static bool cuda_supports(const yoke_device *device, yoke_precision precision) {
 /* The worker's scope. */
 
 static yoke_status cuda_enter(yoke_device *device, bool bind, yoke_device_scope *scope) {
-    (void)bind; /* a worker only queues: the system may run it where it likes */
+    (void)bind; /* a worker only queues work, so it needs no core of its own */
     int before = 0;
     TRY_CUDA(cuda_of(device), cudaGetDevice(&before));
     scope->opaque[0] = (uint64_t)before;
@@ -139,7 +141,6 @@ static void cuda_leave(yoke_device *device, const yoke_device_scope *scope) {
 
 static yoke_status cuda_clear(yoke_device *device, yoke_stream stream, void *to, size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    if (bytes == 0) return YOKE_OK;
     TRY(cuda_use(device));
     TRY_CUDA(cuda, cudaMemsetAsync(to, 0, bytes, cuda->streams[stream]));
     return YOKE_OK;
@@ -151,7 +152,7 @@ static void cuda_release(yoke_device *device, void *pointer) {
     if (cudaFree(pointer) != cudaSuccess) cudaGetLastError();
 }
 
-/* Zero for every stream, so it waits. */
+/* Waits, so that every stream sees the zeros. */
 static yoke_status clear_now(yoke_device *device, void *memory, size_t bytes) {
     TRY(cuda_clear(device, YOKE_STREAM_COMPUTE, memory, bytes));
     TRY_CUDA(cuda_of(device), cudaStreamSynchronize(cuda_of(device)->streams[YOKE_STREAM_COMPUTE]));
@@ -162,7 +163,7 @@ static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memor
     *memory = NULL;
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cudaMalloc(memory, bytes > 0 ? bytes : 1));
-    yoke_status status = clear_now(device, *memory, bytes);
+    yoke_status status = bytes > 0 ? clear_now(device, *memory, bytes) : YOKE_OK;
     if (status == YOKE_OK) return YOKE_OK;
     cuda_release(device, *memory);
     *memory = NULL;
@@ -188,11 +189,12 @@ static yoke_status cuda_owns(yoke_device *device, const void *pointer, bool *own
     TRY_CUDA(cuda_of(device), cudaPointerGetAttributes(&attributes, pointer));
     *owns = attributes.type == cudaMemoryTypeDevice;
     if (!*owns || attributes.device == cuda_of(device)->ordinal) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT, "%s was given memory of GPU %d", device->name,
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: the pointer is memory of GPU %d", device->name,
                 attributes.device);
 }
 
-/* CUDA promises of ordinary memory less than the door does: the host waits. */
+/* The copy of pageable memory may still run when CUDA returns; device.h promises that it does
+ * not. */
 static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, const void *host) {
     struct cudaPointerAttributes attributes;
     TRY_CUDA(cuda, cudaPointerGetAttributes(&attributes, host));
@@ -204,7 +206,6 @@ static yoke_status finish_unless_pinned(cuda_device *cuda, yoke_stream stream, c
 static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to, const void *from,
                                size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    if (bytes == 0) return YOKE_OK;
     TRY(cuda_use(device));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
     return finish_unless_pinned(cuda, stream, from);
@@ -213,13 +214,12 @@ static yoke_status cuda_upload(yoke_device *device, yoke_stream stream, void *to
 static yoke_status cuda_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes) {
     cuda_device *cuda = cuda_of(device);
-    if (bytes == 0) return YOKE_OK;
     TRY(cuda_use(device));
     TRY_CUDA(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
     return finish_unless_pinned(cuda, stream, to);
 }
 
-/* Not the whole GPU: it may have other replicas and other masters. */
+/* Not the whole GPU: other replicas and other code of the host program may use it. */
 static yoke_status cuda_synchronize(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_use(device));

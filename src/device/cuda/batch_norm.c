@@ -1,11 +1,11 @@
-/* Batch normalisation with an optional ReLU, or a sum and its ReLU, behind it. Mean and reciprocal
- * deviation are kept for backward, which finds out from its input, or from the output of the sum,
- * what the ReLU let through; running statistics follow torch.nn.BatchNorm2d. */
-#include "device/cuda/own.h"
+/* Batch normalisation with an optional ReLU, or with a sum and its ReLU. Forward saves mean and
+ * reciprocal deviation for backward. Backward computes the ReLU's mask from its input, or reads it
+ * from the sum's output. Running statistics follow torch.nn.BatchNorm2d. */
+#include "device/cuda/kernel_plan.h"
 
 typedef struct batch_norm_plan {
     yoke_plan base;
-    cuda_own_input input, added; /* added: zeroed without a sum */
+    cuda_kernel_input input, added; /* added: zero without a sum */
     cuda_batch_norm_job job;
     bool training;
 } batch_norm_plan;
@@ -14,8 +14,8 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const batch_norm_plan *norm = (const batch_norm_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_own_input_read(&norm->input, device));
-    TRY(cuda_own_input_read(&norm->added, device));
+    TRY(cuda_kernel_input_read(&norm->input, device));
+    TRY(cuda_kernel_input_read(&norm->added, device));
     if (norm->training)
         TRY_CUDA(device, cuda_run_batch_norm(&norm->job, cuda_compute(plan)));
     else
@@ -27,19 +27,19 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const batch_norm_plan *norm = (const batch_norm_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_own_input_read(&norm->input, device));
+    TRY(cuda_kernel_input_read(&norm->input, device));
     TRY_CUDA(device, cuda_run_batch_norm_backward(&norm->job, cuda_compute(plan)));
-    TRY(cuda_own_input_return(&norm->added, device));
-    return cuda_own_input_return(&norm->input, device);
+    TRY(cuda_kernel_input_return(&norm->added, device));
+    return cuda_kernel_input_return(&norm->input, device);
 }
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     batch_norm_plan *norm = (batch_norm_plan *)plan;
     cuda_batch_norm_job *job = &norm->job;
     char *scratch = binding->scratch;
-    cuda_own_input_bind(&norm->input, binding, 0, scratch);
+    cuda_kernel_input_bind(&norm->input, binding, 0, scratch);
     scratch += 2 * norm->input.bytes;
-    cuda_own_input_bind(&norm->added, binding, 1, scratch);
+    cuda_kernel_input_bind(&norm->added, binding, 1, scratch);
     scratch += 2 * norm->added.bytes;
     job->input = norm->input.value;
     job->added = norm->added.value;
@@ -64,7 +64,7 @@ static yoke_status describe_needs(batch_norm_plan *norm, const yoke_plan_request
     const cuda_batch_norm_job *job = &norm->job;
     yoke_plan_needs *needs = &norm->base.needs;
     int64_t channels = job->channels;
-    cuda_own_output(&needs->output, request);
+    cuda_kernel_output(&needs->output, request);
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
         TRY(yoke_layout_plain(norm->base.device, &channels, 1, &needs->parameters[i]));
     needs->scratch_bytes = 2 * (norm->input.bytes + norm->added.bytes);
@@ -82,20 +82,15 @@ static yoke_status describe_needs(batch_norm_plan *norm, const yoke_plan_request
 
 yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request) {
-    static const cuda_own_calls calls = {bind, forward, backward};
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
     const yoke_operation *operation = request->operation;
     size_t pixels =
         (size_t)request->rows * (size_t)operation->input.height * (size_t)operation->input.width;
-    if (request->training && pixels == 1)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "batch norm in training needs more than 1 value per channel, got 1 row of "
-                    "[%d, 1, 1]; give every device at least 2 rows",
-                    operation->input.channels);
-    TRY(cuda_own_plan_create(plan, sizeof(batch_norm_plan), device, request, &calls));
+    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request, &calls));
     batch_norm_plan *norm = (batch_norm_plan *)*plan;
     norm->training = request->training;
-    norm->input = cuda_own_input_of(request, 0);
-    if (operation->add) norm->added = cuda_own_input_of(request, 1);
+    norm->input = cuda_kernel_input_of(request, 0);
+    if (operation->add) norm->added = cuda_kernel_input_of(request, 1);
     norm->job = (cuda_batch_norm_job){.pixels = pixels,
                                       .channels = operation->input.channels,
                                       .half = cuda_is_half(request),

@@ -1,15 +1,15 @@
-/* Batch normalisation, forward and in evaluation. ADD: with a sum and its ReLU behind it. */
+/* Batch normalisation, forward and evaluation. ADD: followed by a sum and its ReLU. */
 #include "device/cuda/batch_norm.h"
 
 #include <float.h>
 
-/* What overflowed must reach the loss as NaN; a reciprocal of 0 would hide it. */
+/* An overflow must reach the loss as NaN; a reciprocal of 0 would hide it. */
 static __device__ float reciprocal_deviation(float variance, float epsilon) {
     return variance <= FLT_MAX ? 1 / sqrtf(variance + epsilon) : NAN;
 }
 
-/* torch's running statistics: the variance unbiased, in double as Python computes. What is not
- * finite is not taken in. */
+/* torch's running statistics: unbiased variance, in double as in Python. Values that are not finite
+ * are ignored. */
 static __device__ void keep_statistics(const cuda_batch_norm_job &job, int channel, float mean,
                                        float variance) {
     job.mean[channel] = mean;
@@ -23,9 +23,9 @@ static __device__ void keep_statistics(const cuda_batch_norm_job &job, int chann
         (float)(keep * (double)job.running_variance[channel] + job.momentum * unbiased);
 }
 
-/* Mean and sum of squares about it over the `count` pixels of the block, which begin at `begin`.
- * Values are taken as their distance from the first that the thread reads, and these from the first
- * of the block: what cancels is of the order of the deviation, however large the mean. */
+/* Mean, and sum of squared distances from it, over the block's `count` pixels from `begin`. A
+ * thread sums the distances from its first value, and the block combines them relative to its own
+ * first value: for any mean, cancellation is of the order of the deviation. */
 template <int N, int LANES, typename T>
 static __device__ void measure(const cuda_batch_norm_job &job, const part &part, size_t begin,
                                float count, float (&mean)[N], float (&squares)[N]) {

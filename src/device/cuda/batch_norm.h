@@ -1,7 +1,8 @@
-/* What forward and backward of batch norm share: who visits which pixels, channels last. A small
- * value is one launch: a block owns a few channels and reads its pixels again from the cache. A
- * large one is two: blocks sum over their chunk of the pixels, then every block adds up the sums of
- * all chunks for its channels and applies them to its own chunk. For .cu files only. */
+/* What forward and backward of batch norm share: which thread reads which pixels, channels last. A
+ * small tensor takes one launch: a block owns a few channels and reads its pixels a second time
+ * from the cache. A large tensor takes two: first each block sums over its chunk of pixels, then
+ * every block adds the sums of all chunks for its channels and applies them to its chunk. For .cu
+ * files only. */
 #ifndef DEVICE_CUDA_BATCH_NORM_H
 #define DEVICE_CUDA_BATCH_NORM_H
 
@@ -9,14 +10,14 @@
 
 #include "device/cuda/columns.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/pack.h"
 
-constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: the sector memory is read by */
+constexpr int WHOLE_LANES = 2; /* 32 bytes of a pixel: one sector of memory */
 constexpr int CHUNK_LANES = 4;
 constexpr int CHUNK_THREADS = 256;
-/* Up to here one launch costs less than two: its few blocks are bound by a line a clock each. */
+/* Pixels up to which one launch is faster than two. */
 constexpr size_t WHOLE_FORWARD = 2048, WHOLE_BACKWARD = 1024;
-/* Two a multiprocessor of the largest GPU; a constant, so that all GPUs add alike. */
+/* Two blocks for each multiprocessor of the largest GPU; constant, so that all GPUs add in the same
+ * order. */
 constexpr size_t CHUNK_BLOCKS = 264;
 
 struct chunks {
@@ -25,10 +26,10 @@ struct chunks {
     size_t pixels; /* of one chunk; the last may be shorter */
 };
 
-/* What one thread visits: a pack of channels of every stride-th pixel. */
+/* The part that one thread reads: a pack of channels of every stride-th pixel. */
 struct part {
     int channel;
-    bool real; /* false: beyond the last channel, and no pixels */
+    bool real; /* false: beyond the last channel, with no pixels */
     size_t pixel, end, stride;
 };
 
@@ -48,8 +49,8 @@ static __device__ part chunk_part(const cuda_batch_norm_job &job, const chunks &
                                    end < job.pixels ? end : job.pixels);
 }
 
-/* Some loads are under way before the first is used; more than 128 bytes of a thread would not stay
- * in registers. */
+/* Issues several loads before it uses the first; more than 128 bytes would not fit a thread's
+ * registers. */
 template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
     constexpr int AHEAD = sizeof(decltype(load(0))) > 32 ? 2 : 4;
@@ -70,7 +71,7 @@ static __device__ cuda_pack<T, N> load_at(const cuda_batch_norm_job &job, const 
     return cuda_load<N>((const T *)values + pixel * (size_t)job.channels + part.channel);
 }
 
-/* What is read of one place at a time, N channels of each of COUNT values. */
+/* N channels of one pixel, of each of COUNT tensors. */
 template <typename T, int N, int COUNT> struct packs { cuda_pack<T, N> of[COUNT]; };
 
 template <int N> static __device__ void load_channels(float (&to)[N], const float *from) {
@@ -78,17 +79,17 @@ template <int N> static __device__ void load_channels(float (&to)[N], const floa
         to[i] = from[i];
 }
 
-/* Forward and backward must agree to the bit on what ReLU let through. */
+/* Forward and backward must compute the same bits, so that they agree on the ReLU's mask. */
 static __device__ float normal(float value, float mean, float scale, float bias) {
     return fmaf(value - mean, scale, bias);
 }
 
-/* Two rows of [channels] a chunk. */
+/* Two rows of [channels] for each chunk. */
 static __device__ float *partial_row(const cuda_batch_norm_job &job, size_t chunk, int row) {
     return job.partial + (chunk * 2 + (size_t)row) * (size_t)job.channels;
 }
 
-/* Sum over all chunks of term(chunk) for the channel of this thread: neighbouring threads take
+/* Sum over all chunks of term(chunk) for the channel of this thread: neighbouring threads have
  * neighbouring channels of the block's group. */
 template <int CHANNELS, typename Term>
 static __device__ float sum_chunks(const chunks &chunks, float *room, Term term) {

@@ -1,8 +1,8 @@
 /* Batch normalisation, backward. With x^ = (x - mean) * reciprocal and g the gradient before the
  * ReLU, bias gradient = sum g, weight gradient = sum g x^, input gradient = weight * reciprocal *
- * (g - mean of g - x^ * mean of g x^). What the ReLU let through is computed again from x, which is
- * read anyway; behind a sum (ADD) it is seen in the output, and g, which is the gradient of what
- * was added too, is written by the pass that sums and read by the one that spreads. */
+ * (g - mean of g - x^ * mean of g x^). The ReLU's mask is computed again from x, which is read
+ * anyway. With a sum (ADD) the output shows the mask; g is also the gradient of the added input:
+ * the first pass writes it there and the second reads it. */
 #include "device/cuda/batch_norm.h"
 
 template <int N> struct channel_constants { float mean[N], scale[N], bias[N]; };
@@ -18,7 +18,7 @@ static __device__ void load_constants(const cuda_batch_norm_job &job, const part
     }
 }
 
-/* use(pixel, off, g) with off = x - mean, N of each. */
+/* Calls use(pixel, off, g) with off = x - mean, N of each. */
 template <typename T, int N, bool ADD, typename Use>
 static __device__ void visit_gradients(const cuda_batch_norm_job &job, const part &part,
                                        const channel_constants<N> &constants, Use use) {
@@ -47,7 +47,7 @@ static __device__ void store_at(const cuda_batch_norm_job &job, const part &part
     cuda_store<T, N>((T *)values + pixel * (size_t)job.channels + (size_t)part.channel, stored);
 }
 
-/* sums: N of g, then N of g * off, of all pixels of the block. */
+/* sums: N sums of g, then N sums of g * off, over all pixels of the block. */
 template <typename T, int N, int LANES, bool ADD>
 static __device__ void sum_gradients(const cuda_batch_norm_job &job, const part &part,
                                      const channel_constants<N> &constants, float (&sums)[2 * N]) {
@@ -66,7 +66,7 @@ static __device__ void sum_gradients(const cuda_batch_norm_job &job, const part 
     cuda_sum_columns<2 * N, LANES>(sums, room);
 }
 
-/* Reads g where the pass that summed wrote it. */
+/* The second pass reads g where the first one wrote it. */
 static __host__ __device__ cuda_batch_norm_job spread_job(cuda_batch_norm_job job, bool add) {
     if (add) {
         job.output_gradient = job.added_gradient;
@@ -81,8 +81,8 @@ static __device__ void keep_gradients(const cuda_batch_norm_job &job, int channe
     job.weight_gradient[channel] = off_sum * job.reciprocal[channel];
 }
 
-/* sum, off_sum: of g and of g * off over all pixels; left as what of them an element's gradient
- * takes. */
+/* sum, off_sum: of g and g * off over all pixels. Overwrites them with the factors of an element's
+ * gradient. */
 template <typename T, int N>
 static __device__ void spread_gradients(const cuda_batch_norm_job &job, const part &part,
                                         const channel_constants<N> &constants, float *sum,

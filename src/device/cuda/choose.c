@@ -1,5 +1,5 @@
-/* Which of several ways to compute the same pass is fastest on this GPU: everybody runs once, the
- * best few run again. */
+/* Measures which of several algorithms for a pass is fastest on this GPU: times all candidates
+ * shortly, then the fastest few again. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,23 +8,23 @@
 #define KEY_BYTES 192
 #define SHORT_RUNS 2
 #define LONG_RUNS 10
-#define CLOSE 1.25f /* times the best of the short runs: worth a long one */
+#define CLOSE 1.25f /* times the fastest short run: candidates up to here run again */
 
 static const char *const precision_names[] = {
     [YOKE_FLOAT32] = "float32", [YOKE_BFLOAT16] = "bfloat16", [YOKE_TF32] = "tf32"};
 
-static void write_key(char key[KEY_BYTES], const cuda_contest *contest) {
-    snprintf(key, KEY_BYTES, "%s %s", contest->key, precision_names[contest->request->precision]);
+static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
+    snprintf(key, KEY_BYTES, "%s %s", tuning->key, precision_names[tuning->request->precision]);
 }
 
-bool cuda_chosen(const cuda_contest *contest, int *winner) {
-    const yoke_plan_request *request = contest->request;
-    *winner = 0;
+bool cuda_chosen(const cuda_tuning *tuning, int *best) {
+    const yoke_plan_request *request = tuning->request;
+    *best = 0;
     if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) return true;
     char key[KEY_BYTES];
-    write_key(key, contest);
+    write_key(key, tuning);
     int known = yoke_choices_find(request->choices, key);
-    if (known >= 0) *winner = known;
+    if (known >= 0) *best = known;
     return known >= 0;
 }
 
@@ -46,9 +46,9 @@ static void close_stopwatch(stopwatch *watch) {
     if (watch->start != NULL) cudaEventDestroy(watch->start);
 }
 
-static yoke_status queue_runs(const cuda_contest *contest, int candidate, int runs) {
+static yoke_status queue_runs(const cuda_tuning *tuning, int candidate, int runs) {
     for (int i = 0; i < runs; i++)
-        TRY(contest->candidates[candidate].run(contest->context, candidate));
+        TRY(tuning->candidates[candidate].run(tuning->context, candidate));
     return YOKE_OK;
 }
 
@@ -63,43 +63,42 @@ static yoke_status time_replay(const stopwatch *watch, yoke_recording *recording
     return YOKE_OK;
 }
 
-/* Recorded, as training runs it: what a library does on the host at every call, often longer than
- * its kernel, is not in the time, and who cannot be recorded does not win. */
-static yoke_status time_runs(const stopwatch *watch, const cuda_contest *contest, int candidate,
+/* Times a recording, as training runs one: the time excludes the library's work on the host, which
+ * often takes longer than the kernel, and a candidate that cannot be recorded fails. */
+static yoke_status time_runs(const stopwatch *watch, const cuda_tuning *tuning, int candidate,
                              int runs, float *milliseconds) {
     yoke_device *device = &watch->device->base;
     yoke_recording *recording = NULL;
     TRY(yoke_recording_begin(device));
-    TRY(yoke_recording_end(device, queue_runs(contest, candidate, runs), &recording));
+    TRY(yoke_recording_end(device, queue_runs(tuning, candidate, runs), &recording));
     yoke_status status = time_replay(watch, recording, milliseconds);
     yoke_recording_destroy(recording);
     *milliseconds /= (float)runs;
     return status;
 }
 
-/* The contest. times: 0 for a candidate that is not there, or no longer. */
+/* Choosing. times: 0 for a candidate that does not exist or was dropped. */
 
 static int best_of(const float *times, int count) {
-    int best = -1;
+    int fastest = -1;
     for (int i = 0; i < count; i++)
-        if (times[i] > 0 && (best < 0 || times[i] < times[best])) best = i;
-    return best;
+        if (times[i] > 0 && (fastest < 0 || times[i] < times[fastest])) fastest = i;
+    return fastest;
 }
 
-/* The first run of a kernel loads its code, and tells of a candidate that only promised to serve.
- */
-static yoke_status run_heat(const stopwatch *watch, const cuda_contest *contest, int candidate,
-                            float *time) {
-    TRY(contest->candidates[candidate].run(contest->context, candidate));
-    TRY(time_runs(watch, contest, candidate, SHORT_RUNS, time));
-    if (*time <= 0) *time = 1e-6f; /* below what events resolve */
+/* The first run of a kernel loads its code, and shows whether the candidate works at all. */
+static yoke_status time_short(const stopwatch *watch, const cuda_tuning *tuning, int candidate,
+                              float *time) {
+    TRY(tuning->candidates[candidate].run(tuning->context, candidate));
+    TRY(time_runs(watch, tuning, candidate, SHORT_RUNS, time));
+    if (*time <= 0) *time = 1e-6f; /* below the resolution of events */
     return YOKE_OK;
 }
 
-static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest, float *times) {
-    for (int i = 0; i < contest->count; i++) {
-        if (contest->candidates[i].run == NULL) continue;
-        yoke_status status = run_heat(watch, contest, i, &times[i]);
+static yoke_status time_all(const stopwatch *watch, const cuda_tuning *tuning, float *times) {
+    for (int i = 0; i < tuning->count; i++) {
+        if (tuning->candidates[i].run == NULL) continue;
+        yoke_status status = time_short(watch, tuning, i, &times[i]);
         if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
             times[i] = 0;
         else
@@ -108,43 +107,43 @@ static yoke_status run_heats(const stopwatch *watch, const cuda_contest *contest
     return YOKE_OK;
 }
 
-static yoke_status run_final(const stopwatch *watch, const cuda_contest *contest, float *times) {
-    int best = best_of(times, contest->count), finalists = 0;
-    float slowest = best < 0 ? 0 : CLOSE * times[best];
-    for (int i = 0; i < contest->count; i++) {
+static yoke_status time_closest(const stopwatch *watch, const cuda_tuning *tuning, float *times) {
+    int fastest = best_of(times, tuning->count), close_count = 0;
+    float slowest = fastest < 0 ? 0 : CLOSE * times[fastest];
+    for (int i = 0; i < tuning->count; i++) {
         if (times[i] > slowest) times[i] = 0;
-        finalists += times[i] > 0;
+        close_count += times[i] > 0;
     }
-    for (int i = 0; finalists > 1 && i < contest->count; i++) {
-        if (times[i] > 0) TRY(time_runs(watch, contest, i, LONG_RUNS, &times[i]));
+    for (int i = 0; close_count > 1 && i < tuning->count; i++) {
+        if (times[i] > 0) TRY(time_runs(watch, tuning, i, LONG_RUNS, &times[i]));
     }
     return YOKE_OK;
 }
 
-static yoke_status measure(const cuda_contest *contest, float *times, int *winner) {
-    stopwatch watch = {.device = contest->device};
+static yoke_status measure(const cuda_tuning *tuning, float *times, int *best) {
+    stopwatch watch = {.device = tuning->device};
     yoke_status status = open_stopwatch(&watch);
-    if (status == YOKE_OK) status = run_heats(&watch, contest, times);
-    if (status == YOKE_OK) status = run_final(&watch, contest, times);
+    if (status == YOKE_OK) status = time_all(&watch, tuning, times);
+    if (status == YOKE_OK) status = time_closest(&watch, tuning, times);
     close_stopwatch(&watch);
     TRY(status);
-    *winner = best_of(times, contest->count);
-    if (*winner >= 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", contest->device->base.name,
-                contest->key);
+    *best = best_of(times, tuning->count);
+    if (*best >= 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s", tuning->device->base.name,
+                tuning->key);
 }
 
-yoke_status cuda_choose(const cuda_contest *contest, int *winner) {
-    if (cuda_chosen(contest, winner)) return YOKE_OK;
-    size_t bytes = (size_t)contest->count * sizeof(float);
+yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
+    if (cuda_chosen(tuning, best)) return YOKE_OK;
+    size_t bytes = (size_t)tuning->count * sizeof(float);
     float *times = calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");
-    yoke_status status = measure(contest, times, winner);
+    yoke_status status = measure(tuning, times, best);
     if (status == YOKE_OK) {
         char key[KEY_BYTES];
-        write_key(key, contest);
-        status = yoke_choices_add(contest->request->choices, key, *winner,
-                                  contest->candidates[*winner].name, (double)times[*winner]);
+        write_key(key, tuning);
+        status = yoke_choices_add(tuning->request->choices, key, *best,
+                                  tuning->candidates[*best].name, (double)times[*best]);
     }
     free(times);
     return status;

@@ -1,6 +1,6 @@
-/* Sums over the pixels of channels-last values by one block: LANES neighbouring threads take
- * neighbouring channels of one pixel, the next LANES threads those of the next pixel. A column is
- * what threads of equal threadIdx.x % LANES share. For .cu files only. */
+/* Sums over the pixels of channels-last values by one block: LANES neighbouring threads read
+ * neighbouring channels of one pixel, the next LANES threads those of the next pixel. Threads with
+ * equal threadIdx.x % LANES form a column. For .cu files only. */
 #ifndef DEVICE_CUDA_COLUMNS_H
 #define DEVICE_CUDA_COLUMNS_H
 
@@ -10,15 +10,15 @@
 /* Shared floats that sums of `count` values over `lanes` columns need. */
 #define CUDA_COLUMN_ROOM(count, lanes) ((CUDA_COLUMN_THREADS / CUDA_WARP + 1) * (count) * (lanes))
 
-/* Each of the COUNT values is summed over its column, in a fixed order, and given to every thread
- * of it. Lanes of a warp that share a column halve what they hold at every exchange, which takes
- * about COUNT shuffles where summing value by value takes COUNT * log2(32 / LANES). All threads
- * call it; COUNT and LANES are powers of 2, blockDim.x a multiple of CUDA_WARP. Sums of one COUNT
- * and LANES may follow each other in one room; others need their own. */
+/* Sums each of the COUNT values over its column, in a fixed order, and returns the sum to every
+ * thread of the column. At every exchange the lanes of a warp that share a column halve the values
+ * they hold: about COUNT shuffles, where summing value by value takes COUNT * log2(32 / LANES). All
+ * threads must call it; COUNT and LANES are powers of 2, blockDim.x is a multiple of CUDA_WARP.
+ * Consecutive sums with the same COUNT and LANES may share one room; others need their own. */
 template <int COUNT, int LANES>
 static __device__ void cuda_sum_columns(float (&values)[COUNT], float *room) {
     unsigned column = threadIdx.x % LANES, warp = threadIdx.x / CUDA_WARP, copies = 0;
-    int left = COUNT, first = 0; /* this lane is left with values first .. first + left */
+    int left = COUNT, first = 0; /* this lane still holds values first .. first + left - 1 */
 #pragma unroll
     for (int lane = LANES; lane < CUDA_WARP; lane *= 2) {
         if (left == 1) {

@@ -1,5 +1,5 @@
-/* One GPU of this process among those of other ranks, by NCCL. Its communicator never blocks the
- * host, which alone makes it safe to abort. */
+/* Joins one GPU of this process with those of other ranks, by NCCL. The communicator is
+ * non-blocking: only such a communicator can be aborted safely. */
 #include "device/cuda/nccl.h"
 
 #include <stdio.h>
@@ -13,31 +13,31 @@ typedef struct nccl_communicator {
     yoke_device *device;
     int rank, world, timeout_ms;
     ncclComm_t communicator; /* NULL: aborted */
-    const char *last;        /* the call that poll tells of */
+    const char *last;        /* the latest call, for poll's error message */
 } nccl_communicator;
 
 static nccl_communicator *nccl_of(yoke_communicator *communicator) {
     return (nccl_communicator *)communicator;
 }
 
-static void abandon(yoke_communicator *base) {
+static void abort_communicator(yoke_communicator *base) {
     nccl_communicator *own = nccl_of(base);
     if (own->communicator != NULL) cuda_nccl()->ncclCommAbort(own->communicator);
     own->communicator = NULL;
-    cudaGetLastError(); /* what NCCL left behind is told here, not by the next call of CUDA */
+    cudaGetLastError(); /* clears NCCL's CUDA error, which the next CUDA call would report */
 }
 
-static yoke_status give_up(nccl_communicator *own, ncclResult_t result) {
+static yoke_status fail_communicator(nccl_communicator *own, ncclResult_t result) {
     char cause[CUDA_NCCL_CAUSE_BYTES];
     cuda_nccl_cause(result, own->timeout_ms, cause);
-    abandon(&own->base);
-    return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: %s; NCCL_DEBUG=INFO tells more",
+    abort_communicator(&own->base);
+    return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: %s; set NCCL_DEBUG=INFO for details",
                 own->rank, own->device->name, own->last, cause);
 }
 
 static yoke_status check_alive(const nccl_communicator *own, const char *call) {
     if (own->communicator != NULL) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: given up after an earlier failure",
+    return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: aborted after an earlier failure",
                 own->rank, own->device->name, call);
 }
 
@@ -57,7 +57,7 @@ static ncclRedOp_t operation_of(yoke_reduction reduction) {
     return operations[reduction];
 }
 
-/* The root sends to itself, too: one way for all parts. */
+/* The root sends to itself as well, so that all parts are treated alike. */
 static ncclResult_t gather_parts(nccl_communicator *own, const yoke_communicator_call *call,
                                  cudaStream_t stream) {
     const cuda_nccl_calls *nccl = cuda_nccl();
@@ -137,14 +137,14 @@ static yoke_status take(yoke_communicator *base, const yoke_communicator_call *c
     TRY(check_alive(own, "a collective"));
     TRY(cuda_use(own->device));
     ncclResult_t result = issue(own, call);
-    return cuda_nccl_is_failure(result) ? give_up(own, result) : YOKE_OK;
+    return cuda_nccl_is_failure(result) ? fail_communicator(own, result) : YOKE_OK;
 }
 
-static yoke_status ask_stream(cuda_device *device, bool *idle) {
+static yoke_status query_stream(cuda_device *device, bool *idle) {
     cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COMMUNICATION]);
     *idle = error == cudaSuccess;
     if (error == cudaErrorNotReady)
-        cudaGetLastError(); /* an answer, no failure */
+        cudaGetLastError(); /* not ready is no failure */
     else
         TRY_CUDA(device, error);
     return YOKE_OK;
@@ -155,10 +155,10 @@ static yoke_status poll(yoke_communicator *base, yoke_communicator_stage wanted,
     *reached = false;
     TRY(check_alive(own, own->last));
     ncclResult_t state = cuda_nccl_state(own->communicator);
-    if (cuda_nccl_is_failure(state)) return give_up(own, state);
+    if (cuda_nccl_is_failure(state)) return fail_communicator(own, state);
     *reached = state == ncclSuccess;
     if (!*reached || wanted == YOKE_COMMUNICATOR_QUEUED) return YOKE_OK;
-    return ask_stream(cuda_of(own->device), reached);
+    return query_stream(cuda_of(own->device), reached);
 }
 
 /* Life. */
@@ -169,7 +169,7 @@ static void destroy(yoke_communicator *base) {
         ncclResult_t result = cuda_nccl()->ncclCommFinalize(own->communicator);
         if (!cuda_nccl_is_failure(result))
             result = cuda_nccl_settle(own->communicator, cuda_nccl_deadline(own->timeout_ms));
-        if (result != ncclSuccess) abandon(base);
+        if (result != ncclSuccess) abort_communicator(base);
     }
     if (own->communicator != NULL) cuda_nccl()->ncclCommDestroy(own->communicator);
     free(own);
@@ -186,20 +186,20 @@ static yoke_status build(nccl_communicator *own, const yoke_communicator_request
     memcpy(&id, request->id, sizeof id);
     own->last = "ncclGetVersion";
     ncclResult_t result = cuda_nccl_name(own->base.name, sizeof own->base.name);
-    if (result != ncclSuccess) return give_up(own, result);
+    if (result != ncclSuccess) return fail_communicator(own, result);
     own->last = "ncclCommInitRankConfig";
     TRY(cuda_use(own->device));
     result =
         cuda_nccl()->ncclCommInitRankConfig(&own->communicator, own->world, id, own->rank, &config);
-    return cuda_nccl_is_failure(result) ? give_up(own, result) : YOKE_OK;
+    return cuda_nccl_is_failure(result) ? fail_communicator(own, result) : YOKE_OK;
 }
 
 yoke_status cuda_communicator(yoke_communicator **communicator,
                               const yoke_communicator_request *request) {
     nccl_communicator *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a communicator");
-    created->base =
-        (yoke_communicator){.take = take, .poll = poll, .abort = abandon, .destroy = destroy};
+    created->base = (yoke_communicator){
+        .take = take, .poll = poll, .abort = abort_communicator, .destroy = destroy};
     yoke_status status = build(created, request);
     if (status == YOKE_OK)
         *communicator = &created->base;
@@ -210,7 +210,7 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
 
 yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id) {
     ncclUniqueId own;
-    _Static_assert(sizeof own == YOKE_COMMUNICATOR_ID_BYTES, "NCCL's ids travel whole");
+    _Static_assert(sizeof own == YOKE_COMMUNICATOR_ID_BYTES, "an id holds NCCL's");
     char cause[CUDA_NCCL_CAUSE_BYTES];
     TRY(cuda_use(device));
     ncclResult_t result = cuda_nccl()->ncclGetUniqueId(&own);

@@ -1,21 +1,22 @@
-/* Two-dimensional convolution: one product where it is one, cuDNN, or columns and a product. */
+/* Two-dimensional convolution: a matrix product where possible, cuDNN, or im2col. */
 #include <stdio.h>
 
 #include "device/cuda/weighted.h"
 
-/* cuDNN's algorithm 1 is deterministic in all directions, so it is the fixed choice where the
- * convolution is no product; im2col serves every shape. */
-static const cuda_way ways[] = {CUDA_PRODUCT_WAYS,
-                                {"cuDNN 1", cuda_cudnn_pass, 1},
-                                {"im2col", cuda_im2col_pass, 0},
-                                {"cuDNN 0", cuda_cudnn_pass, 0},
-                                {"cuDNN 2", cuda_cudnn_pass, 2},
-                                {"cuDNN 3", cuda_cudnn_pass, 3},
-                                {"cuDNN 4", cuda_cudnn_pass, 4},
-                                {"cuDNN 5", cuda_cudnn_pass, 5},
-                                {"cuDNN 6", cuda_cudnn_pass, 6},
-                                {"cuDNN 7", cuda_cudnn_pass, 7}};
-_Static_assert(sizeof ways / sizeof ways[0] <= CUDA_WAYS_LIMIT, "the ways fit a contest");
+/* cuDNN's algorithm 1 is deterministic in all directions, so the fixed rule chooses it where the
+ * convolution is no matrix product; im2col supports every shape. */
+static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS,
+                                            {"cuDNN 1", cuda_cudnn_pass, 1},
+                                            {"im2col", cuda_im2col_pass, 0},
+                                            {"cuDNN 0", cuda_cudnn_pass, 0},
+                                            {"cuDNN 2", cuda_cudnn_pass, 2},
+                                            {"cuDNN 3", cuda_cudnn_pass, 3},
+                                            {"cuDNN 4", cuda_cudnn_pass, 4},
+                                            {"cuDNN 5", cuda_cudnn_pass, 5},
+                                            {"cuDNN 6", cuda_cudnn_pass, 6},
+                                            {"cuDNN 7", cuda_cudnn_pass, 7}};
+_Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
+               "a trial has room for all");
 
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
                                   const yoke_plan_request *request) {
@@ -31,7 +32,7 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
         .key = key,
         .input = cuda_value_layout(request->rows, input, request->precision),
         .weights = {CUDA_FLOAT32, kernel > 1 && in > 1, 4, {output.channels, in, kernel, kernel}},
-        .ways = ways,
-        .way_count = sizeof ways / sizeof ways[0]};
+        .algorithms = algorithms,
+        .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
     return cuda_weighted_create(plan, device, &weighted);
 }

@@ -1,5 +1,5 @@
-/* The CUDA room, for its own .c files only: the device and the few CUDA words they share. No cuda
- * name leaves this folder. Kernels live in .cu files behind the launchers of kernels.h. */
+/* The CUDA room, for its own .c files only: the device and what the operations share. No CUDA name
+ * leaves this folder. Kernels are in .cu files; kernels.h declares their launchers. */
 #ifndef DEVICE_CUDA_CUDA_H
 #define DEVICE_CUDA_CUDA_H
 
@@ -9,8 +9,8 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/library.h"
 
-/* What cuBLASLt may use, one a device. Simulated products need none, and tests open many devices.
- */
+/* cuBLASLt's workspace, one for each device. Simulated products need none, and tests open many
+ * devices. */
 #ifdef YOKE_SIMCUDA
 #define CUDA_WORKSPACE_BYTES ((size_t)64 << 10)
 #else
@@ -24,13 +24,14 @@ typedef struct cuda_device {
     int processors; /* streaming multiprocessors */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
-    cudnnHandle_t cudnn;         /* NULL: cuDNN is not in this build or not on this machine */
-    void *workspace;             /* CUDA_WORKSPACE_BYTES, for the compute stream */
-    cuda_step *step;             /* device memory: what changes from step to step */
-    uint64_t reach;              /* bit i: memory of GPU i can be read in place */
-    struct cuda_detour *detours; /* from GPUs whose copies arrive wrong; NULL: none */
-    char note[128];              /* what is odd about it; for people */
-    /* The sticky error that lost this engine, and its call; written once. The process lives on. */
+    cudnnHandle_t cudnn;           /* NULL: cuDNN is not in this build or not on this machine */
+    void *workspace;               /* CUDA_WORKSPACE_BYTES, for the compute stream */
+    cuda_step *step;               /* device memory: the values that change from step to step */
+    uint64_t reach;                /* bit i: memory of GPU i can be read in place */
+    struct cuda_staging *stagings; /* for GPUs whose direct copies are wrong; NULL: none */
+    char note[128];                /* a remark about it for yoke devices */
+    /* The sticky error that made this GPU unusable, and the call that returned it; written once.
+     * The process continues. */
     _Atomic(cudaError_t) poison;
     _Atomic(const char *) poison_call;
 } cuda_device;
@@ -43,17 +44,16 @@ static inline cudaStream_t cuda_compute(yoke_plan *plan) {
     return cuda_of(plan->device)->streams[YOKE_STREAM_COMPUTE];
 }
 
-/* Makes the GPU current for the calling thread. Entries that may be called from any thread begin
- * with it; plans run on their device's own worker, which entered it. */
+/* Makes the GPU current for the calling thread. Entries that any thread may call begin with it;
+ * plans run on their device's worker, which has entered it. */
 yoke_status cuda_use(yoke_device *device);
 bool cuda_poisoned(const cuda_device *device);
-/* Calls that visit GPUs on a caller's thread leave it as they found it; these two for those that
- * can tell nobody of a failure. */
+/* The current GPU, and how to restore it, for functions that cannot return an error. */
 int cuda_current(void);
 void cuda_return_to(int ordinal);
 
-/* A failing call becomes a yoke_status and one line: device, call, CUDA's name and text of the
- * error. Sticky errors poison the device. `device` may be NULL. */
+/* Runs a call. A failure returns a yoke_status and one line with device, call, and CUDA's name and
+ * text of the error. Sticky errors poison the device. `device` may be NULL. */
 #define TRY_CUDA(device, call)                                                                     \
     do {                                                                                           \
         cudaError_t cuda_error_ = (call);                                                          \
@@ -77,13 +77,13 @@ yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const c
 
 /* Layouts: logical dimensions are PyTorch's ([rows, channels, height, width]; weights [out, in /
  * groups, k, k]; a plain grouped weight [groups, out / groups, in / groups, k, k] means the same
- * bytes). Inside, values and weights lie channels last (NHWC; [out, k, k, in / groups]). Where one
- * order is the other (one pixel, or one channel) the layout says plain. */
+ * bytes). In memory, values and weights are channels last (NHWC; [out, k, k, in / groups]). Where
+ * both orders are the same (one pixel, or one channel) the layout is plain. */
 typedef enum cuda_type { CUDA_FLOAT32, CUDA_BFLOAT16 } cuda_type;
 typedef struct cuda_layout {
     cuda_type type;
     bool channels_last;
-    int rank;
+    int ndim;
     int64_t dims[5];
 } cuda_layout;
 _Static_assert(sizeof(cuda_layout) <= sizeof((yoke_layout *)0)->opaque, "a layout fits");
@@ -100,7 +100,7 @@ static inline size_t cuda_type_bytes(cuda_type type) {
 /* Queues to = from in the order and type of `to` (values or weights of the same dims). */
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
                          const cuda_layout *from_layout, const void *from);
-yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                               yoke_layout *layout);
 yoke_status cuda_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
                                 const yoke_layout *from_layout, const void *from);
@@ -109,9 +109,9 @@ static inline size_t cuda_aligned(size_t bytes) {
     return (bytes + 255) / 256 * 256;
 }
 
-/* Matrix products, row-major: output[m, n] = a[m, k] * b[k, n] (each may be given transposed),
- * float accumulation, + bias[n] when given. product.c plans them (with a heuristic or measured
- * algorithm) for linear, one-pixel and 1x1 convolutions, and im2col. */
+/* Matrix products, row-major: output[m, n] = a[m, k] * b[k, n] + bias[n], where a and b may be
+ * stored transposed; sums are float32. product.c plans them for linear, one-pixel and 1x1
+ * convolutions, and im2col. */
 typedef struct cuda_matrix {
     cuda_type type;
     bool transposed; /* stored [columns, rows] */
@@ -124,40 +124,41 @@ typedef struct cuda_product_shape {
     cuda_matrix a, b, output;
     bool bias;     /* float32 [n], added to every row */
     bool add;      /* output += */
-    bool tf32;     /* float32 operands may be rounded to TF32 */
-    int algorithm; /* the library's best guess: 0, its next: 1, ... */
-    int alignment; /* bytes that operand addresses are multiples of; 0: 16 */
+    bool tf32;     /* may round float32 operands to TF32 */
+    int algorithm; /* rank in the library's list: 0 is its best guess */
+    int alignment; /* of operand addresses, in bytes; 0: 16 */
 } cuda_product_shape;
 #define CUDA_PRODUCT_ALGORITHMS 8
 typedef struct cuda_product cuda_product;
-/* *product is NULL, and no error, where the library has no algorithm of that number above 0. */
+/* *product is NULL, without an error, where shape->algorithm > 0 and the library has fewer
+ * algorithms. */
 yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
                                 const cuda_product_shape *shape);
 void cuda_product_destroy(cuda_product *product);
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
                              const float *bias, void *output);
 
-/* Choices: candidates of one pass, timed with CUDA events on probe data, fastest wins (or the first
- * with YOKE_ALGORITHM_DIRECT); known keys are taken from `choices`. */
+/* Tuning: times the candidates for one pass on probe data and chooses the fastest. With
+ * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `choices` is not measured again. */
 typedef struct cuda_candidate {
     const char *name;
-    /* NULL: not to be had for this shape; DEVICE: nor is this one, as it turns out. A number means
-     * the same for every shape and device. */
+    /* NULL: does not exist for this shape. DEVICE: it fails for this shape. A candidate's number
+     * means the same for every shape and device. */
     yoke_status (*run)(void *context, int candidate);
 } cuda_candidate;
-typedef struct cuda_contest {
+typedef struct cuda_tuning {
     cuda_device *device;
     const yoke_plan_request *request;
     const char *key; /* shape and pass */
     const cuda_candidate *candidates;
     int count;
     void *context;
-} cuda_contest;
-yoke_status cuda_choose(const cuda_contest *contest, int *winner);
-/* Whether that is known without timing: candidates need not be there then. */
-bool cuda_chosen(const cuda_contest *contest, int *winner);
+} cuda_tuning;
+yoke_status cuda_choose(const cuda_tuning *tuning, int *best);
+/* Whether the choice is known without timing; the tuning then needs no candidates. */
+bool cuda_chosen(const cuda_tuning *tuning, int *best);
 
-/* One planner a kind, in the file named after it. */
+/* One planner for each kind of operation. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
                                   const yoke_plan_request *request);
 yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
@@ -190,8 +191,6 @@ yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *para
                         size_t elements);
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                             const void *from);
-
-/* decode.c */
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);
 
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c, communicator.c.
@@ -210,7 +209,7 @@ yoke_status cuda_record_run(yoke_recording *recording);
 void cuda_record_destroy(yoke_recording *recording);
 yoke_status cuda_connect(yoke_device *const *devices, int count);
 yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other);
-void cuda_close_detours(cuda_device *device);
+void cuda_close_staging(cuda_device *device);
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes);
 yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request);
@@ -219,9 +218,9 @@ yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id);
 yoke_status cuda_communicator(yoke_communicator **communicator,
                               const yoke_communicator_request *request);
 void cuda_describe(const yoke_device *device, yoke_device_info *info);
-/* How many GPUs there are; DEVICE with reason and cure when none can be used. */
+/* The number of GPUs; DEVICE, with reason and cure, when none is usable. */
 yoke_status cuda_count(int *count);
-/* DEVICE when this build has no code for the current GPU, with what to build for it. */
+/* DEVICE, with the option to build for it, when this build has no code for the current GPU. */
 yoke_status cuda_check_code(cuda_device *device);
 
 #endif

@@ -1,5 +1,5 @@
-/* Convolution by cuDNN: NHWC values, KRSC filters, both in the compute type. Its gradient of
- * bfloat16 weights is bfloat16 and widened afterwards. */
+/* Convolution by cuDNN: NHWC values, KRSC filters, both in the compute type. cuDNN writes the
+ * gradient of bfloat16 weights in bfloat16; it is widened to float32 afterwards. */
 #include "device/cuda/weighted.h"
 
 #ifndef YOKE_HAS_CUDNN
@@ -23,23 +23,23 @@ typedef struct cudnn_pass {
     cudnnFilterDescriptor_t weights;
     cudnnConvolutionDescriptor_t convolution;
     int algorithm;
-    size_t workspace_bytes; /* in front of the narrow gradient of the weights */
-    size_t narrow_count;    /* elements of that gradient; 0: cuDNN writes it where it belongs */
+    size_t workspace_bytes; /* the bfloat16 gradient of the weights follows it in scratch */
+    size_t narrow_count;    /* elements of that gradient; 0: cuDNN writes the gradient itself */
 } cudnn_pass;
 
-/* What cuDNN says of one algorithm; its three kinds of answer tell the same. */
-typedef struct cudnn_offer {
+/* What cuDNN reports of one algorithm: the common fields of its three result types. */
+typedef struct cudnn_result {
     int algorithm;
     cudnnStatus_t status;
     size_t memory;
     cudnnDeterminism_t determinism;
     cudnnMathType_t math;
-} cudnn_offer;
+} cudnn_result;
 
-typedef struct cudnn_offers {
+typedef struct cudnn_results {
     int count;
-    cudnn_offer list[RESULTS_LIMIT];
-} cudnn_offers;
+    cudnn_result list[RESULTS_LIMIT];
+} cudnn_results;
 
 static void destroy(cuda_pass *pass) {
     cudnn_pass *self = (cudnn_pass *)pass;
@@ -77,7 +77,7 @@ static yoke_status describe_weights(const cuda_problem *problem, cudnnFilterDesc
     return YOKE_OK;
 }
 
-/* Strict float32 is fused multiply-add: no rounding to TF32. */
+/* Strict float32 uses fused multiply-add and never rounds to TF32. */
 static cudnnMathType_t math_of(const cuda_problem *problem) {
     bool strict = problem->type == CUDA_FLOAT32 && !problem->tf32;
     return strict ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
@@ -107,64 +107,65 @@ static yoke_status describe(cudnn_pass *self, const cuda_problem *problem) {
 
 /* Algorithms. */
 
-#define COPY_OFFERS(offers, results)                                                               \
-    for (int i = 0; i < (offers)->count; i++)                                                      \
-        (offers)->list[i] = (cudnn_offer) {                                                        \
+#define COPY_RESULTS(found, results)                                                               \
+    for (int i = 0; i < (found)->count; i++)                                                       \
+        (found)->list[i] = (cudnn_result) {                                                        \
             (int)(results)[i].algo, (results)[i].status, (results)[i].memory,                      \
                 (results)[i].determinism, (results)[i].mathType                                    \
         }
 
-static cudnnStatus_t ask_forward(const cudnn_pass *self, cudnnHandle_t handle,
-                                 cudnn_offers *offers) {
+static cudnnStatus_t query_forward(const cudnn_pass *self, cudnnHandle_t handle,
+                                   cudnn_results *found) {
     cudnnConvolutionFwdAlgoPerf_t results[RESULTS_LIMIT];
     cudnnStatus_t status = cuda_cudnn()->cudnnGetConvolutionForwardAlgorithm_v7(
         handle, self->input, self->weights, self->convolution, self->output, RESULTS_LIMIT,
-        &offers->count, results);
+        &found->count, results);
     if (status != CUDNN_STATUS_SUCCESS) return status;
-    COPY_OFFERS(offers, results);
+    COPY_RESULTS(found, results);
     return status;
 }
 
-static cudnnStatus_t ask_data(const cudnn_pass *self, cudnnHandle_t handle, cudnn_offers *offers) {
+static cudnnStatus_t query_data(const cudnn_pass *self, cudnnHandle_t handle,
+                                cudnn_results *found) {
     cudnnConvolutionBwdDataAlgoPerf_t results[RESULTS_LIMIT];
     cudnnStatus_t status = cuda_cudnn()->cudnnGetConvolutionBackwardDataAlgorithm_v7(
         handle, self->weights, self->output, self->convolution, self->input, RESULTS_LIMIT,
-        &offers->count, results);
+        &found->count, results);
     if (status != CUDNN_STATUS_SUCCESS) return status;
-    COPY_OFFERS(offers, results);
+    COPY_RESULTS(found, results);
     return status;
 }
 
-static cudnnStatus_t ask_weights(const cudnn_pass *self, cudnnHandle_t handle,
-                                 cudnn_offers *offers) {
+static cudnnStatus_t query_weights(const cudnn_pass *self, cudnnHandle_t handle,
+                                   cudnn_results *found) {
     cudnnConvolutionBwdFilterAlgoPerf_t results[RESULTS_LIMIT];
     cudnnStatus_t status = cuda_cudnn()->cudnnGetConvolutionBackwardFilterAlgorithm_v7(
         handle, self->input, self->output, self->convolution, self->weights, RESULTS_LIMIT,
-        &offers->count, results);
+        &found->count, results);
     if (status != CUDNN_STATUS_SUCCESS) return status;
-    COPY_OFFERS(offers, results);
+    COPY_RESULTS(found, results);
     return status;
 }
 
-static yoke_status ask(const cudnn_pass *self, cuda_direction direction, cudnn_offers *offers) {
+static yoke_status query(const cudnn_pass *self, cuda_direction direction, cudnn_results *found) {
     static const struct {
-        cudnnStatus_t (*ask)(const cudnn_pass *, cudnnHandle_t, cudnn_offers *);
+        cudnnStatus_t (*query)(const cudnn_pass *, cudnnHandle_t, cudnn_results *);
         const char *call;
-    } questions[CUDA_DIRECTIONS] = {{ask_forward, "cudnnGetConvolutionForwardAlgorithm_v7"},
-                                    {ask_data, "cudnnGetConvolutionBackwardDataAlgorithm_v7"},
-                                    {ask_weights, "cudnnGetConvolutionBackwardFilterAlgorithm_v7"}};
+    } queries[CUDA_DIRECTIONS] = {{query_forward, "cudnnGetConvolutionForwardAlgorithm_v7"},
+                                  {query_data, "cudnnGetConvolutionBackwardDataAlgorithm_v7"},
+                                  {query_weights, "cudnnGetConvolutionBackwardFilterAlgorithm_v7"}};
     cuda_device *device = self->base.device;
-    *offers = (cudnn_offers){0};
-    cudnnStatus_t status = questions[direction].ask(self, device->cudnn, offers);
+    *found = (cudnn_results){0};
+    cudnnStatus_t status = queries[direction].query(self, device->cudnn, found);
     if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED)
-        offers->count = 0;
+        found->count = 0;
     else if (status != CUDNN_STATUS_SUCCESS)
-        return cuda_cudnn_failed(device, status, questions[direction].call);
+        return cuda_cudnn_failed(device, status, queries[direction].call);
     return YOKE_OK;
 }
 
-/* An algorithm may work in as much memory as twice its operands take, and in a workspace's worth in
- * any case. */
+/* The limit for an algorithm's workspace: twice the size of its operands, at least
+ * CUDA_WORKSPACE_BYTES. */
 static size_t workspace_limit(const cuda_problem *problem) {
     const yoke_operation *operation = problem->operation;
     size_t values = cuda_dims_count(operation->input) + cuda_dims_count(operation->output);
@@ -172,27 +173,27 @@ static size_t workspace_limit(const cuda_problem *problem) {
     return bytes > CUDA_WORKSPACE_BYTES ? bytes : CUDA_WORKSPACE_BYTES;
 }
 
-/* cuDNN lists the same algorithm once for each kind of arithmetic, the fastest first. */
-static const cudnn_offer *find_offer(const cudnn_offers *offers, const cuda_problem *problem,
-                                     int algorithm) {
-    for (int i = 0; i < offers->count; i++) {
-        const cudnn_offer *offer = &offers->list[i];
-        if (offer->algorithm != algorithm || offer->status != CUDNN_STATUS_SUCCESS) continue;
-        if (offer->memory > workspace_limit(problem)) continue;
-        if (problem->deterministic && offer->determinism != CUDNN_DETERMINISTIC) continue;
-        return offer;
+/* cuDNN lists an algorithm once for each kind of arithmetic, the fastest first. */
+static const cudnn_result *find_result(const cudnn_results *found, const cuda_problem *problem,
+                                       int algorithm) {
+    for (int i = 0; i < found->count; i++) {
+        const cudnn_result *result = &found->list[i];
+        if (result->algorithm != algorithm || result->status != CUDNN_STATUS_SUCCESS) continue;
+        if (result->memory > workspace_limit(problem)) continue;
+        if (problem->deterministic && result->determinism != CUDNN_DETERMINISTIC) continue;
+        return result;
     }
     return NULL;
 }
 
-static yoke_status take_offer(cudnn_pass *self, const cuda_problem *problem,
-                              const cudnn_offer *offer) {
-    self->algorithm = offer->algorithm;
-    self->workspace_bytes = offer->memory;
-    self->base.scratch_bytes = cuda_aligned(offer->memory);
+static yoke_status use_result(cudnn_pass *self, const cuda_problem *problem,
+                              const cudnn_result *result) {
+    self->algorithm = result->algorithm;
+    self->workspace_bytes = result->memory;
+    self->base.scratch_bytes = cuda_aligned(result->memory);
     if (math_of(problem) == CUDNN_FMA_MATH) return YOKE_OK;
     TRY_CUDNN(self->base.device,
-              cuda_cudnn()->cudnnSetConvolutionMathType(self->convolution, offer->math));
+              cuda_cudnn()->cudnnSetConvolutionMathType(self->convolution, result->math));
     return YOKE_OK;
 }
 
@@ -246,14 +247,14 @@ static void reserve_narrow(cudnn_pass *self, const cuda_problem *problem) {
 }
 
 static yoke_status build(cudnn_pass *self, const cuda_problem *problem, cuda_direction direction,
-                         int variant, bool *offered) {
-    cudnn_offers offers;
+                         int variant, bool *available) {
+    cudnn_results found;
     TRY(describe(self, problem));
-    TRY(ask(self, direction, &offers));
-    const cudnn_offer *offer = find_offer(&offers, problem, variant);
-    *offered = offer != NULL;
-    if (offer == NULL) return YOKE_OK;
-    TRY(take_offer(self, problem, offer));
+    TRY(query(self, direction, &found));
+    const cudnn_result *result = find_result(&found, problem, variant);
+    *available = result != NULL;
+    if (result == NULL) return YOKE_OK;
+    TRY(use_result(self, problem, result));
     if (direction == CUDA_BACKWARD_WEIGHTS && problem->type == CUDA_BFLOAT16)
         reserve_narrow(self, problem);
     return YOKE_OK;
@@ -270,9 +271,9 @@ yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_
     self->base.device = problem->device;
     self->base.run = runs[direction];
     self->base.destroy = destroy;
-    bool offered = false;
-    yoke_status status = build(self, problem, direction, variant, &offered);
-    if (status == YOKE_OK && offered)
+    bool available = false;
+    yoke_status status = build(self, problem, direction, variant, &available);
+    if (status == YOKE_OK && available)
         *pass = &self->base;
     else
         destroy(&self->base);

@@ -1,12 +1,13 @@
-/* From stored pictures to what the model reads: crop, flip, normalise and cutout in one pass over
- * the output. data/augment.c is the same on the host. */
+/* From stored images to the model's inputs: crop, flip, normalise and cutout in one pass over the
+ * output. data/augment.c does the same on the host. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 #include "device/device.h"
 
-/* One line of the output. What is unsigned is out of range below 0, too. */
+/* One line of the output. Fields are unsigned, so that one comparison catches values below 0 as
+ * well. */
 struct output_line {
-    const uint8_t *pixels; /* the stored line it shows; NULL: it lies outside the picture */
+    const uint8_t *pixels; /* the stored line that it shows; NULL: outside the image */
     unsigned width, right, cut_left, cut_side;
     bool flip;
     float cut_value;
@@ -21,9 +22,9 @@ static __device__ float value_at(const output_line &line, unsigned x) {
 }
 
 static __device__ output_line line_of(const yoke_decode_request &job, size_t index) {
-    unsigned height = (unsigned)job.picture.height, width = (unsigned)job.picture.width;
-    size_t plane = index / height, row = plane / (unsigned)job.picture.channels;
-    unsigned y = (unsigned)(index % height), channel = (unsigned)(plane % job.picture.channels);
+    unsigned height = (unsigned)job.image.height, width = (unsigned)job.image.width;
+    size_t plane = index / height, row = plane / (unsigned)job.image.channels;
+    unsigned y = (unsigned)(index % height), channel = (unsigned)(plane % job.image.channels);
     yoke_placement placed = {};
     if (job.placements != NULL) placed = job.placements[row];
     unsigned source = y + (unsigned)placed.down, entry = channel < 4 ? channel : 3;
@@ -38,9 +39,10 @@ static __device__ output_line line_of(const yoke_decode_request &job, size_t ind
             {job.decoding.mean[entry], job.decoding.deviation[entry]}};
 }
 
-/* A warp a line: where it comes from is worked out once, and neighbours write side by side. */
+/* A warp for each line: it computes the line's source once, and neighbouring threads write
+ * neighbouring values. */
 static __global__ void decode(const __grid_constant__ yoke_decode_request job, size_t lines) {
-    unsigned width = (unsigned)job.picture.width;
+    unsigned width = (unsigned)job.image.width;
     GRID_STRIDE(i, lines * CUDA_WARP) {
         output_line line = line_of(job, i / CUDA_WARP);
         for (unsigned x = (unsigned)(i % CUDA_WARP); x < width; x += CUDA_WARP)
@@ -50,7 +52,7 @@ static __global__ void decode(const __grid_constant__ yoke_decode_request job, s
 
 extern "C" cudaError_t cuda_run_decode(const yoke_decode_request *request, cudaStream_t stream) {
     size_t lines =
-        (size_t)request->rows * (size_t)request->picture.channels * (size_t)request->picture.height;
+        (size_t)request->rows * (size_t)request->image.channels * (size_t)request->image.height;
     LAUNCH(decode, cuda_blocks(lines * CUDA_WARP), CUDA_THREADS, stream, *request, lines);
     return cudaGetLastError();
 }

@@ -1,4 +1,5 @@
-/* What is told of GPUs: which can be used and why not, what each is, what this build has for it. */
+/* Describes GPUs: whether each is usable and why not, what it is, and what this build has for
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,18 +22,19 @@ static int runtime_version(void) {
 
 /* Why there is no usable GPU. */
 
-/* Toolkit without driver is 35 as well as 100. */
+/* Without a driver CUDA returns error 35 or 100. */
 static yoke_status old_driver(void) {
     int driver = driver_version(), runtime = runtime_version();
     if (driver == 0)
         return FAIL(YOKE_ERROR_DEVICE,
                     "no usable GPU: there is no NVIDIA driver; install one that serves CUDA %d.%d",
                     CUDA_MAJOR(runtime), CUDA_MINOR(runtime));
-    return FAIL(YOKE_ERROR_DEVICE,
-                "no usable GPU: the driver serves CUDA %d.%d, this build's runtime is %d.%d; renew "
-                "the driver or build with CUDA %d",
-                CUDA_MAJOR(driver), CUDA_MINOR(driver), CUDA_MAJOR(runtime), CUDA_MINOR(runtime),
-                CUDA_MAJOR(driver));
+    return FAIL(
+        YOKE_ERROR_DEVICE,
+        "no usable GPU: the driver serves CUDA %d.%d, this build's runtime is %d.%d; update "
+        "the driver, or build with CUDA %d",
+        CUDA_MAJOR(driver), CUDA_MINOR(driver), CUDA_MAJOR(runtime), CUDA_MINOR(runtime),
+        CUDA_MAJOR(driver));
 }
 
 static yoke_status no_usable_gpu(cudaError_t error) {
@@ -44,14 +46,14 @@ static yoke_status no_usable_gpu(cudaError_t error) {
         {cudaErrorStubLibrary, "libcuda.so is the toolkit's stub; take its folder out of "
                                "LD_LIBRARY_PATH"},
         {cudaErrorInitializationError,
-         "the driver does not start; a forked child can't use CUDA, else see dmesg"},
+         "the driver does not start; a forked child cannot use CUDA, otherwise see dmesg"},
         {cudaErrorSystemNotReady, "the system is not ready; start nvidia-fabricmanager"},
         {cudaErrorSystemDriverMismatch,
          "the driver's kernel module and its library are of different versions; restart the "
          "machine"},
         {cudaErrorCompatNotSupportedOnDevice,
          "the CUDA compatibility library does not serve this GPU; take it out of LD_LIBRARY_PATH "
-         "and renew the driver"},
+         "and update the driver"},
         {cudaErrorUnknown, "the driver does not start; see dmesg, or load module nvidia_uvm"},
     };
     if (error == cudaErrorInsufficientDriver) return old_driver();
@@ -138,7 +140,7 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
     struct cudaDeviceProp properties;
     info->first_core = -1;
     info->capability = cuda->capability;
-    info->code = true; /* or it would not be open */
+    info->code = true; /* find_gpu checked it */
     snprintf(info->note, sizeof info->note, "%s", cuda->note);
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) == cudaSuccess) {
         snprintf(info->description, sizeof info->description, "%.95s", properties.name);

@@ -1,11 +1,11 @@
-/* Dropout. The mask of an element depends on seed, step, layer, global row and the element's index
- * in its row alone. It is drawn on the device from what the device knows of the step, once in each
- * pass: a recorded step draws anew at every replay, and nothing is kept. */
-#include "device/cuda/own.h"
+/* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
+ * index in its row. Each pass draws the mask on the device, from the step's values in device
+ * memory: a recorded step draws a new mask at every replay, and nothing is saved. */
+#include "device/cuda/kernel_plan.h"
 
 typedef struct dropout_plan {
     yoke_plan base;
-    cuda_own_input input;
+    cuda_kernel_input input;
     cuda_dropout_job forward, backward;
 } dropout_plan;
 
@@ -13,7 +13,7 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const dropout_plan *dropout = (const dropout_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_own_input_read(&dropout->input, device));
+    TRY(cuda_kernel_input_read(&dropout->input, device));
     TRY_CUDA(device, cuda_run_dropout(&dropout->forward, cuda_compute(plan)));
     return YOKE_OK;
 }
@@ -24,12 +24,12 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     cuda_device *device = cuda_of(plan->device);
     if (dropout->input.gradient == NULL) return YOKE_OK;
     TRY_CUDA(device, cuda_run_dropout(&dropout->backward, cuda_compute(plan)));
-    return cuda_own_input_return(&dropout->input, device);
+    return cuda_kernel_input_return(&dropout->input, device);
 }
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     dropout_plan *dropout = (dropout_plan *)plan;
-    cuda_own_input_bind(&dropout->input, binding, 0, binding->scratch);
+    cuda_kernel_input_bind(&dropout->input, binding, 0, binding->scratch);
     dropout->forward.from = dropout->input.value;
     dropout->forward.to = binding->output;
     dropout->backward.from = binding->output_gradient;
@@ -39,13 +39,13 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 
 yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request) {
-    static const cuda_own_calls calls = {bind, forward, backward};
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
     const yoke_operation *operation = request->operation;
     if (!request->training || operation->probability == 0)
         return cuda_plan_reshape(plan, device, request);
-    TRY(cuda_own_plan_create(plan, sizeof(dropout_plan), device, request, &calls));
+    TRY(yoke_plan_allocate(plan, sizeof(dropout_plan), &device->base, request, &calls));
     dropout_plan *dropout = (dropout_plan *)*plan;
-    dropout->input = cuda_own_input_of(request, 0);
+    dropout->input = cuda_kernel_input_of(request, 0);
     dropout->forward = (cuda_dropout_job){.rows = (size_t)request->rows,
                                           .channels = (uint32_t)operation->input.channels,
                                           .pixels = (uint32_t)operation->input.height *
@@ -57,7 +57,7 @@ yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
                                           .step = device->step};
     dropout->backward = dropout->forward;
     yoke_plan_needs *needs = &dropout->base.needs;
-    cuda_own_output(&needs->output, request);
+    cuda_kernel_output(&needs->output, request);
     needs->scratch_bytes = 2 * dropout->input.bytes;
     needs->forward_in_place = needs->backward_in_place = !dropout->input.reordered;
     return YOKE_OK;

@@ -1,6 +1,6 @@
-/* Dropout. The mask of an element depends on seed, step, layer, global row and the element's index
- * in its row in plain order alone, as on every device; backward draws it again, which costs less
- * than keeping it. */
+/* Dropout. The mask of an element depends only on seed, step, layer, global row and the element's
+ * index in its row in plain order, as on every device. Backward draws it again, which costs less
+ * than saving it. */
 #include <Random123/philox.h>
 
 #include "base/base.h"
@@ -20,8 +20,8 @@ static __device__ philox4x32_ctr_t draw(const cuda_step &step, uint64_t row, uin
     return philox4x32_R(10, counter, key);
 }
 
-/* Thread i of a row draws for elements 4 b ... 4 b + 3. Where they are pixels of one channel,
- * neighbouring threads take neighbouring channels, which lie side by side. */
+/* Thread i of a row draws for elements 4 b ... 4 b + 3. Where these are pixels of one channel,
+ * neighbouring threads have neighbouring channels, which are adjacent in memory. */
 static __device__ uint32_t block_of(const cuda_dropout_job &job, uint32_t i) {
     if (job.pixels % WORDS != 0) return i;
     return i % job.channels * (job.pixels / WORDS) + i / job.channels;

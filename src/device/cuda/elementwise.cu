@@ -1,8 +1,8 @@
-/* One pass over flat values: ReLU and addition. `to` may be what is read. */
+/* ReLU and addition in one pass over flat values. `to` may equal an operand. */
+#include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/pack.h"
 
-/* NaN is not below 0 and goes through. */
+/* NaN < 0 is false, so NaN stays. */
 static __device__ float rectify(float value) {
     return value < 0 ? 0 : value;
 }

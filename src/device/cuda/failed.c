@@ -1,14 +1,14 @@
-/* What a failing call of CUDA and its libraries becomes: a status and one line that names device,
- * call, cause and cure. An error that CUDA can't forget poisons the device, and it alone. */
+/* Turns a failed call of CUDA or its libraries into a status and one line that names device, call,
+ * cause and cure. A sticky error poisons its device, and no other. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "device/cuda/cuda.h"
 
-#define LOST "this engine is lost; other GPUs work on, and so does this one in a new process"
-#define UNRECORDED "steps are recorded, and this can't be"
+#define LOST "this engine is lost; other GPUs still work, and this one does in a new process"
+#define UNRECORDED "steps are recorded, and this call cannot be"
 
-/* CUDA documents them so: every later call answers the same. */
+/* CUDA documents these errors as sticky: every later call returns the same error. */
 static bool is_sticky(cudaError_t error) {
     static const cudaError_t sticky[] = {cudaErrorECCUncorrectable,    cudaErrorIllegalAddress,
                                          cudaErrorLaunchTimeout,       cudaErrorAssert,
@@ -34,9 +34,9 @@ static cure cure_of(cudaError_t error) {
         cure cure;
     } cures[] = {
         {cudaErrorMemoryAllocation,
-         {YOKE_ERROR_MEMORY, "use fewer rows a device, or end what else runs on this GPU"}},
+         {YOKE_ERROR_MEMORY, "use fewer rows a device, or end other programs on this GPU"}},
         {cudaErrorDevicesUnavailable,
-         {YOKE_ERROR_DEVICE, "another process holds the GPU for itself (nvidia-smi shows it)"}},
+         {YOKE_ERROR_DEVICE, "another process uses the GPU exclusively (nvidia-smi shows it)"}},
         {cudaErrorNoKernelImageForDevice,
          {YOKE_ERROR_DEVICE, "build with this GPU in CMAKE_CUDA_ARCHITECTURES"}},
         {cudaErrorStreamCaptureUnsupported, {YOKE_ERROR_DEVICE, UNRECORDED}},
@@ -44,13 +44,13 @@ static cure cure_of(cudaError_t error) {
         {cudaErrorStreamCaptureUnjoined, {YOKE_ERROR_DEVICE, UNRECORDED}},
         {cudaErrorStreamCaptureImplicit, {YOKE_ERROR_DEVICE, UNRECORDED}},
         {cudaErrorUnsupportedPtxVersion,
-         {YOKE_ERROR_DEVICE, "the driver is older than the build's CUDA: renew the driver"}},
+         {YOKE_ERROR_DEVICE, "the driver is older than the build's CUDA: update the driver"}},
     };
     if (is_sticky(error)) return (cure){YOKE_ERROR_DEVICE, LOST};
     for (size_t i = 0; i < sizeof cures / sizeof cures[0]; i++) {
         if (cures[i].error == error) return cures[i].cure;
     }
-    return (cure){YOKE_ERROR_SYSTEM, "the system's log (dmesg) may tell the driver's side"};
+    return (cure){YOKE_ERROR_SYSTEM, "the system's log (dmesg) may have the driver's message"};
 }
 
 /* "cublasLtMatmul" of "cuda_lt()->cublasLtMatmul(handle, ...)". */
@@ -65,7 +65,7 @@ static const char *name_of(const cuda_device *device) {
     return device != NULL ? device->base.name : "CUDA";
 }
 
-/* Several threads may find the same device lost: the first tells. */
+/* Several threads may see the failure of one device: the first one records it. */
 static void poison(cuda_device *device, cudaError_t error, const char *call) {
     cudaError_t none = cudaSuccess;
     if (atomic_compare_exchange_strong(&device->poison, &none, error))
@@ -76,7 +76,7 @@ bool cuda_poisoned(const cuda_device *device) {
     return atomic_load(&device->poison) != cudaSuccess;
 }
 
-static yoke_status tell_poison(cuda_device *device) {
+static yoke_status fail_poisoned(cuda_device *device) {
     int length = 0;
     const char *call = atomic_load(&device->poison_call);
     if (call == NULL) call = "a call";
@@ -87,7 +87,7 @@ static yoke_status tell_poison(cuda_device *device) {
 
 yoke_status cuda_use(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
-    if (cuda_poisoned(cuda)) return tell_poison(cuda);
+    if (cuda_poisoned(cuda)) return fail_poisoned(cuda);
     TRY_CUDA(cuda, cudaSetDevice(cuda->ordinal));
     return YOKE_OK;
 }
@@ -103,9 +103,9 @@ void cuda_return_to(int ordinal) {
 }
 
 yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call) {
-    cudaGetLastError(); /* clears what can be cleared */
+    cudaGetLastError(); /* clears the error unless it is sticky */
     bool sticky = is_sticky(error) || cudaPeekAtLastError() != cudaSuccess;
-    if (device != NULL && cuda_poisoned(device)) return tell_poison(device);
+    if (device != NULL && cuda_poisoned(device)) return fail_poisoned(device);
     if (device != NULL && sticky) poison(device, error, call);
     int length = 0;
     const char *name = name_of_call(call, &length);
@@ -114,8 +114,8 @@ yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call
                 cudaGetErrorName(error), cudaGetErrorString(error), known.text);
 }
 
-/* A library's status is vague where CUDA knows more: what CUDA remembers goes first. Unless memory
- * is short it is the library that does not serve this device, and another may. */
+/* CUDA's own error is more precise than a library's status, so report it first. Other than out of
+ * memory the status is DEVICE: this library fails on this device, another may work. */
 static yoke_status library_failed(cuda_device *device, yoke_status status, const char *call,
                                   const char *text) {
     cudaError_t error = cudaPeekAtLastError();
@@ -123,7 +123,7 @@ static yoke_status library_failed(cuda_device *device, yoke_status status, const
         yoke_status known = cuda_failed(device, error, call);
         return known == YOKE_ERROR_MEMORY ? known : YOKE_ERROR_DEVICE;
     }
-    if (device != NULL && cuda_poisoned(device)) return tell_poison(device);
+    if (device != NULL && cuda_poisoned(device)) return fail_poisoned(device);
     int length = 0;
     const char *name = name_of_call(call, &length);
     return FAIL(status, "%s: %.*s: %s%s", name_of(device), length, name, text,

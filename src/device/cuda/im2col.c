@@ -1,6 +1,6 @@
-/* Convolution by columns: what each output pixel sees becomes a row of a matrix, the rest is a
- * matrix product. Serves every shape, with or without cuDNN. Images go in pieces that keep the
- * columns small. */
+/* Convolution by im2col: copies the window of each output pixel to a row of a matrix, then computes
+ * a matrix product. Works for every shape, with or without cuDNN. Images are processed in pieces,
+ * which limits the size of the columns. */
 #include <stdlib.h>
 
 #include "device/cuda/weighted.h"
@@ -15,9 +15,8 @@ typedef struct im2col_piece {
 
 typedef struct im2col_pass {
     cuda_pass base;
-    im2col_piece whole,
-        rest;   /* rest: what is left when the images do not divide; 0 rows: nothing */
-    int pieces; /* whole ones */
+    im2col_piece whole, rest;         /* rest: the remaining images; 0 rows: none */
+    int pieces;                       /* whole ones */
     size_t input_bytes, output_bytes; /* of one image */
     size_t weight_gradient_bytes;
     bool half;
@@ -99,8 +98,8 @@ static void destroy(cuda_pass *pass) {
     free(self);
 }
 
-/* Planning. Groups are the batch of a product; columns lie group by group, values and weights do
- * not. */
+/* Planning. The groups are the batch of a product. Columns are stored group by group, values and
+ * weights are not. */
 
 static cuda_product_shape forward_shape(const cuda_problem *problem, const cuda_window *window) {
     int64_t pixels = (int64_t)window->rows * window->out_height * window->out_width;
@@ -178,7 +177,7 @@ static yoke_status plan_piece(const im2col_pass *self, im2col_piece *piece,
     cuda_product_shape shape = shape_of(problem, &piece->window, direction);
     shape.add = direction == CUDA_BACKWARD_WEIGHTS && adds_up(self);
     shape.bias = self->base.adds_bias;
-    /* Pieces and groups begin where they begin. */
+    /* The alignment that the addresses of all pieces and groups share. */
     size_t distances = (size_t)self->whole.window.rows * self->output_bytes;
     if (shape.batch > 1)
         distances |= (size_t)(shape.a_step | shape.b_step | shape.output_step) *

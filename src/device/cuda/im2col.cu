@@ -11,8 +11,8 @@ static size_t column_count(const cuda_window *window) {
            (size_t)window->channels;
 }
 
-/* Columns are copies, so values travel as words: as many channels at once as their number allows.
- * The window counts its channels in words. */
+/* Columns are copies, so a thread moves words of as many channels as their number allows. The
+ * window counts its channels in words. */
 template <typename Word>
 static __global__ void im2col(Word *columns, const Word *images, cuda_window window, size_t count) {
     GRID_STRIDE(i, count) {
@@ -61,7 +61,7 @@ extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, bool h
     return cudaGetLastError();
 }
 
-/* The output coordinate at which `tap` meets input coordinate `at`, or -1. */
+/* The output coordinate whose `tap` reads input coordinate `at`, or -1. */
 static __host__ __device__ inline int met_by(int at, int tap, int padding, int stride, int count) {
     int from = at + padding - tap;
     return from >= 0 && from % stride == 0 && from / stride < count ? from / stride : -1;

@@ -39,13 +39,13 @@
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                    \
          i += (size_t)gridDim.x * blockDim.x)
 
-/* Blocks for one element a thread, at most eight waves of the largest GPU. */
+/* Blocks for one element per thread, at most eight waves of the largest GPU. */
 static inline unsigned cuda_blocks(size_t count) {
     size_t blocks = (count + CUDA_THREADS - 1) / CUDA_THREADS, most = 8 * 148;
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/* Values in the compute precision: float or __nv_bfloat16, always worked on as float. */
+/* Values in the compute precision are float or __nv_bfloat16; kernels compute in float. */
 static inline __host__ __device__ float cuda_widen(float value) {
     return value;
 }
@@ -59,8 +59,8 @@ static inline __host__ __device__ void cuda_narrow(float value, __nv_bfloat16 *t
     *to = __float2bfloat16_rn(value);
 }
 
-/* Sum over the block, in a fixed order, returned to every thread; `part` is [CUDA_WARP] shared. A
- * barrier lies at its begin and its end. blockDim.x is a multiple of CUDA_WARP. */
+/* Returns the sum over the block to every thread, added in a fixed order. `part` is [CUDA_WARP] in
+ * shared memory. blockDim.x is a multiple of CUDA_WARP. */
 template <typename T> static __device__ T cuda_block_sum(T value, T *part) {
     for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, lane);
@@ -72,5 +72,28 @@ template <typename T> static __device__ T cuda_block_sum(T value, T *part) {
         sum += part[warp];
     return sum;
 }
+
+/* Packs: N values, 16 bytes, in one load or store. Kernels use them where the number of channels is
+ * a multiple of N, elsewhere N is 1. */
+
+template <typename T, int N> struct alignas(sizeof(T) * N) cuda_pack { T at[N]; };
+
+template <int N, typename T> static __device__ cuda_pack<T, N> cuda_load(const T *from) {
+    return *reinterpret_cast<const cuda_pack<T, N> *>(from);
+}
+
+template <typename T, int N> static __device__ void cuda_store(T *to, const float (&values)[N]) {
+    cuda_pack<T, N> narrow;
+    for (int i = 0; i < N; i++)
+        cuda_narrow(values[i], &narrow.at[i]);
+    *reinterpret_cast<cuda_pack<T, N> *>(to) = narrow;
+}
+
+/* Calls function<T, N> with the values' type and the widest pack that divides `count`. */
+#define CUDA_BY_PACK(function, half, count, ...)                                                   \
+    ((half)             ? (count) % 8 == 0 ? function<__nv_bfloat16, 8>(__VA_ARGS__)               \
+                                           : function<__nv_bfloat16, 1>(__VA_ARGS__)               \
+                 : (count) % 4 == 0 ? function<float, 4>(__VA_ARGS__)                              \
+                        : function<float, 1>(__VA_ARGS__))
 
 #endif

@@ -1,5 +1,6 @@
-/* The launchers of this room's kernels: C functions, stream last, answering the launch error. Sizes
- * are in elements. `half`: values are bfloat16, otherwise float32; arithmetic is float32 always. */
+/* The launchers of this room's kernels: C functions with the stream last that return the launch
+ * error. Sizes are in elements. `half`: values are bfloat16, otherwise float32; arithmetic is
+ * always float32. */
 #ifndef DEVICE_CUDA_KERNELS_H
 #define DEVICE_CUDA_KERNELS_H
 
@@ -12,7 +13,8 @@
 extern "C" {
 #endif
 
-/* What changes from step to step, in device memory, so that a recorded step can read it. */
+/* The values that change from step to step, in device memory, so that a recorded step can read
+ * them. */
 typedef struct cuda_step {
     uint64_t seed, step, first_row;
     float loss_scale;
@@ -20,10 +22,10 @@ typedef struct cuda_step {
 cudaError_t cuda_set_step(cuda_step *step, cuda_step values, cudaStream_t stream);
 /* Fails where this build has neither code nor PTX for the current GPU. */
 cudaError_t cuda_find_code(void);
-const char *cuda_architectures(void); /* it has code for: "750,900" */
+const char *cuda_architectures(void); /* those this build has code for: "750,900" */
 
-/* Flat arithmetic (arithmetic.cu). Ranges may begin anywhere; where all begin at 16 bytes they are
- * read in packs. `to` may be any of `from`. */
+/* Flat arithmetic (arithmetic.cu). Ranges may begin anywhere; if all are aligned to 16 bytes the
+ * kernels use packs. `to` may be any of `from`. */
 #define CUDA_SOURCES 64
 typedef struct cuda_sum_job {
     float *to;
@@ -59,7 +61,7 @@ cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);
 cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t elements,
                                 cudaStream_t stream);
 
-/* Pictures (decode.cu). */
+/* Images (decode.cu). */
 cudaError_t cuda_run_decode(const struct yoke_decode_request *request, cudaStream_t stream);
 
 /* [outer, rows, columns] -> the same order in another type (arithmetic.cu), or [outer, columns,
@@ -82,7 +84,7 @@ typedef struct cuda_columns {
 /* Adds bias[column] to every row. */
 cudaError_t cuda_run_add_bias(void *values, bool half, const float *bias, cuda_columns shape,
                               cudaStream_t stream);
-/* sums[column], rows added in an order that only the shape decides. partial: [CUDA_COLUMN_PARTS,
+/* sums[column]; the order of the rows depends only on the shape. partial: [CUDA_COLUMN_PARTS,
  * columns]. */
 #define CUDA_COLUMN_PARTS 64
 typedef struct cuda_column_sums {
@@ -94,10 +96,11 @@ typedef struct cuda_column_sums {
 cudaError_t cuda_run_column_sums(const cuda_column_sums *job, cudaStream_t stream);
 /* to[i] = from[i]: bfloat16 becomes float32. */
 cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream_t stream);
-/* Values to measure with, within [-0.5, 0.5): zeros draw less power than data does. */
+/* Values for measuring, in [-0.5, 0.5): with zeros a GPU draws less power and runs faster than with
+ * data. */
 cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream);
 
-/* What a convolution sees of images [rows, height, width, groups * channels]: columns
+/* The windows of a convolution over images [rows, height, width, groups * channels]: columns
  * [groups, rows * out_height * out_width, kernel, kernel, channels], zero where a tap meets
  * padding. */
 typedef struct cuda_window {
@@ -106,14 +109,14 @@ typedef struct cuda_window {
 } cuda_window;
 cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
                             cudaStream_t stream);
-/* images = the sum of what each column holds for a pixel, taps in order. */
+/* images = the sum of all columns' entries for a pixel, taps in order. */
 cudaError_t cuda_run_col2im(void *images, const void *columns, bool half, const cuda_window *window,
                             cudaStream_t stream);
 
-/* Operations. Values are channels last and begin at 16 bytes. */
+/* Operations. Values are channels last and aligned to 16 bytes. */
 
-/* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads what
- * the ReLU let through from the output. */
+/* Values [pixels, channels]. With `added` the output is ReLU(norm + added), and backward reads the
+ * ReLU's mask from the output. */
 typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
@@ -121,12 +124,12 @@ typedef struct cuda_batch_norm_job {
     float epsilon;
     double momentum;
     const void *input, *added, *output_gradient;
-    void *output, *input_gradient, *added_gradient; /* a gradient of NULL: not wanted */
+    void *output, *input_gradient, *added_gradient; /* a NULL gradient is not computed */
     const float *weight, *bias;
     float *weight_gradient, *bias_gradient;
-    float *mean, *reciprocal; /* [channels], kept from forward to backward; 1 / deviation */
+    float *mean, *reciprocal; /* [channels], from forward to backward; 1 / deviation */
     float *running_mean, *running_variance;
-    float *partial; /* [cuda_batch_norm_partial_bytes], while one of the two runs */
+    float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
 size_t cuda_batch_norm_partial_bytes(size_t pixels, int channels, bool half);
 cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream);
@@ -137,7 +140,7 @@ cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStr
 typedef struct cuda_elementwise_job {
     void *to;
     const void *from, *second; /* ReLU backward: gradient and output; add: the two inputs */
-    bool half, relu;           /* relu: behind an addition */
+    bool half, relu;           /* relu: after an addition */
     size_t elements;
 } cuda_elementwise_job;
 cudaError_t cuda_run_relu(const cuda_elementwise_job *job, cudaStream_t stream);
@@ -150,14 +153,15 @@ typedef struct cuda_pooling_job {
     bool half, maximum; /* otherwise the average, padding counted */
     const void *input, *output_gradient;
     void *output, *input_gradient;
-    void *winners; /* [output elements, cuda_pooling_winner_bytes]: the tap that is largest */
+    void *winners; /* [output elements, cuda_pooling_winner_bytes]: the tap of the maximum */
 } cuda_pooling_job;
 size_t cuda_pooling_winner_bytes(const cuda_pooling_job *job);
-/* Winners are not kept where they are NULL. */
+/* Does not write winners where they are NULL. */
 cudaError_t cuda_run_pooling(const cuda_pooling_job *job, cudaStream_t stream);
 cudaError_t cuda_run_pooling_backward(const cuda_pooling_job *job, cudaStream_t stream);
 
-/* Values [rows, pixels, channels]. Forward and backward are one: to = kept ? from * scale : 0. */
+/* Values [rows, pixels, channels]. Forward and backward are the same: to = kept ? from * scale :
+ * 0. */
 typedef struct cuda_dropout_job {
     size_t rows;
     uint32_t channels, pixels; /* of one row; together less than 2^32 elements */
@@ -182,7 +186,7 @@ typedef struct cuda_loss_job {
     const int32_t *labels;         /* cross-entropy */
     const float *targets;          /* MSE */
     cuda_loss_row *saved;          /* [rows], cross-entropy; NULL: no backward */
-    double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], while forward runs */
+    double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], scratch of forward */
     int32_t *correct, *correct_parts;
     const cuda_step *step; /* backward: its loss_scale */
     float *gradient;

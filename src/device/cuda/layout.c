@@ -1,4 +1,4 @@
-/* Layouts: the order and type of a tensor's bytes, and the way from one to another. */
+/* Layouts: the order and type of a tensor's elements, and conversion between them. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,20 +10,20 @@ cuda_type cuda_compute_type(yoke_precision precision) {
 
 size_t cuda_elements(const cuda_layout *layout) {
     size_t elements = 1;
-    for (int i = 0; i < layout->rank; i++)
+    for (int i = 0; i < layout->ndim; i++)
         elements *= (size_t)layout->dims[i];
     return elements;
 }
 
-/* Field by field: equal layouts are equal as bytes. */
+/* Field by field, so that equal layouts have equal bytes. */
 void cuda_layout_store(yoke_layout *layout, const cuda_layout *own) {
     memset(layout, 0, sizeof *layout);
     layout->bytes = cuda_elements(own) * cuda_type_bytes(own->type);
     cuda_layout *to = (cuda_layout *)layout->opaque;
     to->type = own->type;
     to->channels_last = own->channels_last;
-    to->rank = own->rank;
-    for (int i = 0; i < own->rank; i++)
+    to->ndim = own->ndim;
+    for (int i = 0; i < own->ndim; i++)
         to->dims[i] = own->dims[i];
 }
 
@@ -34,23 +34,23 @@ const cuda_layout *cuda_layout_of(const yoke_layout *layout) {
 cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision) {
     return (cuda_layout){.type = cuda_compute_type(precision),
                          .channels_last = dims.channels > 1 && dims.height * dims.width > 1,
-                         .rank = 4,
+                         .ndim = 4,
                          .dims = {rows, dims.channels, dims.height, dims.width}};
 }
 
-yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int rank,
+yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                               yoke_layout *layout) {
-    cuda_layout plain = {.type = CUDA_FLOAT32, .rank = rank};
-    if (rank < 0 || rank > (int)(sizeof plain.dims / sizeof plain.dims[0]))
-        return FAIL(YOKE_ERROR_INTERNAL, "%s: a layout of %d dimensions", device->name, rank);
-    for (int i = 0; i < rank; i++)
+    cuda_layout plain = {.type = CUDA_FLOAT32, .ndim = ndim};
+    if (ndim < 0 || ndim > (int)(sizeof plain.dims / sizeof plain.dims[0]))
+        return FAIL(YOKE_ERROR_INTERNAL, "%s: a layout of %d dimensions", device->name, ndim);
+    for (int i = 0; i < ndim; i++)
         plain.dims[i] = shape[i];
     cuda_layout_store(layout, &plain);
     return YOKE_OK;
 }
 
-/* Plain is [outer, channels, pixels], channels last [outer, pixels, channels]; two plain layouts
- * may differ in rank and mean the same order. */
+/* Plain is [outer, channels, pixels], channels last is [outer, pixels, channels]. Two plain layouts
+ * may differ in ndim and have the same order. */
 static cuda_reorder_job reorder_job(const cuda_layout *to, const cuda_layout *from) {
     cuda_reorder_job job = {.to_half = to->type == CUDA_BFLOAT16,
                             .from_half = from->type == CUDA_BFLOAT16,
@@ -85,7 +85,7 @@ yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void
     return YOKE_OK;
 }
 
-/* Conversion at the edges. */
+/* Conversion for loading and saving. */
 
 static yoke_status is_on_device(cuda_device *device, const void *pointer, bool *answer) {
     struct cudaPointerAttributes attributes;
@@ -94,7 +94,7 @@ static yoke_status is_on_device(cuda_device *device, const void *pointer, bool *
     return YOKE_OK;
 }
 
-/* One end of a conversion: what the kernel uses is the caller's memory, or a copy on the device. */
+/* One end of a conversion: the kernel uses the caller's memory, or a copy on the device. */
 typedef struct end {
     const yoke_layout *layout;
     void *host, *memory; /* host: NULL when memory is the caller's */
@@ -108,10 +108,6 @@ static yoke_status end_open(end *opened, yoke_device *device, const yoke_layout 
     if (on_device) return YOKE_OK;
     opened->host = pointer;
     return yoke_device_allocate(device, layout->bytes, "a conversion of layouts", &opened->memory);
-}
-
-static void end_close(const end *opened, yoke_device *device) {
-    if (opened->host != NULL) yoke_device_free(device, opened->memory);
 }
 
 static yoke_status convert(yoke_device *device, end *to, end *from) {
@@ -130,13 +126,13 @@ yoke_status cuda_layout_convert(yoke_device *device, const yoke_layout *to_layou
                                 const yoke_layout *from_layout, const void *from) {
     if (to_layout->bytes == 0) return YOKE_OK;
     TRY(cuda_use(device));
-    TRY(yoke_device_synchronize(device)); /* whatever stream still writes `from` */
+    TRY(yoke_device_synchronize(device)); /* another stream may still write `from` */
     end ends[2] = {0};
     yoke_status status = end_open(&ends[0], device, to_layout, to);
     if (status == YOKE_OK)
         status = end_open(&ends[1], device, from_layout, (void *)(uintptr_t)from);
     if (status == YOKE_OK) status = convert(device, &ends[0], &ends[1]);
     for (int i = 0; i < 2; i++)
-        end_close(&ends[i], device);
+        if (ends[i].host != NULL) yoke_device_free(device, ends[i].memory);
     return status;
 }

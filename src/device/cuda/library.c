@@ -1,5 +1,5 @@
-/* Finds cuBLASLt, cuDNN and NCCL once a process. Where they were at configure time comes first,
- * then where the system's loader looks. Without a GPU nothing of it happens. */
+/* Opens cuBLASLt, cuDNN and NCCL once in a process: first at the paths that configuring found, then
+ * where the system's loader looks. Without a GPU it opens none. */
 #include "device/cuda/library.h"
 
 #include <cuda_runtime_api.h>
@@ -26,10 +26,10 @@
 typedef struct found_library {
     bool here;
     const char *path;
-    char detail[256]; /* what it is, or why it is not here */
+    char detail[256]; /* its version and path, or why it cannot be used */
 } found_library;
 
-/* The one thing a process shares; written once, under `once`. */
+/* The library's only global state; written once, under `once`. */
 static struct {
     pthread_once_t once;
     found_library found_lt, found_cudnn, found_nccl;
@@ -42,7 +42,7 @@ static struct {
 #endif
 } libraries = {.once = PTHREAD_ONCE_INIT};
 
-/* The simulated CUDA of the tests is linked in. */
+/* The tests' simulated CUDA is linked in, not opened. */
 typedef void (*function)(void);
 #ifdef YOKE_SIMCUDA
 #define CALL(call) {#call, (function)(call)},
@@ -75,14 +75,13 @@ static void *open_file(found_library *library, const wanted_library *wanted) {
     if (handle != NULL) return handle;
     const char *reason = dlerror();
     snprintf(library->detail, sizeof library->detail,
-             "%s can't be opened: %s; install it, or put its folder into LD_LIBRARY_PATH",
+             "%s cannot be opened: %s; install it, or put its folder into LD_LIBRARY_PATH",
              wanted->name, reason != NULL ? reason : wanted->soname);
     return NULL;
 }
 
-/* `calls` is a struct of nothing but the functions wanted, in their order. A library that lacks one
- * is no better than none; one that is whole stays open for good. Returns where the last was found.
- */
+/* Fills `calls`, a struct of function pointers in the order of wanted->calls. A library that lacks
+ * one of them is not used. Returns the address of the last function, NULL for failure. */
 static const void *find_calls(found_library *library, const wanted_library *wanted, void *handle,
                               void *calls) {
     void *address = NULL;
@@ -94,8 +93,8 @@ static const void *find_calls(found_library *library, const wanted_library *want
         memcpy((char *)calls + i * sizeof address, &address, sizeof address);
         if (address != NULL) continue;
         snprintf(library->detail, sizeof library->detail,
-                 "%s has no %s: it is of another version than this build was made for",
-                 wanted->soname, wanted->calls[i].name);
+                 "%s has no %s: it is another version than this build needs", wanted->soname,
+                 wanted->calls[i].name);
         return NULL;
     }
     return address;
@@ -115,7 +114,7 @@ static void load(found_library *library, const wanted_library *wanted, void *cal
     library->path = known ? info.dli_fname : wanted->soname;
 }
 
-/* "cuBLASLt 13.1.0 (/usr/lib/...)" of 130100: all three count so. */
+/* "cuBLASLt 13.1.0 (/usr/lib/...)" of 130100; all three libraries number versions this way. */
 static void note_version(found_library *library, const wanted_library *wanted, size_t version) {
     snprintf(library->detail, sizeof library->detail, "%s %zu.%zu.%zu (%s)", wanted->name,
              version / 10000, version / 100 % 100, version % 100, library->path);

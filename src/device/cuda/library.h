@@ -1,5 +1,5 @@
-/* The libraries this room calls. The CUDA runtime is linked in; cuBLASLt, cuDNN and NCCL are opened
- * when the first GPU is, so that a program without GPUs neither loads nor needs them. Calls read
+/* The libraries that this room calls. The CUDA runtime is linked in. Opening the first GPU opens
+ * cuBLASLt, cuDNN and NCCL, so a program without GPUs does not need them. A call is written
  * cuda_lt()->cublasLtMatmul(...). */
 #ifndef DEVICE_CUDA_LIBRARY_H
 #define DEVICE_CUDA_LIBRARY_H
@@ -98,9 +98,9 @@ typedef struct cuda_nccl_calls {
 } cuda_nccl_calls;
 #endif
 
-/* Opens the libraries once a process (immutable afterwards). cuBLASLt is required: DEVICE names the
- * file looked for and what to install. The others may be absent: their functions then answer NULL,
- * and cuda_library_detail says why. */
+/* Opens the libraries once in a process. cuBLASLt is required: DEVICE names the missing file and
+ * what to install. The others are optional: cuda_cudnn() and cuda_nccl() return NULL if absent, and
+ * cuda_library_detail says why. */
 yoke_status cuda_libraries_open(void);
 const cuda_lt_calls *cuda_lt(void);
 #ifdef YOKE_HAS_CUDNN

@@ -3,7 +3,7 @@
 
 #include "device/cuda/weighted.h"
 
-static const cuda_way ways[] = {CUDA_PRODUCT_WAYS};
+static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS};
 
 yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                              const yoke_plan_request *request) {
@@ -15,8 +15,8 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .key = key,
                                       .input = *cuda_layout_of(&request->inputs[0]),
                                       .weights = {CUDA_FLOAT32, false, 2, {out, in}},
-                                      .ways = ways,
-                                      .way_count = sizeof ways / sizeof ways[0]};
+                                      .algorithms = algorithms,
+                                      .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
     weighted.input.type = cuda_compute_type(request->precision);
     weighted.input.channels_last = false;
     return cuda_weighted_create(plan, device, &weighted);

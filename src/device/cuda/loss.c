@@ -1,7 +1,7 @@
 /* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, and
- * torch.nn.MSELoss. Sums are in double; the gradient is scaled where it is made, once, by the
- * loss_scale that the device knows of the step. */
-#include "device/cuda/own.h"
+ * torch.nn.MSELoss. Sums are in double. Backward multiplies the gradient by the step's loss_scale
+ * in device memory. */
+#include "device/cuda/kernel_plan.h"
 
 typedef struct loss_plan {
     yoke_plan base;
@@ -49,9 +49,9 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 
 yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
                            const yoke_plan_request *request) {
-    static const cuda_own_calls calls = {bind, forward, backward};
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
     const yoke_operation *operation = request->operation;
-    TRY(cuda_own_plan_create(plan, sizeof(loss_plan), device, request, &calls));
+    TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request, &calls));
     loss_plan *loss = (loss_plan *)*plan;
     loss->entropy = operation->kind == YOKE_OP_CROSS_ENTROPY;
     loss->job = (cuda_loss_job){.rows = (size_t)request->rows,

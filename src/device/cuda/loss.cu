@@ -1,5 +1,5 @@
-/* Losses over plain float32 rows, a warp a row, sums in double: torch.nn.CrossEntropyLoss with
- * label smoothing, and torch.nn.MSELoss. */
+/* Losses over plain float32 rows, one warp for each row, sums in double: torch.nn.CrossEntropyLoss
+ * with label smoothing, and torch.nn.MSELoss. */
 #include <limits.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 
 constexpr unsigned MOST_THREADS = 1024;
 constexpr size_t ONE_BLOCK = (size_t)1
-                             << 15; /* elements one block reads faster than two launches */
+                             << 15; /* elements up to which one block is faster than two launches */
 constexpr size_t MOST_BLOCKS = 256;
 
 static __device__ unsigned lane_of_warp() {
@@ -34,7 +34,7 @@ struct place {
     int index;
 };
 
-/* The first largest of a row, for every lane. */
+/* The first maximum of a row, returned to every lane. */
 static __device__ place first_largest(const float *values, int count) {
     place best = {-INFINITY, INT_MAX};
     for (int j = (int)lane_of_warp(); j < count; j += CUDA_WARP)
@@ -48,7 +48,7 @@ static __device__ place first_largest(const float *values, int count) {
     return best;
 }
 
-/* Every lane answers the row's loss, and counts it as correct or not. */
+/* row() returns the row's loss to every lane and adds 1 to *correct if the prediction is right. */
 struct cross_entropy {
     /* (1 - s) * -log p_label + s / classes * sum_j -log p_j, with -log p_j = log_sum - (x_j -
      * largest). */
@@ -87,7 +87,7 @@ struct mean_square {
     }
 };
 
-/* Each block its rows; one block writes the result, several one part each. */
+/* Each block sums its rows. A single block writes the result; of several, each writes one part. */
 template <typename Loss>
 static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job job) {
     __shared__ double loss_part[CUDA_WARP];
@@ -136,7 +136,7 @@ static __global__ void mean_square_backward(cuda_loss_job job, size_t elements) 
     GRID_STRIDE(i, elements) job.gradient[i] = (job.values[i] - job.targets[i]) * factor;
 }
 
-/* Blocks of `threads`, a warp a row. */
+/* Blocks of `threads` threads, with one warp for each row. */
 static unsigned blocks_for(size_t rows, unsigned threads) {
     size_t blocks = (rows * CUDA_WARP + threads - 1) / threads;
     return (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);

@@ -1,6 +1,6 @@
-/* Collectives by NCCL: one communicator a GPU, all asked by one thread in groups. They never block
- * the host; it polls until a group is queued, with a deadline, and gives all of them up together.
- */
+/* Collectives by NCCL: one communicator for each GPU; one thread issues a call on all of them as an
+ * NCCL group. The communicators are non-blocking: the host polls until the group is queued, and
+ * after a deadline aborts all of them. */
 #include "device/cuda/nccl.h"
 
 #include <sched.h>
@@ -53,7 +53,7 @@ const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_
 typedef struct nccl_group {
     yoke_device_group base;
     int timeout_ms;
-    bool lost; /* given up: what is left can only be destroyed */
+    bool aborted; /* it can only be destroyed */
     yoke_device *devices[YOKE_DEVICES_LIMIT];
     ncclComm_t communicators[YOKE_DEVICES_LIMIT];
 } nccl_group;
@@ -82,22 +82,21 @@ static void abort_all(nccl_group *group) {
         if (group->communicators[k] != NULL) cuda_nccl()->ncclCommAbort(group->communicators[k]);
         group->communicators[k] = NULL;
     }
-    group->lost = true;
-    cudaGetLastError(); /* what NCCL left behind is told here, not by the next call of CUDA */
+    group->aborted = true;
+    cudaGetLastError(); /* clears NCCL's CUDA error, which the next CUDA call would report */
 }
 
-static yoke_status give_up(nccl_group *group, ncclResult_t result, const char *call) {
+static yoke_status fail_group(nccl_group *group, ncclResult_t result, const char *call) {
     char names[NAMES_BYTES], cause[CUDA_NCCL_CAUSE_BYTES];
     device_names(group->devices, group->base.count, names);
     cuda_nccl_cause(result, group->timeout_ms, cause);
     abort_all(group);
-    return FAIL(
-        YOKE_ERROR_DEVICE,
-        "NCCL on %s: %s: %s; collectives \"copy\" do without NCCL, NCCL_DEBUG=INFO tells more",
-        names, call, cause);
+    return FAIL(YOKE_ERROR_DEVICE,
+                "NCCL on %s: %s: %s; use collectives \"copy\", or set NCCL_DEBUG=INFO for details",
+                names, call, cause);
 }
 
-/* Calls for all. */
+/* Calls on all communicators. */
 
 /* ncclInProgress: the deadline has passed. */
 static ncclResult_t settle(const nccl_group *group) {
@@ -111,7 +110,8 @@ static ncclResult_t settle(const nccl_group *group) {
 
 typedef ncclResult_t (*group_call)(nccl_group *group, int k, const void *request);
 
-/* The same call for every communicator, as one: alone, the first would wait for the others. */
+/* Issues the same call on every communicator as one group: alone, the first call would wait for the
+ * others. */
 static ncclResult_t call_all(nccl_group *group, group_call call, const void *request) {
     ncclResult_t result = cuda_nccl()->ncclGroupStart();
     if (result != ncclSuccess) return result;
@@ -157,14 +157,14 @@ static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request
 static yoke_status collect(nccl_group *group, const char *name, group_call call,
                            const yoke_range *range) {
     char names[NAMES_BYTES];
-    if (group->lost)
-        return FAIL(YOKE_ERROR_DEVICE, "NCCL on %s: %s: given up after an earlier failure",
+    if (group->aborted)
+        return FAIL(YOKE_ERROR_DEVICE, "NCCL on %s: %s: aborted after an earlier failure",
                     device_names(group->devices, group->base.count, names), name);
     ncclResult_t result = call_all(group, call, range);
-    return result == ncclSuccess ? YOKE_OK : give_up(group, result, name);
+    return result == ncclSuccess ? YOKE_OK : fail_group(group, result, name);
 }
 
-/* NCCL sums what every GPU holds: who has nothing to give holds zeros. */
+/* NCCL sums over all GPUs: those that do not contribute hold zeros. */
 static yoke_status clear_others(nccl_group *group, const yoke_range *range, int contributors) {
     for (int k = contributors; k < group->base.count; k++)
         TRY(yoke_device_clear(group->devices[k], YOKE_STREAM_COMMUNICATION,
@@ -200,7 +200,7 @@ static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) 
 
 static void destroy(yoke_device_group *base) {
     nccl_group *group = nccl_of(base);
-    if (!group->lost && call_all(group, finalize_one, NULL) != ncclSuccess) abort_all(group);
+    if (!group->aborted && call_all(group, finalize_one, NULL) != ncclSuccess) abort_all(group);
     for (int k = 0; k < base->count; k++) {
         if (group->communicators[k] != NULL) cuda_nccl()->ncclCommDestroy(group->communicators[k]);
     }
@@ -222,15 +222,15 @@ static yoke_status build(nccl_group *group, const yoke_device_group_request *req
         group->devices[k] = request->devices[k];
     ncclUniqueId id;
     ncclResult_t result = cuda_nccl_name(group->base.name, sizeof group->base.name);
-    if (result != ncclSuccess) return give_up(group, result, "ncclGetVersion");
+    if (result != ncclSuccess) return fail_group(group, result, "ncclGetVersion");
     result = cuda_nccl()->ncclGetUniqueId(&id);
-    if (result != ncclSuccess) return give_up(group, result, "ncclGetUniqueId");
+    if (result != ncclSuccess) return fail_group(group, result, "ncclGetUniqueId");
     result = call_all(group, join_one, &id);
-    return result == ncclSuccess ? YOKE_OK : give_up(group, result, "ncclCommInitRankConfig");
+    return result == ncclSuccess ? YOKE_OK : fail_group(group, result, "ncclCommInitRankConfig");
 }
 
-/* Two devices that are one GPU, which NCCL would refuse later and less clearly. */
-static bool find_twins(const yoke_device_group_request *request, int *first, int *second) {
+/* Finds two devices on one GPU: NCCL would refuse them with a less clear message. */
+static bool find_same_gpu(const yoke_device_group_request *request, int *first, int *second) {
     for (*second = 1; *second < request->count; (*second)++)
         for (*first = 0; *first < *second; (*first)++)
             if (cuda_of(request->devices[*first])->ordinal ==
@@ -239,14 +239,14 @@ static bool find_twins(const yoke_device_group_request *request, int *first, int
     return false;
 }
 
-/* Whether NCCL can serve; says why not. */
+/* Whether NCCL can be used, or why not. */
 static yoke_status check(const yoke_device_group_request *request) {
     int first, second;
     if (cuda_nccl() == NULL)
         return FAIL(YOKE_ERROR_DEVICE, "collectives \"nccl\": %s", cuda_library_detail("nccl"));
-    if (find_twins(request, &first, &second))
+    if (find_same_gpu(request, &first, &second))
         return FAIL(YOKE_ERROR_DEVICE,
-                    "collectives \"nccl\": devices %d and %d are both GPU %d, and NCCL wants each "
+                    "collectives \"nccl\": devices %d and %d are both GPU %d, and NCCL takes each "
                     "GPU once; choose \"copy\"",
                     first, second, cuda_of(request->devices[first])->ordinal);
     return YOKE_OK;
@@ -254,10 +254,10 @@ static yoke_status check(const yoke_device_group_request *request) {
 
 yoke_status cuda_nccl_group(yoke_device_group **group, const yoke_device_group_request *request) {
     *group = NULL;
-    bool free_to_choose = request->kind == YOKE_COLLECTIVES_AUTO;
-    if (free_to_choose && request->count < 2) return YOKE_OK;
+    bool automatic = request->kind == YOKE_COLLECTIVES_AUTO;
+    if (automatic && request->count < 2) return YOKE_OK;
     yoke_status possible = check(request);
-    if (possible != YOKE_OK) return free_to_choose ? YOKE_OK : possible;
+    if (possible != YOKE_OK) return automatic ? YOKE_OK : possible;
     nccl_group *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a group of GPUs");
     created->base = (yoke_device_group){.count = request->count,

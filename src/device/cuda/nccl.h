@@ -1,4 +1,4 @@
-/* What users of NCCL share: groups of one process and communicators of several. */
+/* What groups of one process and communicators of several share of NCCL. */
 #ifndef DEVICE_CUDA_NCCL_H
 #define DEVICE_CUDA_NCCL_H
 
@@ -17,14 +17,14 @@ static inline cudaStream_t cuda_nccl_stream(yoke_device *device) {
     return cuda_of(device)->streams[YOKE_STREAM_COMMUNICATION];
 }
 
-/* How far the last call of a communicator is: ncclInProgress until it is queued. */
+/* The state of a communicator's latest call: ncclInProgress until it is queued. */
 ncclResult_t cuda_nccl_state(ncclComm_t communicator);
-/* The same, when it is known or the time has come. */
+/* Polls the state until it is not ncclInProgress, or until the deadline. */
 ncclResult_t cuda_nccl_settle(ncclComm_t communicator, uint64_t deadline_ns);
 uint64_t cuda_nccl_deadline(int timeout_ms);
 /* "nccl 2.28.9" */
 ncclResult_t cuda_nccl_name(char *name, size_t size);
-/* What NCCL says of a failure; ncclInProgress: of a deadline that has passed. */
+/* The text of a failure; ncclInProgress stands for a missed deadline. */
 const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_NCCL_CAUSE_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
-/* What runs before what: events between streams, and recordings, which turn what a step queues into
- * one launch. Events keep no time unless it is asked for. */
+/* Events, which order streams, and recordings, which turn the work of a step into one launch. Only
+ * timed events store a time stamp. */
 #include <stdlib.h>
 
 #include "device/cuda/cuda.h"
@@ -7,7 +7,7 @@
 typedef struct cuda_event {
     yoke_device_event base;
     cudaEvent_t event;
-    bool slow; /* the host waited long for it last time */
+    bool slow; /* the host's last wait for it was long */
 } cuda_event;
 
 typedef struct cuda_recording {
@@ -38,7 +38,8 @@ void cuda_event_destroy(yoke_device_event *event) {
     free(event);
 }
 
-/* In a recording it becomes a node of the graph: for whoever waits outside, not an edge inside. */
+/* In a recording the event becomes a node of the graph: work outside waits for it, work inside does
+ * not. */
 yoke_status cuda_event_record(yoke_device_event *event, yoke_stream stream) {
     cuda_device *cuda = cuda_of(event->device);
     unsigned flags = event->device->recording ? cudaEventRecordExternal : cudaEventRecordDefault;
@@ -55,10 +56,10 @@ yoke_status cuda_event_wait(yoke_device_event *event, yoke_device *device, yoke_
     return YOKE_OK;
 }
 
-#define SPIN_NS 50000 /* a wake-up costs about as much */
+#define SPIN_NS 50000 /* about the cost of a wake-up */
 
-/* Looks for a while, then sleeps: short steps are not kept waiting. Whoever waited long the last
- * time sleeps at once: long ones burn no core. */
+/* Spins for a short time, then sleeps, so that short waits stay short. If the last wait for this
+ * event was long, it sleeps at once and frees the core. */
 yoke_status cuda_event_synchronize(yoke_device_event *event) {
     cuda_device *cuda = cuda_of(event->device);
     cuda_event *own = (cuda_event *)event;
@@ -68,7 +69,7 @@ yoke_status cuda_event_synchronize(yoke_device_event *event) {
     if (error == cudaErrorNotReady) {
         while (error == cudaErrorNotReady && yoke_now_ns() < begin + spin_ns)
             error = cudaEventQuery(own->event);
-        cudaGetLastError(); /* not ready is no error, but the next launch would take it for one */
+        cudaGetLastError(); /* clears "not ready", which the next launch would report as an error */
     }
     if (error == cudaErrorNotReady) error = cudaEventSynchronize(own->event);
     own->slow = yoke_now_ns() > begin + 2 * SPIN_NS;
@@ -98,8 +99,8 @@ yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
 
 /* Recordings. */
 
-/* Relaxed: what other threads ask of their GPUs meanwhile is theirs, and a library's first call on
- * a GPU or for a shape, which may load code or allocate, may be one that is recorded. */
+/* Relaxed mode allows other threads to call CUDA meanwhile, and a library to load code or allocate
+ * memory during a recorded call. */
 yoke_status cuda_record_begin(yoke_device *device) {
     cuda_device *cuda = cuda_of(device);
     TRY(cuda_use(device));
@@ -108,19 +109,15 @@ yoke_status cuda_record_begin(yoke_device *device) {
     return YOKE_OK;
 }
 
-/* Uploaded now, so that the first run is as fast as the others. */
-static yoke_status instantiate(cuda_recording *recording, cuda_device *cuda, cudaGraph_t graph) {
-    TRY_CUDA(cuda, cudaGraphInstantiate(&recording->graph, graph, 0));
-    TRY_CUDA(cuda, cudaGraphUpload(recording->graph, cuda->streams[YOKE_STREAM_COMPUTE]));
-    return YOKE_OK;
-}
-
 static yoke_status make_recording(cuda_recording **recording, cuda_device *cuda,
                                   cudaGraph_t graph) {
     *recording = calloc(1, sizeof **recording);
     if (*recording == NULL) return FAIL_MEMORY(sizeof **recording, "a recording");
     (*recording)->base.device = &cuda->base;
-    return instantiate(*recording, cuda, graph);
+    TRY_CUDA(cuda, cudaGraphInstantiate(&(*recording)->graph, graph, 0));
+    /* Uploads the graph now, so that the first run is as fast as the others. */
+    TRY_CUDA(cuda, cudaGraphUpload((*recording)->graph, cuda->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
 }
 
 yoke_status cuda_record_end(yoke_device *device, yoke_recording **recording) {

@@ -1,6 +1,6 @@
-/* Between GPUs: which may read which, and copies. Hardware and virtual machines lie about peer
- * copies, so each pair of GPUs is tried with a pattern first; a pair whose copies arrive wrong goes
- * through host memory from then on. */
+/* Peer access and copies between GPUs. Some hardware and virtual machines report peer access but
+ * copy wrong data, so a test copies a pattern between each pair of GPUs; a pair that fails is
+ * copied through host memory from then on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,82 +11,83 @@
 #define PROBE_WORDS ((size_t)16384)
 #define PROBE_BYTES (PROBE_WORDS * sizeof(uint32_t))
 
-/* From one GPU to the device that holds it: a chunk of pinned memory for each stream that pulls. */
-typedef struct cuda_detour {
+/* Copies from one GPU to the device that owns this struct, through a chunk of pinned memory for
+ * each of the device's streams. */
+typedef struct cuda_staging {
     cuda_device *from;
     void *host[YOKE_STREAMS];
-    cudaEvent_t empty[YOKE_STREAMS], full[YOKE_STREAMS]; /* recorded by puller and by `from` */
-    struct cuda_detour *next;
-} cuda_detour;
+    cudaEvent_t empty[YOKE_STREAMS], full[YOKE_STREAMS]; /* recorded by the owner, and by `from` */
+    struct cuda_staging *next;
+} cuda_staging;
 
 /* Detours. */
 
-static yoke_status build_detour(cuda_detour *detour, cuda_device *to) {
+static yoke_status build_staging(cuda_staging *staging, cuda_device *to) {
     for (int i = 0; i < YOKE_STREAMS; i++) {
-        TRY(cuda_use(&detour->from->base));
-        TRY_CUDA(to, cudaEventCreateWithFlags(&detour->full[i], cudaEventDisableTiming));
+        TRY(cuda_use(&staging->from->base));
+        TRY_CUDA(to, cudaEventCreateWithFlags(&staging->full[i], cudaEventDisableTiming));
         TRY(cuda_use(&to->base));
-        TRY_CUDA(to, cudaEventCreateWithFlags(&detour->empty[i], cudaEventDisableTiming));
-        TRY_CUDA(to, cudaHostAlloc(&detour->host[i], CHUNK_BYTES, cudaHostAllocPortable));
+        TRY_CUDA(to, cudaEventCreateWithFlags(&staging->empty[i], cudaEventDisableTiming));
+        TRY_CUDA(to, cudaHostAlloc(&staging->host[i], CHUNK_BYTES, cudaHostAllocPortable));
     }
     return YOKE_OK;
 }
 
-static yoke_status open_detour(cuda_device *to, cuda_device *from) {
-    cuda_detour *detour = calloc(1, sizeof *detour);
-    if (detour == NULL) return FAIL_MEMORY(sizeof *detour, "copies through host memory");
-    detour->from = from;
-    detour->next = to->detours;
-    to->detours = detour; /* half-built, it is closed with the device */
+static yoke_status open_staging(cuda_device *to, cuda_device *from) {
+    cuda_staging *staging = calloc(1, sizeof *staging);
+    if (staging == NULL) return FAIL_MEMORY(sizeof *staging, "copies through host memory");
+    staging->from = from;
+    staging->next = to->stagings;
+    to->stagings = staging; /* closing the device also frees a half-built one */
     to->reach &= ~((uint64_t)1 << from->ordinal);
-    return build_detour(detour, to);
+    return build_staging(staging, to);
 }
 
-void cuda_close_detours(cuda_device *device) {
-    while (device->detours != NULL) {
-        cuda_detour *detour = device->detours;
-        device->detours = detour->next;
+void cuda_close_staging(cuda_device *device) {
+    while (device->stagings != NULL) {
+        cuda_staging *staging = device->stagings;
+        device->stagings = staging->next;
         for (int i = 0; i < YOKE_STREAMS; i++) {
             cudaStreamSynchronize(device->streams[i]);
-            if (detour->host[i] != NULL) cudaFreeHost(detour->host[i]);
-            if (detour->empty[i] != NULL) cudaEventDestroy(detour->empty[i]);
-            if (detour->full[i] != NULL) cudaEventDestroy(detour->full[i]);
+            if (staging->host[i] != NULL) cudaFreeHost(staging->host[i]);
+            if (staging->empty[i] != NULL) cudaEventDestroy(staging->empty[i]);
+            if (staging->full[i] != NULL) cudaEventDestroy(staging->full[i]);
         }
-        free(detour);
+        free(staging);
     }
 }
 
-static const cuda_detour *find_detour(const cuda_device *to, const cuda_device *from) {
-    const cuda_detour *detour = to->detours;
-    while (detour != NULL && detour->from->ordinal != from->ordinal)
-        detour = detour->next;
-    return detour;
+static const cuda_staging *find_staging(const cuda_device *to, const cuda_device *from) {
+    const cuda_staging *staging = to->stagings;
+    while (staging != NULL && staging->from->ordinal != from->ordinal)
+        staging = staging->next;
+    return staging;
 }
 
-static yoke_status fill_chunk(const cuda_detour *detour, yoke_stream stream, const void *from,
+static yoke_status fill_chunk(const cuda_staging *staging, yoke_stream stream, const void *from,
                               size_t bytes) {
-    cuda_device *source = detour->from;
+    cuda_device *source = staging->from;
     cudaStream_t pushing = source->streams[YOKE_STREAM_COPY];
     TRY(cuda_use(&source->base));
-    TRY_CUDA(source, cudaStreamWaitEvent(pushing, detour->empty[stream], 0));
+    TRY_CUDA(source, cudaStreamWaitEvent(pushing, staging->empty[stream], 0));
     TRY_CUDA(source,
-             cudaMemcpyAsync(detour->host[stream], from, bytes, cudaMemcpyDeviceToHost, pushing));
-    TRY_CUDA(source, cudaEventRecord(detour->full[stream], pushing));
+             cudaMemcpyAsync(staging->host[stream], from, bytes, cudaMemcpyDeviceToHost, pushing));
+    TRY_CUDA(source, cudaEventRecord(staging->full[stream], pushing));
     return YOKE_OK;
 }
 
-/* Chunk by chunk: the puller's stream says that the chunk is free and `from` ready, the source
- * fills it, the puller takes it. */
-static yoke_status copy_around(const cuda_detour *detour, cuda_device *to, yoke_stream stream,
+/* Chunk by chunk: the target's stream records that the chunk is empty and `from` is ready, the
+ * source fills the chunk, the target reads it. */
+static yoke_status copy_staged(const cuda_staging *staging, cuda_device *to, yoke_stream stream,
                                void *target, const void *from, size_t bytes) {
     cudaStream_t pulling = to->streams[stream];
     for (size_t done = 0; done < bytes; done += CHUNK_BYTES) {
         size_t part = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
-        TRY_CUDA(to, cudaEventRecord(detour->empty[stream], pulling));
-        TRY(fill_chunk(detour, stream, (const char *)from + done, part));
+        TRY_CUDA(to, cudaEventRecord(staging->empty[stream], pulling));
+        TRY(fill_chunk(staging, stream, (const char *)from + done, part));
         TRY(cuda_use(&to->base));
-        TRY_CUDA(to, cudaStreamWaitEvent(pulling, detour->full[stream], 0));
-        TRY_CUDA(to, cudaMemcpyAsync((char *)target + done, detour->host[stream], part,
+        TRY_CUDA(to, cudaStreamWaitEvent(pulling, staging->full[stream], 0));
+        TRY_CUDA(to, cudaMemcpyAsync((char *)target + done, staging->host[stream], part,
                                      cudaMemcpyHostToDevice, pulling));
     }
     return YOKE_OK;
@@ -103,10 +104,9 @@ yoke_peer_path cuda_path(const yoke_device *device, const yoke_device *other) {
 yoke_status cuda_copy(yoke_device *to_device, yoke_stream stream, void *to,
                       yoke_device *from_device, const void *from, size_t bytes) {
     cuda_device *target = cuda_of(to_device), *source = cuda_of(from_device);
-    if (bytes == 0) return YOKE_OK;
     TRY(cuda_use(to_device));
-    const cuda_detour *detour = find_detour(target, source);
-    if (detour != NULL) return copy_around(detour, target, stream, to, from, bytes);
+    const cuda_staging *staging = find_staging(target, source);
+    if (staging != NULL) return copy_staged(staging, target, stream, to, from, bytes);
     if (target->ordinal == source->ordinal)
         TRY_CUDA(target, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
                                          target->streams[stream]));
@@ -133,7 +133,7 @@ static yoke_status open_access(cuda_device *device, const cuda_device *peer) {
     return YOKE_OK;
 }
 
-/* The test. memory[k]: the pattern of device k, then room for another's. */
+/* The test. memory[k]: device k's pattern, then space for another's. */
 
 typedef struct peer_test {
     yoke_device *const *devices;
@@ -172,25 +172,25 @@ static yoke_status try_copy(const peer_test *test, int to, int from, bool *arriv
     return YOKE_OK;
 }
 
-static void note_detour(cuda_device *to, const cuda_device *from) {
+static void note_staging(cuda_device *to, const cuda_device *from) {
     size_t length = strlen(to->note);
     snprintf(to->note + length, sizeof to->note - length, "%s%s",
-             length > 0 ? ", " : "through host memory, since they arrive wrong: copies from ",
+             length > 0 ? ", " : "through host memory, since direct copies are wrong: copies from ",
              from->base.name);
 }
 
 static yoke_status test_pair(const peer_test *test, int to, int from) {
     cuda_device *target = cuda_of(test->devices[to]), *source = cuda_of(test->devices[from]);
     bool arrived = false;
-    if (target->ordinal == source->ordinal || find_detour(target, source) != NULL) return YOKE_OK;
+    if (target->ordinal == source->ordinal || find_staging(target, source) != NULL) return YOKE_OK;
     TRY(try_copy(test, to, from, &arrived));
     if (arrived) return YOKE_OK;
-    TRY(open_detour(target, source));
-    note_detour(target, source);
+    TRY(open_staging(target, source));
+    note_staging(target, source);
     TRY(try_copy(test, to, from, &arrived));
     if (arrived) return YOKE_OK;
     return FAIL(YOKE_ERROR_DEVICE,
-                "%s: copies from %s arrive wrong, through host memory too; test the memory of "
+                "%s: copies from %s are wrong, also through host memory; test the memory of "
                 "machine and GPUs, or leave one of the two out of the list",
                 target->base.name, source->base.name);
 }
@@ -208,7 +208,7 @@ static yoke_status test_copies(yoke_device *const *devices, int count) {
     peer_test test = {.devices = devices, .count = count, .host = malloc(PROBE_BYTES)};
     if (test.host == NULL) return FAIL_MEMORY(PROBE_BYTES, "a test of copies");
     yoke_status status = run_test(&test);
-    for (int k = 0; status != YOKE_OK && k < count; k++) /* copies may be under way */
+    for (int k = 0; status != YOKE_OK && k < count; k++) /* copies may still run */
         cudaStreamSynchronize(cuda_of(devices[k])->streams[YOKE_STREAM_COPY]);
     for (int k = 0; k < count; k++)
         yoke_device_free(devices[k], test.memory[k]);

@@ -1,10 +1,10 @@
-/* Max and average pooling. Max keeps the winners' places for backward; average counts padding. A
- * kernel of 0 is the whole image. */
-#include "device/cuda/own.h"
+/* Max and average pooling. Max pooling saves the positions of the maxima for backward; average
+ * pooling counts padding. A kernel of 0 covers the whole image. */
+#include "device/cuda/kernel_plan.h"
 
 typedef struct pooling_plan {
     yoke_plan base;
-    cuda_own_input input;
+    cuda_kernel_input input;
     cuda_pooling_job job;
 } pooling_plan;
 
@@ -12,7 +12,7 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const pooling_plan *pooling = (const pooling_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_own_input_read(&pooling->input, device));
+    TRY(cuda_kernel_input_read(&pooling->input, device));
     TRY_CUDA(device, cuda_run_pooling(&pooling->job, cuda_compute(plan)));
     return YOKE_OK;
 }
@@ -23,12 +23,12 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     cuda_device *device = cuda_of(plan->device);
     if (pooling->job.input_gradient == NULL) return YOKE_OK;
     TRY_CUDA(device, cuda_run_pooling_backward(&pooling->job, cuda_compute(plan)));
-    return cuda_own_input_return(&pooling->input, device);
+    return cuda_kernel_input_return(&pooling->input, device);
 }
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     pooling_plan *pooling = (pooling_plan *)plan;
-    cuda_own_input_bind(&pooling->input, binding, 0, binding->scratch);
+    cuda_kernel_input_bind(&pooling->input, binding, 0, binding->scratch);
     pooling->job.input = pooling->input.value;
     pooling->job.output = binding->output;
     pooling->job.winners = plan->needs.saved_bytes > 0 ? binding->saved : NULL;
@@ -63,15 +63,15 @@ static bool is_identity(const cuda_pooling_job *job) {
 
 yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request) {
-    static const cuda_own_calls calls = {bind, forward, backward};
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
     cuda_pooling_job job = job_of(request);
     if (is_identity(&job)) return cuda_plan_reshape(plan, device, request);
-    TRY(cuda_own_plan_create(plan, sizeof(pooling_plan), device, request, &calls));
+    TRY(yoke_plan_allocate(plan, sizeof(pooling_plan), &device->base, request, &calls));
     pooling_plan *pooling = (pooling_plan *)*plan;
     pooling->job = job;
-    pooling->input = cuda_own_input_of(request, 0);
+    pooling->input = cuda_kernel_input_of(request, 0);
     yoke_plan_needs *needs = &pooling->base.needs;
-    cuda_own_output(&needs->output, request);
+    cuda_kernel_output(&needs->output, request);
     needs->scratch_bytes = 2 * pooling->input.bytes;
     if (job.maximum && request->training && request->input_gradient)
         needs->saved_bytes =

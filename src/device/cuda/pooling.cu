@@ -1,10 +1,10 @@
-/* Pooling, channels last. Forward a block takes one row of output pixels, backward one row of input
- * pixels, which gathers from the windows that cover it: no two threads write to one place. */
+/* Pooling, channels last. Forward, a block computes one row of output pixels. Backward, a block
+ * computes one row of input pixels: each gathers from the windows that cover it, so no two threads
+ * write to one place. */
 #include "device/cuda/columns.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/pack.h"
 
-constexpr int WHOLE_LANES = 32; /* packs of channels a block averages of a whole picture */
+constexpr int WHOLE_LANES = 32; /* packs of channels that a block averages over a whole image */
 
 struct span {
     int begin, end;
@@ -18,7 +18,7 @@ static __device__ int smaller(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Of the window at `place` along one direction: the taps inside the picture. */
+/* Along one direction: the taps inside the image of the window at `place`. */
 static __device__ span taps_of(int place, int taps, int size, const cuda_pooling_job &job) {
     int first = place * job.stride - job.padding;
     return {larger(0, -first), smaller(taps, size - first)};
@@ -37,7 +37,8 @@ static __device__ size_t offset(const cuda_pooling_job &job, size_t line, int wi
     return (line * (size_t)width + (size_t)x) * (size_t)job.channels + (size_t)channel;
 }
 
-/* use(pack, tap) for every tap of the window at out_x that meets the picture, in order. */
+/* Calls use(pack, tap), in order, for every tap of the window at out_x that lies inside the
+ * image. */
 template <typename T, int N, typename Use>
 static __device__ void scan(const cuda_pooling_job &job, int out_x, int channel, Use use) {
     size_t row = blockIdx.x / (unsigned)job.out_height;
@@ -54,7 +55,7 @@ static __device__ void scan(const cuda_pooling_job &job, int out_x, int channel,
     }
 }
 
-/* As in PyTorch the first of equals wins, and NaN wins over numbers. */
+/* As in PyTorch the first of equal values is the maximum, and NaN is larger than all numbers. */
 template <typename T, int N, typename Winner>
 static __global__ void max_forward(cuda_pooling_job job) {
     unsigned packs = (unsigned)job.channels / N;
@@ -96,7 +97,7 @@ template <typename T, int N> static __global__ void average_forward(cuda_pooling
     }
 }
 
-/* The window is the picture: all threads of a block share it. */
+/* The window is the whole image: all threads of a block share it. */
 template <typename T, int N> static __global__ void average_whole(cuda_pooling_job job) {
     __shared__ float room[CUDA_COLUMN_ROOM(N, WHOLE_LANES)];
     int packs = job.channels / N, groups = (packs + WHOLE_LANES - 1) / WHOLE_LANES;
@@ -119,7 +120,8 @@ template <typename T, int N> static __global__ void average_whole(cuda_pooling_j
     cuda_store<T, N>((T *)job.output + row * (size_t)job.channels + pack * N, sum);
 }
 
-/* add(sum, at, tap) for every window over the pixel, with its place and the tap that meets it. */
+/* Calls add(sum, at, tap) for every window over the pixel, with the window's offset and the tap
+ * over the pixel. */
 template <int N, typename Add>
 static __device__ void gather(const cuda_pooling_job &job, int y, int x, int channel,
                               float (&sum)[N], Add add) {

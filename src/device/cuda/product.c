@@ -1,11 +1,11 @@
-/* Matrix products on cuBLASLt. Row-major matrices are the transposes of column-major ones, so the
- * library is asked for output^T = b^T * a^T: it sees b first, then a. */
+/* Matrix products by cuBLASLt, which is column-major. A row-major matrix is the transpose of a
+ * column-major one, so the call computes output^T = b^T * a^T, with b first. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "device/cuda/cuda.h"
 
-#define ALIGNMENT_BYTES 16 /* of operands, unless told otherwise: what the widest loads ask for */
+#define ALIGNMENT_BYTES 16 /* of operands by default: that of the widest loads */
 
 struct cuda_product {
     cuda_device *device;
@@ -14,7 +14,7 @@ struct cuda_product {
     cublasLtMatrixLayout_t a, b, output;
     cublasLtMatmulPreference_t preference; /* while planning */
     cublasLtMatmulAlgo_t algorithm;
-    bool own_bias; /* added by a kernel of ours: the library has no epilogue for these types */
+    bool own_bias; /* Yoke's kernel adds the bias: cuBLASLt has no epilogue for these types */
 };
 
 void cuda_product_destroy(cuda_product *product) {
@@ -87,8 +87,8 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
     return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &value, sizeof value);
 }
 
-/* While planning the bias is nowhere yet; the library looks at its address to learn how it is
- * aligned. Biases lie on lines of 64 bytes. */
+/* The bias has no address yet while planning, but the library reads its alignment from the address.
+ * Biases are aligned to 64 bytes. */
 static yoke_status set_bias(const cuda_product *product) {
     const void *example = (const char *)product->device->workspace + 64;
     int32_t type = CUDA_R_32F;
@@ -131,15 +131,16 @@ static yoke_status describe_preference(cuda_product *product) {
     return YOKE_OK;
 }
 
-/* How many algorithms the library knows; that of the shape's number is kept. */
-static yoke_status ask(cuda_product *product, int *count) {
+/* Sets *count to the number of the library's algorithms, and product->algorithm to number
+ * shape.algorithm. */
+static yoke_status query_heuristic(cuda_product *product, int *count) {
     cublasLtMatmulHeuristicResult_t results[CUDA_PRODUCT_ALGORITHMS];
     *count = 0;
     cublasStatus_t status = cuda_lt()->cublasLtMatmulAlgoGetHeuristic(
         product->device->lt, product->description, product->b, product->a, product->output,
         product->output, product->preference, CUDA_PRODUCT_ALGORITHMS, results, count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-        *count = 0; /* either is said of types that it has no epilogue for */
+        *count = 0; /* cuBLASLt returns either for types without an epilogue */
     else if (status != CUBLAS_STATUS_SUCCESS)
         return cuda_lt_failed(product->device, status, "cublasLtMatmulAlgoGetHeuristic");
     int known = 0;
@@ -155,11 +156,11 @@ static yoke_status ask(cuda_product *product, int *count) {
 static yoke_status find_algorithm(cuda_product *product, bool *found) {
     int count = 0;
     TRY(describe_preference(product));
-    TRY(ask(product, &count));
+    TRY(query_heuristic(product, &count));
     if (count == 0 && product->shape.bias) {
         product->own_bias = true;
         TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
-        TRY(ask(product, &count));
+        TRY(query_heuristic(product, &count));
     }
     cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
     product->preference = NULL;

@@ -1,6 +1,6 @@
-/* Linear, convolution with 1x1 kernels and convolution to one output pixel are matrix products of
- * memory as it lies: output[m, n] = input[m, k] * weights[n, k] transposed. Of a single output
- * pixel only the taps that meet pixels take part (one of nine at 1x1); the gradient of the rest is
+/* Linear, convolution with 1x1 kernels and convolution to one output pixel are matrix products
+ * without reordering: output[m, n] = input[m, k] * weights[n, k] transposed. With one output pixel
+ * only the taps over input pixels take part (one of nine at 1x1); the gradient of the others is
  * zero. */
 #include <stdlib.h>
 
@@ -12,17 +12,17 @@ typedef struct product_view {
     int64_t input_stride, weight_stride, output_stride; /* from row to row */
     int batch;
     int64_t input_step, weight_step, output_step; /* from one of the batch to the next */
-    bool parts;                  /* the batch are parts of k: their products add up to one output */
-    int64_t weight_offset;       /* where the first tap that meets a pixel lies */
+    bool parts; /* the batch consists of parts of k: the sum of their products is the output */
+    int64_t weight_offset;       /* of the first tap over an input pixel */
     bool all_input, all_weights; /* take part */
 } product_view;
 
 typedef struct product_pass {
     cuda_pass base;
-    cuda_product *product, *rest; /* rest: parts after the first, added to it */
+    cuda_product *product, *rest; /* rest: adds the parts after the first */
     product_view view;
     cuda_type type;
-    size_t clear_bytes; /* of the gradient, before a part of it is written */
+    size_t clear_bytes; /* of the gradient, where a pass writes only a part */
 } product_pass;
 
 /* Views. */
@@ -64,9 +64,8 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* The output pixel lies at the corner: taps padding .. padding + height - 1 meet pixels 0 ..
- * height - 1, and so for the width. A row of taps lies in one piece, and so does its row of pixels.
- */
+/* The window starts at the corner: taps padding .. padding + height - 1 meet pixels 0 .. height -
+ * 1, and likewise for the width. A row of taps is contiguous, and so is its row of pixels. */
 static product_view view_one_pixel(const cuda_problem *problem) {
     const yoke_operation *operation = problem->operation;
     yoke_dims input = operation->input;
@@ -109,10 +108,10 @@ static bool view_problem(const cuda_problem *problem, product_view *view) {
     return true;
 }
 
-/* Shapes. Weights are given with one row an output channel, hence transposed forward. */
+/* Shapes. Weights have one row for each output channel, so forward uses their transpose. */
 
 static cuda_product_shape common_shape(const cuda_problem *problem, const product_view *view) {
-    /* The lowest bit that any of the distances has. */
+    /* The lowest bit set in any of the distances decides the alignment. */
     int64_t distances = view->weight_offset;
     if (view->batch > 1) distances |= view->input_step | view->weight_step | view->output_step;
     size_t distance_bytes = (size_t)distances * cuda_type_bytes(problem->type);
@@ -249,7 +248,7 @@ yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
     product_view view;
     *pass = NULL;
     if (!view_problem(problem, &view)) return YOKE_OK;
-    /* Parts are added up in the output, whose bfloat16 would round the sum each time. */
+    /* The output accumulates the parts; in bfloat16 each addition would round. */
     if (view.parts && direction == CUDA_FORWARD && problem->type == CUDA_BFLOAT16) return YOKE_OK;
     product_pass *self = calloc(1, sizeof *self);
     if (self == NULL) return FAIL_MEMORY(sizeof *self, "a pass");

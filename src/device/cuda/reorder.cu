@@ -1,13 +1,13 @@
-/* Order of values and weights: [outer, rows, columns] becomes [outer, columns, rows], in the type
- * asked for. What is read is written once, both ends in whole lines. */
+/* Transposes values and weights: [outer, rows, columns] becomes [outer, columns, rows], in the
+ * requested type. Reads and writes are contiguous. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
 constexpr size_t TILE = 32;
 constexpr size_t TILE_STEP = CUDA_THREADS / TILE; /* rows of a tile moved at a time */
 
-/* Through a tile in shared memory, so that both ends go along their lines; it is one wider than it
- * must be, to keep a column in different banks. */
+/* Goes through a tile in shared memory, so that both reads and writes are contiguous. The tile's
+ * extra column puts the elements of a column in different banks. */
 template <typename To, typename From>
 static __global__ void transpose_tiles(To *to, const From *from, cuda_reorder_job job) {
     __shared__ float tile[TILE][TILE + 1];
@@ -27,8 +27,8 @@ static __global__ void transpose_tiles(To *to, const From *from, cuda_reorder_jo
     }
 }
 
-/* Where one side is too short for tiles (3 colours, 9 taps) a thread takes all of it at one place
- * of the longer side: the threads of a warp share the lines. */
+/* For sides too short for tiles (3 colours, 9 taps): a thread moves the whole short side at one
+ * position of the longer side. */
 template <typename To, typename From>
 static __global__ void transpose_short(To *to, const From *from, cuda_reorder_job job) {
     bool wide = job.columns > job.rows;

@@ -1,7 +1,7 @@
-/* Operations that only move a value: flatten and output make it plain, in the compute type or in
- * float32; what is the identity here brings it into the room's order. One reorder a pass; none
- * where memory is already as wanted. */
-#include "device/cuda/own.h"
+/* Operations that only copy a value. Flatten and output convert it to plain, in the compute type or
+ * in float32; an operation that is the identity (dropout in evaluation) converts it to channels
+ * last. One reorder for each pass; none where the layouts are equal. */
+#include "device/cuda/kernel_plan.h"
 
 typedef struct reshape_plan {
     yoke_plan base;
@@ -31,9 +31,9 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 
 yoke_status cuda_plan_reshape(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request) {
-    static const cuda_own_calls calls = {bind, forward, backward};
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
     const yoke_operation *operation = request->operation;
-    TRY(cuda_own_plan_create(plan, sizeof(reshape_plan), device, request, &calls));
+    TRY(yoke_plan_allocate(plan, sizeof(reshape_plan), &device->base, request, &calls));
     reshape_plan *reshape = (reshape_plan *)*plan;
     reshape->from = *cuda_layout_of(&request->inputs[0]);
     reshape->to = cuda_value_layout(request->rows, operation->input, request->precision);

@@ -1,4 +1,4 @@
-/* What changes from step to step reaches the device; and whether this build has code for it. */
+/* Copies a step's values to the device; and finds whether this build has code for the GPU. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 

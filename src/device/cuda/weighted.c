@@ -1,5 +1,5 @@
-/* The plan of convolution and linear: chooses a way for each direction, brings the model's own
- * input into the passes' order and type, and serves the bias where a pass does not. */
+/* The plan of convolution and linear: chooses an algorithm for each direction, converts the model's
+ * input to the passes' layout, and adds the bias where a pass does not. */
 #include "device/cuda/weighted.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ typedef struct cuda_weighted {
     yoke_plan base;
     cuda_pass *passes[CUDA_DIRECTIONS];
     cuda_operands operands[CUDA_DIRECTIONS];
-    cuda_layout given, input; /* as the producer writes it, as the passes read it */
+    cuda_layout given, input; /* the producer's layout, the passes' layout */
     bool reordered;           /* the two differ: the passes read a copy in `saved` */
     cuda_type type;
     cuda_columns output; /* [rows * height * width, channels] */
@@ -45,8 +45,8 @@ static yoke_status run_pass(const cuda_weighted *self, const cuda_pass *pass,
 
 typedef struct weighted_trial {
     const cuda_weighted *self;
-    cuda_pass *passes[CUDA_WAYS_LIMIT];
-    cuda_candidate candidates[CUDA_WAYS_LIMIT];
+    cuda_pass *passes[CUDA_ALGORITHMS_LIMIT];
+    cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT];
     cuda_operands operands;
     void *memory;
 } weighted_trial;
@@ -56,22 +56,22 @@ static yoke_status run_candidate(void *context, int candidate) {
     return run_pass(trial->self, trial->passes[candidate], &trial->operands);
 }
 
-/* What one library refuses another way may serve. */
-static yoke_status create_way(const weighted_planner *planner, cuda_direction direction, int number,
-                              cuda_pass **pass) {
+/* An algorithm that fails with DEVICE counts as absent: another one may work. */
+static yoke_status create_algorithm(const weighted_planner *planner, cuda_direction direction,
+                                    int number, cuda_pass **pass) {
     *pass = NULL;
-    if (number >= planner->request->way_count) return YOKE_OK;
-    const cuda_way *way = &planner->request->ways[number];
-    yoke_status status = way->create(pass, &planner->problem, direction, way->variant);
+    if (number >= planner->request->algorithm_count) return YOKE_OK;
+    const cuda_algorithm *algorithm = &planner->request->algorithms[number];
+    yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
     return refused ? YOKE_OK : status;
 }
 
 static yoke_status create_candidates(const weighted_planner *planner, cuda_direction direction,
                                      weighted_trial *trial, size_t *scratch_bytes) {
-    for (int i = 0; i < planner->request->way_count; i++) {
-        TRY(create_way(planner, direction, i, &trial->passes[i]));
-        trial->candidates[i].name = planner->request->ways[i].name;
+    for (int i = 0; i < planner->request->algorithm_count; i++) {
+        TRY(create_algorithm(planner, direction, i, &trial->passes[i]));
+        trial->candidates[i].name = planner->request->algorithms[i].name;
         if (trial->passes[i] == NULL) continue;
         trial->candidates[i].run = run_candidate;
         *scratch_bytes = larger(*scratch_bytes, trial->passes[i]->scratch_bytes);
@@ -79,7 +79,8 @@ static yoke_status create_candidates(const weighted_planner *planner, cuda_direc
     return YOKE_OK;
 }
 
-/* One block holds all operands, filled alike; the bias may read pairs of bfloat16. */
+/* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
+ * of bfloat16 as floats. */
 static yoke_status provide_operands(const weighted_planner *planner, cuda_direction direction,
                                     weighted_trial *trial, size_t scratch_bytes) {
     cuda_device *device = planner->problem.device;
@@ -101,16 +102,16 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
 }
 
 static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
-                           cuda_contest *contest, int *winner) {
+                           cuda_tuning *tuning, int *best) {
     weighted_trial trial = {.self = planner->self};
     size_t scratch_bytes = 0;
     yoke_status status = create_candidates(planner, direction, &trial, &scratch_bytes);
     if (status == YOKE_OK) status = provide_operands(planner, direction, &trial, scratch_bytes);
-    contest->candidates = trial.candidates;
-    contest->context = &trial;
-    if (status == YOKE_OK) status = cuda_choose(contest, winner);
+    tuning->candidates = trial.candidates;
+    tuning->context = &trial;
+    if (status == YOKE_OK) status = cuda_choose(tuning, best);
     yoke_device_free(&planner->problem.device->base, trial.memory);
-    for (int i = 0; i < planner->request->way_count; i++)
+    for (int i = 0; i < planner->request->algorithm_count; i++)
         if (trial.passes[i] != NULL) trial.passes[i]->destroy(trial.passes[i]);
     return status;
 }
@@ -119,8 +120,8 @@ static yoke_status measure(const weighted_planner *planner, cuda_direction direc
 
 static yoke_status create_first(const weighted_planner *planner, cuda_direction direction,
                                 cuda_pass **pass) {
-    for (int i = 0; *pass == NULL && i < planner->request->way_count; i++)
-        TRY(create_way(planner, direction, i, pass));
+    for (int i = 0; *pass == NULL && i < planner->request->algorithm_count; i++)
+        TRY(create_algorithm(planner, direction, i, pass));
     if (*pass != NULL) return YOKE_OK;
     return FAIL(YOKE_ERROR_DEVICE, "%s: no algorithm for %s %s", planner->problem.device->base.name,
                 planner->request->key, direction_names[direction]);
@@ -129,15 +130,15 @@ static yoke_status create_first(const weighted_planner *planner, cuda_direction 
 static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
     char key[160];
     snprintf(key, sizeof key, "%s %s", planner->request->key, direction_names[direction]);
-    cuda_contest contest = {.device = planner->problem.device,
-                            .request = planner->request->plan,
-                            .key = key,
-                            .count = planner->request->way_count};
-    int winner = 0;
-    if (!cuda_chosen(&contest, &winner)) TRY(measure(planner, direction, &contest, &winner));
+    cuda_tuning tuning = {.device = planner->problem.device,
+                          .request = planner->request->plan,
+                          .key = key,
+                          .count = planner->request->algorithm_count};
+    int best = 0;
+    if (!cuda_chosen(&tuning, &best)) TRY(measure(planner, direction, &tuning, &best));
     cuda_pass **pass = &planner->self->passes[direction];
-    TRY(create_way(planner, direction, winner, pass));
-    /* Chosen for another number of rows, and not to be had for this one. */
+    TRY(create_algorithm(planner, direction, best, pass));
+    /* The choice was measured for another number of rows and does not exist for this one. */
     if (*pass == NULL) TRY(create_first(planner, direction, pass));
     yoke_plan_needs *needs = &planner->self->base.needs;
     needs->scratch_bytes = larger(needs->scratch_bytes, (*pass)->scratch_bytes);
@@ -149,7 +150,7 @@ static yoke_status keep_weights(const weighted_planner *planner, yoke_layout *we
     cuda_layout_store(weights, &planner->request->weights);
     if (request->parameters[0].bytes == 0 || yoke_layout_equal(weights, &request->parameters[0]))
         return YOKE_OK;
-    return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight is given in an order that no plan reads",
+    return FAIL(YOKE_ERROR_INTERNAL, "%s: the weight has a layout that no plan reads",
                 planner->problem.device->base.name);
 }
 
@@ -216,7 +217,8 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->bias_gradient = binding->parameter_gradients[1];
     self->operands[CUDA_FORWARD] =
         (cuda_operands){input, weights, binding->output, binding->scratch, binding->parameters[1]};
-    /* Once the weights have their gradient nobody reads the copy: the input's takes its place. */
+    /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
+     * overwrites it. */
     void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];
     self->operands[CUDA_BACKWARD_DATA] =
         (cuda_operands){gradient, weights, binding->output_gradient, binding->scratch, NULL};
@@ -269,16 +271,11 @@ static void weighted_destroy(yoke_plan *plan) {
 
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request) {
-    cuda_weighted *self = calloc(1, sizeof *self);
-    if (self == NULL) return FAIL_MEMORY(sizeof *self, request->plan->operation->name);
-    self->base.device = &device->base;
-    self->base.bind = weighted_bind;
-    self->base.forward = weighted_forward;
-    self->base.backward = request->plan->training ? weighted_backward : NULL;
-    self->base.destroy = weighted_destroy;
-    *plan = &self->base;
+    static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
+                                          weighted_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(cuda_weighted), &device->base, request->plan, &calls));
     weighted_planner planner = {
-        .self = self,
+        .self = weighted_of(*plan),
         .request = request,
         .problem = {.device = device,
                     .operation = request->plan->operation,

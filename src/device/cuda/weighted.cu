@@ -1,5 +1,5 @@
-/* What convolution and linear need around their products: biases, their gradients, a change of
- * type. */
+/* What convolution and linear need besides their products: biases, their gradients, type
+ * conversion. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
@@ -25,8 +25,8 @@ extern "C" cudaError_t cuda_run_add_bias(void *values, bool half, const float *b
     return cudaGetLastError();
 }
 
-/* Sums of columns. A block adds CUDA_WARP columns of one part of the rows: a warp reads
- * neighbouring columns of a row, each of the block's warps every eighth row. */
+/* Sums of columns. A block sums CUDA_WARP columns over one part of the rows: a warp reads
+ * neighbouring columns of a row, and each warp of the block reads every eighth row. */
 
 #define WARPS (CUDA_THREADS / CUDA_WARP)
 #define LEAST_ROWS 128 /* of a part */

@@ -1,6 +1,6 @@
-/* Operations with weights, convolution and linear: output = input * weights + bias. One plan serves
- * both: it has a pass forward, one for the gradient of the data and one for that of the weights,
- * each computed the way that measured best. */
+/* Operations with weights, convolution and linear: output = input * weights + bias. One kind of
+ * plan for both: a forward pass, a pass for the gradient of the data and one for the gradient of
+ * the weights, each with the algorithm that was fastest when measured. */
 #ifndef DEVICE_CUDA_WEIGHTED_H
 #define DEVICE_CUDA_WEIGHTED_H
 
@@ -13,21 +13,21 @@ typedef enum cuda_direction {
     CUDA_DIRECTIONS
 } cuda_direction;
 
-/* What a pass reads and writes: values or their gradients, channels last in the compute type;
- * weights in the compute type; gradients of weights in float32. */
+/* The operands of a pass: values or their gradients, channels last in the compute type; weights in
+ * the compute type; gradients of weights in float32. */
 typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
     const float *bias; /* forward; NULL: none */
 } cuda_operands;
 
-/* One way to compute one direction, ready to run; first member of each kind. */
+/* One algorithm for one direction, ready to run; first member of each kind. */
 typedef struct cuda_pass cuda_pass;
 struct cuda_pass {
     cuda_device *device;
     size_t scratch_bytes;
     bool adds_bias; /* otherwise the plan does */
     yoke_status (*run)(const cuda_pass *pass, const cuda_operands *operands);
-    void (*destroy)(cuda_pass *pass); /* takes half-built passes */
+    void (*destroy)(cuda_pass *pass); /* accepts half-built passes */
 };
 
 typedef struct cuda_problem {
@@ -39,24 +39,24 @@ typedef struct cuda_problem {
     bool deterministic; /* the same bits in every run */
 } cuda_problem;
 
-/* Where nothing is measured the first way that can be had is taken. A way's number is what the
- * record of choices keeps. */
-typedef struct cuda_way {
+/* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
+ * choices holds an algorithm's number. */
+typedef struct cuda_algorithm {
     const char *name;
-    /* *pass is NULL, and no error, where this way does not serve the problem. */
+    /* *pass is NULL, without an error, where this algorithm does not exist for the problem. */
     yoke_status (*create)(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                           int variant);
     int variant;
-} cuda_way;
-#define CUDA_WAYS_LIMIT 17
+} cuda_algorithm;
+#define CUDA_ALGORITHMS_LIMIT 17
 
 typedef struct cuda_weighted_request {
     const yoke_plan_request *plan;
-    const char *key;      /* names the shape in the record of choices */
-    cuda_layout input;    /* as the passes read it */
-    cuda_layout weights;  /* float32 */
-    const cuda_way *ways; /* at most CUDA_WAYS_LIMIT */
-    int way_count;
+    const char *key;                  /* names the shape in the record of choices */
+    cuda_layout input;                /* the layout that the passes read */
+    cuda_layout weights;              /* float32 */
+    const cuda_algorithm *algorithms; /* at most CUDA_ALGORITHMS_LIMIT */
+    int algorithm_count;
 } cuda_weighted_request;
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request);
@@ -65,15 +65,15 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
  * with 1x1 kernels, convolution to one pixel. */
 yoke_status cuda_product_pass(cuda_pass **pass, const cuda_problem *problem,
                               cuda_direction direction, int variant);
-/* Any convolution, by way of columns. */
+/* Any convolution, by im2col. */
 yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
                              cuda_direction direction, int variant);
-/* Any convolution that cuDNN offers its algorithm number `variant` for; none without cuDNN. */
+/* A convolution by cuDNN's algorithm number `variant`, where cuDNN has it for the problem. */
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 
-/* Rows of a table of ways: the product with each of cuBLASLt's algorithms. */
-#define CUDA_PRODUCT_WAYS                                                                          \
+/* The first rows of a table of algorithms: the product with each of cuBLASLt's algorithms. */
+#define CUDA_PRODUCT_ROWS                                                                          \
     {"matrix product", cuda_product_pass, 0}, {"matrix product 1", cuda_product_pass, 1},          \
         {"matrix product 2", cuda_product_pass, 2}, {"matrix product 3", cuda_product_pass, 3},    \
         {"matrix product 4", cuda_product_pass, 4}, {"matrix product 5", cuda_product_pass, 5},    \
@@ -85,8 +85,8 @@ static inline size_t cuda_dims_count(yoke_dims dims) {
     return (size_t)dims.channels * (size_t)dims.height * (size_t)dims.width;
 }
 
-/* The largest power of two, at most 16, that divides a distance in bytes: what is known of the
- * alignment of an address that far from an aligned one. */
+/* The largest power of two, at most 16, that divides a distance in bytes: the alignment of an
+ * address at that distance from an aligned one. */
 static inline int cuda_alignment(size_t bytes) {
     int alignment = 16;
     while (bytes % (size_t)alignment != 0)

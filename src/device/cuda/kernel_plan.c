@@ -1,10 +1,8 @@
-/* What plans with kernels of our own share. */
-#include "device/cuda/own.h"
+/* What plans share that run Yoke's own kernels. */
+#include "device/cuda/kernel_plan.h"
 
-#include <stdlib.h>
-
-cuda_own_input cuda_own_input_of(const yoke_plan_request *request, int index) {
-    cuda_own_input input = {
+cuda_kernel_input cuda_kernel_input_of(const yoke_plan_request *request, int index) {
+    cuda_kernel_input input = {
         .given = *cuda_layout_of(&request->inputs[index]),
         .own = cuda_value_layout(request->rows, request->operation->input, request->precision)};
     input.reordered =
@@ -14,8 +12,8 @@ cuda_own_input cuda_own_input_of(const yoke_plan_request *request, int index) {
     return input;
 }
 
-void cuda_own_input_bind(cuda_own_input *input, const yoke_plan_binding *binding, int index,
-                         void *scratch) {
+void cuda_kernel_input_bind(cuda_kernel_input *input, const yoke_plan_binding *binding, int index,
+                            void *scratch) {
     input->given_value = binding->inputs[index];
     input->given_gradient = binding->input_gradients[index];
     input->value = input->reordered ? scratch : binding->inputs[index];
@@ -24,34 +22,17 @@ void cuda_own_input_bind(cuda_own_input *input, const yoke_plan_binding *binding
         input->gradient = (char *)scratch + input->bytes;
 }
 
-yoke_status cuda_own_input_read(const cuda_own_input *input, cuda_device *device) {
+yoke_status cuda_kernel_input_read(const cuda_kernel_input *input, cuda_device *device) {
     if (!input->reordered) return YOKE_OK;
     return cuda_reorder(device, &input->own, input->value, &input->given, input->given_value);
 }
 
-yoke_status cuda_own_input_return(const cuda_own_input *input, cuda_device *device) {
+yoke_status cuda_kernel_input_return(const cuda_kernel_input *input, cuda_device *device) {
     if (!input->reordered || input->gradient == NULL) return YOKE_OK;
     return cuda_reorder(device, &input->given, input->given_gradient, &input->own, input->gradient);
 }
 
-static void destroy(yoke_plan *plan) {
-    free(plan);
-}
-
-yoke_status cuda_own_plan_create(yoke_plan **plan, size_t bytes, cuda_device *device,
-                                 const yoke_plan_request *request, const cuda_own_calls *calls) {
-    yoke_plan *made = calloc(1, bytes);
-    if (made == NULL) return FAIL_MEMORY(bytes, request->operation->name);
-    made->device = &device->base;
-    made->bind = calls->bind;
-    made->forward = calls->forward;
-    made->backward = request->training ? calls->backward : NULL;
-    made->destroy = destroy;
-    *plan = made;
-    return YOKE_OK;
-}
-
-void cuda_own_output(yoke_layout *output, const yoke_plan_request *request) {
+void cuda_kernel_output(yoke_layout *output, const yoke_plan_request *request) {
     cuda_layout layout =
         cuda_value_layout(request->rows, request->operation->output, request->precision);
     cuda_layout_store(output, &layout);

@@ -1,32 +1,73 @@
-/* The sum of two values with an optional ReLU behind it, in the layout of the first. Its gradient
- * is one for both: backward writes it once. */
-#include <stdlib.h>
+/* ReLU and addition, with an optional ReLU behind the sum. */
 #include <string.h>
 
-#include "device/cpu/primitive.h"
+#include "device/cpu/cpu.h"
+
+/* ReLU. Backward reads the output instead of the input, so that both passes may run in place. */
+
+static yoke_status relu_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    cpu_primitive_plan *relu = (cpu_primitive_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    const cpu_address addresses[] = {
+        {DNNL_ARG_SRC, binding->inputs[0]}, {DNNL_ARG_DST, binding->output}, CPU_LAST_ADDRESS};
+    TRY(cpu_primitive_bind(&relu->forward, device, addresses, binding->scratch));
+    if (relu->backward.description == NULL) return YOKE_OK;
+    const cpu_address gradients[] = {{DNNL_ARG_DST, binding->output},
+                                     {DNNL_ARG_DIFF_DST, binding->output_gradient},
+                                     {DNNL_ARG_DIFF_SRC, binding->input_gradients[0]},
+                                     CPU_LAST_ADDRESS};
+    return cpu_primitive_bind(&relu->backward, device, gradients, binding->scratch);
+}
+
+yoke_status cpu_plan_relu(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {relu_bind, cpu_primitive_plan_forward,
+                                          cpu_primitive_plan_backward, cpu_primitive_plan_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(cpu_primitive_plan), &device->base, request, &calls));
+    cpu_primitive_plan *relu = (cpu_primitive_plan *)*plan;
+    cpu_operation operation = {.kind = CPU_ELTWISE,
+                               .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
+                               .inference = !request->training,
+                               .source = cpu_layout_desc(&request->inputs[0])};
+    TRY(cpu_primitive_create(&relu->forward, device, &operation));
+    yoke_plan_needs *needs = &relu->base.needs;
+    needs->output = request->inputs[0];
+    needs->forward_in_place = true;
+    if (request->training && request->input_gradient) {
+        operation.direction = CPU_BACKWARD_DATA;
+        operation.hint = relu->forward.description;
+        TRY(cpu_primitive_create(&relu->backward, device, &operation));
+        needs->backward_reads_output = true;
+        needs->backward_in_place = true;
+    }
+    needs->scratch_bytes = cpu_primitive_plan_scratch(relu);
+    return YOKE_OK;
+}
+
+/* The sum of two values in the layout of the first. Both inputs have the same gradient: backward
+ * writes it once. */
 
 typedef struct add_plan {
-    cpu_primitive_plan plan;   /* backward: the ReLU's */
-    cpu_call align, give_back; /* input 1 into input 0's layout; its gradient the other way */
+    cpu_primitive_plan plan;   /* its backward is the ReLU's */
+    cpu_call align, give_back; /* input 1 into input 0's layout; input 1's gradient back */
     bool relu, same_layout;
     const cpu_desc *inputs[2];
     size_t aligned_offset; /* in scratch: input 1 in input 0's layout */
     void *output_gradient, *input_gradient;
 } add_plan;
 
-static void destroy(yoke_plan *plan) {
+static void add_destroy(yoke_plan *plan) {
     add_plan *add = (add_plan *)plan;
     cpu_call_destroy(&add->align);
     cpu_call_destroy(&add->give_back);
     cpu_primitive_plan_destroy(plan);
 }
 
-static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status add_forward(yoke_plan *plan, const yoke_plan_step *step) {
     TRY(cpu_call_run(&((add_plan *)plan)->align, cpu_of(plan->device)));
     return cpu_primitive_plan_forward(plan, step);
 }
 
-static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+static yoke_status add_backward(yoke_plan *plan, const yoke_plan_step *step) {
     add_plan *add = (add_plan *)plan;
     if (add->relu)
         TRY(cpu_primitive_plan_backward(plan, step));
@@ -35,7 +76,7 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     return cpu_call_run(&add->give_back, cpu_of(plan->device));
 }
 
-static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding) {
+static yoke_status add_bind_backward(add_plan *add, const yoke_plan_binding *binding) {
     cpu_device *device = cpu_of(add->plan.base.device);
     add->output_gradient = binding->output_gradient;
     add->input_gradient = binding->input_gradients[0];
@@ -50,7 +91,7 @@ static yoke_status bind_backward(add_plan *add, const yoke_plan_binding *binding
     return cpu_primitive_bind(&add->plan.backward, device, gradients, binding->scratch);
 }
 
-static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     add_plan *add = (add_plan *)plan;
     cpu_device *device = cpu_of(plan->device);
     void *right = binding->inputs[1];
@@ -66,16 +107,11 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {DNNL_ARG_DST, binding->output},
                                      CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&add->plan.forward, device, addresses, binding->scratch));
-    return plan->needs.backward_in_place ? bind_backward(add, binding) : YOKE_OK;
+    return plan->needs.backward_in_place ? add_bind_backward(add, binding) : YOKE_OK;
 }
 
-static yoke_status create_forward(add_plan *add) {
-    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = add->relu};
-    return cpu_primitive_create(&add->plan.forward, cpu_of(add->plan.base.device), &sum);
-}
-
-/* oneDNN wants the forward description of a ReLU of its own beside the backward one. */
-static yoke_status create_relu_backward(add_plan *add) {
+/* oneDNN creates a backward ReLU from the description of a forward one. */
+static yoke_status add_create_relu_backward(add_plan *add) {
     cpu_device *device = cpu_of(add->plan.base.device);
     cpu_operation relu = {.kind = CPU_ELTWISE,
                           .algorithm = dnnl_eltwise_relu_use_dst_for_bwd,
@@ -89,15 +125,18 @@ static yoke_status create_relu_backward(add_plan *add) {
     return status;
 }
 
-static yoke_status build(add_plan *add, const yoke_plan_request *request) {
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {add_bind, add_forward, add_backward, add_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(add_plan), &device->base, request, &calls));
+    add_plan *add = (add_plan *)*plan;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
         add->inputs[i] = cpu_layout_desc(&request->inputs[i]);
-    }
     add->relu = request->operation->relu;
     add->same_layout = add->inputs[0] == add->inputs[1];
-    TRY(create_forward(add));
+    const cpu_operation sum = {.kind = CPU_SUM, .source = add->inputs[0], .relu = add->relu};
+    TRY(cpu_primitive_create(&add->plan.forward, device, &sum));
     bool gradient = request->training && request->input_gradient;
-    if (gradient && add->relu) TRY(create_relu_backward(add));
+    if (gradient && add->relu) TRY(add_create_relu_backward(add));
     yoke_plan_needs *needs = &add->plan.base.needs;
     needs->output = request->inputs[0];
     /* oneDNN 2.6 clears the last block before it reads it where a post-op meets padded channels. */
@@ -112,20 +151,4 @@ static yoke_status build(add_plan *add, const yoke_plan_request *request) {
         needs->scratch_bytes = add->aligned_offset + needs->output.bytes;
     }
     return YOKE_OK;
-}
-
-yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request) {
-    add_plan *add = calloc(1, sizeof *add);
-    if (add == NULL) return FAIL_MEMORY(sizeof *add, request->operation->name);
-    add->plan.base = (yoke_plan){.device = &device->base,
-                                 .bind = bind,
-                                 .forward = forward,
-                                 .backward = request->training ? backward : NULL,
-                                 .destroy = destroy};
-    yoke_status status = build(add, request);
-    if (status == YOKE_OK)
-        *plan = &add->plan.base;
-    else
-        destroy(&add->plan.base);
-    return status;
 }
