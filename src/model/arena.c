@@ -1,4 +1,4 @@
-/* The arena: storages with lifetimes share memory when they do not live at the same step. */
+/* The arena: storages share memory unless they live at the same step. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ void yoke_arena_use(yoke_arena *arena, int storage, int step) {
     if (step > used->end) used->end = step;
 }
 
-/* Largest first; equal ones in the order of their lives, so that the result is always the same. */
+/* Largest first; ties by lifetime, then by position, so that the result is always the same. */
 static int larger_first(const void *left, const void *right) {
     const yoke_storage *a = *(const yoke_storage *const *)left;
     const yoke_storage *b = *(const yoke_storage *const *)right;
@@ -45,8 +45,8 @@ static bool live_together(const yoke_storage *a, const yoke_storage *b) {
     return a->begin <= b->end && b->begin <= a->end;
 }
 
-/* The smallest hole between those that live at the same time, or the end of them; `placed` is in
- * the order of offsets. */
+/* The smallest hole between the placed storages that live at the same time, or the end of the last
+ * of them. `placed` is sorted by offset. */
 static size_t best_offset(const yoke_storage *storage, yoke_storage *const *placed, int count) {
     size_t top = 0, best = 0, best_bytes = SIZE_MAX;
     for (int i = 0; i < count; i++) {

@@ -1,27 +1,27 @@
-/* The order of backward and where gradients lie. Nodes run last first. The first reader to
- * contribute to a value's gradient writes it; a later one is accumulated. The two inputs of an add
- * share one gradient, which nobody may change while the other still needs it. */
+/* Plans the order of backward and the places of gradients. Nodes run in reverse order. The first
+ * reader to contribute to a value's gradient writes it; later contributions are accumulated. The
+ * two inputs of an add share one gradient, which may not change while the other input needs it. */
 #include <stdlib.h>
 
 #include "model/program.h"
 
 struct backward {
     yoke_program *program;
-    yoke_place *gradients; /* [values]: where the sum of contributions so far lies */
-    int *claims;           /* [storages]: values whose gradient lies there */
+    yoke_place *gradients; /* [values]: the sum of the contributions so far */
+    int *references;       /* [storages]: how many values have their gradient there */
     bool *contributed;     /* [tensors] */
     int node, step;        /* being planned */
 };
 
-bool yoke_program_wants(const yoke_program *program, int value) {
-    return program->input_gradients || program->model->wants_gradient[value];
+bool yoke_program_requires_gradient(const yoke_program *program, int value) {
+    return program->input_gradients || program->model->requires_gradient[value];
 }
 
-bool yoke_program_wants_inputs(const yoke_program *program, const yoke_node *node) {
-    return program->input_gradients || yoke_node_wants_gradient(program->model, node);
+bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node) {
+    return program->input_gradients || yoke_node_requires_gradient(program->model, node);
 }
 
-bool yoke_program_goes_back(const yoke_program *program, const yoke_node *node) {
+bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node) {
     return program->training && (program->input_gradients || node->backward);
 }
 
@@ -42,11 +42,11 @@ static void use(const struct backward *backward, yoke_place place) {
     yoke_arena_use(&backward->program->arena, place, backward->step);
 }
 
-static void claim(struct backward *backward, int value, yoke_place place) {
+static void set_gradient(struct backward *backward, int value, yoke_place place) {
     yoke_place *gradient = &backward->gradients[value];
-    if (*gradient >= 0) backward->claims[*gradient]--;
+    if (*gradient >= 0) backward->references[*gradient]--;
     *gradient = place;
-    backward->claims[place]++;
+    backward->references[place]++;
     use(backward, place);
 }
 
@@ -55,28 +55,28 @@ static void emit_accumulate(struct backward *backward, int value, yoke_place to,
          (yoke_action){.kind = YOKE_ACTION_ACCUMULATE, .value = value, .to = to, .from = from});
 }
 
-/* Adds a further contribution to a value's gradient; `disposable`: nobody reads the contribution
- * after this. */
+/* Adds another contribution to a value's gradient. `disposable`: the contribution's memory may be
+ * overwritten. */
 static void contribute(struct backward *backward, int value, yoke_place contribution,
                        bool disposable) {
     yoke_place own = backward->gradients[value];
     use(backward, own);
-    if (backward->claims[own] == 1 && own != contribution) {
+    if (backward->references[own] == 1 && own != contribution) {
         emit_accumulate(backward, value, own, contribution);
-    } else if (disposable && backward->claims[contribution] == 0) {
+    } else if (disposable && backward->references[contribution] == 0) {
         emit_accumulate(backward, value, contribution, own);
-        claim(backward, value, contribution);
+        set_gradient(backward, value, contribution);
     } else {
         yoke_place sum = add_storage(backward, value_bytes(backward, value));
         emit(backward,
              (yoke_action){.kind = YOKE_ACTION_COPY, .value = value, .to = sum, .from = own});
         emit_accumulate(backward, value, sum, contribution);
-        claim(backward, value, sum);
+        set_gradient(backward, value, sum);
     }
 }
 
-/* A tensor used by several nodes: the first contribution in backward order is written straight to
- * the flat gradient, others beside it and summed. */
+/* For a tensor that several nodes use: the first node in backward order writes the flat gradient,
+ * the others write to storages of their own, which are added to it. */
 static void contribute_tensors(struct backward *backward, int index) {
     yoke_program *program = backward->program;
     const yoke_node *node = &program->model->nodes[index];
@@ -93,8 +93,8 @@ static void contribute_tensors(struct backward *backward, int index) {
     }
 }
 
-/* What an input's gradient may be written over, once nobody else needs that: the output gradient or
- * the output. */
+/* The place that an input's gradient may overwrite: the output gradient or the output, if no later
+ * step needs it. */
 static yoke_place free_place(const struct backward *backward, int index, int input) {
     const yoke_program *program = backward->program;
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
@@ -102,7 +102,7 @@ static yoke_place free_place(const struct backward *backward, int index, int inp
     yoke_place output = program->values[program->model->nodes[index].output];
     bool over_gradient = input == 0 ? needs->backward_in_place : needs->joined_in_place;
     bool over_output = input == 0 && needs->joined_in_place && output >= 0;
-    if (over_gradient && gradient >= 0 && backward->claims[gradient] == 0) return gradient;
+    if (over_gradient && gradient >= 0 && backward->references[gradient] == 0) return gradient;
     if (over_output && program->arena.storages[output].end == backward->step) return output;
     return YOKE_PLACE_NOWHERE;
 }
@@ -115,15 +115,16 @@ static yoke_place place_gradient(struct backward *backward, int index, int input
     return fits ? place : add_storage(backward, bytes);
 }
 
-/* Values without a gradient so far take the contribution as it is; only then may it be changed. */
+/* Values without a gradient take the contribution itself; others add it to theirs, after all values
+ * have taken theirs. */
 static void distribute(struct backward *backward, const yoke_node *node,
                        const yoke_place *contributions) {
     bool later[YOKE_PLAN_INPUTS] = {false};
     for (int k = 0; k < node->input_count; k++) {
         int value = node->inputs[k];
-        if (!yoke_program_wants(backward->program, value)) continue;
+        if (!yoke_program_requires_gradient(backward->program, value)) continue;
         later[k] = backward->gradients[value] != YOKE_PLACE_NOWHERE;
-        if (!later[k]) claim(backward, value, contributions[k]);
+        if (!later[k]) set_gradient(backward, value, contributions[k]);
     }
     for (int k = 0; k < node->input_count; k++) {
         bool needed_again =
@@ -140,13 +141,13 @@ static void plan_node(struct backward *backward, int index) {
     backward->step = yoke_backward_step(program, index);
     places->output_gradient = backward->gradients[node->output];
     if (places->output_gradient >= 0) {
-        backward->claims[places->output_gradient]--;
+        backward->references[places->output_gradient]--;
         backward->gradients[node->output] = YOKE_PLACE_NOWHERE;
         use(backward, places->output_gradient);
     }
     emit(backward, (yoke_action){.kind = YOKE_ACTION_BACKWARD});
     contribute_tensors(backward, index);
-    if (!yoke_program_wants_inputs(program, node)) return;
+    if (!yoke_program_requires_input_gradient(program, node)) return;
 
     bool shared = yoke_plan_describe(program->plans[index])->shared_input_gradient;
     yoke_place contributions[YOKE_PLAN_INPUTS];
@@ -158,7 +159,7 @@ static void plan_node(struct backward *backward, int index) {
     distribute(backward, node, contributions);
 }
 
-/* Actions of this node and of those that backward runs before it. */
+/* The number of actions up to and including this node's. */
 static int actions_through(const yoke_program *program, int node) {
     int count = 0;
     while (count < program->action_count && program->actions[count].node >= node)
@@ -166,8 +167,8 @@ static int actions_through(const yoke_program *program, int node) {
     return count;
 }
 
-/* Segment s ends with the node that completes the last parameter of bucket s. What is left behind
- * the last bucket leads to the model's input. */
+/* Segment s ends with the node that completes the last parameter of bucket s. The last segment also
+ * has the actions behind it, which lead to the gradient of the model's input. */
 static void end_segments(yoke_program *program, const yoke_flat *flat) {
     int s = 0;
     for (int i = 0; i < flat->parameter_count; i++) {
@@ -186,7 +187,7 @@ static void plan_nodes(struct backward *backward) {
         backward->gradients[i] = YOKE_PLACE_NOWHERE;
     backward->gradients[model->value_count - 1] = YOKE_PLACE_OUTPUT_GRADIENTS;
     for (int i = model->node_count - 1; i >= 0; i--)
-        if (yoke_program_goes_back(program, &model->nodes[i])) plan_node(backward, i);
+        if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(backward, i);
     program->gradient_of_input = backward->gradients[0];
     use(backward, program->gradient_of_input);
 }
@@ -196,18 +197,18 @@ yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *f
     struct backward backward = {
         .program = program,
         .gradients = calloc((size_t)model->value_count, sizeof *backward.gradients),
-        .claims = calloc((size_t)program->arena.capacity, sizeof *backward.claims),
+        .references = calloc((size_t)program->arena.capacity, sizeof *backward.references),
         .contributed = calloc((size_t)model->tensor_count, sizeof *backward.contributed),
     };
     bool enough =
-        backward.gradients != NULL && backward.claims != NULL && backward.contributed != NULL;
+        backward.gradients != NULL && backward.references != NULL && backward.contributed != NULL;
     if (enough) {
         plan_nodes(&backward);
         end_segments(program, flat);
     }
     free(backward.gradients);
-    free(backward.claims);
+    free(backward.references);
     free(backward.contributed);
-    size_t bytes = (size_t)program->arena.capacity * sizeof *backward.claims;
+    size_t bytes = (size_t)program->arena.capacity * sizeof *backward.references;
     return enough ? YOKE_OK : FAIL_MEMORY(bytes, "the plan of backward");
 }

@@ -1,5 +1,5 @@
-/* The life of a model and the list of layers it is built from. The first error sticks: later calls
- * do nothing, and finish reports it. */
+/* Creates a model, collects its layers and finishes it. The model stores the first error: later
+ * calls do nothing, and finish reports it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,7 @@ static yoke_status build_model(yoke_model *model, const char *name, yoke_shape i
 }
 
 yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input) {
-    if (model == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create needs a place for the model");
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_create: `model` is NULL");
     *model = NULL;
     yoke_model *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a model");
@@ -48,7 +47,7 @@ yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape i
 
 void yoke_model_destroy(yoke_model *model) {
     if (model == NULL) return;
-    free(model->wants_gradient);
+    free(model->requires_gradient);
     free(model->nodes);
     for (int i = 0; i < model->tensor_count; i++)
         yoke_tensor_release(&model->tensors[i]);
@@ -108,7 +107,7 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
     return NULL;
 }
 
-/* Layers without parameters are called after their kind and place: "relu.7". */
+/* A layer without parameters is named by its kind and position: "relu.7". */
 static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
     char own[32];
     if (name == NULL) {
@@ -126,7 +125,8 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
     bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM;
     const char *what = kind_name(kind);
     if (model->finished)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: model '%s' is finished; add layers before", what,
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: model '%s' is finished; add layers before finishing it", what,
                     model->name);
     if (named && (name == NULL || name[0] == '\0' || strlen(name) > NAME_BYTES))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s as layer %d: needs a name of 1 to %d characters", what,
@@ -171,7 +171,7 @@ yoke_value yoke_model_input(yoke_model *model) {
 
 /* Finish. */
 
-/* Every layer must reach the output: a value that nobody reads is a mistake in the list. */
+/* Every value but the output needs a reader: an unread value is a mistake in the list. */
 static yoke_status check_readers(const yoke_model *model) {
     for (int value = 1; value <= model->layer_count; value++) {
         bool read = value == model->output;
@@ -179,7 +179,7 @@ static yoke_status check_readers(const yoke_model *model) {
             for (int k = 0; k < model->layers[i].input_count; k++)
                 read = read || model->layers[i].inputs[k] == value;
         if (!read)
-            return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': nothing reads what it writes",
+            return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': no layer reads its output",
                         model->layers[value - 1].operation.name);
     }
     return YOKE_OK;
@@ -202,7 +202,7 @@ static yoke_status set_loss(yoke_model *model, const yoke_loss_options *given) {
     model->loss.struct_size = sizeof model->loss;
     TRY(yoke_options_load(&model->loss, sizeof model->loss, given, "yoke_loss_options"));
     if (model->loss.kind != YOKE_LOSS_CROSS_ENTROPY && model->loss.kind != YOKE_LOSS_MSE)
-        return FAIL(YOKE_ERROR_ARGUMENT, "loss kind %d: there are cross-entropy (0) and MSE (1)",
+        return FAIL(YOKE_ERROR_ARGUMENT, "loss kind %d: must be cross-entropy (0) or MSE (1)",
                     (int)model->loss.kind);
     double smoothing = model->loss.label_smoothing;
     if (!(smoothing >= 0 && smoothing < 1))

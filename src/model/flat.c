@@ -1,5 +1,5 @@
-/* The flat buffers: parameters in the order in which backward completes their gradients, cut into
- * buckets by DDP's rule. */
+/* The layout of the flat buffers: parameters in the order in which backward completes their
+ * gradients, in buckets by DDP's rule. */
 #include <stdlib.h>
 
 #include "model/program.h"
@@ -39,8 +39,8 @@ const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
     return NULL;
 }
 
-/* PyTorch's layout of a tensor. A grouped convolution's weight has its groups as a dimension of
- * their own; the bytes are the same. */
+/* PyTorch's layout of a tensor. For a grouped convolution the groups are a dimension of their own;
+ * the bytes are the same. */
 static yoke_status plain_layout(yoke_device *device, const yoke_tensor *tensor,
                                 yoke_layout *layout) {
     if (tensor->groups == 1) return yoke_layout_plain(device, tensor->shape, tensor->ndim, layout);
@@ -75,7 +75,7 @@ static size_t rounded_up(size_t elements, size_t unit) {
     return (elements + unit - 1) / unit * unit;
 }
 
-/* A bucket ends, and the next begins, at a multiple of `unit`. */
+/* Buckets begin and end at multiples of `unit`. */
 static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
     flat->elements = 0;
     for (int i = 0; i < flat->parameter_count; i++) {

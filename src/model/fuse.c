@@ -1,11 +1,11 @@
-/* From the layers a user writes to the operations a device runs: a ReLU joins the batch norm or the
- * add before it, and the batch norm before such an add joins them both, when nobody else reads the
- * value between. OUTPUT is appended. */
+/* Turns the layers that a user writes into the operations that a device runs: fuses a ReLU with the
+ * batch norm or the add before it, and these with the batch norm before such an add, if no other
+ * layer reads the value between them. Appends OUTPUT. */
 #include <stdlib.h>
 
 #include "model/graph.h"
 
-/* The only layer reading `value`, NULL when there are several or the value is the output. */
+/* The only layer that reads `value`; NULL when several do or the value is the output. */
 static const yoke_node *only_reader(const yoke_model *model, int value) {
     const yoke_node *reader = NULL;
     if (value == model->output) return NULL;
@@ -27,7 +27,7 @@ static const yoke_node *fusable_relu(const yoke_model *model, const yoke_node *l
     return reader != NULL && reader->operation.kind == YOKE_OP_RELU ? reader : NULL;
 }
 
-/* The batch norm that is one operation with this add and its ReLU; of two the later one. */
+/* The batch norm to fuse with this add and its ReLU; of two candidates the later one. */
 static const yoke_node *fusable_norm(const yoke_model *model, const yoke_node *add) {
     const yoke_node *found = NULL;
     if (add->operation.kind != YOKE_OP_ADD || fusable_relu(model, add) == NULL) return NULL;
@@ -56,7 +56,8 @@ static void join_norm(yoke_node *node, const yoke_node *norm) {
     node->input_count = 2;
 }
 
-/* The node stands where the last layer it needs stood, so the list stays in topological order. */
+/* A fused node takes the place of the last layer whose inputs it needs, so the list stays in
+ * topological order. */
 static void fuse_layers(yoke_model *model, bool *absorbed) {
     for (int i = 0; i < model->layer_count; i++) {
         const yoke_node *layer = &model->layers[i];
@@ -88,19 +89,19 @@ static void append_output(yoke_model *model) {
     };
 }
 
-bool yoke_node_wants_gradient(const yoke_model *model, const yoke_node *node) {
+bool yoke_node_requires_gradient(const yoke_model *model, const yoke_node *node) {
     bool wanted = false;
     for (int k = 0; k < node->input_count; k++)
-        wanted = wanted || model->wants_gradient[node->inputs[k]];
+        wanted = wanted || model->requires_gradient[node->inputs[k]];
     return wanted;
 }
 
-/* A gradient flows wherever a parameter lies before. */
+/* A value requires a gradient if a parameter precedes it. */
 static void mark_gradients(yoke_model *model) {
     for (int i = 0; i < model->node_count; i++) {
         yoke_node *node = &model->nodes[i];
-        node->backward = node->tensor_count > 0 || yoke_node_wants_gradient(model, node);
-        model->wants_gradient[node->output] = node->backward;
+        node->backward = node->tensor_count > 0 || yoke_node_requires_gradient(model, node);
+        model->requires_gradient[node->output] = node->backward;
     }
 }
 
@@ -108,9 +109,9 @@ yoke_status yoke_fuse(yoke_model *model) {
     size_t layers = (size_t)model->layer_count;
     model->value_count = model->layer_count + 2;
     model->nodes = calloc(layers + 1, sizeof *model->nodes);
-    model->wants_gradient = calloc(layers + 2, sizeof *model->wants_gradient);
+    model->requires_gradient = calloc(layers + 2, sizeof *model->requires_gradient);
     bool *absorbed = calloc(layers, sizeof *absorbed);
-    if (model->nodes == NULL || model->wants_gradient == NULL || absorbed == NULL) {
+    if (model->nodes == NULL || model->requires_gradient == NULL || absorbed == NULL) {
         free(absorbed);
         return FAIL_MEMORY((layers + 1) * sizeof *model->nodes, "a model's operations");
     }

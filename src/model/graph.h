@@ -1,4 +1,5 @@
-/* The layer list and what finish makes of it; for this room's own files. */
+/* The layers of a model and the operations that finish makes of them; for this room's files
+ * only. */
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 
@@ -6,20 +7,19 @@
 
 #define YOKE_NONE (-1) /* no value, no tensor */
 
-/* A layer as it was added, or an operation after fusing: what it computes, which values it reads
- * and writes, which rows of the tensor table it uses. */
+/* A layer as the user added it, or an operation after fusing. */
 typedef struct yoke_node {
-    yoke_operation operation; /* its name is the layer's */
+    yoke_operation operation; /* has the layer's name */
     yoke_shape shape;         /* of the output */
     int inputs[YOKE_PLAN_INPUTS],
         input_count; /* values: 0 is the model's input, layer i writes i + 1 */
     int output;
     int tensors[YOKE_PLAN_PARAMETERS], tensor_count; /* weight, bias */
     int buffers[2];                                  /* running mean, running variance or NONE */
-    bool backward; /* a gradient of a parameter or an input is wanted from it */
+    bool backward; /* it has to compute a gradient of a parameter or of an input */
 } yoke_node;
 
-/* How PyTorch fills a tensor that nobody loaded. */
+/* How PyTorch initialises a tensor. */
 typedef enum yoke_fill_kind {
     YOKE_FILL_CONSTANT,
     YOKE_FILL_UNIFORM,
@@ -50,19 +50,19 @@ struct yoke_model {
     yoke_tensor *tensors;
     int tensor_count, tensor_capacity;
     size_t buffer_elements;
-    yoke_error error; /* the first; YOKE_OK while all is well */
+    yoke_error error; /* the first error; YOKE_OK: none */
 
-    /* Made by finish. */
+    /* Set by finish. */
     bool finished;
-    int output; /* the value the user named */
+    int output; /* the output value */
     yoke_loss_options loss;
-    yoke_node *nodes; /* fused, the last one is OUTPUT; names are borrowed from layers */
+    yoke_node *nodes; /* fused operations, the last one is OUTPUT; `layers` own the names */
     int node_count, value_count;
-    bool *wants_gradient; /* [value_count] */
+    bool *requires_gradient; /* [value_count] */
 };
 
-/* builder.c: a layer under construction is appended at once; after a failure the model is in error
- * and the half-built layer is only ever destroyed. */
+/* builder.c: a new layer is appended at once. After a failure the model is in error, and nothing
+ * but destroy uses the half-built layer. */
 bool yoke_builder_stopped(const yoke_model *model);
 yoke_value yoke_builder_result(yoke_model *model, yoke_status status);
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
@@ -77,10 +77,10 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
                             const yoke_tensor *description, int *index);
 void yoke_tensor_release(yoke_tensor *tensor);
 
-/* fuse.c: layers -> nodes, wants_gradient. */
+/* fuse.c: layers -> nodes, requires_gradient. */
 yoke_status yoke_fuse(yoke_model *model);
-/* Does anybody want the gradient of one of its inputs? */
-bool yoke_node_wants_gradient(const yoke_model *model, const yoke_node *node);
+/* Whether one of its inputs requires a gradient. */
+bool yoke_node_requires_gradient(const yoke_model *model, const yoke_node *node);
 
 yoke_dims yoke_dims_of(yoke_shape shape);
 

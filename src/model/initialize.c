@@ -1,5 +1,5 @@
-/* Initial values by PyTorch's rules. Tensor i of the table draws from stream i of the seed in plain
- * element order, so neither layouts nor devices matter. */
+/* Initial values by PyTorch's rules. Tensor i of the table draws from stream i of the seed, in
+ * plain element order, so the values do not depend on layouts or devices. */
 #include <stdlib.h>
 
 #include "model/program.h"

@@ -1,12 +1,12 @@
-/* Looking closely at a replica: where values stop being finite. Runs plans one by one and leaves
- * the running statistics as they were. */
+/* Finds the first value of a replica that is not finite: runs the plans one by one and restores the
+ * running statistics. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/program.h"
 
-/* Running statistics, put aside. */
+/* Saving the running statistics. */
 
 yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved) {
     size_t bytes = replica->flat->buffer_elements * sizeof **saved;
@@ -54,7 +54,7 @@ static yoke_status is_finite(const struct probe *probe, int value, yoke_dims dim
     return YOKE_OK;
 }
 
-/* Runs forward again: an activation lives in the arena only until its last reader. */
+/* Runs forward again, since the arena holds an activation only until its last reader. */
 static yoke_status search(const struct probe *probe, const char **name) {
     const yoke_replica *replica = probe->replica;
     const yoke_program *program = replica->current;
@@ -65,7 +65,9 @@ static yoke_status search(const struct probe *probe, const char **name) {
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
         yoke_status status = yoke_plan_forward(program->plans[i], &replica->last_step);
-        finite = status != YOKE_ERROR_NUMERIC; /* a batch norm's statistics can overflow */
+        finite =
+            status !=
+            YOKE_ERROR_NUMERIC; /* the CPU's batch norm reports statistics that are not finite */
         if (status == YOKE_OK)
             status = is_finite(probe, node->output, node->operation.output, &finite);
         if (!finite)
@@ -94,7 +96,7 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica) {
     size_t bytes = largest_value(replica) * sizeof(float);
     probe.host = malloc(bytes);
     yoke_status status =
-        yoke_device_allocate(replica->options.device, bytes, "a look at a value", &probe.plain);
+        yoke_device_allocate(replica->options.device, bytes, "checking values", &probe.plain);
     if (status == YOKE_OK) status = yoke_replica_save_buffers(replica, &saved);
     if (status == YOKE_OK && probe.host != NULL) {
         if (search(&probe, &name) != YOKE_OK) name = NULL;

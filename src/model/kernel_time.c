@@ -1,11 +1,11 @@
-/* How long the calls of a step take, without the engine around them: by the host's clock where
- * calls finish before they return, and by the device's own around recordings where it queues.
- * Leaves the running statistics as they were. */
+/* Times the calls of a step without the engine: by the host's clock where calls finish before they
+ * return, by the device's events around recordings where calls are queued. Restores the running
+ * statistics. */
 #include <stdlib.h>
 
 #include "model/program.h"
 
-/* Recordings: no launch of the host is in the time, and the device waits for none. */
+/* Recordings: the device never waits for the host to launch a kernel. */
 
 static yoke_status replay_timed(yoke_recording *recording, yoke_device_event *const marks[2],
                                 int replays, double *best_ms) {
@@ -36,28 +36,28 @@ yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *)
     return status;
 }
 
-/* Every call by itself. */
+/* Single calls. */
 
-/* One call of a step. What it changes in place is put back before every repetition, so that values
- * neither grow nor vanish. */
+/* One call of a step. Before each repetition the memory that it changes in place is restored, so
+ * that values neither grow nor vanish. */
 typedef struct timed_call {
-    yoke_plan *plan; /* NULL: an action that is no plan's */
+    yoke_plan *plan; /* NULL: the action has no plan */
     bool backward;
     const yoke_action *action;
     void *changed;
     size_t changed_bytes;
 } timed_call;
 
-/* Either one pass over the calls, each run many times in a row, or many passes with one run each.
- */
+/* Times either one pass over the calls with many runs of each, or many passes with one run of
+ * each. */
 typedef struct stopwatch {
     yoke_program *program;
     yoke_plan_step step;
     int passes, runs;
     void *backup;
     double *best_ms; /* per call, in the order of a step */
-    int call_count;  /* so far in this pass */
-    bool queues;     /* the device records: calls are queued, whoever records them keeps the time */
+    int call_count;  /* in this pass so far */
+    bool queues;     /* calls are only queued: the whole pass is one recording, timed as one */
     const yoke_replica_memory *memory;
 } stopwatch;
 
@@ -69,12 +69,12 @@ static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
 
 static yoke_status time_on_host(const stopwatch *watch, const timed_call *call, double *best) {
     yoke_device *device = watch->program->device;
-    bool put_back = call->changed_bytes > 0 && watch->runs > 1;
-    if (put_back)
+    bool restores = call->changed_bytes > 0 && watch->runs > 1;
+    if (restores)
         TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
                              call->changed_bytes));
     for (int i = 0; i < watch->runs; i++) {
-        if (put_back)
+        if (restores)
             TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
                                  call->changed_bytes));
         TRY(yoke_device_synchronize(device));
@@ -99,7 +99,8 @@ static yoke_status queue_repeated(void *context) {
     return YOKE_OK;
 }
 
-/* A GPU takes the same time whatever the values: those changed in place are put back at the end. */
+/* A GPU's time does not depend on the values, so memory changed in place is restored once, at the
+ * end. */
 static yoke_status time_on_device(const stopwatch *watch, const timed_call *call, double *best) {
     yoke_device *device = watch->program->device;
     repeated_call repeated = {watch, call};
@@ -132,12 +133,6 @@ static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *mem
         TRY(time_call(watch, &call));
     }
     return YOKE_OK;
-}
-
-static yoke_status time_loss(stopwatch *watch) {
-    yoke_plan *loss = watch->program->loss;
-    TRY(time_call(watch, &(timed_call){.plan = loss}));
-    return time_call(watch, &(timed_call){.plan = loss, .backward = true});
 }
 
 static timed_call action_call(const yoke_program *program, const yoke_replica_memory *memory,
@@ -175,11 +170,13 @@ static yoke_status run_pass(void *context) {
     stopwatch *watch = context;
     watch->call_count = 0;
     TRY(time_forward(watch, watch->memory));
-    TRY(time_loss(watch));
+    yoke_plan *loss = watch->program->loss;
+    TRY(time_call(watch, &(timed_call){.plan = loss}));
+    TRY(time_call(watch, &(timed_call){.plan = loss, .backward = true}));
     return time_backward(watch, watch->memory);
 }
 
-/* In order on a device that records: the whole step is one recording. */
+/* For timing in order on a device that records, the whole step is one recording. */
 static yoke_status time_all(stopwatch *watch, bool in_order) {
     if (in_order && yoke_device_records(watch->program->device)) {
         watch->queues = true;
@@ -193,14 +190,7 @@ static yoke_status time_all(stopwatch *watch, bool in_order) {
     return YOKE_OK;
 }
 
-static double sum_ms(const stopwatch *watch) {
-    double sum = 0;
-    for (int i = 0; i < watch->call_count; i++)
-        sum += watch->best_ms[i];
-    return sum;
-}
-
-/* The largest thing a call can change in place. */
+/* The size of the largest value or parameter, which a call could change in place. */
 static size_t backup_bytes(const yoke_program *program) {
     size_t largest = 0;
     for (int i = 0; i < program->model->value_count; i++)
@@ -215,8 +205,8 @@ static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
     size_t calls = (size_t)(program->model->node_count + 2 + program->action_count);
     watch->best_ms = calloc(calls, sizeof *watch->best_ms);
     if (watch->best_ms == NULL) return FAIL_MEMORY(calls * sizeof *watch->best_ms, "a stopwatch");
-    return yoke_device_allocate(replica->options.device, backup_bytes(program), "a value put aside",
-                                &watch->backup);
+    return yoke_device_allocate(replica->options.device, backup_bytes(program),
+                                "a backup of a value", &watch->backup);
 }
 
 yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
@@ -238,7 +228,9 @@ yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kerne
     if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch.step);
     if (status == YOKE_OK) status = time_all(&watch, in_order);
     if (status == YOKE_OK) status = yoke_replica_restore_buffers(replica, saved);
-    *milliseconds = sum_ms(&watch);
+    *milliseconds = 0;
+    for (int i = 0; i < watch.call_count; i++)
+        *milliseconds += watch.best_ms[i];
     yoke_device_free(replica->options.device, watch.backup);
     free(watch.best_ms);
     free(saved);

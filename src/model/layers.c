@@ -1,15 +1,15 @@
-/* The layers a model can have: each checks what it is given, says what it writes and which tensors
- * it owns. Shapes and names are PyTorch's. */
+/* The layers that a model can have. Each checks its arguments and sets its output shape and its
+ * tensors. Shapes and names are PyTorch's. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/graph.h"
 
-/* Windows beyond this cannot be meant and would overflow the arithmetic of shapes. */
+/* Larger windows would overflow the arithmetic of shapes. */
 #define WINDOW_LIMIT 32768
 
-/* What several layers share. */
+/* Shared by several layers. */
 
 static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
     if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
@@ -28,7 +28,7 @@ static yoke_status need_image(const yoke_model *model, const yoke_node *layer) {
     return YOKE_OK;
 }
 
-/* Checks a square window and answers how many places it has along height and width. */
+/* Checks a square window; *height and *width get the output size. */
 static yoke_status place_window(const yoke_node *layer, int *height, int *width) {
     const yoke_operation *window = &layer->operation;
     if (window->kernel < 1 || window->kernel > WINDOW_LIMIT)
@@ -51,18 +51,19 @@ static yoke_status place_window(const yoke_node *layer, int *height, int *width)
     return YOKE_OK;
 }
 
-/* The weight and bias of an earlier layer of the same kind, if they fit. */
+/* Uses the weight and bias of an earlier layer of the same kind and shape. */
 static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char *owner_name,
                                  const yoke_tensor *weight) {
     const yoke_node *owner = yoke_builder_find(model, owner_name);
     const char *name = layer->operation.name;
     if (owner == NULL || owner == layer)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: shares parameters with '%s', which is no earlier layer", name, owner_name);
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: shared_with '%s' is not an earlier layer", name,
+                    owner_name);
     if (owner->operation.kind != layer->operation.kind ||
         owner->operation.bias != layer->operation.bias)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: '%s' is a layer of another kind or differs in bias",
-                    name, owner_name);
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: shared_with '%s' is another kind of layer or differs in bias", name,
+                    owner_name);
     const yoke_tensor *theirs = &model->tensors[owner->tensors[0]];
     if (memcmp(theirs->shape, weight->shape, sizeof weight->shape) != 0 ||
         theirs->groups != weight->groups)
@@ -77,8 +78,8 @@ static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char
     return YOKE_OK;
 }
 
-/* nn.Linear and nn.Conv2d fill both by kaiming_uniform(a = sqrt 5), which is U(+-1/sqrt(fan_in)).
- */
+/* nn.Linear and nn.Conv2d initialise both by kaiming_uniform(a = sqrt 5), which is
+ * U(+-1/sqrt(fan_in)). */
 static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_tensor *weight,
                                size_t fan_in) {
     yoke_fill fill = {YOKE_FILL_UNIFORM, 1 / sqrt((double)fan_in)};
@@ -294,7 +295,7 @@ yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
 
 /* Pooling. */
 
-/* A kernel of 0 tells the device to take the whole image. */
+/* For the device a kernel of 0 is the whole image. */
 static yoke_status add_global_pool(yoke_model *model, yoke_value input) {
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_AVERAGE_POOL, NULL, &layer));

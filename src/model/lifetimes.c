@@ -1,5 +1,5 @@
-/* Where values lie and how long: from the forward step that writes one to the last step, forward or
- * backward, that reads it. */
+/* The places and lifetimes of values: a value lives from the forward step that writes it to the
+ * last step, forward or backward, that reads it. */
 #include <stdlib.h>
 
 #include "model/program.h"
@@ -21,7 +21,7 @@ static void raise_to(int *last_use, int step) {
     if (step > *last_use) *last_use = step;
 }
 
-/* last_use[value]: the last step at which it must still be intact. */
+/* last_use[value]: the last step that reads the value. */
 static void find_last_uses(const yoke_program *program, int *last_use) {
     const yoke_model *model = program->model;
     for (int i = 0; i < model->value_count; i++)
@@ -29,7 +29,7 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
     for (int i = 0; i < model->node_count; i++) {
         const yoke_node *node = &model->nodes[i];
         const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
-        bool backward = yoke_program_goes_back(program, node);
+        bool backward = yoke_program_runs_backward(program, node);
         for (int k = 0; k < node->input_count; k++) {
             bool again = k == 0 && backward && needs->backward_reads_input;
             raise_to(&last_use[node->inputs[k]],
@@ -41,7 +41,7 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
     }
 }
 
-/* The output may take the place of input 0 when nobody will look at that input again. */
+/* The output may take the place of input 0 if no later step reads that input. */
 static bool may_overwrite(const yoke_program *program, int index, const int *last_use) {
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
@@ -70,15 +70,9 @@ static void place_saved(yoke_program *program, int index) {
     size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
     if (bytes == 0) return;
     yoke_place saved = yoke_arena_add(&program->arena, bytes, yoke_forward_step(program, index));
-    if (yoke_program_goes_back(program, &program->model->nodes[index]))
+    if (yoke_program_runs_backward(program, &program->model->nodes[index]))
         yoke_arena_use(&program->arena, saved, yoke_backward_step(program, index));
     program->places[index].saved = saved;
-}
-
-static void place_loss_saved(yoke_program *program) {
-    size_t bytes = yoke_plan_describe(program->loss)->saved_bytes;
-    if (bytes > 0)
-        program->loss_saved = yoke_arena_add(&program->arena, bytes, yoke_loss_step(program));
 }
 
 yoke_status yoke_place_values(yoke_program *program) {
@@ -94,7 +88,9 @@ yoke_status yoke_place_values(yoke_program *program) {
         place_output(program, i, last_use);
         place_saved(program, i);
     }
-    place_loss_saved(program);
+    size_t loss_bytes = yoke_plan_describe(program->loss)->saved_bytes;
+    if (loss_bytes > 0)
+        program->loss_saved = yoke_arena_add(&program->arena, loss_bytes, yoke_loss_step(program));
     free(last_use);
     return YOKE_OK;
 }

@@ -1,5 +1,5 @@
-/* The door of model: the layer list, the flat layout of its tensors, and the replica: one device's
- * copy of the model with its plans. */
+/* The door of model: the list of layers, the flat layout of their tensors, and the replica, which
+ * is one device's copy of the model with its plans. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -18,14 +18,14 @@ typedef struct yoke_parameter {
     yoke_layout layout, plain;
 } yoke_parameter;
 
-/* A bucket: the range of the flat buffer that travels as one. Backward runs in segments, segment s
- * ending where bucket s is complete. Cut as DDP does: a bucket closes when it reaches its limit,
- * the first limit being smaller. */
+/* A bucket: a range of the flat buffer that is reduced as one. Backward runs in segments; segment s
+ * ends when bucket s is complete. By DDP's rule, a bucket is full when it reaches its limit, and
+ * the first limit is smaller. */
 typedef struct yoke_bucket {
     size_t offset, elements; /* floats */
 } yoke_bucket;
 
-/* Layouts are decided by the root's first plan; replicas, optimizer and checkpoints share them.
+/* The root's first plans choose the layouts; replicas, optimizer and checkpoints share them.
  * Immutable afterwards. */
 typedef struct yoke_flat {
     yoke_parameter *parameters;
@@ -50,12 +50,12 @@ typedef struct yoke_replica_options {
     yoke_device *device;
     yoke_precision precision;
     yoke_algorithm algorithm;
-    int rows;              /* of the primary shard: plans for it are made (and measured) first */
-    const yoke_flat *flat; /* NULL: this is the root, it decides; otherwise the root's */
+    int rows;              /* of the largest shard: its plans are made (and measured) first */
+    const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
-    bool input_gradients; /* backward goes on to the inputs and leaves their gradients */
-    int bucket_parts; /* every bucket can be cut in as many equal parts of whole cache lines; 0: 1
+    bool input_gradients; /* backward also computes the gradients of the model's inputs */
+    int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
 } yoke_replica_options;
 
@@ -69,81 +69,85 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
 yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients);
 void yoke_replica_destroy(yoke_replica *replica);
 
-/* Where things lie on the device; borrowed. */
+/* The replica's buffers on the device; borrowed. */
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
-    uint16_t *shadow; /* the parameters in bfloat16, where plans read them so; NULL otherwise */
-    float *inputs;    /* [rows, input shape], float32: scatter writes here */
-    int32_t *labels;  /* [rows] */
-    float *targets;   /* [rows, output channels] */
-    float *outputs;   /* [rows, output channels], float32: of the program last run forward */
-    float *output_gradients; /* the same shape: loss writes it, or classic's scatter does */
+    uint16_t *shadow;        /* the parameters in bfloat16, if plans read them; otherwise NULL */
+    float *inputs;           /* [rows, input shape], float32; scatter writes them */
+    int32_t *labels;         /* [rows] */
+    float *targets;          /* [rows, output channels] */
+    float *outputs;          /* [rows, output channels], float32: of the latest forward */
+    float *output_gradients; /* the same shape; the loss writes it, or scatter in the classic
+                                schedule */
     double *loss_sum;
     int32_t *correct;
     size_t activation_bytes, scratch_bytes, batch_bytes; /* for the memory report */
 } yoke_replica_memory;
-/* inputs/labels/targets hold `rows` of the primary shard at most. */
+/* inputs, labels and targets have room for options.rows. */
 const yoke_replica_memory *yoke_replica_memory_of(const yoke_replica *replica);
 const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
 
-/* Makes the plans for this many rows unless they exist (0 rows: nothing). The only call that
- * allocates after create; call it before the first step for every shard size to come. */
+/* Makes the plans for this number of rows unless they exist (0 rows: nothing). After create only
+ * this call allocates; call it before the first step for every shard size. */
 yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training);
 
-/* Forward over the rows last scattered. Programs for `rows` are prepared when missing. */
+/* Forward over the scattered rows; prepares `rows` if necessary. */
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step);
-/* What forward does before it queues anything, for a caller that then runs a recording of its own.
- */
+/* The part of forward that precedes its queued work, for a caller that then runs its own
+ * recording. */
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step);
-/* What `queue` asks of the replica, over `rows`, and of its device becomes one recording, which is
- * the caller's. Nothing runs, and what the last forward left stays the last forward's. */
+/* Records what `queue` calls on the replica, for `rows`, and on its device; the caller owns the
+ * recording. Nothing runs, and the results of the latest forward stay valid. */
 yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
                                 yoke_status (*queue)(void *), void *context,
                                 yoke_recording **recording);
-/* Loss sum, correct count and, when training, the gradient of the outputs. */
+/* Computes loss sum, number of correct rows and, when training, the gradient of the outputs. */
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step);
-/* Segments run in order 0 .. bucket_count - 1; after segment s the gradients of bucket s are
- * complete and no later segment touches them. */
+/* Call it for segments 0 .. bucket_count - 1 in order. After segment s the gradients of bucket s
+ * are complete, and no later segment changes them. */
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
 
-/* [rows of the last forward, input shape], after all segments of its backward. ARGUMENT unless the
- * options asked for them. */
+/* Downloads [rows of the latest forward, input shape]; call it after all segments of backward.
+ * ARGUMENT unless options.input_gradients is set. */
 yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients);
 
-/* The first value of the last forward that is not finite: its layer's name, or NULL. Slow; for the
- * message after a bad loss. */
+/* The layer whose output is the first value of the latest forward that is not finite, or NULL.
+ * Slow; for the message after a loss that is not finite. */
 const char *yoke_replica_first_nonfinite(yoke_replica *replica);
 
-/* Every plan call of a training step (forward, loss, backward) as `timing` says, `repeat` times:
- * the kernel time `yoke bench` compares a step with. Overwrites gradients and outputs. */
+/* Runs every plan call of a training step (forward, loss, backward) `repeat` times, as `timing`
+ * says; *milliseconds gets the kernel time that `yoke bench` compares a step with. Overwrites
+ * gradients and outputs. */
 yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
                                      int repeat, double *milliseconds);
-/* Records what `queue` queues and replays it: the fastest replay by the device's clock. Only on
- * devices that record. */
+/* Records what `queue` queues and replays it; *best_ms gets the fastest replay by the device's
+ * clock. Only on devices that record. */
 yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
                                int replays, double *best_ms);
 
 /* Values of parameters. */
 
-/* Fills the root's parameters and buffers by PyTorch's rules from the seed. Host arithmetic,
- * independent of the number of devices and of layouts. */
+/* Initialises the root's parameters and buffers from the seed by PyTorch's rules, on the host: the
+ * values do not depend on the number of devices or on layouts. */
 yoke_status yoke_replica_initialize(yoke_replica *replica, uint64_t seed);
 
-/* One tensor of the table, parameter or buffer, or the gradient of a parameter, to or from plain
- * float32 on the host. num_batches_tracked is not here. */
+/* Copies one tensor of the table, a parameter or buffer, or the gradient of a parameter, to or from
+ * plain float32 on the host. Not for num_batches_tracked, which the engine counts. */
 yoke_status yoke_replica_read(yoke_replica *replica, int tensor, bool gradient, float *values);
 yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
                                const float *values);
 
-/* Index in the tensor table or -1; `near` gets the closest name for the message (may be NULL). */
+/* Index in the tensor table, or -1; then *near (`near` may be NULL) gets the closest name for a
+ * message. */
 int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 
-/* Makes the loss plan alone, for classic's root: over `rows` outputs of the whole batch. */
+/* The operation of the loss alone, for the root in the classic schedule, which computes the loss of
+ * the whole batch. */
 yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation);
 
 #endif

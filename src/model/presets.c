@@ -50,7 +50,7 @@ static yoke_status find_preset(const char *name, const struct preset **found) {
     if (near != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; did you mean '%s'?", name, near);
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "no model is called '%s'; there are mlp, resnet18/34/50 (also with -cifar) and "
+                "no model is called '%s'; known: mlp, resnet18/34/50 (also with -cifar) and "
                 "resnet20/32/44/56",
                 name);
 }
@@ -162,8 +162,7 @@ static yoke_value add_mlp(yoke_model *model, const struct preset *preset, int cl
 yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input, int classes,
                               const yoke_loss_options *loss) {
     const struct preset *preset = NULL;
-    if (model == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset needs a place for the model");
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset: `model` is NULL");
     *model = NULL;
     TRY(find_preset(name, &preset));
     if (classes < 1)

@@ -1,5 +1,5 @@
-/* The making and running of a program. Plans are made in forward order, each told how its inputs
- * lie; then everything gets a place; then plans are bound to it. */
+/* Creates and runs programs. First it creates the plans in forward order, since a plan needs its
+ * inputs' layouts; then it places all values; then it binds the plans to the addresses. */
 #include <stdlib.h>
 
 #include "model/program.h"
@@ -14,7 +14,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         .training = from->training,
         .precision = from->precision,
         .algorithm = from->algorithm,
-        .input_gradient = yoke_program_wants_inputs(program, node),
+        .input_gradient = yoke_program_requires_input_gradient(program, node),
         .choices = from->choices,
     };
     for (int k = 0; k < node->input_count; k++)
@@ -63,8 +63,9 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
     return plan_loss(program, request);
 }
 
-/* Storages: a value each, what each node saves, at most two contributions and two copies a node,
- * and what the loss saves. Actions: one a node, two sums, two copies with an accumulate each. */
+/* Storages: one for each value, one for what each node saves, at most two contributions and two
+ * copies for each node, and one for what the loss saves. Actions: for each node one backward, two
+ * sums, and two copies with an accumulate each. */
 static yoke_status allocate_lists(yoke_program *program) {
     const yoke_model *model = program->model;
     size_t nodes = (size_t)model->node_count, values = (size_t)model->value_count;
@@ -254,7 +255,7 @@ static yoke_status queue_loss(yoke_program *program, const yoke_plan_step *step)
     return program->training ? yoke_plan_backward(program->loss, step) : YOKE_OK;
 }
 
-/* A recording of the caller's takes what would be replayed. */
+/* Inside a caller's recording the plans are queued instead of replayed. */
 static bool replays(const yoke_program *program, const yoke_recording *recording) {
     return recording != NULL && !yoke_device_is_recording(program->device);
 }
@@ -306,7 +307,7 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
     return queue_segment(program, segment, step);
 }
 
-/* Recording: plans are asked to queue once, with a step they do not look at. */
+/* Recording: queues each plan once. On devices that record, plans do not read their `step`. */
 
 bool yoke_program_reads_shadow(const yoke_program *program) {
     for (int i = 0; i < program->model->node_count; i++)

@@ -1,13 +1,13 @@
-/* One program: all plans of a model for one number of rows, training or not, with the place of
- * every value they exchange; for this room's own files. */
+/* A program: all plans of a model for one number of rows, for training or inference, with the
+ * places of all values; for this room's files only. */
 #ifndef MODEL_PROGRAM_H
 #define MODEL_PROGRAM_H
 
 #include "model/graph.h"
 
-/* The arena: memory shared by things that do not live at the same time. */
+/* The arena: memory shared by values that do not live at the same time. */
 
-/* A thing to be stored and the steps between which it lives, both included. */
+/* A block of memory that is needed from step `begin` to step `end`, both included. */
 typedef struct yoke_storage {
     size_t bytes;
     int begin, end;
@@ -20,18 +20,18 @@ typedef struct yoke_arena {
     size_t bytes; /* of the whole */
 } yoke_arena;
 
-/* Room for `capacity` storages: adding can't fail. */
+/* Reserves room for `capacity` storages, so that adding cannot fail. */
 yoke_status yoke_arena_create(yoke_arena *arena, int capacity);
 void yoke_arena_destroy(yoke_arena *arena);
 int yoke_arena_add(yoke_arena *arena, size_t bytes, int step);
-void yoke_arena_use(yoke_arena *arena, int storage, int step); /* it lives until `step` at least */
-/* Gives every storage its offset; two that live at the same step never overlap. Greedy by size,
- * best fit (Pisarchyk and Lee 2020, "greedy by size"). */
+void yoke_arena_use(yoke_arena *arena, int storage, int step); /* extends its life to `step` */
+/* Sets every storage's offset; two that live at the same step never overlap. Greedy by size, best
+ * fit (Pisarchyk and Lee 2020, "greedy by size"). */
 yoke_status yoke_arena_place(yoke_arena *arena);
 
 /* Places. */
 
-/* Where a value or gradient lies: a storage of the arena, or one of the replica's own buffers. */
+/* The place of a value or gradient: a storage of the arena, or one of the replica's buffers. */
 typedef int yoke_place;
 enum {
     YOKE_PLACE_NOWHERE = -1,
@@ -43,8 +43,8 @@ enum {
 typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
-    /* Of a tensor another node has contributed to already: computed here, then summed. NOWHERE: the
-     * plan writes the flat gradient itself. */
+    /* For a tensor that another node has contributed to already: the plan writes its contribution
+     * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
 } yoke_node_places;
 
@@ -59,11 +59,11 @@ typedef enum yoke_action_kind {
 
 typedef struct yoke_action {
     yoke_action_kind kind;
-    int node;   /* whose backward it belongs to */
-    int value;  /* accumulate, copy: whose gradient, so whose layout */
+    int node;   /* the node whose backward it belongs to */
+    int value;  /* accumulate, copy: the value whose gradient it is */
     int tensor; /* sum */
     yoke_place to, from;
-    void *to_address; /* set when the program is bound */
+    void *to_address; /* set by yoke_program_bind */
     const void *from_address;
     size_t elements; /* sum */
 } yoke_action;
@@ -82,7 +82,7 @@ typedef struct yoke_program_request {
     yoke_algorithm algorithm;
     int rows;
     bool training;
-    bool input_gradients;  /* backward goes on to the model's input */
+    bool input_gradients;  /* backward also computes the gradient of the model's input */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
 } yoke_program_request;
@@ -93,37 +93,37 @@ typedef struct yoke_program {
     int rows;
     bool training, input_gradients;
     yoke_plan **plans;       /* [nodes] */
-    yoke_plan *loss;         /* NULL: the loss is made elsewhere */
+    yoke_plan *loss;         /* the loss */
     yoke_layout *layouts;    /* [values] */
     yoke_layout *parameters; /* [tensors]: as the plans use them */
 
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
     yoke_place loss_saved;
-    yoke_place gradient_of_input; /* after backward, plain; NOWHERE unless it is wanted */
+    yoke_place gradient_of_input; /* after backward, in plain layout; NOWHERE unless requested */
     yoke_arena arena;
     yoke_action *actions;
     int action_count;
-    int *segment_ends; /* [buckets]: number of actions done after each segment */
+    int *segment_ends; /* [buckets]: number of actions up to the end of each segment */
     size_t scratch_bytes;
 
-    yoke_region own_arena, own_scratch; /* when the replica's are too small */
+    yoke_region own_arena, own_scratch; /* used if the replica's are too small */
     void *arena_base;                   /* in use */
 
-    /* What is queued as one call, on devices that record. */
+    /* Recordings, on devices that record. */
     yoke_recording *recorded_forward, *recorded_loss;
     yoke_recording **recorded_segments; /* [buckets] */
     int recorded_count;
 } yoke_program;
 
-/* Makes the plans; `yoke_program_schedule` then finds places for everything, and
- * `yoke_program_bind` fixes addresses. */
+/* Creates the plans; then `yoke_program_schedule` places all values, and `yoke_program_bind` fixes
+ * addresses. */
 yoke_status yoke_program_create(yoke_program **program, const yoke_program_request *request);
 void yoke_program_destroy(yoke_program *program);
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat);
 yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
                               const yoke_replica_memory *memory, void *arena, void *scratch);
-/* Turns forward, loss and every segment into one call each. */
+/* Records forward, loss and every segment. */
 yoke_status yoke_program_record(yoke_program *program, const yoke_flat *flat,
                                 const yoke_replica_memory *memory);
 bool yoke_program_reads_shadow(const yoke_program *program);
@@ -142,20 +142,20 @@ int yoke_forward_step(const yoke_program *program, int node);
 int yoke_loss_step(const yoke_program *program);
 int yoke_backward_step(const yoke_program *program, int node);
 
-/* backward.c: what the parameters ask of it, or, where gradients of the model's input are wanted,
- * everything: the gradient of this value, of one of the node's inputs, the node's backward. */
-bool yoke_program_wants(const yoke_program *program, int value);
-bool yoke_program_wants_inputs(const yoke_program *program, const yoke_node *node);
-bool yoke_program_goes_back(const yoke_program *program, const yoke_node *node);
+/* backward.c: whether this value requires a gradient, whether one of the node's inputs does, and
+ * whether the node runs backward. With input_gradients every value requires one. */
+bool yoke_program_requires_gradient(const yoke_program *program, int value);
+bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
+bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
 
-/* lifetimes.c: places of values and of what plans keep. backward.c: places of gradients, and the
+/* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
  * actions. */
 yoke_status yoke_place_values(yoke_program *program);
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat);
 
 /* Flat. */
 
-/* layouts: of every tensor of the table, as the root's first plans chose them. */
+/* layouts: of every tensor of the table, chosen by on the root first plans. */
 typedef struct yoke_flat_request {
     const yoke_model *model;
     yoke_device *device;
@@ -178,16 +178,16 @@ struct yoke_replica {
     yoke_flat *own_flat; /* the root's */
     const yoke_flat *flat;
     yoke_replica_memory memory;
-    yoke_region arena, scratch; /* shared by the programs that fit */
+    yoke_region arena, scratch; /* shared by all programs that fit */
     yoke_program **programs;
     int program_count, program_capacity;
-    yoke_program *current; /* last run forward; NULL: none yet */
+    yoke_program *current; /* of the latest forward; NULL: none yet */
     yoke_plan_step last_step;
 };
 
-/* The program for these rows, NULL when it was not prepared. */
+/* The program for these rows; NULL unless prepared. */
 yoke_program *yoke_replica_program(const yoke_replica *replica, int rows, bool training);
-/* Puts the running statistics aside (*saved is the caller's to free, also on failure) and back. */
+/* Saves and restores the running statistics. The caller frees *saved, also after a failure. */
 yoke_status yoke_replica_save_buffers(const yoke_replica *replica, float **saved);
 yoke_status yoke_replica_restore_buffers(const yoke_replica *replica, const float *saved);
 

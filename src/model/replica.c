@@ -1,5 +1,5 @@
 /* One device's copy of the model: its flat buffers, its shard of the batch, and a program for every
- * number of rows it was asked for. */
+ * prepared number of rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,13 +46,13 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     memory->labels = labels;
     TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
     memory->loss_sum = loss_sum;
-    TRY(yoke_device_allocate(device, sizeof(int32_t), "a count of hits", &correct));
+    TRY(yoke_device_allocate(device, sizeof(int32_t), "the number of correct rows", &correct));
     memory->correct = correct;
     memory->batch_bytes = (rows * row + 3 * outputs) * sizeof(float) + rows * sizeof(int32_t);
     return YOKE_OK;
 }
 
-/* The first program's region serves every program that fits; the others have their own. */
+/* All programs that fit share the first program's region; the others have their own. */
 static yoke_status find_region(yoke_device *device, yoke_region *shared, size_t bytes,
                                const char *what, yoke_region *own) {
     *own = (yoke_region){0};
@@ -87,7 +87,7 @@ static yoke_status find_regions(yoke_replica *replica, yoke_program *program) {
                        &program->own_scratch);
 }
 
-/* What lives while a batch is computed grows with its rows; a tenth is left for what does not. */
+/* Activations and scratch grow with the rows; a tenth of the memory is left for everything else. */
 static yoke_status suggest_rows(const yoke_program *program, size_t free_bytes,
                                 yoke_status status) {
     if (status != YOKE_ERROR_MEMORY || free_bytes == 0) return status;
@@ -278,14 +278,14 @@ yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
 
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {
     if (replica->current == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a loss is asked for before any forward");
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_replica_loss before any forward");
     return yoke_program_loss(replica->current, step);
 }
 
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step) {
     if (replica->current == NULL || !replica->current->training)
-        return FAIL(YOKE_ERROR_ARGUMENT, "backward is asked for without a training forward");
+        return FAIL(YOKE_ERROR_ARGUMENT, "backward without a training forward");
     if (segment < 0 || segment >= replica->flat->bucket_count)
         return FAIL(YOKE_ERROR_ARGUMENT, "backward segment %d, there are 0 to %d", segment,
                     replica->flat->bucket_count - 1);
@@ -295,7 +295,7 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
 yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients) {
     const yoke_program *program = replica->current;
     if (program == NULL || program->gradient_of_input == YOKE_PLACE_NOWHERE)
-        return FAIL(YOKE_ERROR_ARGUMENT, "no backward has gone on to the inputs");
+        return FAIL(YOKE_ERROR_ARGUMENT, "no backward has computed the gradients of the inputs");
     return yoke_device_download(
         replica->options.device, YOKE_STREAM_COMPUTE, gradients,
         yoke_program_address(program, &replica->memory, program->gradient_of_input),
@@ -319,7 +319,7 @@ static yoke_status locate(const yoke_replica *replica, int index, bool gradient,
     const yoke_tensor *tensor = &model->tensors[index];
     if (tensor->integer || (gradient && !tensor->trainable))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %s", tensor->name,
-                    tensor->integer ? "is counted by the engine, not by a replica"
+                    tensor->integer ? "the engine counts it, not a replica"
                                     : "is a buffer and has no gradient");
     found->bytes = tensor->count * sizeof(float);
     found->parameter = yoke_flat_parameter(replica->flat, index);

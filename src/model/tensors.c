@@ -4,7 +4,7 @@
 
 #include "model/graph.h"
 
-#define LINE_FLOATS 16 /* a cache line: where running statistics begin */
+#define LINE_FLOATS 16 /* running statistics begin on a cache line */
 
 static char *join_name(const char *layer, const char *suffix) {
     size_t length = strlen(layer), bytes = length + strlen(suffix) + 2;

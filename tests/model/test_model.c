@@ -127,7 +127,7 @@ static void sharing_is_checked(void **state) {
     model = new_model(image);
     options.shared_with = "nobody";
     assert_refused(model, yoke_conv2d(model, yoke_model_input(model), &options),
-                   WORDS("b", "nobody", "no earlier layer"));
+                   WORDS("b", "nobody", "not an earlier layer"));
 
     model = new_model(image);
     options.shared_with = "a";
@@ -148,7 +148,7 @@ static void finish_checks_the_whole(void **state) {
     model = new_model(image);
     conv(model, yoke_model_input(model), "dangling", 4);
     value = yoke_flatten(model, conv(model, yoke_model_input(model), "a", 4));
-    assert_refused(model, value, WORDS("dangling", "nothing reads"));
+    assert_refused(model, value, WORDS("dangling", "no layer reads"));
 
     model = new_model(image);
     assert_refused(model, yoke_flatten(model, yoke_model_input(model)), WORDS("no parameter"));
