@@ -1,13 +1,12 @@
-/* From a stored row to what the model reads: crop, flip, normalise and cutout in one pass over the
- * output. The arithmetic is torchvision's. device/cuda/decode.cu is the same for pixels on a GPU.
- */
+/* From a stored row to the model's input: crop, flip, normalise and cutout in one pass over the
+ * output. The arithmetic is torchvision's. device/cuda/decode.cu does the same on a GPU. */
 #include "data/data.h"
 #include "device/device.h"
 
 #define PADDING 4
 #define CUTOUT_SIDE 8
 
-/* Uniform in 0 .. count - 1, by multiplication: no modulo bias worth the name. */
+/* Uniform in 0 .. count - 1, by multiplication; the bias is below count / 2^32. */
 static int below(uint32_t word, int count) {
     return (int)((uint64_t)word * (uint64_t)count >> 32);
 }
@@ -30,7 +29,7 @@ yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const y
     return placed;
 }
 
-/* Cutout (DeVries and Taylor 2017) shows the mean. */
+/* Cutout (DeVries and Taylor 2017) fills the square with the mean. */
 yoke_decoding yoke_augment_decoding(const yoke_dataset *dataset,
                                     const yoke_augmentation *augmentation) {
     yoke_decoding decoding = {.struct_size = sizeof decoding};
@@ -78,7 +77,7 @@ typedef struct plane {
     yoke_scaling scale;
 } plane;
 
-/* One line of the output: what lies outside the picture is black. */
+/* One line of the output: pixels outside the image are black. */
 static void write_line(const plane *in, const yoke_placement *placed, int y, float *output) {
     float black = yoke_decode_pixel(0, in->scale);
     int source = y + placed->down;
@@ -109,7 +108,8 @@ static void cut(const plane *in, const yoke_placement *placed, int side, float v
 }
 
 void yoke_augment_row(const yoke_dataset *dataset, size_t row,
-                      const yoke_augmentation *augmentation, const float *made, float *output) {
+                      const yoke_augmentation *augmentation, const float *generated,
+                      float *output) {
     const yoke_shape *shape = &dataset->shape;
     size_t pixels = (size_t)shape->height * (size_t)shape->width;
     size_t start = row * yoke_dataset_values(dataset);
@@ -120,7 +120,7 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row,
         int entry = channel < 4 ? channel : 3;
         size_t offset = (size_t)channel * pixels;
         in.bytes = dataset->bytes ? dataset->bytes + start + offset : NULL;
-        in.floats = made              ? made + offset
+        in.floats = generated         ? generated + offset
                     : dataset->floats ? dataset->floats + start + offset
                                       : NULL;
         in.scale = (yoke_scaling){decoding.mean[entry], decoding.deviation[entry]};

@@ -1,5 +1,5 @@
 /* CIFAR-10 and CIFAR-100 in their binary format (Krizhevsky 2009): records of one or two label
- * bytes and 3072 pixels, nothing else. A file is whole records or refused. */
+ * bytes and 3072 pixels, nothing else. A file must consist of whole records. */
 #include "data/data.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static const cifar_format cifar100 = {
     .deviation = {0.2673f, 0.2564f, 0.2762f},
 };
 
-/* One file in memory and where its rows go. */
+/* One file in memory. */
 typedef struct cifar_file {
     const cifar_format *format;
     const char *path;
@@ -72,7 +72,7 @@ static yoke_status unpack(const cifar_file *file, uint8_t *pixels, int32_t *labe
     return YOKE_OK;
 }
 
-/* Makes room for `rows` more; owned always holds what is allocated. */
+/* Makes room for `rows` more; `owned` always holds the current allocations. */
 static yoke_status grow(yoke_dataset *dataset, size_t rows) {
     size_t total = dataset->rows + rows;
     uint8_t *pixels = realloc(dataset->owned[0], total * CIFAR_PIXELS);
@@ -111,17 +111,13 @@ static yoke_status read_one(yoke_dataset *dataset, const cifar_format *format, c
     return status;
 }
 
-static void describe(yoke_dataset *dataset, const cifar_format *format) {
+yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,
+                            int classes) {
+    const cifar_format *format = classes == 100 ? &cifar100 : &cifar10;
     dataset->shape = (yoke_shape){.channels = 3, .height = 32, .width = 32};
     dataset->classes = format->classes;
     memcpy(dataset->mean, format->mean, sizeof format->mean);
     memcpy(dataset->deviation, format->deviation, sizeof format->deviation);
-}
-
-yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,
-                            int classes) {
-    const cifar_format *format = classes == 100 ? &cifar100 : &cifar10;
-    describe(dataset, format);
     char path[YOKE_DATA_PATH_BYTES];
     for (int i = 0; i < (split == YOKE_SPLIT_TRAIN ? 5 : 1); i++) {
         const char *name = split == YOKE_SPLIT_TRAIN ? format->train[i] : format->test;

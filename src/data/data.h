@@ -1,12 +1,12 @@
-/* The door of data: files become batches. */
+/* The door of data: makes batches of files, arrays and callbacks. */
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 
 #include "base/base.h"
 #include "yoke/dataset.h"
 
-/* Rows as stored: bytes (0..255), floats, or a callback that makes them. Labels and shape have been
- * checked when the dataset was opened. */
+/* Stored rows are bytes (0..255), floats, or a callback that generates them. Opening checks shape
+ * and labels. */
 struct yoke_dataset {
     char name[32];
     size_t rows;
@@ -17,19 +17,18 @@ struct yoke_dataset {
     const float *floats;         /* [rows, channels, height, width], or NULL */
     const int32_t *labels;       /* [rows], or NULL */
     const float *targets;        /* [rows, target_count], or NULL */
-    yoke_row_source source;      /* source.read != NULL: made on demand */
+    yoke_row_source source;      /* source.read != NULL: generates rows on demand */
     void *owned[2];              /* freed on close: pixels, labels */
 };
 
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
 
-/* One format a file; each fills a zeroed dataset from DIR. What was allocated before a failure is
- * in `owned`. */
+/* Each fills a zeroed dataset from DIR. After a failure `owned` holds what was allocated. */
 yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,
                             int classes);
 yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_split split);
-/* options: the text after "synthetic:", may be empty. */
+/* options: the text after "synthetic:"; may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
 
 /* "DIRECTORY/name" in a buffer of YOKE_DATA_PATH_BYTES; ARGUMENT when it does not fit. */
@@ -37,7 +36,7 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke
 yoke_status yoke_data_path(char *path, const char *directory, const char *name);
 
 /* Draws row `row` of a split of the synthetic set: a figure of class `label` on [channels, height,
- * width] bytes. The same picture for the same arguments, always. */
+ * width] bytes. The same arguments always give the same image. */
 typedef struct yoke_drawing {
     yoke_shape shape;
     yoke_split split;
@@ -50,19 +49,19 @@ void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels);
 /* torch.randperm(n) for a CPU generator seeded with `seed` (MT19937), exact. */
 void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
 
-/* Writes one augmented, normalised row: [channels, height, width]. Randomness is keyed by (seed,
- * epoch, row of the dataset): it does not depend on threads or devices. `made` holds the row of a
- * dataset made on demand and is NULL for others. Order and arithmetic are torchvision's:
- * RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout. */
+/* Writes one augmented, normalised row: [channels, height, width]. The random numbers depend only
+ * on (seed, epoch, row of the dataset), not on threads or devices. `generated` holds the row of a
+ * dataset that generates rows on demand and is NULL for others. Order and arithmetic are
+ * torchvision's: RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout. */
 typedef struct yoke_augmentation {
     yoke_augment kind;
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row,
-                      const yoke_augmentation *augmentation, const float *made, float *output);
-/* The same in two halves, for rows whose bytes are decoded elsewhere: where a row's picture goes,
- * and what all rows have in common. */
+                      const yoke_augmentation *augmentation, const float *generated, float *output);
+/* The same in two halves, for rows that a GPU decodes: the placement of one row's image, and the
+ * values that all rows share. */
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
                                   size_t row);
 yoke_decoding yoke_augment_decoding(const yoke_dataset *dataset,

@@ -1,5 +1,5 @@
-/* Datasets as the caller sees them: opened by SPEC, made of arrays or of a callback. Whatever is
- * wrong with sizes or labels is found here, before the first batch. */
+/* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
+ * first batch. */
 #include "data/data.h"
 
 #include <math.h>
@@ -49,10 +49,10 @@ static yoke_status check_shape(const yoke_dataset *dataset) {
     return YOKE_OK;
 }
 
-/* What arrays and callbacks share: sizes that make sense, and either classes or targets. */
+/* The checks that arrays and callbacks share: valid sizes, and either classes or targets. */
 static yoke_status check_host_rows(const yoke_dataset *dataset) {
     if (dataset->rows == 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a dataset of 0 rows: at least one is needed");
+        return FAIL(YOKE_ERROR_ARGUMENT, "a dataset of 0 rows: must have at least 1");
     TRY(check_shape(dataset));
     bool classification = dataset->classes > 0 && dataset->target_count == 0;
     bool regression = dataset->classes == 0 && dataset->target_count > 0;
@@ -98,11 +98,11 @@ static void measure_channel(yoke_dataset *dataset, int channel) {
     double mean = (double)sum / count;
     double variance = fmax((double)squares / count - mean * mean, 0);
     dataset->mean[channel] = (float)(mean / 255);
-    /* A constant channel carries nothing: any scale does, as long as it is not zero. */
+    /* A constant channel carries no information: any scale except 0 will do. */
     dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
 }
 
-/* Floats come as the host program wants them: normalising leaves them alone. */
+/* Floats are used as the host program gives them: normalising changes nothing. */
 static void set_identity(yoke_dataset *dataset) {
     for (int i = 0; i < 4; i++) {
         dataset->mean[i] = 0;
@@ -110,7 +110,7 @@ static void set_identity(yoke_dataset *dataset) {
     }
 }
 
-/* More than four channels do not fit the table: mid grey and a quarter serve them all. */
+/* The table has four channels; with more of them all use mean 0.5 and deviation 0.25. */
 static void set_statistics(yoke_dataset *dataset) {
     set_identity(dataset);
     if (!dataset->bytes) return;
@@ -157,7 +157,7 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
     return check_host_rows(dataset);
 }
 
-/* Which format the first `length` bytes of a SPEC name. */
+/* Finds the format that the first `length` bytes of a SPEC name. */
 static yoke_status find_format(const char *spec, size_t length, int *format) {
     for (*format = 0; *format < FORMAT_COUNT; ++*format)
         if (strlen(format_names[*format]) == length &&
@@ -179,13 +179,13 @@ static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke
     snprintf(dataset->name, sizeof dataset->name, "%.*s", (int)length, spec);
     if (format == FORMAT_SYNTHETIC) return yoke_synthetic_open(dataset, rest, split);
     if (!*rest)
-        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' names no folder: write %s:DIR", spec,
+        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' has no folder: write %s:DIR", spec,
                     format_names[format]);
     if (format == FORMAT_MNIST) return yoke_mnist_open(dataset, rest, split);
     return yoke_cifar_open(dataset, rest, split, format == FORMAT_CIFAR10 ? 10 : 100);
 }
 
-/* Hands a built dataset over, or closes what there is of it. */
+/* Returns the dataset, or closes it after a failure. */
 static yoke_status finish(yoke_dataset **out, yoke_dataset *dataset, yoke_status status) {
     if (status != YOKE_OK) {
         yoke_dataset_close(dataset);

@@ -1,7 +1,7 @@
-/* Draws the synthetic set. A class is a figure and its texture; place, size, angle, colours, light
- * and noise say nothing about it. Colours are exchangeable between figure and ground, so the mean
- * picture of every class is the same grey: a linear model has nothing to hold on to, while edges,
- * which a convolution sees, tell everything. */
+/* Draws the images of the synthetic set. A class is a figure with a texture; position, size, angle,
+ * colours, light and noise are independent of the class. Figure and ground exchange colours at
+ * random, so the mean image of every class is the same grey: a linear model cannot learn the
+ * classes, a convolution sees them in the edges. */
 #include "data/data.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define MAX_CHANNELS 64
 
 /* Figures are signed distances in pixels (negative inside), after Quilez's two-dimensional ones;
- * FIGURE_NONE covers the whole canvas. */
+ * FIGURE_NONE covers the whole image. */
 typedef enum figure {
     FIGURE_DISC,
     FIGURE_SQUARE,
@@ -40,56 +40,57 @@ typedef enum texture {
     TEXTURE_BRICKS
 } texture;
 
-/* All that is drawn by lot for one picture. */
+/* The random parameters of one image. */
 typedef struct sketch {
     figure figure;
     texture texture;
     float x, y, radius;           /* of the figure, pixels */
-    float cosine, sine;           /* of its turn */
-    float lean_cosine, lean_sine; /* of the texture's */
+    float cosine, sine;           /* of its rotation */
+    float lean_cosine, lean_sine; /* of the texture's rotation */
     float phase_x, phase_y, period;
-    float light_x, light_y; /* brightness per pixel, across the canvas */
+    float light_x, light_y; /* change of brightness per pixel */
     float noise;
     float colours[3][MAX_CHANNELS]; /* 0..1: figure, its second colour, ground */
 } sketch;
 
-/* Random numbers of one picture, in the order they are asked for. */
-typedef struct dice {
+/* The random numbers of one image, in order. */
+typedef struct rng {
     const yoke_drawing *drawing;
     uint32_t block, words[4];
     int left;
-} dice;
+} rng;
 
-static uint32_t roll(dice *source) {
-    if (source->left == 0) {
-        yoke_random_words(DRAWING_SEED, YOKE_RANDOM_SYNTHETIC, source->drawing->row,
-                          (uint32_t)source->drawing->split, source->block++, source->words);
-        source->left = 4;
+static uint32_t rng_word(rng *draws) {
+    if (draws->left == 0) {
+        yoke_random_words(DRAWING_SEED, YOKE_RANDOM_SYNTHETIC, draws->drawing->row,
+                          (uint32_t)draws->drawing->split, draws->block++, draws->words);
+        draws->left = 4;
     }
-    return source->words[--source->left];
+    return draws->words[--draws->left];
 }
 
-static float between(dice *source, float low, float high) {
-    return low + (high - low) * yoke_random_unit(roll(source));
+static float rng_uniform(rng *draws, float low, float high) {
+    return low + (high - low) * yoke_random_unit(rng_word(draws));
 }
 
 static float limit(float value, float low, float high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* Dark, middle and light in random roles, tinted: symmetric about one half. */
-static void mix_colours(dice *source, sketch *drawn, int channels) {
+/* Assigns dark, middle and light at random and tints them; the distribution is symmetric about one
+ * half. */
+static void mix_colours(rng *draws, sketch *drawn, int channels) {
     static const float levels[3] = {0.16f, 0.5f, 0.84f};
     int order[3] = {0, 1, 2};
     for (int i = 0; i < 2; i++) {
-        int other = i + (int)(roll(source) % (uint32_t)(3 - i)), kept = order[i];
+        int other = i + (int)(rng_word(draws) % (uint32_t)(3 - i)), kept = order[i];
         order[i] = order[other];
         order[other] = kept;
     }
     for (int i = 0; i < 3; i++) {
-        float level = levels[order[i]] + between(source, -0.08f, 0.08f);
+        float level = levels[order[i]] + rng_uniform(draws, -0.08f, 0.08f);
         for (int channel = 0; channel < channels; channel++) {
-            float tint = channels > 1 ? between(source, -0.24f, 0.24f) : 0;
+            float tint = channels > 1 ? rng_uniform(draws, -0.24f, 0.24f) : 0;
             drawn->colours[i][channel] = limit(level + tint, 0.04f, 0.96f);
         }
     }
@@ -109,29 +110,29 @@ static void choose(int label, sketch *drawn) {
     }
 }
 
-static void compose(dice *source, const yoke_drawing *drawing, sketch *drawn) {
+static void compose(rng *draws, const yoke_drawing *drawing, sketch *drawn) {
     float width = (float)drawing->shape.width, height = (float)drawing->shape.height;
     float side = fminf(width, height);
     choose(drawing->label, drawn);
-    drawn->radius = side * between(source, 0.27f, 0.42f);
+    drawn->radius = side * rng_uniform(draws, 0.27f, 0.42f);
     float margin = 0.85f * drawn->radius;
-    drawn->x = between(source, margin, width - margin);
-    drawn->y = between(source, margin, height - margin);
-    float turn = between(source, 0, FULL_TURN), lean = between(source, -0.12f, 0.12f);
-    /* A mirror image must keep its class: diagonals run either way. */
-    if (drawn->texture == TEXTURE_DIAGONAL) lean += roll(source) >> 31 ? 0.7854f : -0.7854f;
+    drawn->x = rng_uniform(draws, margin, width - margin);
+    drawn->y = rng_uniform(draws, margin, height - margin);
+    float turn = rng_uniform(draws, 0, FULL_TURN), lean = rng_uniform(draws, -0.12f, 0.12f);
+    /* A mirror image must keep its class, so diagonals run in either direction. */
+    if (drawn->texture == TEXTURE_DIAGONAL) lean += rng_word(draws) >> 31 ? 0.7854f : -0.7854f;
     drawn->cosine = cosf(turn);
     drawn->sine = sinf(turn);
     drawn->lean_cosine = cosf(lean);
     drawn->lean_sine = sinf(lean);
     float scale = drawn->figure == FIGURE_NONE ? 1.0f : 0.8f;
-    drawn->period = fmaxf(4.0f, scale * side * between(source, 0.19f, 0.31f));
-    drawn->phase_x = between(source, 0, drawn->period);
-    drawn->phase_y = between(source, 0, drawn->period);
-    drawn->light_x = between(source, -0.12f, 0.12f) / width;
-    drawn->light_y = between(source, -0.12f, 0.12f) / height;
-    drawn->noise = between(source, 0.3f, 1.6f);
-    mix_colours(source, drawn, drawing->shape.channels);
+    drawn->period = fmaxf(4.0f, scale * side * rng_uniform(draws, 0.19f, 0.31f));
+    drawn->phase_x = rng_uniform(draws, 0, drawn->period);
+    drawn->phase_y = rng_uniform(draws, 0, drawn->period);
+    drawn->light_x = rng_uniform(draws, -0.12f, 0.12f) / width;
+    drawn->light_y = rng_uniform(draws, -0.12f, 0.12f) / height;
+    drawn->noise = rng_uniform(draws, 0.3f, 1.6f);
+    mix_colours(draws, drawn, drawing->shape.channels);
 }
 
 static float length(float x, float y) {
@@ -251,7 +252,7 @@ static float coverage(float distance) {
     return limit(0.5f - distance, 0, 1);
 }
 
-/* Shares of the three colours in a pixel. */
+/* The shares of the three colours in a pixel. */
 static void look(const sketch *drawn, float x, float y, float shares[3]) {
     float dx = x - drawn->x, dy = y - drawn->y;
     float inside = 1;
@@ -268,9 +269,9 @@ static void look(const sketch *drawn, float x, float y, float shares[3]) {
     shares[2] = 1 - inside;
 }
 
-/* Triangular noise, -15..15 from a byte's two halves: the sum of two dice. */
-static float grain(dice *source, uint32_t *word, int channel) {
-    if (channel % 4 == 0) *word = roll(source);
+/* Triangular noise, -15..15 from a byte's two halves: the sum of two random digits. */
+static float grain(rng *draws, uint32_t *word, int channel) {
+    if (channel % 4 == 0) *word = rng_word(draws);
     uint32_t byte = *word >> (channel % 4 * 8) & 255;
     return (float)((int)(byte >> 4) + (int)(byte & 15) - 15);
 }
@@ -278,9 +279,9 @@ static float grain(dice *source, uint32_t *word, int channel) {
 void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels) {
     const yoke_shape *shape = &drawing->shape;
     size_t plane = (size_t)shape->height * (size_t)shape->width;
-    dice source = {.drawing = drawing};
+    rng draws = {.drawing = drawing};
     sketch drawn;
-    compose(&source, drawing, &drawn);
+    compose(&draws, drawing, &drawn);
     for (size_t pixel = 0; pixel < plane; pixel++) {
         float x = (float)(pixel % (size_t)shape->width) + 0.5f;
         float y = (float)(pixel / (size_t)shape->width) + 0.5f;
@@ -293,7 +294,7 @@ void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels) {
             float value = light;
             for (int i = 0; i < 3; i++)
                 value += shares[i] * drawn.colours[i][channel];
-            value = value * 255 + drawn.noise * grain(&source, &word, channel) + 0.5f;
+            value = value * 255 + drawn.noise * grain(&draws, &word, channel) + 0.5f;
             pixels[(size_t)channel * plane + pixel] = (uint8_t)limit(value, 0, 255);
         }
     }

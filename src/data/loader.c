@@ -1,7 +1,6 @@
-/* The background loader: threads fill slots ahead of the caller. What a batch holds depends on
- * (seed, epoch, batch) alone, never on which thread made it or when. Nothing is allocated after
- * creation. */
-#include "data/slot.h"
+/* The background loader: threads fill slots ahead of the caller. The content of a batch depends
+ * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
+#include "data/data.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -11,52 +10,162 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "device/device.h"
+
 #define LOADER_SLOTS 3
 #define LOADER_LIMIT 64 /* of slots and of threads */
-/* The threads share cores with the devices, which are the ones to be fed: filling is ahead and can
- * give way. */
+/* The loader's threads share cores with the devices. They work ahead, so they run at lower
+ * priority. */
 #define LOADER_NICENESS 5
+#define SLOT_ALIGNMENT 64
+
+/* Slots. */
+
+/* What all slots of a loader share. */
+typedef struct slot_kind {
+    const yoke_dataset *dataset;
+    const yoke_augmentation *augmentation; /* of the running epoch */
+    yoke_device *device; /* slots lie in memory pinned for it; NULL: in ordinary memory */
+    size_t rows;         /* rows that a slot has room for */
+    bool pixels, placed; /* slots hold stored pixels; and placements */
+} slot_kind;
+
+typedef struct loader_slot {
+    float *inputs;              /* or */
+    uint8_t *pixels;            /* with */
+    yoke_placement *placements; /* NULL: images are not moved */
+    int32_t *labels;            /* NULL for regression */
+    float *targets;             /* NULL for classification */
+    yoke_chunk part;            /* this rank's rows of the batch */
+    int whole_rows;
+    bool ready;
+    yoke_error error;
+} loader_slot;
+
+/* Zeroed memory, pinned or aligned for vectors. */
+static yoke_status reserve_rows(const slot_kind *kind, size_t row_bytes, void **memory) {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(kind->rows, row_bytes, &bytes) || bytes > PTRDIFF_MAX)
+        return FAIL_MEMORY(bytes, "a loader slot");
+    if (kind->device)
+        return yoke_device_allocate_host(kind->device, bytes, "a loader slot", memory);
+    bytes = (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+    *memory = aligned_alloc(SLOT_ALIGNMENT, bytes);
+    if (!*memory) return FAIL_MEMORY(bytes, "a loader slot");
+    memset(*memory, 0, bytes);
+    return YOKE_OK;
+}
+
+static yoke_status slot_reserve(loader_slot *slot, const slot_kind *kind) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
+    if (!kind->pixels)
+        TRY(reserve_rows(kind, values * sizeof(float), (void **)&slot->inputs));
+    else
+        TRY(reserve_rows(kind, values, (void **)&slot->pixels));
+    if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
+    if (dataset->classes > 0)
+        return reserve_rows(kind, sizeof *slot->labels, (void **)&slot->labels);
+    return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
+}
+
+static void slot_release(loader_slot *slot, const slot_kind *kind) {
+    void *const owned[] = {slot->targets, slot->labels, slot->placements, slot->pixels,
+                           slot->inputs};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
+        if (kind->device)
+            yoke_device_free_host(kind->device, owned[i]);
+        else
+            free(owned[i]);
+    }
+}
+
+static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *generated,
+                                loader_slot *slot, int i) {
+    int32_t *label = slot->labels ? slot->labels + i : NULL;
+    float *targets =
+        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
+    yoke_error_set(YOKE_OK, "%s", ""); /* so that the text after the call is the row source's */
+    yoke_status status =
+        dataset->source.read(dataset->source.payload, row, generated, label, targets);
+    if (status != YOKE_OK) {
+        if (!*yoke_last_error())
+            return FAIL(status, "row %zu: the row source returned %s", row,
+                        yoke_status_name(status));
+        yoke_error_prefix("row %zu of the row source", row);
+        return status;
+    }
+    if (label && (*label < 0 || *label >= dataset->classes))
+        return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: the row source gave label %d, expected 0..%d",
+                    row, (int)*label, dataset->classes - 1);
+    return YOKE_OK;
+}
+
+static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, size_t row,
+                             float *generated) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
+    if (generated)
+        TRY(generate_row(dataset, row, generated, slot, i));
+    else if (slot->labels)
+        slot->labels[i] = dataset->labels[row];
+    else
+        memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
+               targets * sizeof(float));
+    if (!kind->pixels) {
+        yoke_augment_row(dataset, row, kind->augmentation, generated,
+                         slot->inputs + (size_t)i * values);
+        return YOKE_OK;
+    }
+    memcpy(slot->pixels + (size_t)i * values, dataset->bytes + row * values, values);
+    if (kind->placed)
+        slot->placements[i] = yoke_augment_place(kind->augmentation, &dataset->shape, row);
+    return YOKE_OK;
+}
+
+/* Threads. */
 
 typedef struct loader_thread {
     yoke_loader *loader;
     pthread_t thread;
-    float *made; /* one row of a dataset made on demand, or NULL */
+    float *generated; /* one row of a dataset that generates rows on demand, or NULL */
 } loader_thread;
 
-/* The block after `mutex` belongs to it, and so does every slot's `ready`. A slot's content belongs
- * to the thread that fills it and, once ready, to the caller. */
+/* `mutex` protects the fields after it and every slot's `ready`. The thread that fills a slot owns
+ * its content; once the slot is ready the caller does. */
 struct yoke_loader {
     const yoke_dataset *dataset;
     yoke_loader_options options;
     yoke_augmentation augmentation; /* of the running epoch */
     yoke_decoding decoding;         /* of pixels, in every epoch */
-    yoke_slot_kind kind;
+    slot_kind kind;
     int64_t *order; /* [rows] of the running epoch */
     size_t batches; /* per epoch */
-    yoke_slot *slots;
-    int slot_count; /* one more than are prepared ahead: the caller has it */
+    loader_slot *slots;
+    int slot_count; /* one more than are filled ahead: the caller's */
     loader_thread *threads;
-    int thread_count;  /* running */
-    bool synchronised; /* mutex and conditions exist */
-    atomic_bool leave; /* whatever is being filled is not wanted any more */
+    int thread_count;      /* running */
+    bool synchronised;     /* mutex and conditions exist */
+    atomic_bool cancelled; /* threads stop filling */
     pthread_cond_t work, filled;
     pthread_mutex_t mutex;
-    size_t next_fill, next_read, released; /* batches: begun, handed out, given back */
-    int filling;                           /* threads inside a batch */
+    size_t next_fill, next_read,
+        released; /* batches: fill begun, returned to the caller, released by it */
+    int filling;  /* threads that fill a batch */
     bool begun, stopping;
 };
 
 static void fill_batch(loader_thread *self, size_t batch) {
     yoke_loader *loader = self->loader;
-    yoke_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
+    loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
     slot->part = yoke_chunk_of(slot->whole_rows, loader->options.world, loader->options.rank);
     slot->error.status = YOKE_OK;
-    for (int i = 0; i < slot->part.rows && !atomic_load(&loader->leave); i++) {
+    for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
         size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
-        yoke_status status = yoke_slot_fill(slot, i, &loader->kind, row, self->made);
+        yoke_status status = slot_fill(slot, i, &loader->kind, row, self->generated);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);
             return;
@@ -87,7 +196,7 @@ static void *thread_main(void *context) {
         pthread_mutex_lock(&loader->mutex);
         loader->filling--;
         loader->slots[batch % (size_t)loader->slot_count].ready = true;
-        pthread_cond_signal(&loader->filled); /* the caller alone waits for it */
+        pthread_cond_signal(&loader->filled); /* only the caller waits for it */
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
@@ -95,7 +204,7 @@ static void *thread_main(void *context) {
 
 static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_options *options) {
     if (options->batch < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: at least 1", options->batch);
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: must be at least 1", options->batch);
     if (options->slots < 0 || options->slots > LOADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d loader slots: expected 0 (default) to %d",
                     options->slots, LOADER_LIMIT);
@@ -107,8 +216,7 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
                     options->rank, options->world);
     if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is none of the known ones",
-                    (int)options->augment);
+        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is unknown", (int)options->augment);
     if (options->augment != YOKE_AUGMENT_NONE && (dataset->shape.flat || dataset->classes == 0))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "augmentation is for images with labels; dataset '%s' has "
@@ -125,16 +233,16 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
     if (!loader->order || !loader->slots || !loader->threads)
         return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
     for (int i = 0; i < loader->slot_count; i++)
-        TRY(yoke_slot_reserve(&loader->slots[i], &loader->kind));
+        TRY(slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads && dataset->source.read; i++) {
-        loader->threads[i].made = calloc(yoke_dataset_values(dataset), sizeof(float));
-        if (!loader->threads[i].made)
+        loader->threads[i].generated = calloc(yoke_dataset_values(dataset), sizeof(float));
+        if (!loader->threads[i].generated)
             return FAIL_MEMORY(yoke_dataset_values(dataset) * sizeof(float), "a row");
     }
     return YOKE_OK;
 }
 
-/* Signals are the host program's: its threads get them, these do not. */
+/* The host program's threads handle its signals; the loader's threads block them. */
 static yoke_status start_threads(yoke_loader *loader, int count) {
     sigset_t all, kept;
     sigfillset(&all);
@@ -152,20 +260,20 @@ static yoke_status start_threads(yoke_loader *loader, int count) {
                 count, strerror(code));
 }
 
-/* The bytes of a picture are a quarter of its floats: what must be copied to devices is decoded
- * there. */
-static yoke_slot_kind kind_of(const yoke_loader *loader) {
+/* An image's bytes take a quarter of its floats' size: devices that need a copy decode the bytes
+ * themselves. */
+static slot_kind kind_of(const yoke_loader *loader) {
     const yoke_loader_options *options = &loader->options;
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows ? batch : rows);
-    return (yoke_slot_kind){.dataset = loader->dataset,
-                            .augmentation = &loader->augmentation,
-                            .home = devices ? yoke_devices_at(devices, 0) : NULL,
-                            .rows = (size_t)yoke_chunk_of(most, options->world, 0).rows,
-                            .pixels = loader->dataset->bytes && devices &&
-                                      !yoke_devices_share_memory(devices),
-                            .placed = options->augment != YOKE_AUGMENT_NONE};
+    bool pixels = loader->dataset->bytes && devices && !yoke_devices_share_memory(devices);
+    return (slot_kind){.dataset = loader->dataset,
+                       .augmentation = &loader->augmentation,
+                       .device = devices ? yoke_devices_at(devices, 0) : NULL,
+                       .rows = (size_t)yoke_chunk_of(most, options->world, 0).rows,
+                       .pixels = pixels,
+                       .placed = pixels && options->augment != YOKE_AUGMENT_NONE};
 }
 
 static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
@@ -215,7 +323,7 @@ yoke_status yoke_loader_create(yoke_loader **out, const yoke_dataset *dataset,
 static void stop_threads(yoke_loader *loader) {
     pthread_mutex_lock(&loader->mutex);
     loader->stopping = true;
-    atomic_store(&loader->leave, true);
+    atomic_store(&loader->cancelled, true);
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
     for (int i = 0; i < loader->thread_count; i++)
@@ -230,22 +338,22 @@ void yoke_loader_destroy(yoke_loader *loader) {
     if (loader->synchronised) stop_threads(loader);
     int threads = loader->options.threads ? loader->options.threads : 1;
     for (int i = 0; loader->threads && i < threads; i++)
-        free(loader->threads[i].made);
+        free(loader->threads[i].generated);
     free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
-        yoke_slot_release(&loader->slots[i], &loader->kind);
+        slot_release(&loader->slots[i], &loader->kind);
     free(loader->slots);
     free(loader->order);
     free(loader);
 }
 
-/* Nobody fills, nobody will until the next epoch. With the mutex held. */
-static void abandon(yoke_loader *loader) {
+/* Stops the running epoch: afterwards no thread fills a slot. Call it with the mutex held. */
+static void cancel_epoch(yoke_loader *loader) {
     loader->begun = false;
-    atomic_store(&loader->leave, true);
+    atomic_store(&loader->cancelled, true);
     while (loader->filling > 0)
         pthread_cond_wait(&loader->filled, &loader->mutex);
-    atomic_store(&loader->leave, false);
+    atomic_store(&loader->cancelled, false);
     loader->next_fill = loader->next_read = loader->released = 0;
     for (int i = 0; i < loader->slot_count; i++)
         loader->slots[i].ready = false;
@@ -261,7 +369,7 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
                             .seed = options->seed,
                             .epoch = epoch};
     pthread_mutex_lock(&loader->mutex);
-    abandon(loader);
+    cancel_epoch(loader);
     loader->augmentation = augmentation_of(options, epoch);
     yoke_status status = yoke_sampler_indices(&sampler, loader->order);
     loader->begun = status == YOKE_OK;
@@ -270,8 +378,8 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     return status;
 }
 
-/* Waits for a batch; returns how long. With the mutex held. */
-static uint64_t await(yoke_loader *loader, const yoke_slot *slot) {
+/* Waits for a slot; returns for how long. Call it with the mutex held. */
+static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
     if (slot->ready) return 0;
     uint64_t start = yoke_now_ns();
     while (!slot->ready)
@@ -279,21 +387,21 @@ static uint64_t await(yoke_loader *loader, const yoke_slot *slot) {
     return yoke_now_ns() - start;
 }
 
-/* Gives the previous batch back and takes the next; *slot is NULL at the end of the epoch. */
-static yoke_status take(yoke_loader *loader, const yoke_slot **slot, uint64_t *waited_ns) {
+/* Releases the previous slot and takes the next one; *slot is NULL at the end of the epoch. */
+static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t *waited_ns) {
     *slot = NULL;
     if (!loader->begun)
         return FAIL(YOKE_ERROR_ARGUMENT, "no epoch is running: call yoke_loader_begin first");
     if (loader->released < loader->next_read) {
-        yoke_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
+        loader_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
         last->ready = false;
         loader->released = loader->next_read;
         pthread_cond_broadcast(&loader->work);
     }
     if (loader->next_read == loader->batches) return YOKE_OK;
-    const yoke_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
+    const loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
     *waited_ns = await(loader, next);
-    /* A batch in error stays the next one: the epoch ends here, however often it is asked for. */
+    /* A batch in error stays the next one: every later call returns the error again. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
     loader->next_read++;
     *slot = next;
@@ -303,7 +411,7 @@ static yoke_status take(yoke_loader *loader, const yoke_slot **slot, uint64_t *w
 yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns) {
     if (!loader || !batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
-    const yoke_slot *slot = NULL;
+    const loader_slot *slot = NULL;
     uint64_t waited = 0;
     pthread_mutex_lock(&loader->mutex);
     yoke_status status = take(loader, &slot, &waited);

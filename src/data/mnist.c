@@ -1,5 +1,5 @@
-/* MNIST and its kin in IDX (LeCun), plain or .gz: a big-endian header that must agree with the
- * size of the file to the byte, then pixels or labels. */
+/* MNIST and other sets in its format, IDX (LeCun), plain or .gz: a big-endian header, which must
+ * match the file's size exactly, then pixels or labels. */
 #include "data/data.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #define MNIST_SIDE 28
 #define MNIST_CLASSES 10
 #define MNIST_FILE_LIMIT ((size_t)1 << 30)
-/* Deflate cannot do better than 1032:1, so a gzip trailer that claims more is wrong. */
+/* Deflate reaches at most 1032:1, so a gzip trailer that claims more is wrong. */
 #define DEFLATE_RATIO_LIMIT 1032
 
 /* One IDX file, unpacked. */
@@ -24,8 +24,8 @@ static size_t big_endian(const unsigned char *data) {
     return (size_t)data[0] << 24 | (size_t)data[1] << 16 | (size_t)data[2] << 8 | data[3];
 }
 
-/* The whole stream in one call, into a buffer of the size the trailer claims; zlib checks CRC and
- * length. */
+/* Inflates the whole stream in one call, into a buffer of the size that the trailer claims; zlib
+ * checks CRC and length. */
 static yoke_status inflate_whole(idx_file *file, unsigned char *unpacked, size_t size) {
     z_stream stream = {.next_in = file->data,
                        .avail_in = (uInt)file->bytes,
@@ -66,7 +66,8 @@ static yoke_status gunzip(idx_file *file) {
     return status;
 }
 
-/* Finds "train-images-idx3-ubyte" however it is spelled, and reads it. */
+/* Finds and reads "train-images-idx3-ubyte", also spelled "train-images.idx3-ubyte" and with
+ * .gz. */
 static yoke_status read_idx(idx_file *file, const char *directory, const char *stem,
                             const char *suffix) {
     char name[64];
@@ -84,8 +85,8 @@ static yoke_status read_idx(idx_file *file, const char *directory, const char *s
                 stem, suffix, stem, suffix);
 }
 
-/* The header: 0 0 08 (bytes) and the number of dimensions, then each as 32 bits; what follows must
- * be exactly their product. */
+/* The header: 0 0 08 (bytes), the number of dimensions, then each dimension in 32 bits. The rest of
+ * the file must have the size of their product. */
 static yoke_status check_header(const idx_file *file, int dimensions) {
     size_t head = 4 + 4 * (size_t)dimensions;
     if (file->bytes < head)

@@ -40,7 +40,7 @@ static uint32_t mersenne_next(mersenne *engine) {
     return word ^ (word >> 18);
 }
 
-/* Long lists draw 64 bits, high word first, so that the modulo stays fair; torch's threshold. */
+/* Long lists draw 64 bits, high word first, to reduce modulo bias; the threshold is torch's. */
 static uint64_t draw(mersenne *engine, bool wide) {
     uint64_t word = mersenne_next(engine);
     return wide ? word << 32 | mersenne_next(engine) : word;
@@ -72,7 +72,7 @@ static yoke_status load(yoke_sampler *own, const yoke_sampler *given) {
     return YOKE_OK;
 }
 
-/* floor when rows are dropped, ceil when the list is padded. */
+/* rows / replicas, rounded down with drop_last, otherwise up. */
 static size_t count_of(const yoke_sampler *sampler) {
     size_t world = (size_t)sampler->world, whole = sampler->rows / world;
     return whole + (!sampler->drop_last && sampler->rows % world != 0);

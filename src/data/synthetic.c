@@ -1,4 +1,4 @@
-/* The synthetic set: pictures drawn when it is opened, so that a first run needs no download. */
+/* The synthetic set: opening it draws the images, so that a first run needs no download. */
 #include "data/data.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static yoke_status read_number(const char *text, const char *name, int64_t low, 
                 (long long)low, (long long)high);
 }
 
-/* "3x32x32"; takes the text apart. */
+/* Reads "3x32x32"; modifies the text. */
 static yoke_status read_shape(char *text, synthetic_options *options) {
     char *rest = text, whole[OPTIONS_BYTES];
     memcpy(whole, text, strlen(text) + 1);
@@ -59,8 +59,8 @@ static yoke_status parse(const char *text, synthetic_options *options) {
     char copy[OPTIONS_BYTES];
     size_t length = strlen(text);
     if (length >= sizeof copy)
-        return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: settings of %zu letters, at most %d", length,
-                    OPTIONS_BYTES - 1);
+        return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: settings of %zu characters, at most %d",
+                    length, OPTIONS_BYTES - 1);
     memcpy(copy, text, length + 1);
     char *rest = copy;
     unsigned seen = 0;
@@ -86,7 +86,7 @@ static yoke_status allocate(yoke_dataset *dataset) {
     return YOKE_OK;
 }
 
-/* Classes take turns, so that they are as equal in number as can be. */
+/* Classes alternate, so that their sizes differ by at most 1. */
 static void draw(yoke_dataset *dataset, yoke_split split) {
     uint8_t *pixels = dataset->owned[0];
     int32_t *labels = dataset->owned[1];
@@ -108,7 +108,8 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
                                   .height = (int)options.height,
                                   .width = (int)options.width};
     dataset->classes = (int)options.classes;
-    /* Dark and light are drawn alike, so the mean is one half; both splits share one deviation. */
+    /* Dark and light are equally likely, so the mean is one half; both splits share one
+     * deviation. */
     for (int i = 0; i < 4; i++) {
         dataset->mean[i] = 0.5f;
         dataset->deviation[i] = 0.28f;
