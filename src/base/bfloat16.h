@@ -1,4 +1,4 @@
-/* bfloat16 in what C17 and C++17 share (kernels include this), for loops over stored values. */
+/* bfloat16 in the common subset of C17 and C++17, since kernels include this file. */
 #ifndef BASE_BFLOAT16_H
 #define BASE_BFLOAT16_H
 
@@ -15,7 +15,7 @@ static inline float yoke_bfloat16_widen(uint16_t stored) {
     return both.value;
 }
 
-/* To the nearest, ties to even. A NaN stays one: rounding up could carry it into infinity. */
+/* Rounds to nearest, ties to even. A NaN stays NaN: rounding up could carry it into infinity. */
 static inline uint16_t yoke_bfloat16_round(float value) {
     yoke_float_bits both;
     both.value = value;

@@ -1,5 +1,5 @@
-/* torch.chunk: rows cut in parts of ceil(rows / parts), of which the last ones may be short or
- * empty. */
+/* torch.chunk: every part has ceil(rows / parts) rows, except the last ones, which may be shorter
+ * or empty. */
 #ifndef BASE_CHUNK_H
 #define BASE_CHUNK_H
 

@@ -1,9 +1,14 @@
-/* Monotonic time. */
+/* Monotonic time in nanoseconds. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
-uint64_t yoke_now_ns(void);
+static inline uint64_t yoke_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 #endif

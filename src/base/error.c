@@ -1,4 +1,5 @@
-/* One line of text per thread: whoever knows the cause writes it, callers pass the status on. */
+/* One line of text per thread. The function that knows the cause writes it; its callers pass the
+ * status on. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -8,8 +9,8 @@
 static _Thread_local char line[YOKE_ERROR_TEXT_BYTES];
 static _Thread_local unsigned serial;
 
-/* Names from files and command lines end up in messages: what they contain must not steer a
- * terminal or break the promise of one line. */
+/* Messages quote names from files and command lines. Control characters in them must not steer a
+ * terminal or break the message into lines. */
 static void keep_printable(char *text) {
     for (; *text; text++) {
         if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
@@ -79,7 +80,7 @@ int yoke_status_exit_code(yoke_status status) {
         YOKE_STATUS_TABLE(EXIT_CODE)
 #undef EXIT_CODE
     }
-    return 70; /* as for a fault of Yoke itself */
+    return 70; /* as for YOKE_ERROR_INTERNAL */
 }
 
 #define QUOTE(number) #number

@@ -1,4 +1,5 @@
-/* Errors: a status and one thread-local line. The first that knows writes; callers pass it on. */
+/* Errors: a status and one thread-local line. The function that knows the cause writes; its callers
+ * pass it on. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -6,7 +7,7 @@
 
 #define YOKE_ERROR_TEXT_BYTES 512
 
-/* An error by value: how a worker's failure crosses threads. */
+/* An error by value, to carry a failure from one thread to another. */
 typedef struct yoke_error {
     yoke_status status;
     char text[YOKE_ERROR_TEXT_BYTES];
@@ -16,13 +17,15 @@ typedef struct yoke_error {
 yoke_status yoke_error_set(yoke_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Grows with every text the calling thread writes: whether a call told its failure. */
+/* A counter of the texts that the calling thread has written. Compare it before and after a call to
+ * learn whether the call wrote one. */
 unsigned yoke_error_serial(void);
 
 /* Puts "prefix: " before the calling thread's line. */
 void yoke_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The calling thread's error as a value, and back (needed where cleaning up may itself fail). */
+/* The calling thread's error as a value, and back (cleaning up may fail too and overwrite the
+ * line). */
 yoke_error yoke_error_take(yoke_status status);
 yoke_status yoke_error_restore(const yoke_error *error);
 

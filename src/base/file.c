@@ -1,5 +1,5 @@
-/* A reader of the target sees the old file or the whole new one, never a part: bytes go to a
- * temporary beside it, which takes its name when it is on the disk. */
+/* A reader of the target sees the old file or the whole new one, never a part: write fills a
+ * temporary file beside the target, and commit syncs it and renames it over the target. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -12,8 +12,7 @@
 
 #include "base/error.h"
 
-/* Closes, removes, forgets. */
-void yoke_file_abandon(yoke_file_writer *writer) {
+void yoke_file_abort(yoke_file_writer *writer) {
     if (writer->path == NULL) return;
     if (writer->descriptor >= 0) close(writer->descriptor);
     if (writer->temporary != NULL) unlink(writer->temporary);
@@ -22,11 +21,11 @@ void yoke_file_abandon(yoke_file_writer *writer) {
     *writer = (yoke_file_writer){.descriptor = -1};
 }
 
-static yoke_status give_up(yoke_file_writer *writer, const char *action, int cause) {
+static yoke_status fail_writer(yoke_file_writer *writer, const char *action, int cause) {
     yoke_status status =
         FAIL(YOKE_ERROR_IO, "%s: cannot %s: %s%s", writer->path, action, strerror(cause),
              cause == ENOSPC || cause == EDQUOT ? "; free some space and save again" : "");
-    yoke_file_abandon(writer);
+    yoke_file_abort(writer);
     return status;
 }
 
@@ -34,20 +33,20 @@ static yoke_status open_temporary(yoke_file_writer *writer, const struct stat *o
     if (asprintf(&writer->temporary, "%s.tmp.%ld", writer->path, (long)getpid()) < 0) {
         yoke_status status = FAIL_MEMORY(strlen(writer->path) + 32, "a temporary file's name");
         writer->temporary = NULL;
-        yoke_file_abandon(writer);
+        yoke_file_abort(writer);
         return status;
     }
-    /* A file of this name was left by a dead process that had our number: it is overwritten. */
+    /* A file of this name belongs to a dead process that had our process id: overwrite it. */
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     writer->descriptor = open(writer->temporary, flags, 0666);
     if (writer->descriptor < 0) {
         int cause = errno;
         free(writer->temporary);
         writer->temporary = NULL;
-        return give_up(writer, "create a file in its directory", cause);
+        return fail_writer(writer, "create a file in its directory", cause);
     }
     if (old != NULL && fchmod(writer->descriptor, old->st_mode & 0777) != 0)
-        return give_up(writer, "take over the old file's permissions", errno);
+        return fail_writer(writer, "take over the old file's permissions", errno);
     return YOKE_OK;
 }
 
@@ -57,28 +56,29 @@ yoke_status yoke_file_create(yoke_file_writer *writer, const char *path) {
     if (writer->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
     struct stat old;
     if (stat(path, &old) != 0) return open_temporary(writer, NULL);
-    if (S_ISDIR(old.st_mode)) return give_up(writer, "write", EISDIR);
+    if (S_ISDIR(old.st_mode)) return fail_writer(writer, "write", EISDIR);
     if (S_ISREG(old.st_mode)) return open_temporary(writer, &old);
-    /* A terminal, a pipe or /dev/null must not be replaced by a file. */
+    /* Write a terminal, a pipe or /dev/null in place: renaming a file over it would replace it. */
     writer->descriptor = open(path, O_WRONLY | O_CLOEXEC);
-    return writer->descriptor < 0 ? give_up(writer, "open", errno) : YOKE_OK;
+    return writer->descriptor < 0 ? fail_writer(writer, "open", errno) : YOKE_OK;
 }
 
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes) {
-    if (writer->path == NULL) return FAIL(YOKE_ERROR_IO, "the file was given up after an error");
+    if (writer->path == NULL)
+        return FAIL(YOKE_ERROR_IO, "the file was closed after an earlier error");
     const unsigned char *next = data;
     while (bytes > 0) {
         ssize_t written = write(writer->descriptor, next, bytes);
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return give_up(writer, "write", errno);
+        if (written < 0) return fail_writer(writer, "write", errno);
         next += written;
         bytes -= (size_t)written;
     }
     return YOKE_OK;
 }
 
-/* Makes the new name survive a power cut. Failing here is no failure: the file is complete under
- * its name, and some file systems refuse to sync a directory. */
+/* Makes the new name survive a power cut. An error here is ignored: the file is complete under its
+ * name, and some file systems refuse to sync a directory. */
 static void sync_directory(const char *path) {
     const char *slash = strrchr(path, '/');
     char *directory = slash == NULL   ? strdup(".")
@@ -93,20 +93,21 @@ static void sync_directory(const char *path) {
 }
 
 yoke_status yoke_file_commit(yoke_file_writer *writer) {
-    if (writer->path == NULL) return FAIL(YOKE_ERROR_IO, "the file was given up after an error");
+    if (writer->path == NULL)
+        return FAIL(YOKE_ERROR_IO, "the file was closed after an earlier error");
     if (writer->temporary != NULL && fsync(writer->descriptor) != 0)
-        return give_up(writer, "write to the disk", errno);
+        return fail_writer(writer, "write to the disk", errno);
     int descriptor = writer->descriptor;
     writer->descriptor = -1;
-    if (close(descriptor) != 0) return give_up(writer, "finish", errno);
+    if (close(descriptor) != 0) return fail_writer(writer, "finish", errno);
     if (writer->temporary != NULL) {
         if (rename(writer->temporary, writer->path) != 0)
-            return give_up(writer, "put the new file in place", errno);
+            return fail_writer(writer, "put the new file in place", errno);
         free(writer->temporary);
         writer->temporary = NULL;
         sync_directory(writer->path);
     }
-    yoke_file_abandon(writer);
+    yoke_file_abort(writer);
     return YOKE_OK;
 }
 
@@ -123,8 +124,8 @@ static yoke_status buffer_grow(buffer *read_so_far, size_t capacity) {
     return YOKE_OK;
 }
 
-/* Reads to the end; a pipe has no size, so the buffer grows when it is full. One byte is kept for a
- * closing NUL. */
+/* Reads to the end. A pipe has no size, so the buffer grows when it is full; it always has room for
+ * a closing NUL. */
 static yoke_status read_all(int descriptor, const char *path, size_t limit, buffer *content) {
     for (;;) {
         if (content->length + 1 >= content->capacity)
@@ -136,7 +137,7 @@ static yoke_status read_all(int descriptor, const char *path, size_t limit, buff
         if (got == 0) break;
         content->length += (size_t)got;
         if (content->length > limit)
-            return FAIL(YOKE_ERROR_IO, "%s: longer than the %zu bytes it may have", path, limit);
+            return FAIL(YOKE_ERROR_IO, "%s: longer than the limit of %zu bytes", path, limit);
     }
     content->data[content->length] = '\0';
     return YOKE_OK;
@@ -147,7 +148,7 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
     if (fstat(descriptor, &file) != 0)
         return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
     if (S_ISREG(file.st_mode) && (uintmax_t)file.st_size > limit)
-        return FAIL(YOKE_ERROR_IO, "%s: %jd bytes long, at most %zu are allowed", path,
+        return FAIL(YOKE_ERROR_IO, "%s: %jd bytes long, the limit is %zu", path,
                     (intmax_t)file.st_size, limit);
     TRY(buffer_grow(content, S_ISREG(file.st_mode) ? (size_t)file.st_size + 2 : 4096));
     return read_all(descriptor, path, limit, content);

@@ -1,4 +1,5 @@
-/* Files that are complete or what they were: written beside the target, synced, renamed over it. */
+/* Files that are never half written: write goes to a temporary file, commit renames it over the
+ * target. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -13,14 +14,15 @@ typedef struct yoke_file_writer {
     int descriptor;
 } yoke_file_writer;
 
-/* IO with path and cause on every failure; after a failure or abandon the target is untouched and
- * no temporary is left. */
+/* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and
+ * the temporary file is gone. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes);
 yoke_status yoke_file_commit(yoke_file_writer *writer);
-void yoke_file_abandon(yoke_file_writer *writer);
+void yoke_file_abort(yoke_file_writer *writer);
 
-/* The whole of a file; MISSING when it is not there, IO otherwise. The caller frees *data. */
+/* Reads a whole file. MISSING when it does not exist, IO for any other failure. The caller frees
+ * *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
                            size_t *bytes);
 bool yoke_file_exists(const char *path);

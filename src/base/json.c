@@ -1,4 +1,4 @@
-/* Writes JSON. Texts from outside may be any bytes: what is not UTF-8 becomes U+FFFD. */
+/* Writes JSON. Texts may hold any bytes; those that are not UTF-8 become U+FFFD. */
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -42,12 +42,13 @@ static void append(yoke_json *json, const char *bytes, size_t count) {
     json->text[json->length] = '\0';
 }
 
-/* Bytes of the UTF-8 sequence that begins here, 0 when it is none (Unicode 15, table 3-7). */
+/* Length of the UTF-8 sequence that begins here; 0 when the bytes are not UTF-8 (Unicode 15, table
+ * 3-7). */
 static size_t sequence_bytes(const unsigned char *s) {
     if (s[0] < 0x80) return 1;
     size_t bytes = s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
     for (size_t i = 1; i < bytes; i++) {
-        if ((s[i] & 0xC0) != 0x80) return 0; /* the closing NUL ends here too */
+        if ((s[i] & 0xC0) != 0x80) return 0; /* also stops at the closing NUL */
     }
     if (s[0] == 0xE0 && s[1] < 0xA0) return 0; /* overlong */
     if (s[0] == 0xED && s[1] > 0x9F) return 0; /* surrogate */
@@ -75,7 +76,8 @@ static void append_quoted(yoke_json *json, const char *value) {
     append(json, "\"", 1);
 }
 
-/* What stands before a value: a comma unless it is the first here, and its key. */
+/* Writes what precedes a value: a comma unless the value is the first of its list or object, and
+ * its key. */
 static void lead(yoke_json *json, const char *key) {
     if (json->comma[json->depth]) append(json, ",", 1);
     json->comma[json->depth] = true;

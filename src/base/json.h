@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct yoke_json {
-    char *text; /* what is written so far, NUL-terminated */
+    char *text; /* written so far, NUL-terminated */
     size_t length, capacity;
     int depth;
     bool comma[32];
@@ -16,7 +16,7 @@ typedef struct yoke_json {
 } yoke_json;
 
 void yoke_json_begin(yoke_json *json);
-/* Frees; safe on a zeroed struct. */
+/* Frees the text; takes a zeroed struct. */
 void yoke_json_end(yoke_json *json);
 
 /* key NULL: an element of a list, or the outermost value. */

@@ -6,7 +6,7 @@
 
 void yoke_random_words(uint64_t seed, yoke_random_use use, uint64_t a, uint32_t b, uint32_t block,
                        uint32_t words[4]) {
-    /* The use sits in the key's top byte: seeds below 2^56 never share a stream. */
+    /* The use goes into the key's top byte: seeds below 2^56 never share a stream. */
     uint64_t mixed = seed ^ ((uint64_t)use << 56);
     philox4x32_key_t key = {{(uint32_t)mixed, (uint32_t)(mixed >> 32)}};
     philox4x32_ctr_t counter = {{(uint32_t)a, (uint32_t)(a >> 32), b, block}};
@@ -19,7 +19,7 @@ float yoke_random_unit(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Block i of a fill: the coordinate b carries what does not fit the 32-bit block number. */
+/* Block i of a fill: coordinate b holds the upper 32 bits of i. */
 static void fill_words(uint64_t seed, yoke_random_use use, uint64_t a, size_t i,
                        uint32_t words[4]) {
     yoke_random_words(seed, use, a, (uint32_t)((uint64_t)i >> 32), (uint32_t)i, words);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a stream of numbers is for; part of the key so that uses never collide. */
+/* The use of a stream is part of its key, so that two uses never draw the same numbers. */
 typedef enum yoke_random_use {
     YOKE_RANDOM_INIT,
     YOKE_RANDOM_DROPOUT,
@@ -15,15 +15,16 @@ typedef enum yoke_random_use {
     YOKE_RANDOM_PROBE
 } yoke_random_use;
 
-/* Four words for (seed, use, a, b, block): a and b are the use's own coordinates (step and layer,
- * epoch and row), block counts along. */
+/* Four words for (seed, use, a, b, block): The meaning of a and b depends on the use (step and
+ * layer, epoch and row); block counts up. */
 void yoke_random_words(uint64_t seed, yoke_random_use use, uint64_t a, uint32_t b, uint32_t block,
                        uint32_t words[4]);
 
-/* [0, 1) with 24 bits. */
+/* The word's upper 24 bits as a number in [0, 1). */
 float yoke_random_unit(uint32_t word);
 
-/* Fills with uniform [low, high), or normal(0, deviation) by Box-Muller in double. */
+/* Fill `values` from the uniform distribution [low, high), or from normal(0, deviation) by
+ * Box-Muller in double. */
 void yoke_random_uniform(float *values, size_t count, double low, double high, uint64_t seed,
                          yoke_random_use use, uint64_t a);
 void yoke_random_normal(float *values, size_t count, double deviation, uint64_t seed,

@@ -1,4 +1,4 @@
-/* Strict numbers and nearest names, whatever locale the host program has set. */
+/* Strict numbers and nearest names, independent of the locale that the host program sets. */
 #include "base/text.h"
 
 #include <ctype.h>
@@ -33,7 +33,7 @@ static bool parse_real(const char *text, double *value) {
 }
 
 bool yoke_text_real(const char *text, double low, double high, double *value) {
-    /* Leaves out blanks, hexadecimal, "inf" and "nan", which strtod would take. */
+    /* strtod would accept blanks, hexadecimal, "inf" and "nan". */
     if (text[strspn(text, "0123456789+-.eE")] != '\0') return false;
     double number;
     if (!parse_real(text, &number)) return false;
@@ -46,8 +46,8 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Edits (insert, delete, replace, swap neighbours) that make `a` into `b`: optimal string
- * alignment, with the last two rows of the table kept. Both shorter than WORD_MAX. */
+/* The number of edits (insert, delete, replace, swap neighbours) that turn `a` into `b`: optimal
+ * string alignment, keeping three rows of the table. Both words are shorter than WORD_MAX. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     size_t rows[3][WORD_MAX];
     for (size_t j = 0; j <= b_length; j++)
@@ -74,7 +74,7 @@ const char *yoke_text_nearest(const char *word, const char *const *names, size_t
         if (length >= WORD_MAX) continue;
         size_t distance = edit_distance(word, word_length, names[i], length);
         size_t longest = length > word_length ? length : word_length;
-        /* Half of the letters wrong is another word, not a slip. */
+        /* With half of the letters wrong it is another word, not a typing error. */
         if (distance < best && 2 * distance < longest) {
             best = distance;
             nearest = names[i];
@@ -86,7 +86,7 @@ const char *yoke_text_nearest(const char *word, const char *const *names, size_t
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;
-    /* 1023.95 would print as 1024.0 of the smaller unit. */
+    /* 1023.95 KiB would print as "1024.0 KiB". */
     for (; unit < 4 && bytes >= (unit == 0 ? 1024.0 : 1023.95); unit++)
         bytes /= 1024;
     snprintf(buffer, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);

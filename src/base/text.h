@@ -1,4 +1,4 @@
-/* Words: strict numbers, nearest names. */
+/* Numbers and names in texts. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The whole string is one number in range, or false. */
+/* Reads the whole string as one number in [low, high]; false when it is anything else. */
 bool yoke_text_integer(const char *text, int64_t low, int64_t high, int64_t *value);
 bool yoke_text_real(const char *text, double low, double high, double *value);
 
-/* The name closest to `word` by edit distance, NULL when none is near. names[count]. */
+/* The name closest to `word` by edit distance, NULL when none is close. names[count]. */
 const char *yoke_text_nearest(const char *word, const char *const *names, size_t count);
 
-/* "1.5 GiB". Returns buffer. */
+/* Writes "1.5 GiB"; returns buffer. */
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size);
 
 #endif

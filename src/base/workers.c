@@ -1,5 +1,5 @@
-/* Permanent threads that take one job after another. All waiting goes through bells: look shortly,
- * then sleep on a futex until somebody rings. */
+/* Permanent threads that run one job after another. A thread waits at a bell: it checks its
+ * condition for a short time, then sleeps on a futex until another thread rings. */
 #include "base/workers.h"
 
 #include <linux/futex.h>
@@ -19,54 +19,54 @@
 #define WORKERS_MAX 1024
 #define CACHE_LINE 64
 
-/* Looks at a condition before sleeping, and how often the core is handed over between them. With a
- * core for everybody the next job comes sooner than a thread wakes up; only another program can be
- * in the way. Without, whoever is awaited may need this very core. Handing it over costs a tenth of
- * sleeping and waking. */
+/* How often a thread checks its condition before it sleeps, and after how many checks it yields its
+ * core. When every thread has a core, the next job arrives sooner than a thread wakes up, and only
+ * another program may need the core. When threads share cores, the thread we wait for may need this
+ * one: yield each time, which costs a tenth of sleeping and waking. */
 #define LOOKS_ALONE 4000
 #define LOOKS_CROWDED 32
 #define YIELD_EVERY_ALONE 32
 #define YIELD_EVERY_CROWDED 1
 
-/* Where threads sleep until a condition holds. Whoever makes a condition true changes it first and
- * rings then; a sleeper counts itself first and looks at the condition then. Both sides use
- * sequentially consistent atomics, so one of them sees the other. */
+/* Threads sleep here until a condition holds. The thread that makes the condition true changes it,
+ * then rings; a sleeper increments `sleepers`, then checks the condition. Both use sequentially
+ * consistent atomics, so at least one of them sees the other. */
 typedef struct yoke_bell {
     _Atomic uint32_t rings, sleepers;
 } yoke_bell;
 
 typedef struct yoke_worker {
     alignas(CACHE_LINE) yoke_bell bell; /* rung for a new job */
-    _Atomic uint32_t jobs;              /* given to this worker so far */
+    _Atomic uint32_t jobs;              /* given to this worker since creation */
     int index;
     pthread_t thread;
     yoke_workers *crew;
-    yoke_error error; /* of the last job it failed */
+    yoke_error error; /* of the last job that failed */
     uint64_t failed_ns;
     bool failed; /* in the current run */
 } yoke_worker;
 
 struct yoke_workers {
     yoke_workers_options options;
-    bool crowded; /* fewer cores than compute threads */
-    int threads;  /* started */
+    bool crowded; /* there are fewer cores than compute threads */
+    int threads;  /* running */
 
-    /* The current run: written by the caller before the workers are rung. */
-    yoke_worker_job job; /* NULL: leave */
+    /* The current run. The caller writes these before it wakes the workers. */
+    yoke_worker_job job; /* NULL: the thread ends */
     void *context;
     uint32_t run_count;
 
-    alignas(CACHE_LINE) yoke_bell joined; /* rung when the last worker is done */
+    alignas(CACHE_LINE) yoke_bell joined; /* rung by the last worker that finishes its job */
     _Atomic uint32_t pending;
 
-    alignas(CACHE_LINE) yoke_bell meeting; /* barriers and counters */
-    _Atomic uint32_t arrived, passed;      /* at the barrier; barriers gone through */
-    atomic_bool failed;                    /* somebody in this run has */
+    alignas(CACHE_LINE) yoke_bell meeting; /* for barriers and counters */
+    _Atomic uint32_t arrived, passed;      /* workers at the barrier; barriers passed */
+    atomic_bool failed;                    /* a worker failed in this run */
 
-    yoke_worker workers[]; /* [count]; 0 is whoever calls run */
+    yoke_worker workers[]; /* [count]; worker 0 is the caller of run */
 };
 
-static void pause_core(void) {
+static void pause_spin(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -80,7 +80,7 @@ static void ring(yoke_bell *bell) {
     syscall(SYS_futex, &bell->rings, FUTEX_WAKE_PRIVATE, WORKERS_MAX, NULL, NULL, 0);
 }
 
-/* A condition and what it looks at. */
+/* A condition and its operands. */
 typedef struct yoke_condition {
     bool (*holds)(const struct yoke_condition *condition);
     yoke_workers *crew;
@@ -97,7 +97,7 @@ static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
         if (look % yield_every == 0)
             sched_yield();
         else
-            pause_core();
+            pause_spin();
     }
     while (!condition->holds(condition)) {
         atomic_fetch_add(&bell->sleepers, 1);
@@ -158,12 +158,12 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void give_job(yoke_worker *worker) {
+static void wake_with_job(yoke_worker *worker) {
     atomic_fetch_add(&worker->jobs, 1);
     ring(&worker->bell);
 }
 
-/* What failed first is the cause; a cancelled worker only when nobody else failed. */
+/* The earliest failure is the cause. A cancelled worker is the cause only when no other failed. */
 static bool is_cause(const yoke_worker *candidate, const yoke_worker *cause) {
     if (!candidate->failed || cause == NULL) return candidate->failed;
     bool candidate_cancelled = candidate->error.status == YOKE_ERROR_CANCELLED;
@@ -187,7 +187,7 @@ static yoke_status join(yoke_workers *crew, int count, int *failed) {
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
                              int *failed) {
     if (count < 1 || count > workers->options.count)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d workers asked for a job, there are 1 to %d", count,
+        return FAIL(YOKE_ERROR_ARGUMENT, "a run on %d workers: there are 1 to %d", count,
                     workers->options.count);
     workers->job = job;
     workers->context = context;
@@ -196,7 +196,7 @@ yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job j
     atomic_store_explicit(&workers->failed, false, memory_order_relaxed);
     atomic_store_explicit(&workers->pending, (uint32_t)count - 1, memory_order_relaxed);
     for (int i = 1; i < count; i++)
-        give_job(&workers->workers[i]);
+        wake_with_job(&workers->workers[i]);
     note(&workers->workers[0], job(0, context));
     return join(workers, count, failed);
 }
@@ -254,7 +254,7 @@ static yoke_status start_threads(yoke_workers *crew) {
     return YOKE_OK;
 }
 
-/* The host program's signals are for its own threads: workers take only those they cause. */
+/* The host program's threads handle its signals: workers accept only signals that they cause. */
 static void block_signals(sigset_t *before) {
     sigset_t blocked;
     sigfillset(&blocked);
@@ -283,7 +283,7 @@ static yoke_status build(yoke_workers *crew, const yoke_workers_options *options
 yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_options *options) {
     *workers = NULL;
     if (options->count < 1 || options->count > WORKERS_MAX)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%d workers asked for: 1 to %d can be had", options->count,
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d workers: 1 to %d are supported", options->count,
                     WORKERS_MAX);
     size_t bytes = sizeof(yoke_workers) + (size_t)options->count * sizeof(yoke_worker);
     yoke_workers *crew = aligned_alloc(CACHE_LINE, bytes);
@@ -302,7 +302,7 @@ void yoke_workers_destroy(yoke_workers *workers) {
     if (workers == NULL) return;
     workers->job = NULL;
     for (int i = 1; i <= workers->threads; i++)
-        give_job(&workers->workers[i]);
+        wake_with_job(&workers->workers[i]);
     for (int i = 1; i <= workers->threads; i++)
         pthread_join(workers->workers[i].thread, NULL);
     free(workers);

@@ -1,5 +1,5 @@
-/* A crew of permanent threads, one a device. The caller is worker 0: dispatch to N workers wakes
- * N - 1 threads. Waiting spins shortly, yielding in between, then sleeps on a futex. */
+/* Permanent threads, one for each device. The caller is worker 0: a run on N workers wakes N - 1
+ * threads. A waiting thread spins for a short time, then sleeps on a futex. */
 #ifndef BASE_WORKERS_H
 #define BASE_WORKERS_H
 
@@ -10,14 +10,15 @@
 
 typedef struct yoke_workers yoke_workers;
 
-/* May fail; its error becomes the run's if it is the first in time. */
+/* A run returns the error of the job that failed first. */
 typedef yoke_status (*yoke_worker_job)(int worker, void *context);
 
 typedef struct yoke_workers_options {
-    int count;       /* workers, the caller included; 1 .. 1024 */
-    int spare_cores; /* cores online minus workers' compute threads; negative: waiting must not spin
-                        long, since somebody else needs the core */
-    /* Called once on every new thread (not the caller's) before its first job, and at its end. */
+    int count;       /* workers, including the caller; 1 .. 1024 */
+    int spare_cores; /* cores online minus the workers' compute threads; negative: threads share
+                        cores, so a waiting one yields */
+    /* Called once on every new thread (not on the caller's): before its first job, and at its end.
+     */
     yoke_status (*enter)(int worker, void *context);
     void (*leave)(int worker, void *context);
     void *context;
@@ -26,21 +27,21 @@ typedef struct yoke_workers_options {
 yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_options *options);
 void yoke_workers_destroy(yoke_workers *workers);
 
-/* Runs job on workers 0 .. count - 1 and waits for all. The first failure in time is returned, its
- * text set on the calling thread; *failed (may be NULL) gets its worker, -1 when all went well. The
- * crew is usable again afterwards. */
+/* Runs job on workers 0 .. count - 1 and waits for all. Returns the earliest failure and sets its
+ * text on the calling thread; *failed (may be NULL) gets the worker that failed, -1 for none. The
+ * workers can run another job afterwards. */
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
                              int *failed);
 
-/* Inside a job: waits until all workers of this run are here; each of them comes or fails.
- * CANCELLED, without waiting further, when one has failed: nobody waits for the dead. */
+/* Inside a job: waits until all workers of this run have called it. Returns CANCELLED as soon as
+ * one of them fails. */
 yoke_status yoke_workers_barrier(yoke_workers *workers);
 
-/* Inside a job: waits until *counter >= target, CANCELLED as above. The counter is raised with
- * yoke_workers_signal, which wakes waiters. */
+/* Inside a job: waits until *counter >= target; CANCELLED as above. yoke_workers_signal increments
+ * the counter and wakes the waiting threads. */
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target);
 void yoke_workers_signal(yoke_workers *workers, uint32_t *counter);
-/* Whether it is so already, without waiting. */
+/* Whether *counter >= target, without waiting. */
 bool yoke_workers_reached(const uint32_t *counter, uint32_t target);
 
 #endif

@@ -72,7 +72,7 @@ static yoke_status load(yoke_sampler *own, const yoke_sampler *given) {
     return YOKE_OK;
 }
 
-/* rows / replicas, rounded down with drop_last, otherwise up. */
+/* rows / world, rounded down with drop_last, otherwise up. */
 static size_t count_of(const yoke_sampler *sampler) {
     size_t world = (size_t)sampler->world, whole = sampler->rows / world;
     return whole + (!sampler->drop_last && sampler->rows % world != 0);

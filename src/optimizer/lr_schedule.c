@@ -3,14 +3,14 @@
 
 #include "yoke/optimizer.h"
 
-/* Half a cosine wave from `start` to `end` while `done` goes from 0 to 1. */
+/* Half a cosine wave from `start` to `end`, as `done` goes from 0 to 1. */
 static double anneal(double start, double end, double done) {
     const double pi = 3.14159265358979323846;
     return end + (start - end) / 2 * (1 + cos(pi * done));
 }
 
-/* OneCycleLR: pct_start 0.3, div_factor 25, final_div_factor 1e4, cosine, two phases. As there, the
- * way up may end between two steps, before the first one in a very short run. */
+/* OneCycleLR: pct_start 0.3, div_factor 25, final_div_factor 1e4, cosine, two phases. As in PyTorch
+ * the warm-up may end between two steps, and in a very short run before the first. */
 static double one_cycle(double peak, uint64_t steps, uint64_t step) {
     double first = peak / 25, last = first / 1e4;
     double top = 0.3 * (double)steps - 1, end = (double)steps - 1;
@@ -32,7 +32,7 @@ static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
 
 double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
     double peak = schedule->learning_rate;
-    /* A run of unknown length stays at its peak. */
+    /* A run of unknown length keeps the peak rate. */
     bool shaped = schedule->steps > 0;
     if (shaped && schedule->kind == YOKE_LR_ONECYCLE) return one_cycle(peak, schedule->steps, step);
     if (step < schedule->warmup_steps)

@@ -1,5 +1,5 @@
-/* SGD and AdamW on ranges of flat buffers. The arithmetic is the device's; here are the state it
- * works on and what changes from step to step. */
+/* SGD and AdamW on ranges of flat buffers. The device does the arithmetic; this file holds the
+ * state and computes the scalars of each step. */
 #include "optimizer/optimizer.h"
 
 #include <assert.h>
@@ -109,6 +109,6 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
 
 float yoke_clip_scale(double clip_norm, double norm) {
     double scale = clip_norm / (norm + 1e-6);
-    /* Not fmin: a norm that is not finite must show in the weights, not vanish here. */
+    /* Not fmin, which would hide a norm that is not finite. */
     return scale > 1 ? 1.0f : (float)scale;
 }

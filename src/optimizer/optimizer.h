@@ -1,5 +1,5 @@
-/* The door of optimizer: gradients change parameters, by ranges of flat buffers. It never meets a
- * layer. */
+/* The door of optimizer: updates parameters from gradients, by ranges of flat buffers. It knows no
+ * layers. */
 #ifndef OPTIMIZER_OPTIMIZER_H
 #define OPTIMIZER_OPTIMIZER_H
 
@@ -8,18 +8,18 @@
 
 typedef struct yoke_optimizer yoke_optimizer;
 
-/* Copies and checks. NULL `given`: YOKE_SGD_OPTIONS_INIT. */
+/* Loads, checks and fills in defaults. */
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 
-/* State for flat elements [offset, offset + elements) in `device`'s memory: of a bucket, or of the
- * part of one that a device owns. */
+/* The state for flat elements [offset, offset + elements), in `device`'s memory: those of a bucket,
+ * or of the part of a bucket that a device owns. */
 yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
                                   yoke_device *device, size_t offset, size_t elements);
 void yoke_optimizer_destroy(yoke_optimizer *optimizer);
 size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer);
 
-/* What all ranges of one step share. step counts from 0. */
+/* The values that all ranges of one step share. step counts from 0. */
 typedef struct yoke_optimizer_step {
     uint64_t step;
     double learning_rate;
@@ -28,9 +28,9 @@ typedef struct yoke_optimizer_step {
     const yoke_gate *gate; /* on the updating device; NULL: open */
 } yoke_optimizer_step;
 
-/* Updates weights[0 .. elements) whose first element is flat element `offset`, inside the
- * optimizer's range. Ranges of one step may be updated by different threads at once, each on
- * `device` (the worker that runs it; state is host-visible among CPU devices). */
+/* Updates weights[0 .. elements); weights[0] is flat element `offset`, which lies inside the
+ * optimizer's range. Several threads may update different ranges of one step at once, each on its
+ * own `device`, if the devices share memory. */
 yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
                                   yoke_device *device, size_t offset, size_t elements,
                                   float *weights, const float *gradients);

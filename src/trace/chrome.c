@@ -1,5 +1,5 @@
-/* Chrome's trace format, object form ("Trace Event Format", Google 2016): one complete event a
- * span, one thread a lane. */
+/* Writes Chrome's trace format in object form ("Trace Event Format", Google 2016): a span is a
+ * complete event, a lane is a thread. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -9,12 +9,12 @@
 
 typedef struct chrome_file {
     yoke_file_writer writer;
-    yoke_json json; /* what is not written yet */
+    yoke_json json; /* not written to the file yet */
     uint64_t origin_ns;
 } chrome_file;
 
-/* Outer spans first: viewers nest events of equal time in the order they come in, and an inner span
- * was recorded before the one around it. */
+/* Outer spans first: viewers nest events that begin together in file order, and a lane records an
+ * inner span before the outer one. */
 static int compare_spans(const void *left, const void *right) {
     const yoke_span *a = left, *b = right;
     if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
@@ -116,6 +116,6 @@ yoke_status yoke_trace_write(const yoke_trace *trace, const char *path) {
     yoke_json_begin(&file.json);
     yoke_status status = write_all(&file, trace);
     yoke_json_end(&file.json);
-    yoke_file_abandon(&file.writer);
+    yoke_file_abort(&file.writer);
     return status;
 }

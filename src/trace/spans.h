@@ -1,4 +1,4 @@
-/* What a trace holds; for the files of this room only. */
+/* The inside of a trace; for the files of this room only. */
 #ifndef TRACE_SPANS_H
 #define TRACE_SPANS_H
 
@@ -6,9 +6,9 @@
 
 typedef struct yoke_lane {
     char *name;
-    yoke_span *spans;  /* [capacity]: span i of all lies at i % capacity */
+    yoke_span *spans;  /* [capacity]: span number i is at i % capacity */
     uint64_t recorded; /* since the last reset */
-    char apart[104];   /* neighbours' writers do not share a cache line pair */
+    char padding[104]; /* two lanes' writers do not share a pair of cache lines */
 } yoke_lane;
 
 struct yoke_trace {
@@ -17,7 +17,7 @@ struct yoke_trace {
     yoke_lane lanes[];
 };
 
-/* Spans still in the ring, and the i-th of them, oldest first. */
+/* The number of spans in a lane's ring, and the i-th of them, oldest first. */
 uint32_t yoke_lane_count(const yoke_trace *trace, int lane);
 const yoke_span *yoke_lane_span(const yoke_trace *trace, int lane, uint32_t i);
 

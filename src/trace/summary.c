@@ -1,11 +1,11 @@
-/* Rows of the stage table. A step waits for its slowest device, so a stage's time in a step is that
- * of the lane that spent longest in it. */
+/* The rows of the stage table. A step waits for its slowest device, so a stage's time in a step is
+ * the time of the lane that spent longest in that stage. */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "trace/spans.h"
 
-/* A span, to be sorted by stage, step and lane. */
+/* A span in sortable form: by stage, step and lane. */
 typedef struct part {
     yoke_stage stage;
     int lane;
@@ -24,7 +24,7 @@ static int compare_times(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Steps before this one have lost spans: their lane's ring has come round. */
+/* The first step with all its spans: a full ring overwrites the oldest. */
 static uint64_t first_whole_step(const yoke_trace *trace) {
     uint64_t first = 0;
     for (int lane = 0; lane < trace->lane_count; lane++) {
@@ -35,7 +35,7 @@ static uint64_t first_whole_step(const yoke_trace *trace) {
     return first;
 }
 
-/* The evaluations, which lane 0 records, in the order of time. `spans` has room for all. */
+/* The evaluations, in order of time; lane 0 records them. `spans` has room for all. */
 static size_t find_evaluations(const yoke_trace *trace, const yoke_span **spans) {
     size_t count = 0;
     for (uint32_t i = 0; i < yoke_lane_count(trace, 0); i++) {
@@ -45,10 +45,11 @@ static size_t find_evaluations(const yoke_trace *trace, const yoke_span **spans)
     return count;
 }
 
-/* An evaluation is one row; the forward and other stages in it are no part of a step. */
+/* Whether the span lies inside an evaluation: an evaluation is one row of the table, and its stages
+ * belong to no step. */
 static bool is_within(const yoke_span *span, const yoke_span *const *evaluations, size_t count) {
     size_t low = 0;
-    while (count > 0) { /* the first that ends after the span begins */
+    while (count > 0) { /* find the first evaluation that ends after the span begins */
         size_t half = count / 2;
         bool before = evaluations[low + half]->end_ns <= span->begin_ns;
         low += before ? half + 1 : 0;
@@ -76,7 +77,7 @@ static size_t collect(const yoke_trace *trace, const yoke_span **evaluations, pa
     return count;
 }
 
-/* Goes through one step's parts of one stage; returns how many there were. */
+/* Sums the parts of one stage in one step by lane; returns how many parts there are. */
 static size_t longest_lane(const part *parts, size_t count, uint64_t *longest_ns,
                            double *total_bytes) {
     size_t i = 0;
@@ -100,8 +101,8 @@ static double median_ms(uint64_t *times, size_t count) {
     return ((double)middle + (double)other) / 2e6;
 }
 
-/* One row from parts[0 .. count) that begin with its stage; returns how many belong to it. share
- * gets the total in milliseconds until all rows are known. */
+/* Makes one row of the parts at the beginning of parts[0 .. count) that have its stage; returns how
+ * many. Until all rows are known, `share` holds the stage's total in milliseconds. */
 static size_t summarize_stage(const part *parts, size_t count, uint64_t *times,
                               yoke_stage_summary *row) {
     size_t used = 0, steps = 0;
@@ -134,9 +135,9 @@ static int summarize(part *parts, size_t count, uint64_t *times,
     return rows;
 }
 
-/* Into the caller's rows, whose size may be another version's. */
-static int hand_out(const yoke_stage_summary *own, int count, yoke_stage_summary *rows,
-                    int capacity) {
+/* Copies into the caller's rows, which may have the size of another version. */
+static int copy_rows(const yoke_stage_summary *own, int count, yoke_stage_summary *rows,
+                     int capacity) {
     size_t row_bytes = rows->struct_size ? rows->struct_size : sizeof *rows;
     int given = count < capacity ? count : capacity;
     for (int i = 0; i < given; i++) {
@@ -161,7 +162,7 @@ int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int 
     if (parts != NULL && times != NULL && evaluations != NULL) {
         yoke_stage_summary own[YOKE_STAGE_COUNT];
         int count = summarize(parts, collect(trace, evaluations, parts), times, own);
-        given = hand_out(own, count, rows, capacity);
+        given = copy_rows(own, count, rows, capacity);
     }
     free(evaluations);
     free(times);

@@ -1,4 +1,4 @@
-/* Records spans: one store per span into the lane's own ring, no locks, nothing allocated. */
+/* Records spans: one store per span into the lane's ring, without locks or allocation. */
 #include "trace/trace.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* The door of trace: a fixed ring of spans per lane, one writer a lane, nothing allocated while
- * recording. */
+/* The door of trace: each lane has a fixed ring of spans and one writer; recording allocates
+ * nothing. */
 #ifndef TRACE_TRACE_H
 #define TRACE_TRACE_H
 
@@ -19,13 +19,12 @@ typedef struct yoke_trace_options {
 yoke_status yoke_trace_create(yoke_trace **trace, const yoke_trace_options *options);
 void yoke_trace_destroy(yoke_trace *trace);
 
-/* Spans of a lane are recorded by one thread at a time; NULL trace is allowed and records nothing.
- * bytes: moved through memory by this lane, reads and writes. Loading is traced by the same lane
- * (0) that waits for it. */
+/* One thread at a time records the spans of a lane. A NULL trace records nothing. bytes: what this
+ * lane reads from and writes to memory. Lane 0 waits for the loader, so lane 0 records loading. */
 uint64_t yoke_trace_now(void);
 void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t step,
                      uint64_t begin_ns, uint64_t bytes);
-/* The same for a span whose end lies in the past. */
+/* Records a span that ended earlier. */
 void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span);
 
 #endif

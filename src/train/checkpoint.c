@@ -1,5 +1,5 @@
-/* Weights to and from safetensors by PyTorch's names. Loading compares the whole table with the
- * model before it changes a weight. */
+/* Saves and loads weights as safetensors, with PyTorch's names. Loading compares the whole table
+ * with the model before it changes a weight. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +26,12 @@ static yoke_status describe_tensors(const yoke_model *model, yoke_file_tensor *t
     return YOKE_OK;
 }
 
-/* Weights that training has spoiled must not take the place of the last good ones. */
+/* Weights that are not finite must not replace the last good ones. */
 static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
     for (size_t i = 0; i < tensor->elements; i++)
         if (!isfinite(values[i]))
             return FAIL(YOKE_ERROR_NUMERIC,
-                        "element %zu of %s is not finite: these weights are not saved", i,
+                        "element %zu of %s is not finite: not saving these weights", i,
                         tensor->name);
     return YOKE_OK;
 }
@@ -54,7 +54,7 @@ static yoke_status write_tensors(yoke_data_parallel *parallel, const char *path,
     for (int i = 0; i < count; i++) {
         yoke_status status = write_tensor(&writer, parallel, &tensors[i], values);
         if (status != YOKE_OK) {
-            yoke_file_abandon(&writer);
+            yoke_file_abort(&writer);
             return status;
         }
     }
@@ -88,13 +88,13 @@ yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *mo
 
 /* Loading. */
 
-/* Names that do not fit: how many, and the first few in words. */
-typedef struct complaint {
+/* Mismatches of one kind: how many, and the first two as text. */
+typedef struct mismatch {
     int count;
     char text[192];
-} complaint;
+} mismatch;
 
-static void complain(complaint *list, const char *what) {
+static void add_mismatch(mismatch *list, const char *what) {
     size_t used = strlen(list->text);
     list->count++;
     if (list->count <= 2)
@@ -104,9 +104,9 @@ static void complain(complaint *list, const char *what) {
         snprintf(list->text + used, sizeof list->text - used, ", ...");
 }
 
-static void print_shape(char *text, size_t size, const int64_t *shape, int rank) {
+static void print_shape(char *text, size_t size, const int64_t *shape, int ndim) {
     size_t used = (size_t)snprintf(text, size, "[");
-    for (int i = 0; i < rank && used < size; i++)
+    for (int i = 0; i < ndim && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%lld", i > 0 ? "," : "",
                                  (long long)shape[i]);
     if (used < size) snprintf(text + used, size - used, "]");
@@ -116,51 +116,43 @@ static const char *plain_name(const char *name) {
     return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
 }
 
-/* Under its own name or, from nn.DataParallel, with "module." before it. */
+/* Finds a tensor by name; nn.DataParallel saves it with the prefix "module.". */
 static const yoke_file_tensor *find(const yoke_safetensors *file, const char *name) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(plain_name(file->tensors[i].name), name) == 0) return &file->tensors[i];
     return NULL;
 }
 
-/* Checkpoints older than PyTorch 0.4.1 have no num_batches_tracked. */
-static bool may_be_missing(const yoke_tensor_info *info) {
-    return info->integer;
-}
-
-static bool same_shape(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
-    return tensor->ndim == info->ndim &&
-           memcmp(tensor->shape, info->shape, (size_t)info->ndim * sizeof info->shape[0]) == 0;
-}
-
 typedef struct comparison {
-    complaint missing, unknown, shapes, types;
+    mismatch missing, unknown, shapes, types;
 } comparison;
 
 static void compare_tensor(comparison *found, const yoke_file_tensor *tensor,
                            const yoke_tensor_info *info) {
     char text[200], file_shape[64], model_shape[64];
+    size_t shape_bytes = (size_t)info->ndim * sizeof info->shape[0];
     if (tensor == NULL) {
-        if (!may_be_missing(info)) complain(&found->missing, info->name);
-    } else if (!same_shape(tensor, info)) {
+        /* Checkpoints older than PyTorch 0.4.1 have no num_batches_tracked. */
+        if (!info->integer) add_mismatch(&found->missing, info->name);
+    } else if (tensor->ndim != info->ndim || memcmp(tensor->shape, info->shape, shape_bytes) != 0) {
         print_shape(file_shape, sizeof file_shape, tensor->shape, tensor->ndim);
         print_shape(model_shape, sizeof model_shape, info->shape, info->ndim);
         snprintf(text, sizeof text, "%.40s %s, not %s", info->name, file_shape, model_shape);
-        complain(&found->shapes, text);
+        add_mismatch(&found->shapes, text);
     } else if (info->integer ? tensor->dtype != YOKE_DTYPE_I64 && tensor->dtype != YOKE_DTYPE_I32
                              : !yoke_dtype_is_float(tensor->dtype)) {
         snprintf(text, sizeof text, "%.40s %s", info->name, yoke_dtype_name(tensor->dtype));
-        complain(&found->types, text);
+        add_mismatch(&found->types, text);
     }
 }
 
 static yoke_status report(const comparison *found, const char *path, const yoke_model *model) {
     const struct {
-        const complaint *list;
+        const mismatch *list;
         const char *kind;
     } parts[] = {{&found->missing, "missing"},
                  {&found->unknown, "unknown"},
-                 {&found->shapes, "of another shape"},
+                 {&found->shapes, "of a different shape"},
                  {&found->types, "of a type that cannot be read"}};
     char text[YOKE_ERROR_TEXT_BYTES] = "";
     size_t used = 0;
@@ -175,8 +167,8 @@ static yoke_status report(const comparison *found, const char *path, const yoke_
                 text);
 }
 
-/* A name of the file that the model has not, or that stands there twice, with and without prefix.
- */
+/* Whether the model lacks this name of the file, or the file has it twice, with and without
+ * prefix. */
 static bool is_unknown(const yoke_safetensors *file, const yoke_model *model, int index) {
     const char *name = plain_name(file->tensors[index].name);
     return yoke_model_find_tensor(model, name, NULL) < 0 ||
@@ -191,7 +183,7 @@ static yoke_status compare(const yoke_safetensors *file, const yoke_model *model
         compare_tensor(&found, find(file, info.name), &info);
     }
     for (int i = 0; i < file->count; i++)
-        if (is_unknown(file, model, i)) complain(&found.unknown, file->tensors[i].name);
+        if (is_unknown(file, model, i)) add_mismatch(&found.unknown, file->tensors[i].name);
     return report(&found, file->path, model);
 }
 
@@ -209,7 +201,7 @@ static yoke_status apply_tensor(yoke_data_parallel *parallel, const yoke_safeten
     return YOKE_OK;
 }
 
-/* Called when everything fits and all memory is there. */
+/* Everything matches and all memory is allocated. */
 static yoke_status apply(yoke_data_parallel *parallel, const yoke_model *model,
                          const yoke_safetensors *file, float *values) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
@@ -224,7 +216,7 @@ static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
                         const yoke_safetensors *file) {
     const yoke_model *own = yoke_data_parallel_model(parallel);
     TRY(compare(file, model));
-    if (own != model) TRY(compare(file, own)); /* what will be written to */
+    if (own != model) TRY(compare(file, own)); /* the engine's model, whose tensors are written */
     size_t largest = 1;
     for (int i = 0; i < file->count; i++)
         if (file->tensors[i].elements > largest) largest = file->tensors[i].elements;

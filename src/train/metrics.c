@@ -1,5 +1,5 @@
-/* Writes a line with one call, and takes a half written one back, so that a reader or a full disk
- * never sees a part of one. */
+/* Writes a line with one call and truncates the file if the write fails, so that it never ends with
+ * a part of a line. */
 #include "train/metrics.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ void yoke_metrics_close(yoke_metrics *metrics) {
     *metrics = (yoke_metrics){0};
 }
 
-/* The line's text keeps its memory from step to step. */
+/* Reuses the memory of the line's text. */
 static void format(yoke_json *line, const yoke_event *event) {
     line->length = 0;
     line->comma[0] = false;
@@ -67,13 +67,45 @@ yoke_status yoke_metrics_write(yoke_metrics *metrics, const yoke_event *event) {
     yoke_json *line = &metrics->line;
     format(line, event);
     if (line->failed) return FAIL_MEMORY(line->capacity, "a line of metrics");
-    line->text[line->length] = '\n'; /* in the place of the closing NUL */
+    line->text[line->length] = '\n'; /* replaces the closing NUL */
     int cause = write_all(metrics->descriptor, line->text, line->length + 1);
     if (cause == 0) {
         metrics->whole += (off_t)(line->length + 1);
         return YOKE_OK;
     }
-    /* A pipe or a device refuses: there is nothing to take back. */
+    /* Fails for a pipe or a device, which cannot be truncated. */
     (void)!ftruncate(metrics->descriptor, metrics->whole);
     return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", metrics->path, strerror(cause));
+}
+
+/* Step times. */
+
+void yoke_step_times_add(yoke_step_times *times, double milliseconds) {
+    if (times->stride == 0) times->stride = 1;
+    if (times->seen++ % times->stride != 0) return;
+    if (times->count == YOKE_STEP_TIMES) {
+        times->count /= 2;
+        for (size_t i = 0; i < (size_t)times->count; i++)
+            times->milliseconds[i] = times->milliseconds[2 * i];
+        times->stride *= 2;
+    }
+    times->milliseconds[times->count++] = (float)milliseconds;
+}
+
+static int by_value(const void *left, const void *right) {
+    float a = *(const float *)left, b = *(const float *)right;
+    return (a > b) - (a < b);
+}
+
+double yoke_step_times_quantile(const yoke_step_times *times, double share) {
+    float sorted[YOKE_STEP_TIMES];
+    if (times->count == 0) return 0;
+    size_t count = (size_t)times->count;
+    memcpy(sorted, times->milliseconds, count * sizeof sorted[0]);
+    qsort(sorted, count, sizeof sorted[0], by_value);
+    double place = share * (double)(count - 1);
+    size_t below = (size_t)place;
+    if (below + 1 == count) return (double)sorted[below];
+    double part = place - (double)below;
+    return (1 - part) * (double)sorted[below] + part * (double)sorted[below + 1];
 }

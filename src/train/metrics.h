@@ -1,5 +1,5 @@
-/* A run's numbers as JSON lines: one object a step and one an evaluation, each on the disk as soon
- * as it is known. */
+/* The numbers of a run: metrics as JSON lines, written at once, one for each step and evaluation;
+ * and step times. */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
@@ -9,18 +9,32 @@
 #include "yoke/trainer.h"
 
 typedef struct yoke_metrics {
-    char *path; /* NULL: none is kept, and nothing is written */
+    char *path; /* NULL: metrics are off */
     int descriptor;
     off_t whole; /* bytes of complete lines */
     yoke_json line;
 } yoke_metrics;
 
-/* Replaces the file; NULL keeps none. IO names path and cause. */
+/* Replaces the file; a NULL path turns metrics off. IO names path and cause. */
 yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path);
 void yoke_metrics_close(yoke_metrics *metrics);
 
-/* Appends the line of a STEP or EVALUATION event, whole or not at all; it allocates for the first
- * line at most. After IO the next line is tried again. */
+/* Appends the line of a STEP or EVALUATION event, whole or not at all. Only the first line
+ * allocates. After a failure (IO) the next call tries again. */
 yoke_status yoke_metrics_write(yoke_metrics *metrics, const yoke_event *event);
+
+/* Step times of a run in fixed memory: of a short run every one, of a longer one every second,
+ * fourth, ...; when the memory is full, every second time is dropped. */
+#define YOKE_STEP_TIMES 4096
+
+typedef struct yoke_step_times {
+    uint64_t seen, stride; /* stride 0: nothing seen yet */
+    int count;
+    float milliseconds[YOKE_STEP_TIMES];
+} yoke_step_times;
+
+void yoke_step_times_add(yoke_step_times *times, double milliseconds);
+/* The value below which `share` (0.5: the median) of the times lie; 0 if there are none. */
+double yoke_step_times_quantile(const yoke_step_times *times, double share);
 
 #endif

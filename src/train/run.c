@@ -5,7 +5,7 @@
 
 #define ROOT_LANE 0
 
-void yoke_trainer_tell(yoke_trainer *trainer, yoke_event *event) {
+void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
     if (trainer->options.on_event == NULL) return;
     event->struct_size = sizeof *event;
     event->step = trainer->step;
@@ -19,13 +19,13 @@ void yoke_trainer_stop(yoke_trainer *trainer) {
     atomic_store(&trainer->stopping, true);
 }
 
-/* Passes the last error on as a warning: the run goes on, or ends for another reason. */
+/* Reports the last error as a warning: the run continues, or ends for another reason. */
 static void warn(yoke_trainer *trainer) {
     yoke_event event = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
-    yoke_trainer_tell(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
 }
 
-/* Training goes on without metrics: one warning, and every later line is tried. */
+/* Training continues without metrics: warns once, and tries again with every line. */
 static void record(yoke_trainer *trainer, yoke_event *event) {
     event->step = trainer->step;
     event->epoch = trainer->epoch;
@@ -40,7 +40,7 @@ static yoke_status prepare(yoke_trainer *trainer, size_t rows, bool training) {
     return rows == 0 ? YOKE_OK : yoke_data_parallel_prepare(trainer->parallel, (int)rows, training);
 }
 
-/* Every shape to come gets its plans now, so that no step makes one. */
+/* Makes the plans for every batch size now, so that no step makes one. */
 static yoke_status prepare_all(yoke_trainer *trainer) {
     size_t batch = (size_t)trainer->options.batch, rows = trainer->dataset.rows;
     TRY(prepare(trainer, batch, true));
@@ -87,7 +87,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
                         .rows = result.rows,
                         .step_ms = step_ms};
     record(trainer, &event);
-    yoke_trainer_tell(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
     return YOKE_OK;
 }
 
@@ -95,24 +95,24 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
 
 static yoke_status check_stop(yoke_trainer *trainer) {
     bool stop;
-    TRY(yoke_trainer_heard_stop(trainer, &stop));
+    TRY(yoke_trainer_poll_stop(trainer, &stop));
     if (!stop) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu of %llu",
                 (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
 }
 
-/* A run that was stopped goes on behind the batches of this epoch it has learnt from. */
-static yoke_status skip_learnt(yoke_trainer *trainer) {
-    uint64_t learnt = trainer->step - trainer->epoch * yoke_loader_batches(trainer->loader);
+/* A stopped run continues after the batches of this epoch that it has trained on. */
+static yoke_status skip_trained(yoke_trainer *trainer) {
+    uint64_t trained = trainer->step - trainer->epoch * yoke_loader_batches(trainer->loader);
     yoke_batch batch = {.struct_size = sizeof batch};
-    for (uint64_t i = 0; i < learnt; i++)
+    for (uint64_t i = 0; i < trained; i++)
         TRY(yoke_loader_next(trainer->loader, &batch, NULL));
     return YOKE_OK;
 }
 
 static yoke_status run_epoch(yoke_trainer *trainer) {
     TRY(yoke_loader_begin(trainer->loader, trainer->epoch));
-    TRY(skip_learnt(trainer));
+    TRY(skip_trained(trainer));
     while (trainer->step < trainer->steps) {
         yoke_batch batch = {.struct_size = sizeof batch};
         uint64_t waited_ns;
@@ -121,7 +121,59 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
         TRY(take_step(trainer, &batch, waited_ns));
     }
-    return YOKE_OK; /* a stop behind the last step stops nothing */
+    return YOKE_OK; /* a stop after the last step has no effect */
+}
+
+/* Evaluation: one pass over the test split, every row once, in order; the last batch may be
+ * short. */
+
+yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    if (trainer->test_loader != NULL) return YOKE_OK;
+    if (trainer->test_rows == NULL)
+        TRY(yoke_dataset_open(&trainer->test_rows, options->dataset, YOKE_SPLIT_TEST));
+    trainer->test_dataset.struct_size = sizeof trainer->test_dataset;
+    TRY(yoke_dataset_describe(trainer->test_rows, &trainer->test_dataset));
+    yoke_loader_options loader = {.struct_size = sizeof loader,
+                                  .batch = options->batch,
+                                  .seed = options->seed,
+                                  .devices = trainer->devices};
+    yoke_trainer_set_shard(trainer, &loader);
+    return yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader);
+}
+
+double yoke_trainer_accuracy(const yoke_step_result *result) {
+    if (result->correct < 0 || result->rows == 0) return -1;
+    return (double)result->correct / result->rows;
+}
+
+static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
+    yoke_batch batch = {.struct_size = sizeof batch};
+    TRY(yoke_loader_begin(trainer->test_loader, 0));
+    for (;;) {
+        yoke_step_result result = {.struct_size = sizeof result};
+        TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
+        bool stop;
+        if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
+        TRY(yoke_trainer_poll_stop(trainer, &stop));
+        if (stop)
+            return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
+                        sum->rows, trainer->test_dataset.rows);
+        TRY(yoke_data_parallel_evaluate(trainer->parallel, &batch, &result));
+        sum->loss += result.loss * result.rows; /* a sum over rows until all are added */
+        sum->rows += result.rows;
+        sum->correct = result.correct < 0 ? -1 : sum->correct + result.correct;
+    }
+}
+
+yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
+    yoke_step_result sum = {.struct_size = sizeof sum, .gradient_norm = -1};
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_open_test(trainer));
+    TRY(sum_batches(trainer, &sum));
+    sum.loss /= sum.rows > 0 ? sum.rows : 1;
+    trainer->last_evaluation = sum;
+    return yoke_options_store(result, &sum, sizeof sum, "yoke_step_result");
 }
 
 static yoke_status evaluate(yoke_trainer *trainer) {
@@ -132,7 +184,7 @@ static yoke_status evaluate(yoke_trainer *trainer) {
                         .accuracy = yoke_trainer_accuracy(&result),
                         .rows = result.rows};
     record(trainer, &event);
-    yoke_trainer_tell(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
     return YOKE_OK;
 }
 
@@ -153,16 +205,16 @@ static yoke_status train(yoke_trainer *trainer) {
 
 /* After. */
 
-static void tell_saved(yoke_trainer *trainer, const char *path) {
+static void emit_saved(yoke_trainer *trainer, const char *path) {
     yoke_event event = {.kind = YOKE_EVENT_SAVED, .accuracy = -1, .text = path};
-    yoke_trainer_tell(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
 }
 
 static yoke_status save(yoke_trainer *trainer) {
     const char *path = trainer->options.save;
     if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_weights_save(trainer->parallel, trainer->model, path));
-    tell_saved(trainer, path);
+    emit_saved(trainer, path);
     return YOKE_OK;
 }
 
@@ -170,11 +222,11 @@ static yoke_status write_trace(yoke_trainer *trainer) {
     const char *path = trainer->options.trace;
     if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_trace_write(yoke_data_parallel_trace(trainer->parallel), path));
-    tell_saved(trainer, path);
+    emit_saved(trainer, path);
     return YOKE_OK;
 }
 
-/* The first failure is the run's, a later one a warning. To have been stopped is no failure. */
+/* The run returns its first failure and reports later ones as warnings. A stop is no failure. */
 static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status later) {
     if (later == YOKE_OK) return;
     if (first->status == YOKE_OK || first->status == YOKE_ERROR_CANCELLED)
@@ -183,24 +235,21 @@ static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status la
         warn(trainer);
 }
 
-/* Nobody leaves before rank 0 has written what all have made. */
-static yoke_status await_ranks(yoke_trainer *trainer) {
-    return trainer->ranks != NULL ? yoke_process_group_barrier(trainer->ranks) : YOKE_OK;
-}
-
-/* Ends that all ranks come to after the same step; a launcher takes the first to leave with a
- * failure for a reason to end the others. */
+/* Results that all ranks reach after the same step. A launcher ends the other ranks when one exits
+ * with a failure, so these ranks wait for each other. */
 static bool is_common(yoke_status status) {
     return status == YOKE_OK || status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_NUMERIC;
 }
 
-/* Saves what there is: after the last step, when stopped, when the data ends in an error and after
- * a loss that is not finite, which was not learnt from. */
+/* Saves the weights after the last step, after a stop, after a failure of the data, and after a
+ * loss that is not finite, from which no weight was updated. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
-    if (is_common(first.status)) add_failure(trainer, &first, await_ranks(trainer));
+    /* No rank returns before rank 0 has written the files. */
+    if (is_common(first.status) && trainer->ranks != NULL)
+        add_failure(trainer, &first, yoke_process_group_barrier(trainer->ranks));
     if (!is_common(first.status)) {
         (void)yoke_error_restore(&first);
         (void)yoke_process_group_abort(trainer->ranks, first.status);
@@ -212,7 +261,7 @@ static yoke_status run(yoke_trainer *trainer) {
     TRY(prepare_all(trainer));
     trainer->begin_ns = yoke_now_ns();
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
-    yoke_trainer_tell(trainer, &ready);
+    yoke_trainer_emit(trainer, &ready);
     return finish(trainer, train(trainer));
 }
 
@@ -221,6 +270,6 @@ yoke_status yoke_trainer_run(yoke_trainer *trainer) {
     TRY(yoke_data_parallel_bind(trainer->parallel));
     yoke_status status = run(trainer);
     yoke_data_parallel_release(trainer->parallel);
-    atomic_store(&trainer->stopping, false); /* heard, or too late */
+    atomic_store(&trainer->stopping, false); /* the stop was seen, or came too late */
     return status;
 }

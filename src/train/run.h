@@ -1,4 +1,4 @@
-/* A trainer's inside, for the files of this room. */
+/* The inside of a trainer, for the files of this room only. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
@@ -6,7 +6,6 @@
 
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
-#include "train/step_times.h"
 #include "train/train.h"
 
 struct yoke_trainer {
@@ -21,35 +20,37 @@ struct yoke_trainer {
     yoke_data_parallel *parallel;
     yoke_loader *loader, *test_loader;
     yoke_metrics metrics;
-    bool metrics_failed; /* one warning was given */
+    bool metrics_failed; /* warned once */
     yoke_lr_schedule schedule;
 
     atomic_bool stopping;
-    bool in_step; /* a step was begun and not finished: the weights are unknown */
+    bool in_step; /* a step began and did not finish: the weights are undefined */
     uint64_t step, steps, epoch;
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
-    yoke_step_result last_step, last_evaluation; /* rows = 0: there was none */
+    yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
 };
 
-/* trainer_ranks.c: opens this rank's device and meets the others; compares what they train on;
- * whether this process writes the files; whether any rank was asked to stop. Alone the last three
- * are simple. */
+/* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
+ * what the ranks train on. set_shard: the loader loads this rank's rows. writes: whether this
+ * process writes the files. poll_stop: whether a stop was requested on any rank. Without ranks the
+ * last four are trivial. */
 yoke_status yoke_trainer_join(yoke_trainer *trainer);
-yoke_status yoke_trainer_agree(const yoke_trainer *trainer);
-void yoke_trainer_share(const yoke_trainer *trainer, yoke_loader_options *loader);
+yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer);
+void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader);
 bool yoke_trainer_writes(const yoke_trainer *trainer);
-yoke_status yoke_trainer_heard_stop(yoke_trainer *trainer, bool *stop);
+yoke_status yoke_trainer_poll_stop(yoke_trainer *trainer, bool *stop);
 
-/* Opens the test split and its loader unless they are. */
+/* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
-/* Whether the loader answered "no more"; no rows alone may mean that other ranks have them. */
+/* Whether the loader is at the end of the epoch. A batch with rows = 0 may be one whose rows other
+ * ranks have. */
 static inline bool yoke_trainer_epoch_is_over(const yoke_batch *batch) {
     return batch->rows == 0 && batch->whole_rows == 0;
 }
-/* Tells the host program; fills in what every event has. */
-void yoke_trainer_tell(yoke_trainer *trainer, yoke_event *event);
-/* Share of rows classified rightly; -1 for regression. */
+/* Calls the host program's on_event; fills in the fields that all events share. */
+void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
+/* The share of rows classified correctly; -1 for regression. */
 double yoke_trainer_accuracy(const yoke_step_result *result);
 
 #endif

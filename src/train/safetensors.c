@@ -1,5 +1,5 @@
-/* Reads safetensors with every check of its specification, trusting nothing; writes it as the
- * reference writer does. */
+/* Reads safetensors with every check of the specification, and writes files as the reference writer
+ * does. */
 #include "train/safetensors.h"
 
 #include <jansson.h>
@@ -37,8 +37,8 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
 
 /* Reading. */
 
-/* Elements and bytes of a tensor from its shape and type; false when they overflow or do not fill
- * whole bytes. */
+/* Computes elements and bytes of a tensor from its shape and type; false if they overflow or are
+ * not whole bytes. */
 static bool measure(yoke_file_tensor *tensor) {
     size_t elements = 1, bits;
     for (int i = 0; i < tensor->ndim; i++)
@@ -77,8 +77,7 @@ static yoke_status read_shape(const char *path, yoke_file_tensor *tensor, const 
         tensor->shape[i] = json_integer_value(extent);
     }
     if (!measure(tensor))
-        return FAIL(YOKE_ERROR_DATA, "%s: the shape of tensor %s is impossibly large", path,
-                    tensor->name);
+        return FAIL(YOKE_ERROR_DATA, "%s: the shape of tensor %s is too large", path, tensor->name);
     return YOKE_OK;
 }
 
@@ -122,10 +121,11 @@ static yoke_status check_metadata(const char *path, json_t *metadata) {
 static int by_begin(const void *left, const void *right) {
     const yoke_file_tensor *a = left, *b = right;
     if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* an empty one before its neighbour */
+    return (a->bytes > b->bytes) -
+           (a->bytes < b->bytes); /* an empty tensor before the one at the same offset */
 }
 
-/* Each tensor begins where the one before ended, and the last ends with the file. */
+/* Each tensor must begin where the previous one ends, and the last must end with the file. */
 static yoke_status check_cover(const yoke_safetensors *file, size_t buffer_bytes) {
     size_t end = 0;
     for (int i = 0; i < file->count; i++) {
@@ -143,7 +143,7 @@ static yoke_status check_cover(const yoke_safetensors *file, size_t buffer_bytes
         end += tensor->bytes;
     }
     if (end != buffer_bytes)
-        return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes behind the last tensor belong to none",
+        return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes after the last tensor belong to no tensor",
                     file->path, buffer_bytes - end);
     return YOKE_OK;
 }
@@ -175,12 +175,12 @@ static yoke_status read_header(yoke_safetensors *file) {
     if (length > HEADER_LIMIT || length > file->bytes - LENGTH_BYTES)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
-                    "and has %zu behind offset 8",
+                    "and has %zu bytes after offset 8",
                     file->path, (unsigned long long)length, file->bytes - LENGTH_BYTES);
     json_error_t error;
     file->header = json_loadb((const char *)file->data + LENGTH_BYTES, (size_t)length,
                               JSON_REJECT_DUPLICATES, &error);
-    /* Without a text it is not the JSON that is wrong. */
+    /* jansson gives no text when it is out of memory. */
     if (file->header == NULL &&
         (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
         return FAIL_MEMORY(length, "the header of a weight file");
@@ -288,7 +288,7 @@ yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_fi
 
 /* Writing. */
 
-/* The reference writer: largest type first, then by name. */
+/* The reference writer's order: largest type first, then by name. */
 static int by_writing_order(const void *left, const void *right) {
     const yoke_file_tensor *a = left, *b = right;
     if (a->dtype != b->dtype) return a->dtype > b->dtype ? -1 : 1;
@@ -298,7 +298,7 @@ static int by_writing_order(const void *left, const void *right) {
 static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int count) {
     yoke_json_open(json, NULL, '{');
     yoke_json_open(json, "__metadata__", '{');
-    yoke_json_text(json, "format", "pt"); /* some loaders insist on it */
+    yoke_json_text(json, "format", "pt"); /* some loaders require it */
     yoke_json_close(json, '}');
     for (int i = 0; i < count; i++) {
         const yoke_file_tensor *tensor = &tensors[i];
@@ -336,7 +336,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     qsort(tensors, (size_t)count, sizeof *tensors, by_writing_order);
     for (int i = 0; i < count; i++) {
         if (!measure(&tensors[i]))
-            return FAIL(YOKE_ERROR_ARGUMENT, "tensor %s is impossibly large", tensors[i].name);
+            return FAIL(YOKE_ERROR_ARGUMENT, "tensor %s is too large", tensors[i].name);
         tensors[i].begin = end;
         end += tensors[i].bytes;
     }
@@ -347,7 +347,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                      : yoke_file_create(writer, path);
     if (status == YOKE_OK) {
         status = write_header(writer, &json);
-        if (status != YOKE_OK) yoke_file_abandon(writer);
+        if (status != YOKE_OK) yoke_file_abort(writer);
     }
     yoke_json_end(&json);
     return status;

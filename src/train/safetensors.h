@@ -1,11 +1,12 @@
 /* The safetensors format (github.com/huggingface/safetensors, README and tensor.rs): 8 bytes of
- * header length, a JSON header, packed little-endian tensors. Files are untrusted. */
+ * header length, a JSON header, packed little-endian tensors. The reader trusts nothing in a
+ * file. */
 #ifndef TRAIN_SAFETENSORS_H
 #define TRAIN_SAFETENSORS_H
 
 #include "base/base.h"
 
-/* Enumerator, name in files, bits an element; in the reference writer's ascending rank. */
+/* Enumerator, name in files, bits an element; in the reference writer's ascending order. */
 #define YOKE_DTYPE_TABLE(X)                                                                        \
     X(YOKE_DTYPE_BOOL, "BOOL", 8)                                                                  \
     X(YOKE_DTYPE_F4, "F4", 4)                                                                      \
@@ -49,8 +50,8 @@ typedef struct yoke_file_tensor {
     size_t begin, bytes; /* in the buffer behind the header */
 } yoke_file_tensor;
 
-/* A file read and checked whole: names are unique, and the tensors fill the buffer without a hole
- * or an overlap, each with as many bytes as its shape and type need. */
+/* A file, read and checked: names are unique, and the tensors fill the buffer without holes or
+ * overlaps, each with the bytes that its shape and type need. */
 typedef struct yoke_safetensors {
     char *path;
     unsigned char *data; /* the file */
@@ -61,9 +62,9 @@ typedef struct yoke_safetensors {
     int count;
 } yoke_safetensors;
 
-/* MISSING, IO, or DATA with the path, what is wrong and where. */
+/* MISSING, IO, or DATA; the error names the path, the problem and its position. */
 yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path);
-/* The same on bytes in memory, which the file then owns; on failure they are freed. */
+/* The same for bytes in memory. The file takes ownership of `data`; a failure frees it. */
 yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
                                    size_t bytes);
 void yoke_safetensors_close(yoke_safetensors *file);
@@ -77,9 +78,9 @@ bool yoke_dtype_is_float(yoke_dtype dtype);
 yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      int64_t *value);
 
-/* Puts the tensors (name, dtype, rank and shape given) in the reference writer's order, lays them
- * out and writes the header into a new file. Their bytes follow with yoke_file_write, in that
- * order, and yoke_file_commit ends it. */
+/* Sorts the tensors (the caller fills in name, dtype, ndim and shape) into the reference writer's
+ * order, assigns their offsets and writes the header of a new file. Then write their bytes in that
+ * order with yoke_file_write, and finish with yoke_file_commit. */
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                     yoke_file_tensor *tensors, int count);
 

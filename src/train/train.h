@@ -1,4 +1,4 @@
-/* The door of train: the room that sees the whole road. Its public face is yoke/trainer.h. */
+/* The door of train: from dataset to checkpoint. The public interface is yoke/trainer.h. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 

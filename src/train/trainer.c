@@ -1,5 +1,4 @@
-/* Opens what a run needs, in the order of the road, and closes it in reverse; answers what
- * happened. */
+/* Opens what a run needs, in the order of use, and closes it in reverse; summarizes a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,12 +58,12 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 
 /* Opening. */
 
-/* A run of hours must not end at a folder that is not there. */
+/* Check paths now: a run of hours must not fail at the end because a folder is missing. */
 static yoke_status check_writable(const char *path) {
     yoke_file_writer writer;
     if (path == NULL) return YOKE_OK;
     TRY(yoke_file_create(&writer, path));
-    yoke_file_abandon(&writer);
+    yoke_file_abort(&writer);
     return YOKE_OK;
 }
 
@@ -75,7 +74,8 @@ static yoke_status open_files(yoke_trainer *trainer) {
     return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
 }
 
-/* Mode single is the list's root alone, with the threads it would have had beside the others. */
+/* Mode single uses only the first device, with the number of threads that it has in the whole
+ * list. */
 static yoke_status keep_root(yoke_trainer *trainer) {
     yoke_device_info root = {.struct_size = sizeof root};
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
@@ -114,7 +114,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .augment = options->augment,
                                   .seed = options->seed,
                                   .devices = trainer->devices};
-    yoke_trainer_share(trainer, &loader);
+    yoke_trainer_set_shard(trainer, &loader);
     TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
 }
@@ -172,7 +172,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(load_options(trainer, options));
     TRY(open_devices(trainer));
     TRY(open_dataset(trainer));
-    TRY(yoke_trainer_agree(trainer));
+    TRY(yoke_trainer_check_ranks(trainer));
     TRY(build_model(trainer));
     TRY(open_files(trainer));
     TRY(build_engine(trainer));
@@ -211,7 +211,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     free(trainer);
 }
 
-/* Answers. */
+/* Results. */
 
 yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
     return trainer->parallel;

@@ -1,5 +1,4 @@
-/* The trainer as one of several ranks: which device is its own, whom it trains with, and when all
- * stop. */
+/* The trainer as one of several ranks: its device, its process group, and stopping together. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 
 #include "train/run.h"
 
-/* The device of this rank, as one of `world` that share its cores. */
+/* Opens the device of this rank, one of `world` ranks that share the cores. */
 static yoke_status open_device(yoke_trainer *trainer, int rank, int world) {
     yoke_devices_options own = {.struct_size = sizeof own,
                                 .list = trainer->options.devices,
@@ -19,14 +18,14 @@ static yoke_status open_device(yoke_trainer *trainer, int rank, int world) {
     return yoke_devices_open(&trainer->devices, &own);
 }
 
-/* Where a rank may run. */
+/* The cores that a rank may use. */
 typedef struct rank_place {
     int64_t node;
     cpu_set_t cores;
 } rank_place;
 #define PLACE_WORDS (sizeof(rank_place) / sizeof(int64_t))
 
-/* A launcher may have bound ranks to cores already: those that share a set of them divide it. */
+/* A launcher may have bound ranks to cores. Ranks bound to the same set of cores divide it. */
 static yoke_status divide_cores(yoke_trainer *trainer, const yoke_rank_info *info) {
     rank_place own = {.node = info->node_rank};
     int world = yoke_process_group_world(trainer->ranks), before = 0, all = 0;
@@ -72,8 +71,8 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
     return on_host ? divide_cores(trainer, &rank) : YOKE_OK;
 }
 
-/* What decides how many steps there are and what each of them sees. */
-yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
+/* Compares the options that decide the number of steps and their batches. */
+yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
     char facts[640];
@@ -91,8 +90,8 @@ yoke_status yoke_trainer_agree(const yoke_trainer *trainer) {
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 
-/* Of each batch this rank gets its part. */
-void yoke_trainer_share(const yoke_trainer *trainer, yoke_loader_options *loader) {
+/* The loader loads this rank's rows of each batch. */
+void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader) {
     if (trainer->ranks == NULL) return;
     loader->rank = yoke_process_group_rank(trainer->ranks);
     loader->world = yoke_process_group_world(trainer->ranks);
@@ -102,7 +101,7 @@ bool yoke_trainer_writes(const yoke_trainer *trainer) {
     return trainer->ranks == NULL || yoke_process_group_rank(trainer->ranks) == 0;
 }
 
-yoke_status yoke_trainer_heard_stop(yoke_trainer *trainer, bool *stop) {
+yoke_status yoke_trainer_poll_stop(yoke_trainer *trainer, bool *stop) {
     int64_t any = atomic_load(&trainer->stopping);
     yoke_status status = YOKE_OK;
     if (trainer->ranks != NULL)

@@ -95,8 +95,8 @@ static void abandoning_leaves_the_target_as_it_was(void **state) {
     yoke_file_writer writer;
     assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
     assert_int_equal(yoke_file_write(&writer, "half of the n", 13), YOKE_OK);
-    yoke_file_abandon(&writer);
-    yoke_file_abandon(&writer);
+    yoke_file_abort(&writer);
+    yoke_file_abort(&writer);
     assert_content(target, "old");
     assert_int_equal(entries(false), 1);
     assert_int_equal(yoke_file_write(&writer, "x", 1), YOKE_ERROR_IO);

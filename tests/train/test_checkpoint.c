@@ -91,7 +91,7 @@ static void weights_of_another_model_are_refused_by_name_and_change_nothing(void
     EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){1, 8, 8, false}, 4, NULL));
     assert_int_equal(yoke_weights_load(yoke_trainer_engine(next.trainer), model, path),
                      YOKE_ERROR_DATA);
-    assert_non_null(strstr(yoke_last_error(), "2 of another shape"));
+    assert_non_null(strstr(yoke_last_error(), "2 of a different shape"));
     assert_non_null(strstr(yoke_last_error(), "[3]"));
     assert_true(hash_of(next.trainer) == before);
     yoke_model_destroy(model);

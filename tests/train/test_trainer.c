@@ -1,7 +1,7 @@
 /* The trainer: a run from synthetic images to its summary. */
 #include "trainer_check.h"
 
-#include "train/step_times.h"
+#include "train/metrics.h"
 
 /* Learning. */
 
