@@ -13,7 +13,7 @@ struct backward {
     int node, step;        /* being planned */
 };
 
-bool yoke_program_requires_gradient(const yoke_program *program, int value) {
+static bool requires_gradient(const yoke_program *program, int value) {
     return program->input_gradients || program->model->requires_gradient[value];
 }
 
@@ -122,7 +122,7 @@ static void distribute(struct backward *backward, const yoke_node *node,
     bool later[YOKE_PLAN_INPUTS] = {false};
     for (int k = 0; k < node->input_count; k++) {
         int value = node->inputs[k];
-        if (!yoke_program_requires_gradient(backward->program, value)) continue;
+        if (!requires_gradient(backward->program, value)) continue;
         later[k] = backward->gradients[value] != YOKE_PLACE_NOWHERE;
         if (!later[k]) set_gradient(backward, value, contributions[k]);
     }

@@ -4,15 +4,6 @@
 
 #include "model/program.h"
 
-int yoke_forward_step(const yoke_program *program, int node) {
-    (void)program;
-    return node;
-}
-
-int yoke_loss_step(const yoke_program *program) {
-    return program->model->node_count;
-}
-
 int yoke_backward_step(const yoke_program *program, int node) {
     return 2 * program->model->node_count - node;
 }
@@ -32,12 +23,10 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
         bool backward = yoke_program_runs_backward(program, node);
         for (int k = 0; k < node->input_count; k++) {
             bool again = k == 0 && backward && needs->backward_reads_input;
-            raise_to(&last_use[node->inputs[k]],
-                     again ? yoke_backward_step(program, i) : yoke_forward_step(program, i));
+            raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
         }
         bool output_again = backward && needs->backward_reads_output;
-        raise_to(&last_use[node->output],
-                 output_again ? yoke_backward_step(program, i) : yoke_forward_step(program, i));
+        raise_to(&last_use[node->output], output_again ? yoke_backward_step(program, i) : i);
     }
 }
 
@@ -48,8 +37,7 @@ static bool may_overwrite(const yoke_program *program, int index, const int *las
     int input = node->inputs[0];
     bool twice = node->input_count == 2 && node->inputs[1] == input;
     return needs->forward_in_place && !twice && program->values[input] >= 0 &&
-           last_use[input] == yoke_forward_step(program, index) &&
-           needs->output.bytes == program->layouts[input].bytes;
+           last_use[input] == index && needs->output.bytes == program->layouts[input].bytes;
 }
 
 static void place_output(yoke_program *program, int index, const int *last_use) {
@@ -61,15 +49,14 @@ static void place_output(yoke_program *program, int index, const int *last_use) 
     else if (may_overwrite(program, index, last_use))
         *place = program->values[node->inputs[0]];
     else
-        *place =
-            yoke_arena_add(&program->arena, needs->output.bytes, yoke_forward_step(program, index));
+        *place = yoke_arena_add(&program->arena, needs->output.bytes, index);
     yoke_arena_use(&program->arena, *place, last_use[node->output]);
 }
 
 static void place_saved(yoke_program *program, int index) {
     size_t bytes = yoke_plan_describe(program->plans[index])->saved_bytes;
     if (bytes == 0) return;
-    yoke_place saved = yoke_arena_add(&program->arena, bytes, yoke_forward_step(program, index));
+    yoke_place saved = yoke_arena_add(&program->arena, bytes, index);
     if (yoke_program_runs_backward(program, &program->model->nodes[index]))
         yoke_arena_use(&program->arena, saved, yoke_backward_step(program, index));
     program->places[index].saved = saved;
@@ -90,7 +77,7 @@ yoke_status yoke_place_values(yoke_program *program) {
     }
     size_t loss_bytes = yoke_plan_describe(program->loss)->saved_bytes;
     if (loss_bytes > 0)
-        program->loss_saved = yoke_arena_add(&program->arena, loss_bytes, yoke_loss_step(program));
+        program->loss_saved = yoke_arena_add(&program->arena, loss_bytes, model->node_count);
     free(last_use);
     return YOKE_OK;
 }

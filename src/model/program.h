@@ -137,14 +137,12 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step);
 
-/* Steps of time: forward of node i is i, the loss comes next, then backward, last node first. */
-int yoke_forward_step(const yoke_program *program, int node);
-int yoke_loss_step(const yoke_program *program);
+/* Time steps: step i is the forward of node i, step node_count is the loss, then follows backward,
+ * last node first. */
 int yoke_backward_step(const yoke_program *program, int node);
 
-/* backward.c: whether this value requires a gradient, whether one of the node's inputs does, and
- * whether the node runs backward. With input_gradients every value requires one. */
-bool yoke_program_requires_gradient(const yoke_program *program, int value);
+/* backward.c: whether one of the node's inputs requires a gradient, and whether the node runs
+ * backward. With input_gradients both are true for every node. */
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
 

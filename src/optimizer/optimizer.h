@@ -8,7 +8,7 @@
 
 typedef struct yoke_optimizer yoke_optimizer;
 
-/* Loads, checks and fills in defaults. */
+/* Copies and checks. NULL `given`: YOKE_SGD_OPTIONS_INIT. */
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 

@@ -5,7 +5,8 @@
 
 #define ROOT_LANE 0
 
-void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
+/* Calls the host program's on_event; fills in the fields that all events share. */
+static void emit(yoke_trainer *trainer, yoke_event *event) {
     if (trainer->options.on_event == NULL) return;
     event->struct_size = sizeof *event;
     event->step = trainer->step;
@@ -22,7 +23,7 @@ void yoke_trainer_stop(yoke_trainer *trainer) {
 /* Reports the last error as a warning: the run continues, or ends for another reason. */
 static void warn(yoke_trainer *trainer) {
     yoke_event event = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
-    yoke_trainer_emit(trainer, &event);
+    emit(trainer, &event);
 }
 
 /* Training continues without metrics: warns once, and tries again with every line. */
@@ -54,12 +55,18 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
 
 /* A step. */
 
+/* Whether the loader is at the end of the epoch. A batch with rows = 0 may be one whose rows other
+ * ranks have. */
+static bool epoch_is_over(const yoke_batch *batch) {
+    return batch->rows == 0 && batch->whole_rows == 0;
+}
+
 static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
     yoke_trace *trace = yoke_data_parallel_trace(trainer->parallel);
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
     TRY(yoke_loader_next(trainer->loader, batch, waited_ns));
-    if (!yoke_trainer_epoch_is_over(batch))
+    if (!epoch_is_over(batch))
         yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
                         yoke_data_parallel_steps(trainer->parallel), begin, 0);
     return YOKE_OK;
@@ -87,7 +94,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
                         .rows = result.rows,
                         .step_ms = step_ms};
     record(trainer, &event);
-    yoke_trainer_emit(trainer, &event);
+    emit(trainer, &event);
     return YOKE_OK;
 }
 
@@ -118,7 +125,7 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         uint64_t waited_ns;
         TRY(check_stop(trainer));
         TRY(next_batch(trainer, &batch, &waited_ns));
-        if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
+        if (epoch_is_over(&batch)) return YOKE_OK;
         TRY(take_step(trainer, &batch, waited_ns));
     }
     return YOKE_OK; /* a stop after the last step has no effect */
@@ -154,7 +161,7 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
         yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
         bool stop;
-        if (yoke_trainer_epoch_is_over(&batch)) return YOKE_OK;
+        if (epoch_is_over(&batch)) return YOKE_OK;
         TRY(yoke_trainer_poll_stop(trainer, &stop));
         if (stop)
             return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
@@ -184,7 +191,7 @@ static yoke_status evaluate(yoke_trainer *trainer) {
                         .accuracy = yoke_trainer_accuracy(&result),
                         .rows = result.rows};
     record(trainer, &event);
-    yoke_trainer_emit(trainer, &event);
+    emit(trainer, &event);
     return YOKE_OK;
 }
 
@@ -207,7 +214,7 @@ static yoke_status train(yoke_trainer *trainer) {
 
 static void emit_saved(yoke_trainer *trainer, const char *path) {
     yoke_event event = {.kind = YOKE_EVENT_SAVED, .accuracy = -1, .text = path};
-    yoke_trainer_emit(trainer, &event);
+    emit(trainer, &event);
 }
 
 static yoke_status save(yoke_trainer *trainer) {
@@ -261,7 +268,7 @@ static yoke_status run(yoke_trainer *trainer) {
     TRY(prepare_all(trainer));
     trainer->begin_ns = yoke_now_ns();
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
-    yoke_trainer_emit(trainer, &ready);
+    emit(trainer, &ready);
     return finish(trainer, train(trainer));
 }
 

@@ -43,13 +43,6 @@ yoke_status yoke_trainer_poll_stop(yoke_trainer *trainer, bool *stop);
 
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
-/* Whether the loader is at the end of the epoch. A batch with rows = 0 may be one whose rows other
- * ranks have. */
-static inline bool yoke_trainer_epoch_is_over(const yoke_batch *batch) {
-    return batch->rows == 0 && batch->whole_rows == 0;
-}
-/* Calls the host program's on_event; fills in the fields that all events share. */
-void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
 /* The share of rows classified correctly; -1 for regression. */
 double yoke_trainer_accuracy(const yoke_step_result *result);
 

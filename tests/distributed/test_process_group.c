@@ -252,10 +252,11 @@ static void a_missing_transport_is_reported_before_any_rank_waits(void **state) 
         yoke_devices *devices;
         yoke_status status;
         const char *says;
-    } cases[] = {{YOKE_TRANSPORT_MPI, NULL, YOKE_ERROR_DEVICE, "no MPI"},
-                 {YOKE_TRANSPORT_NCCL, NULL, YOKE_ERROR_ARGUMENT, "options.devices"},
-                 {YOKE_TRANSPORT_NCCL, some, YOKE_ERROR_DEVICE, "cpu:0: only GPUs have communicators"},
-                 {(yoke_transport)9, NULL, YOKE_ERROR_ARGUMENT, "transport is 9"}};
+    } cases[] = {
+        {YOKE_TRANSPORT_MPI, NULL, YOKE_ERROR_DEVICE, "no MPI"},
+        {YOKE_TRANSPORT_NCCL, NULL, YOKE_ERROR_ARGUMENT, "options.devices"},
+        {YOKE_TRANSPORT_NCCL, some, YOKE_ERROR_DEVICE, "cpu:0: only GPUs have communicators"},
+        {(yoke_transport)9, NULL, YOKE_ERROR_ARGUMENT, "transport is 9"}};
     const yoke_rank_info rank = {.struct_size = sizeof rank, .rank = 1, .world = 2};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].transport == YOKE_TRANSPORT_MPI && yoke_mpi_check() == YOKE_OK) continue;

@@ -61,8 +61,9 @@ dnnl_data_type_t cpu_data_type(yoke_precision precision) {
 
 /* Calls. */
 
-yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
-                              void *address) {
+/* Appends argument `index`: a memory object at `address`. */
+static yoke_status add_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
+                                void *address) {
     if (call->count == CPU_CALL_ARGUMENTS)
         return FAIL(YOKE_ERROR_INTERNAL, "a call has more than %d arguments", CPU_CALL_ARGUMENTS);
     dnnl_exec_arg_t *argument = &call->arguments[call->count];
@@ -78,14 +79,15 @@ yoke_status cpu_call_run(const cpu_call *call, cpu_device *device) {
     return YOKE_OK;
 }
 
-void cpu_call_unbind(cpu_call *call) {
+/* Drops the memory objects, keeps the primitive. */
+static void unbind(cpu_call *call) {
     for (int i = 0; i < call->count; i++)
         dnnl_memory_destroy(call->arguments[i].memory);
     call->count = 0;
 }
 
 void cpu_call_destroy(cpu_call *call) {
-    cpu_call_unbind(call);
+    unbind(call);
     if (call->primitive != NULL) dnnl_primitive_destroy(call->primitive);
     memset(call, 0, sizeof *call);
 }
@@ -101,8 +103,8 @@ yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from
     dnnl_primitive_desc_destroy(description);
     if (status != dnnl_success)
         return cpu_dnnl_failed(status, "dnnl_primitive_create of a reorder");
-    TRY(cpu_call_argument(call, device, DNNL_ARG_FROM, from, from_address));
-    return cpu_call_argument(call, device, DNNL_ARG_TO, to, to_address);
+    TRY(add_argument(call, device, DNNL_ARG_FROM, from, from_address));
+    return add_argument(call, device, DNNL_ARG_TO, to, to_address);
 }
 
 /* Primitives. */
@@ -150,12 +152,12 @@ static yoke_status bind_argument(cpu_primitive *primitive, cpu_device *device, i
     const cpu_desc *desc = cpu_primitive_desc(primitive, argument);
     if (desc == NULL)
         return FAIL(YOKE_ERROR_INTERNAL, "oneDNN: a primitive has no argument %d", argument);
-    return cpu_call_argument(&primitive->call, device, argument, desc, address);
+    return add_argument(&primitive->call, device, argument, desc, address);
 }
 
 yoke_status cpu_primitive_bind(cpu_primitive *primitive, cpu_device *device,
                                const cpu_address *addresses, void *scratch) {
-    cpu_call_unbind(&primitive->call);
+    unbind(&primitive->call);
     for (; addresses->argument >= 0; addresses++) {
         if (addresses->argument == 0) continue;
         TRY(bind_argument(primitive, device, addresses->argument, addresses->address));

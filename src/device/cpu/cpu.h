@@ -45,11 +45,7 @@ typedef struct cpu_call {
     dnnl_exec_arg_t arguments[CPU_CALL_ARGUMENTS]; /* the call owns the memory objects */
 } cpu_call;
 
-/* Appends argument `index`: a memory object at `address` (which may be NULL for now). */
-yoke_status cpu_call_argument(cpu_call *call, cpu_device *device, int index, const cpu_desc *desc,
-                              void *address);
 yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
-void cpu_call_unbind(cpu_call *call);  /* drops the memories, keeps the primitive */
 void cpu_call_destroy(cpu_call *call); /* primitive and memories; takes zeroed calls */
 
 /* Primitives. */

@@ -94,10 +94,6 @@ dnnl_status_t cpu_desc_of_argument(const cpu_desc **desc, cpu_descs *descs,
     return keep(desc, descs, made, md);
 }
 
-size_t cpu_type_bytes(dnnl_data_type_t type) {
-    return type == dnnl_bf16 ? 2 : 4;
-}
-
 static dnnl_dim_t block_of(const cpu_desc *desc, int dim) {
     dnnl_dim_t block = 1;
     for (int i = 0; i < desc->inner_count; i++)
@@ -113,7 +109,7 @@ size_t cpu_desc_span(const cpu_desc *desc) {
         end += (desc->padded_dims[i] / block_of(desc, i) - 1) * desc->strides[i];
     for (int i = 0; i < desc->inner_count; i++)
         inner *= desc->inner_blocks[i];
-    return (size_t)(end + inner) * cpu_type_bytes(desc->type);
+    return (size_t)(end + inner) * (desc->type == dnnl_bf16 ? 2 : 4);
 }
 
 /* Descriptions. */

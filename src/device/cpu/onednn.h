@@ -51,7 +51,6 @@ dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_d
 
 /* From the whole tensor's first byte to the end of what `desc` covers. */
 size_t cpu_desc_span(const cpu_desc *desc);
-size_t cpu_type_bytes(dnnl_data_type_t type);
 
 /* One operation in one direction. A gradient has the descriptor of its value. */
 typedef enum cpu_operation_kind {

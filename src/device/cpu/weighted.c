@@ -58,6 +58,14 @@ static int kept_by(cpu_role role) {
     return role == CPU_WEIGHTS ? KEEP_WEIGHTS : KEEP_VALUES;
 }
 
+/* The shape of a descriptor in another type, any layout. */
+static yoke_status free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
+                             dnnl_data_type_t type) {
+    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, shape->ndims, shape->dims, type,
+                             dnnl_format_tag_any));
+    return YOKE_OK;
+}
+
 static yoke_status create_candidate(const weighted_planner *planner, cpu_direction direction,
                                     int candidate, cpu_pass *pass) {
     const cpu_problem *problem = planner->problem;
@@ -66,7 +74,7 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
     memcpy(descs, problem->free, sizeof descs);
     /* Gradients of weights are float32 in every precision. */
     if (direction == CPU_BACKWARD_WEIGHTS)
-        TRY(cpu_free_desc(&descs[CPU_WEIGHTS], planner->device, descs[CPU_WEIGHTS], dnnl_f32));
+        TRY(free_desc(&descs[CPU_WEIGHTS], planner->device, descs[CPU_WEIGHTS], dnnl_f32));
     for (int role = 0; role < CPU_ROLES; role++) {
         cpu_operand *operand = &pass->operands[role];
         if (problem->free[role] != NULL) operand->argument = operands[direction][role].argument;
@@ -300,21 +308,14 @@ static void weighted_destroy(yoke_plan *plan) {
     free(plan);
 }
 
-yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
-                          dnnl_data_type_t type) {
-    TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, shape->ndims, shape->dims, type,
-                             dnnl_format_tag_any));
-    return YOKE_OK;
-}
-
 yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
                               dnnl_data_type_t type, int argument) {
     cpu_operation operation = problem->operation;
     operation.algorithm = problem->algorithms[0].kind;
     operation.bias = problem->free[CPU_BIAS];
-    TRY(cpu_free_desc(&operation.source, device, problem->free[CPU_INPUT], type));
-    TRY(cpu_free_desc(&operation.weights, device, problem->free[CPU_WEIGHTS], type));
-    TRY(cpu_free_desc(&operation.destination, device, problem->free[CPU_OUTPUT], type));
+    TRY(free_desc(&operation.source, device, problem->free[CPU_INPUT], type));
+    TRY(free_desc(&operation.weights, device, problem->free[CPU_WEIGHTS], type));
+    TRY(free_desc(&operation.destination, device, problem->free[CPU_OUTPUT], type));
     cpu_primitive primitive = {0};
     yoke_status status = cpu_primitive_create(&primitive, device, &operation);
     if (status == YOKE_OK) *desc = cpu_primitive_desc(&primitive, argument);

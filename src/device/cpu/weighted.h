@@ -24,9 +24,6 @@ typedef struct cpu_problem {
     char key[128]; /* names the shape in the record of choices */
 } cpu_problem;
 
-/* The shape of `desc` in another type, layout any. */
-yoke_status cpu_free_desc(const cpu_desc **desc, cpu_device *device, const cpu_desc *shape,
-                          dnnl_data_type_t type);
 /* The layout that the problem's direct forward pass in `type` chooses for an argument. */
 yoke_status cpu_query_forward(const cpu_desc **desc, cpu_device *device, const cpu_problem *problem,
                               dnnl_data_type_t type, int argument);
