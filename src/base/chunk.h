@@ -3,6 +3,7 @@
 #ifndef BASE_CHUNK_H
 #define BASE_CHUNK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct yoke_chunk {
@@ -17,6 +18,14 @@ static inline yoke_chunk yoke_chunk_of(int rows, int parts, int index) {
     chunk.first = first < rows ? (int)first : rows;
     chunk.rows = rows - chunk.first < whole ? rows - chunk.first : whole;
     return chunk;
+}
+
+/* Where part `part` of `parts` begins when `count` elements are cut at cache lines of `line`
+ * elements, so that no two parts write to one line; part + 1 begins where it ends. */
+static inline size_t yoke_line_cut(size_t count, size_t line, int parts, int part) {
+    size_t lines = (count + line - 1) / line;
+    size_t begin = lines * (size_t)part / (size_t)parts * line;
+    return begin < count ? begin : count;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* The record of measured choices: a short list. The search is linear, since only planning reads
  * it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,4 +70,27 @@ bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, c
     *name = row->name;
     *milliseconds = row->milliseconds;
     return true;
+}
+
+yoke_status yoke_choices_write(const yoke_choices *choices, char **text) {
+    size_t bytes;
+    FILE *file = open_memstream(text, &bytes);
+    if (file == NULL) return FAIL_MEMORY(4096, "the record of choices");
+    for (int i = 0; i < choices->count; i++) {
+        const choice *row = &choices->rows[i];
+        fprintf(file, "%d\t%.9g\t%s\t%s\n", row->candidate, row->milliseconds, row->name, row->key);
+    }
+    return fclose(file) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the record of choices");
+}
+
+yoke_status yoke_choices_read(yoke_choices *choices, char *text) {
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *at = line, *fields[4] = {NULL};
+        for (int i = 0; i < 4; i++)
+            fields[i] = strsep(&at, "\t");
+        if (fields[3] == NULL) return FAIL(YOKE_ERROR_PEER, "a record of choices has no key");
+        TRY(yoke_choices_add(choices, fields[3], atoi(fields[0]), fields[2], atof(fields[1])));
+    }
+    return YOKE_OK;
 }

@@ -354,5 +354,9 @@ yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candida
 /* Row `index` of the record; false past the end. */
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds);
+/* The record as text, one choice per line; the caller frees it. read adds the choices of such a
+ * text, and changes the text. PEER: it is no record. */
+yoke_status yoke_choices_write(const yoke_choices *choices, char **text);
+yoke_status yoke_choices_read(yoke_choices *choices, char *text);
 
 #endif

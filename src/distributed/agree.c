@@ -1,5 +1,7 @@
-/* Compares facts that all ranks must share. If they are equal, ranks exchange one hash; otherwise
- * a binary search over hashes finds the first line that differs, and the error shows both sides. */
+/* Texts of all ranks: rank 0's goes to the others; facts that must be equal are compared. If they
+ * are equal, ranks exchange one hash; otherwise a binary search over hashes finds the first line
+ * that differs, and the error shows both sides. */
+#include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -82,4 +84,16 @@ yoke_status yoke_ranks_agree(yoke_process_group *group, const char *text) {
                     group->world, YOKE_AGREE_RANKS);
     TRY(gather_hashes(group, text, INT64_MAX, hashes));
     return first_other(group, hashes) == 0 ? YOKE_OK : fail_difference(group, text, hashes);
+}
+
+yoke_status yoke_ranks_share_text(yoke_process_group *group, char **text) {
+    int64_t bytes = group->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
+    TRY(yoke_process_group_broadcast(group, &bytes, 1, YOKE_ELEMENT_INT64, 0));
+    size_t words = ((size_t)bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
+    char *padded = calloc(words, sizeof(int64_t));
+    if (padded == NULL) return FAIL_MEMORY(words * sizeof(int64_t), "rank 0's text");
+    if (group->rank == 0) memcpy(padded, *text, (size_t)bytes);
+    free(*text);
+    *text = padded;
+    return yoke_process_group_broadcast(group, padded, words, YOKE_ELEMENT_INT64, 0);
 }

@@ -33,4 +33,8 @@ yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status stat
  * differ, every rank fails with PEER and the first line in which some rank differs from rank 0. */
 yoke_status yoke_ranks_agree(yoke_process_group *group, const char *facts);
 
+/* Rank 0's text replaces *text on every rank: heap memory, or NULL before the call, that the caller
+ * frees. */
+yoke_status yoke_ranks_share_text(yoke_process_group *group, char **text);
+
 #endif

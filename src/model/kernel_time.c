@@ -21,8 +21,8 @@ static yoke_status replay_timed(yoke_recording *recording, yoke_device_event *co
     return YOKE_OK;
 }
 
-yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
-                               int replays, double *best_ms) {
+static yoke_status time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                                 int replays, double *best_ms) {
     yoke_device_event *marks[2] = {NULL, NULL};
     yoke_recording *recording = NULL;
     yoke_status status = yoke_device_event_create_timed(&marks[0], device);
@@ -34,6 +34,20 @@ yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *)
     yoke_device_event_destroy(marks[1]);
     yoke_device_event_destroy(marks[0]);
     return status;
+}
+
+yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                            int repeat, double *best_ms) {
+    if (yoke_device_records(device)) return time_recorded(device, queue, context, repeat, best_ms);
+    for (int i = 0; i < repeat; i++) {
+        TRY(yoke_device_synchronize(device));
+        uint64_t begin = yoke_now_ns();
+        TRY(queue(context));
+        TRY(yoke_device_synchronize(device));
+        double spent = (double)(yoke_now_ns() - begin) * 1e-6;
+        if (i == 0 || spent < *best_ms) *best_ms = spent;
+    }
+    return YOKE_OK;
 }
 
 /* Single calls. */
@@ -107,7 +121,7 @@ static yoke_status time_on_device(const stopwatch *watch, const timed_call *call
     if (call->changed_bytes > 0)
         TRY(yoke_device_copy(device, YOKE_STREAM_COMPUTE, watch->backup, device, call->changed,
                              call->changed_bytes));
-    TRY(yoke_time_recorded(device, queue_repeated, &repeated, 2, best));
+    TRY(time_recorded(device, queue_repeated, &repeated, 2, best));
     *best /= watch->runs;
     if (call->changed_bytes == 0) return YOKE_OK;
     return yoke_device_copy(device, YOKE_STREAM_COMPUTE, call->changed, device, watch->backup,
@@ -180,8 +194,8 @@ static yoke_status run_pass(void *context) {
 static yoke_status time_all(stopwatch *watch, bool in_order) {
     if (in_order && yoke_device_records(watch->program->device)) {
         watch->queues = true;
-        TRY(yoke_time_recorded(watch->program->device, run_pass, watch, watch->passes,
-                               &watch->best_ms[0]));
+        TRY(time_recorded(watch->program->device, run_pass, watch, watch->passes,
+                          &watch->best_ms[0]));
         watch->call_count = 1;
         return YOKE_OK;
     }

@@ -123,10 +123,10 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
  * gradients and outputs. */
 yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
                                      int repeat, double *milliseconds);
-/* Records what `queue` queues and replays it; *best_ms gets the fastest replay by the device's
- * clock. Only on devices that record. */
-yoke_status yoke_time_recorded(yoke_device *device, yoke_status (*queue)(void *), void *context,
-                               int replays, double *best_ms);
+/* The fastest of `repeat` runs of the calls that `queue` makes: by the device's clock around a
+ * recording of them where the device records, by the host's clock elsewhere. */
+yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
+                            int repeat, double *best_ms);
 
 /* Values of parameters. */
 

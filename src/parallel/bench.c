@@ -21,42 +21,21 @@ static yoke_status queue_update(void *context) {
                                  parallel->flat->elements, job->weights, job->gradients);
 }
 
-static yoke_status time_update_on_host(kernel_job *job, yoke_device *root, double *best) {
-    for (int i = 0; i < job->repeat; i++) {
-        TRY(yoke_device_synchronize(root));
-        uint64_t begin = yoke_now_ns();
-        TRY(queue_update(job));
-        TRY(yoke_device_synchronize(root));
-        double ms = (double)(yoke_now_ns() - begin) * 1e-6;
-        if (i == 0 || ms < *best) *best = ms;
-    }
-    return YOKE_OK;
-}
-
-static yoke_status time_update(kernel_job *job, yoke_device *root, double *best) {
-    yoke_data_parallel *parallel = job->parallel;
-    size_t elements = parallel->flat->elements, bytes = elements * sizeof(float);
-    TRY(yoke_device_allocate(root, bytes, "weights to time", (void **)&job->weights));
-    TRY(yoke_device_allocate(root, bytes, "gradients to time", (void **)&job->gradients));
-    TRY(yoke_optimizer_create(&job->optimizer, &parallel->optimizer_options, root, 0, elements));
-    if (yoke_device_records(root))
-        return yoke_time_recorded(root, queue_update, job, job->repeat, best);
-    return time_update_on_host(job, root, best);
-}
-
 static yoke_status time_kernels(int lane, void *context) {
     kernel_job *job = context;
     yoke_data_parallel *parallel = job->parallel;
-    const yoke_lane *root = &parallel->lanes[lane];
+    yoke_device *root = parallel->lanes[lane].device;
+    size_t elements = parallel->flat->elements, bytes = elements * sizeof(float);
     int rows = yoke_shard_rows(parallel->limits.micro_rows, parallel->count, lane);
     double plans = 0, update = 0;
-    TRY(yoke_replica_kernel_time(root->replica, rows, job->timing, job->repeat, &plans));
-    yoke_status status = time_update(job, root->device, &update);
-    yoke_optimizer_destroy(job->optimizer);
-    yoke_device_free(root->device, job->gradients);
-    yoke_device_free(root->device, job->weights);
+    TRY(yoke_replica_kernel_time(parallel->lanes[lane].replica, rows, job->timing, job->repeat,
+                                 &plans));
+    TRY(yoke_device_allocate(root, bytes, "weights to time", (void **)&job->weights));
+    TRY(yoke_device_allocate(root, bytes, "gradients to time", (void **)&job->gradients));
+    TRY(yoke_optimizer_create(&job->optimizer, &parallel->optimizer_options, root, 0, elements));
+    TRY(yoke_time_calls(root, queue_update, job, job->repeat, &update));
     job->milliseconds = plans + update;
-    return status;
+    return YOKE_OK;
 }
 
 yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing timing,
@@ -72,6 +51,9 @@ yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_ke
     parallel->gradient_on_root = parallel->input_gradients = false;
     TRY(yoke_guard_begin(parallel));
     yoke_status status = yoke_apply(parallel, 1, "kernel time", time_kernels, &job);
+    yoke_optimizer_destroy(job.optimizer);
+    yoke_device_free(parallel->lanes[0].device, job.gradients);
+    yoke_device_free(parallel->lanes[0].device, job.weights);
     yoke_status restored = yoke_guard_restore(parallel);
     *milliseconds = job.milliseconds;
     return status != YOKE_OK ? status : restored;

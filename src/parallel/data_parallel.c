@@ -64,38 +64,30 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 
 /* Checks, the step in its schedule, the result. */
 
-static yoke_status begin_step(yoke_data_parallel *parallel, const yoke_batch *given,
-                              yoke_batch *batch, yoke_step_result *result) {
+static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
+                         yoke_batch *batch, yoke_step_result *result) {
     TRY(yoke_pointer_check(parallel, "engine"));
     TRY(yoke_flight_check(parallel, given, true, batch));
     TRY(yoke_result_check(result));
-    TRY(yoke_flight_begin(parallel, batch, parallel->options.accumulate, true));
-    return yoke_guard_begin(parallel);
-}
-
-static yoke_status end_step(yoke_data_parallel *parallel, yoke_status status,
-                            yoke_step_result *result) {
-    parallel->flight.progress = YOKE_STAGE_LOAD;
-    if (status != YOKE_OK) return yoke_guard_fail(parallel, status);
-    parallel->input_gradients = parallel->options.input_gradients;
-    return yoke_result_store(parallel, result);
+    return yoke_flight_begin(parallel, batch, parallel->options.accumulate, training);
 }
 
 yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *given,
                                     double learning_rate, yoke_step_result *result) {
     yoke_batch batch;
-    uint64_t begin = yoke_trace_now();
-    yoke_status status = begin_step(parallel, given, &batch, result);
-    if (status == YOKE_OK) {
-        uint64_t number = parallel->steps;
-        status = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC
-                     ? step_classic(parallel, &batch, learning_rate)
-                     : step_overlap(parallel, &batch, learning_rate);
-        status = end_step(parallel, status, result);
-        if (status == YOKE_OK)
-            yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin, 0);
-    }
-    return yoke_ranks_report(parallel, status);
+    uint64_t begin_ns = yoke_trace_now();
+    yoke_status status = begin(parallel, given, true, &batch, result);
+    if (status == YOKE_OK) status = yoke_guard_begin(parallel);
+    if (status != YOKE_OK) return yoke_ranks_report(parallel, status);
+    uint64_t number = parallel->steps;
+    status = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC
+                 ? step_classic(parallel, &batch, learning_rate)
+                 : step_overlap(parallel, &batch, learning_rate);
+    parallel->flight.progress = YOKE_STAGE_LOAD;
+    if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));
+    parallel->input_gradients = parallel->options.input_gradients;
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin_ns, 0);
+    return yoke_ranks_report(parallel, yoke_result_store(parallel, result));
 }
 
 /* Without learning. */
@@ -110,7 +102,6 @@ static yoke_status evaluate_lane(int lane, void *context) {
 
 static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_flight *flight = &parallel->flight;
-    TRY(yoke_flight_begin(parallel, batch, parallel->options.accumulate, false));
     TRY(yoke_ranks_share_buffers(parallel));
     for (; flight->micro < flight->micros; flight->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
@@ -125,14 +116,12 @@ static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
                             yoke_step_result *result) {
     yoke_batch batch;
-    uint64_t begin = yoke_trace_now();
-    TRY(yoke_pointer_check(parallel, "engine"));
-    TRY(yoke_flight_check(parallel, given, true, &batch));
-    TRY(yoke_result_check(result));
+    uint64_t begin_ns = yoke_trace_now();
+    TRY(begin(parallel, given, false, &batch, result));
     yoke_status status = evaluate_batch(parallel, &batch);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     TRY(status);
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin, 0);
+    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin_ns, 0);
     return yoke_result_store(parallel, result);
 }
 

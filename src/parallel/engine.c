@@ -9,6 +9,12 @@
 
 /* Options. */
 
+/* An enumeration of the options, whose values are 0 to `last`. */
+static yoke_status check_choice(const char *name, int value, int last) {
+    if (value >= 0 && value <= last) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s is %d: it is one of yoke_%s", name, value, name);
+}
+
 static yoke_status load_options(yoke_data_parallel *parallel,
                                 const yoke_data_parallel_options *options,
                                 const yoke_optimizer_options *optimizer) {
@@ -26,16 +32,9 @@ static yoke_status load_options(yoke_data_parallel *parallel,
                     "input_gradients with accumulate %d: they are those of one micro-batch; leave "
                     "accumulate at 1",
                     own->accumulate);
-    if (own->schedule < YOKE_SCHEDULE_OVERLAP || own->schedule > YOKE_SCHEDULE_SHARDED)
-        return FAIL(YOKE_ERROR_ARGUMENT, "schedule is %d: it is one of yoke_schedule",
-                    (int)own->schedule);
-    if (own->precision < YOKE_FLOAT32 || own->precision > YOKE_TF32)
-        return FAIL(YOKE_ERROR_ARGUMENT, "precision is %d: it is one of yoke_precision",
-                    (int)own->precision);
-    if (own->algorithm != YOKE_ALGORITHM_MEASURED && own->algorithm != YOKE_ALGORITHM_DIRECT)
-        return FAIL(YOKE_ERROR_ARGUMENT, "algorithm is %d: it is one of yoke_algorithm",
-                    (int)own->algorithm);
-    return YOKE_OK;
+    TRY(check_choice("schedule", own->schedule, YOKE_SCHEDULE_SHARDED));
+    TRY(check_choice("precision", own->precision, YOKE_TF32));
+    return check_choice("algorithm", own->algorithm, YOKE_ALGORITHM_DIRECT);
 }
 
 /* This process's rows of the largest batch; rank 0 has no fewer than any other. */
@@ -47,6 +46,8 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",
                     options->accumulate, limits->rows, options->batch);
     limits->micro_rows = yoke_shard_rows(limits->rows, options->accumulate, 0);
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     limits->channels = yoke_model_output_shape(parallel->model).channels;
     limits->labels = yoke_model_loss_kind(parallel->model) == YOKE_LOSS_CROSS_ENTROPY;
     return YOKE_OK;
@@ -204,6 +205,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_exchange_create(parallel));
     TRY(plan_root(parallel));
     TRY(open_lanes(parallel));
+    parallel->timeline.clocks = parallel->queued ? parallel->count : 0;
     TRY(yoke_exchange_open(parallel->exchange));
     TRY(yoke_guard_create(parallel));
     TRY(yoke_root_loss_create(parallel));
@@ -259,7 +261,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
 
 void yoke_count_forward(yoke_data_parallel *parallel) {
     parallel->buffers_version++;
-    parallel->ranks.buffers_are_equal = false;
+    parallel->ranks.buffers_are_equal = parallel->ranks.world == 1;
     if (parallel->flight.batch.rows > 0) parallel->batches_tracked++;
 }
 

@@ -13,10 +13,11 @@
 
 /* The largest batch, and what its rows are. */
 typedef struct yoke_batch_limits {
-    int rows;       /* of a batch, in this process */
-    int micro_rows; /* of a micro-batch */
-    int channels;   /* of one output row */
-    bool labels;    /* the loss compares with labels; otherwise with targets */
+    int rows;            /* of a batch, in this process */
+    int micro_rows;      /* of a micro-batch */
+    size_t row_elements; /* floats, or pixels, of one input row */
+    int channels;        /* of one output row */
+    bool labels;         /* the loss compares with labels; otherwise with targets */
 } yoke_batch_limits;
 
 struct yoke_data_parallel {

@@ -25,11 +25,14 @@ yoke_status yoke_exchange_create(yoke_data_parallel *parallel) {
     const yoke_exchange_kind *kind = kind_for(parallel);
     yoke_exchange *exchange = calloc(1, kind->bytes);
     if (exchange == NULL) return FAIL_MEMORY(kind->bytes, "the exchange");
-    bool of_ranks = kind == &yoke_exchange_shared;
     exchange->kind = kind;
     exchange->parallel = parallel;
-    exchange->participants = of_ranks ? parallel->ranks.world : parallel->count;
-    exchange->first = of_ranks ? parallel->ranks.rank : 0;
+    exchange->process_group = parallel->ranks.process_group;
+    exchange->participants = parallel->count;
+    if (kind == &yoke_exchange_shared) {
+        exchange->participants = parallel->ranks.world;
+        exchange->first = parallel->ranks.rank;
+    }
     exchange->owners =
         parallel->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
     parallel->exchange = exchange;
@@ -142,48 +145,31 @@ yoke_status yoke_exchange_norm(yoke_exchange *exchange) {
 
 /* Slices. */
 
-yoke_bucket yoke_cut_lines(size_t elements, int parts, int part) {
-    size_t line = 64 / sizeof(float), lines = elements / line;
-    size_t count = (size_t)parts, k = (size_t)part;
-    size_t begin = line * (lines * k / count);
-    size_t end = k + 1 == count ? elements : line * (lines * (k + 1) / count);
-    return (yoke_bucket){.offset = begin, .elements = end - begin};
-}
-
-static yoke_slice slice_at(const yoke_exchange *exchange, int owner, int bucket,
-                           yoke_bucket range) {
-    int buckets = exchange->parallel->flat->bucket_count;
+/* Part `part` of `parts` of a bucket: owned by the participant, or all by participant 0. */
+static yoke_slice cut(const yoke_exchange *exchange, int parts, int part, int bucket) {
+    const yoke_flat *flat = exchange->parallel->flat;
+    size_t elements = flat->buckets[bucket].elements;
+    size_t begin = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part);
+    size_t end = yoke_line_cut(elements, YOKE_LINE_FLOATS, parts, part + 1);
+    int owner = part % exchange->owners;
     return (yoke_slice){.owner = owner,
-                        .offset = range.offset,
-                        .elements = range.elements,
-                        .optimizer = exchange->optimizers[owner * buckets + bucket]};
+                        .offset = flat->buckets[bucket].offset + begin,
+                        .elements = end - begin,
+                        .optimizer = exchange->optimizers[owner * flat->bucket_count + bucket]};
 }
 
 yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket) {
-    yoke_bucket whole = exchange->parallel->flat->buckets[bucket];
-    yoke_bucket part = yoke_cut_lines(whole.elements, exchange->participants, participant);
-    part.offset += whole.offset;
-    return slice_at(exchange, exchange->owners > 1 ? participant : 0, bucket, part);
+    return cut(exchange, exchange->participants, participant, bucket);
 }
 
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket) {
-    if (exchange->owners > 1) return yoke_exchange_slice(exchange, owner, bucket);
-    return slice_at(exchange, 0, bucket, exchange->parallel->flat->buckets[bucket]);
+    return cut(exchange, exchange->owners, owner, bucket);
 }
 
 /* Clipping. */
 
 bool yoke_exchange_clips(const yoke_exchange *exchange) {
     return exchange->parallel->optimizer_options.clip_norm > 0;
-}
-
-static yoke_status add_squares(yoke_exchange *exchange, int lane, const float *values,
-                               size_t elements) {
-    double squares;
-    TRY(yoke_device_square_sum(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE, values,
-                               elements, &squares));
-    exchange->square_sums[lane] += squares;
-    return YOKE_OK;
 }
 
 void yoke_exchange_clip(yoke_exchange *exchange) {
@@ -229,7 +215,9 @@ static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t beg
                     floats * slice->elements * sizeof(float));
 }
 
-yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket) {
+/* The lane's slice of a bucket, block by block while a block is in the cache. is_summed: the sum
+ * lies where participant 0's gradients were. */
+static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket, bool is_summed) {
     _Alignas(64) float summed[BLOCK];
     uint64_t begin = yoke_trace_now();
     yoke_device *device = exchange->parallel->lanes[lane].device;
@@ -238,7 +226,7 @@ yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket) {
     for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
         const float *gradients = exchange->gradients[0] + block.offset;
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        if (exchange->parallel->flight.contributors > 1) {
+        if (!is_summed) {
             TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
             gradients = summed;
         }
@@ -251,44 +239,41 @@ yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket) {
     return YOKE_OK;
 }
 
+yoke_status yoke_exchange_complete(yoke_exchange *exchange, int lane) {
+    int buckets = exchange->parallel->flat->bucket_count;
+    if (yoke_exchange_clips(exchange)) return YOKE_OK;
+    for (int *next = &exchange->next[lane]; *next < buckets; ++*next) {
+        if (!exchange->kind->is_complete(exchange, *next)) return YOKE_OK;
+        TRY(exchange_bucket(exchange, lane, *next, exchange->parallel->flight.contributors == 1));
+    }
+    return YOKE_OK;
+}
+
 /* Clipping needs the norm of the whole gradient before the first update: until then the sums lie
  * where participant 0's gradients were. */
-yoke_status yoke_exchange_sum_slices(yoke_exchange *exchange, int lane) {
+yoke_status yoke_exchange_sum_slices(int lane, void *context) {
+    yoke_exchange *exchange = context;
+    yoke_data_parallel *parallel = exchange->parallel;
+    bool is_summed = parallel->flight.contributors < 2 || parallel->gradient_on_root;
     exchange->square_sums[lane] = 0;
-    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
+        double squares;
         uint64_t begin = yoke_trace_now();
         yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
-        float *summed = exchange->gradients[0] + slice.offset;
-        if (exchange->parallel->flight.contributors > 1)
-            TRY(yoke_exchange_sum(exchange, lane, summed, slice.offset, slice.elements));
-        TRY(add_squares(exchange, lane, summed, slice.elements));
-        trace_exchange(exchange, lane, begin, &slice);
+        float *to = exchange->gradients[0] + slice.offset;
+        if (!is_summed) TRY(yoke_exchange_sum(exchange, lane, to, slice.offset, slice.elements));
+        TRY(yoke_device_square_sum(parallel->lanes[lane].device, YOKE_STREAM_COMPUTE, to,
+                                   slice.elements, &squares));
+        exchange->square_sums[lane] += squares;
+        if (!is_summed) trace_exchange(exchange, lane, begin, &slice);
     }
     return YOKE_OK;
 }
 
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
-    if (!isfinite(exchange->parallel->flight.gradient_norm)) return YOKE_OK;
-    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
-        yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
-        TRY(yoke_optimizer_update(slice.optimizer, &exchange->update,
-                                  exchange->parallel->lanes[lane].device, slice.offset,
-                                  slice.elements, exchange->parameters[slice.owner] + slice.offset,
-                                  exchange->gradients[0] + slice.offset));
-        TRY(publish(exchange, lane, &slice));
-    }
-    return YOKE_OK;
-}
-
-/* Jobs over the gradient on the root, or on a rank after its all-reduce. */
-
-yoke_status yoke_exchange_square_gradient(int lane, void *context) {
-    yoke_exchange *exchange = context;
-    exchange->square_sums[lane] = 0;
-    for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++) {
-        yoke_slice slice = yoke_exchange_slice(exchange, lane, bucket);
-        TRY(add_squares(exchange, lane, exchange->gradients[0] + slice.offset, slice.elements));
-    }
+    bool finite = isfinite(exchange->parallel->flight.gradient_norm);
+    for (int bucket = 0; finite && bucket < exchange->parallel->flat->bucket_count; bucket++)
+        TRY(exchange_bucket(exchange, lane, bucket, true));
     return YOKE_OK;
 }
 
@@ -313,8 +298,7 @@ yoke_status yoke_exchange_update_owned(int owner, void *context) {
 yoke_status yoke_exchange_update_root(yoke_exchange *exchange) {
     yoke_data_parallel *parallel = exchange->parallel;
     if (yoke_exchange_clips(exchange)) {
-        TRY(yoke_apply(parallel, parallel->count, "update", yoke_exchange_square_gradient,
-                       exchange));
+        TRY(yoke_apply(parallel, parallel->count, "update", yoke_exchange_sum_slices, exchange));
         yoke_exchange_clip(exchange);
         TRY(yoke_guard_check_norm(parallel));
     }

@@ -10,6 +10,7 @@
 #ifndef PARALLEL_EXCHANGE_H
 #define PARALLEL_EXCHANGE_H
 
+#include "distributed/distributed.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "parallel/parallel.h"
@@ -30,8 +31,9 @@ typedef struct yoke_exchange_kind {
     /* On lane 0, before bucket 0: the loss of this process so far. */
     yoke_status (*loss)(yoke_exchange *exchange, double loss);
     /* On every lane's worker: its gradients of the bucket are complete. Exchanges the buckets that
-     * are complete on every lane, without waiting. */
+     * are complete everywhere (is_complete), without waiting. */
     yoke_status (*ready)(yoke_exchange *exchange, int lane, int bucket);
+    bool (*is_complete)(const yoke_exchange *exchange, int bucket);
     /* On every lane's worker, after its last bucket: waits for the others, exchanges the rest. */
     yoke_status (*finish)(yoke_exchange *exchange, int lane);
     /* Waits for the norm of the gradient, where the devices compute it. */
@@ -47,12 +49,15 @@ typedef struct yoke_exchange_kind {
 extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_queued,
     yoke_exchange_all_reduce, yoke_exchange_shared;
 
+#define YOKE_LINE_FLOATS (64 / sizeof(float)) /* of a cache line */
+
 /* Participants are those whose gradients are summed and who get the weights: lanes, or ranks.
  * Owners hold the optimizer's state: participant 0, or in the sharded schedule every participant,
  * each for its slice of every bucket. */
 struct yoke_exchange {
     const yoke_exchange_kind *kind;
     yoke_data_parallel *parallel;
+    yoke_process_group *process_group; /* of DDP's ranks; NULL: one process */
     int participants, owners;
     int first;                       /* lane k is participant first + k */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
@@ -64,8 +69,7 @@ struct yoke_exchange {
     yoke_optimizer_step update;      /* of this step */
 };
 
-/* create picks the kind and the participants; open, once the replicas exist, makes the optimizers.
- */
+/* create picks the kind and the participants; open, after the replicas, makes the optimizers. */
 yoke_status yoke_exchange_create(yoke_data_parallel *parallel);
 yoke_status yoke_exchange_open(yoke_exchange *exchange);
 void yoke_exchange_destroy(yoke_exchange *exchange); /* takes NULL */
@@ -92,9 +96,6 @@ yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, i
 /* All of a bucket that `owner` updates: its slice, or the whole of it where there is one owner. */
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
 
-/* Part `part` of `parts` of [0, elements), cut at cache lines. */
-yoke_bucket yoke_cut_lines(size_t elements, int parts, int part);
-
 /* The norm of the gradient and the scale that clips it, from the lanes' square_sums. */
 bool yoke_exchange_clips(const yoke_exchange *exchange);
 void yoke_exchange_clip(yoke_exchange *exchange);
@@ -103,16 +104,15 @@ void yoke_exchange_clip(yoke_exchange *exchange);
  * on the lane's worker. */
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements);
-/* Over memory that every participant reaches: the lane's slice of a bucket is summed, updated and
- * published in one pass; or, when clipping, all its slices are summed, and then updated. */
-yoke_status yoke_exchange_pass(yoke_exchange *exchange, int lane, int bucket);
-yoke_status yoke_exchange_sum_slices(yoke_exchange *exchange, int lane);
+/* Over memory that every participant reaches. complete: the lane's slice of every bucket that is
+ * complete is summed, updated and published in one pass, unless the step clips. Clipping: all its
+ * slices are summed and squared, unless the gradient is summed already, and then updated. */
+yoke_status yoke_exchange_complete(yoke_exchange *exchange, int lane);
+yoke_status yoke_exchange_sum_slices(int lane, void *exchange);
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane);
 
-/* Jobs over the gradient on the root, or on a rank after its all-reduce; context is the exchange.
- * square_gradient: the squares of the lane's slices; update_owned: the owner updates participant
- * 0's weights with the optimizer's state it holds. update_root does both, by hand. */
-yoke_status yoke_exchange_square_gradient(int lane, void *exchange);
+/* From the gradient on the root, or on a rank after its all-reduce: the owner updates participant
+ * 0's weights with the optimizer's state it holds. update_root: all owners do, by hand. */
 yoke_status yoke_exchange_update_owned(int owner, void *exchange);
 yoke_status yoke_exchange_update_root(yoke_exchange *exchange);
 

@@ -10,23 +10,19 @@ typedef struct all_reduce_exchange {
     float *found_nonfinite; /* 0, or NaN where a loss is not finite; summed over the ranks */
 } all_reduce_exchange;
 
-static yoke_process_group *group_of(const yoke_exchange *exchange) {
-    return exchange->parallel->ranks.process_group;
-}
-
 /* Gradients lie in memory of the process group, where an all-reduce moves nothing twice. */
 static yoke_status all_reduce_place(yoke_exchange *exchange, size_t bytes, float **parameters,
                                     float **gradients) {
     void *memory = NULL;
     (void)parameters;
-    TRY(yoke_process_group_allocate(group_of(exchange), bytes, &memory));
+    TRY(yoke_process_group_allocate(exchange->process_group, bytes, &memory));
     *gradients = memory;
     return YOKE_OK;
 }
 
 static yoke_status all_reduce_open(yoke_exchange *exchange) {
     void *memory = NULL;
-    TRY(yoke_process_group_allocate(group_of(exchange), sizeof(float), &memory));
+    TRY(yoke_process_group_allocate(exchange->process_group, sizeof(float), &memory));
     ((all_reduce_exchange *)exchange)->found_nonfinite = memory;
     return YOKE_OK;
 }
@@ -41,15 +37,15 @@ static void trace_wire(const yoke_exchange *exchange, yoke_stage stage, uint64_t
 static yoke_status all_reduce_loss(yoke_exchange *exchange, double loss) {
     float *found_nonfinite = ((all_reduce_exchange *)exchange)->found_nonfinite;
     *found_nonfinite = isfinite(loss) ? 0 : NAN;
-    return yoke_process_group_all_reduce_async(group_of(exchange), found_nonfinite, 1);
+    return yoke_process_group_all_reduce_async(exchange->process_group, found_nonfinite, 1);
 }
 
 static yoke_status all_reduce_ready(yoke_exchange *exchange, int lane, int index) {
     yoke_bucket bucket = exchange->parallel->flat->buckets[index];
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_all_reduce_async(
-        group_of(exchange), exchange->gradients[lane] + bucket.offset, bucket.elements));
-    TRY(yoke_process_group_progress(group_of(exchange)));
+        exchange->process_group, exchange->gradients[lane] + bucket.offset, bucket.elements));
+    TRY(yoke_process_group_progress(exchange->process_group));
     trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, bucket.elements);
     return YOKE_OK;
 }
@@ -57,11 +53,11 @@ static yoke_status all_reduce_ready(yoke_exchange *exchange, int lane, int index
 static yoke_status all_reduce_finish(yoke_exchange *exchange, int lane) {
     yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_process_group_wait(group_of(exchange)));
+    TRY(yoke_process_group_wait(exchange->process_group));
     trace_wire(exchange, YOKE_STAGE_WAIT, begin, 0);
     if (*((all_reduce_exchange *)exchange)->found_nonfinite != 0) return YOKE_OK;
     if (yoke_exchange_clips(exchange)) {
-        TRY(yoke_exchange_square_gradient(lane, exchange));
+        TRY(yoke_exchange_sum_slices(lane, exchange));
         yoke_exchange_clip(exchange);
         if (!isfinite(parallel->flight.gradient_norm)) return YOKE_OK;
     }
@@ -73,7 +69,7 @@ static yoke_status all_reduce_finish(yoke_exchange *exchange, int lane) {
 yoke_status yoke_exchange_all_reduce_gradient(yoke_exchange *exchange) {
     const yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_process_group_all_reduce(group_of(exchange), parallel->lanes[0].memory->gradients,
+    TRY(yoke_process_group_all_reduce(exchange->process_group, parallel->lanes[0].memory->gradients,
                                       parallel->flat->elements, YOKE_ELEMENT_FLOAT32, YOKE_SUM));
     trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, parallel->flat->elements);
     return YOKE_OK;

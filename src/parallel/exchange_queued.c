@@ -75,15 +75,15 @@ static yoke_status gather_from_owners(queued_exchange *queued, int bucket) {
 static yoke_status reduce_all_to_root(yoke_exchange *exchange) {
     yoke_data_parallel *parallel = exchange->parallel;
     if (parallel->flight.contributors < 2) return YOKE_OK;
-    TRY(yoke_lanes_to_communication(parallel));
+    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
         TRY(reduce_to_root(queued_of(exchange), bucket));
-    return yoke_lanes_to_compute(parallel);
+    return yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
 }
 
 static yoke_status all_reduce_ranks(queued_exchange *queued, int bucket) {
     yoke_range range = range_of(queued, queued->base.gradients, bucket);
-    return yoke_process_group_all_reduce_async(queued->base.parallel->ranks.process_group,
+    return yoke_process_group_all_reduce_async(queued->base.process_group,
                                                range.buffers[0] + range.offset, range.elements);
 }
 
@@ -93,13 +93,13 @@ static yoke_status ask_ranks(queued_exchange *queued, yoke_gate_request *request
         .losses = request->losses, .loss_count = request->loss_count, .closed = request->closed};
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, gate, &own));
     request->found_nonfinite = &gate->found_nonfinite;
-    return yoke_process_group_all_reduce_async(queued->base.parallel->ranks.process_group,
-                                               &gate->found_nonfinite, 1);
+    return yoke_process_group_all_reduce_async(queued->base.process_group, &gate->found_nonfinite,
+                                               1);
 }
 
 /* Detects a missing rank here; the host's later waits would hang. */
 static yoke_status await_ranks(queued_exchange *queued) {
-    return yoke_process_group_synchronize(queued->base.parallel->ranks.process_group);
+    return yoke_process_group_synchronize(queued->base.process_group);
 }
 
 static yoke_status reduce_all_ranks(yoke_exchange *exchange) {
@@ -118,27 +118,28 @@ static const carrier among_ranks = {.reduce = all_reduce_ranks,
                                     .reduce_all = reduce_all_ranks};
 
 static const carrier *carrier_for(const yoke_exchange *exchange) {
-    if (exchange->parallel->ranks.process_group != NULL) return &among_ranks;
+    if (exchange->process_group != NULL) return &among_ranks;
     if (exchange->participants == 1) return &one_device;
     return exchange->owners > 1 ? &to_owners : &to_root;
 }
 
 /* Life. */
 
+/* One allocation: gate, losses and, for clipping, the sums of squares and their workspace. */
 static yoke_status open_memory(queued_exchange *queued, int lane) {
     const yoke_data_parallel *parallel = queued->base.parallel;
-    yoke_device *device = lane_of(queued, lane)->device;
     owner_memory *memory = &queued->memory[lane];
-    size_t lanes = (size_t)parallel->count, buckets = (size_t)parallel->flat->bucket_count;
-    size_t work = yoke_square_sum_doubles(parallel->flat->elements);
-    TRY(yoke_device_allocate(device, sizeof *memory->gate, "a gate", (void **)&memory->gate));
-    TRY(yoke_device_allocate(device, lanes * sizeof(double), "the losses of all lanes",
-                             (void **)&memory->losses));
-    if (!yoke_exchange_clips(&queued->base)) return YOKE_OK;
-    TRY(yoke_device_allocate(device, lanes * buckets * sizeof(double), "sums of squares",
-                             (void **)&memory->square_sums));
-    return yoke_device_allocate(device, work * sizeof(double), "a sum of squares",
-                                (void **)&memory->work);
+    size_t losses = (size_t)parallel->count;
+    size_t sums = losses * (size_t)parallel->flat->bucket_count, doubles = losses;
+    if (yoke_exchange_clips(&queued->base))
+        doubles += sums + yoke_square_sum_doubles(parallel->flat->elements);
+    TRY(yoke_device_allocate(lane_of(queued, lane)->device,
+                             sizeof *memory->gate + doubles * sizeof(double), "a gate",
+                             (void **)&memory->gate));
+    memory->losses = (double *)(memory->gate + 1);
+    memory->square_sums = memory->losses + losses;
+    memory->work = memory->square_sums + sums;
+    return YOKE_OK;
 }
 
 static yoke_status open_group(queued_exchange *queued) {
@@ -177,14 +178,8 @@ static void queued_close(yoke_exchange *exchange) {
     yoke_device_group_destroy(queued->group);
     yoke_device_event_destroy(queued->gated);
     yoke_device_free_host(lane_of(queued, 0)->device, queued->host_gate);
-    for (int lane = exchange->parallel->count - 1; queued->memory && lane >= 0; lane--) {
-        const owner_memory *memory = &queued->memory[lane];
-        yoke_device *device = lane_of(queued, lane)->device;
-        yoke_device_free(device, memory->work);
-        yoke_device_free(device, memory->square_sums);
-        yoke_device_free(device, memory->losses);
-        yoke_device_free(device, memory->gate);
-    }
+    for (int lane = 0; queued->memory != NULL && lane < exchange->parallel->count; lane++)
+        yoke_device_free(lane_of(queued, lane)->device, queued->memory[lane].gate);
     free(queued->memory);
 }
 
@@ -235,19 +230,15 @@ static yoke_status make_gates(queued_exchange *queued, const yoke_gate_request *
     return YOKE_OK;
 }
 
-static yoke_status gate_on_losses(queued_exchange *queued) {
-    yoke_gate_request request = {.clip_norm = 0};
-    TRY(gather_losses(queued, &request));
-    return make_gates(queued, &request);
-}
-
-static yoke_status gate_on_norm(queued_exchange *queued) {
+/* The gates of a step: on its losses and, when clipping, on the norm over all owners. */
+static yoke_status gate_step(queued_exchange *queued) {
     size_t buckets = (size_t)queued->base.parallel->flat->bucket_count;
     double *sums = queued->memory[0].square_sums;
-    yoke_gate_request request = {.square_sums = sums,
-                                 .square_sum_count = queued->base.owners * (int)buckets,
-                                 .clip_norm = queued->base.parallel->optimizer_options.clip_norm};
+    yoke_gate_request request = {.clip_norm = queued->base.parallel->optimizer_options.clip_norm};
     TRY(gather_losses(queued, &request));
+    if (!yoke_exchange_clips(&queued->base)) return make_gates(queued, &request);
+    request.square_sums = sums;
+    request.square_sum_count = queued->base.owners * (int)buckets;
     for (int owner = 1; owner < queued->base.owners; owner++) {
         TRY(follow(queued, 0, owner));
         TRY(copy(queued, 0, sums + (size_t)owner * buckets, owner,
@@ -258,11 +249,10 @@ static yoke_status gate_on_norm(queued_exchange *queued) {
 
 /* One bucket. */
 
-static yoke_status square(queued_exchange *queued, int owner, int bucket,
-                          const yoke_bucket *range) {
+static yoke_status square(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
     const owner_memory *memory = &queued->memory[owner];
     TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
-                               queued->base.gradients[owner] + range->offset, range->elements,
+                               queued->base.gradients[owner] + range.offset, range.elements,
                                memory->work));
     return copy(queued, owner, memory->square_sums + bucket, owner, memory->work, sizeof(double));
 }
@@ -270,8 +260,7 @@ static yoke_status square(queued_exchange *queued, int owner, int bucket,
 static yoke_status square_bucket(queued_exchange *queued, int bucket) {
     for (int owner = 0; owner < queued->base.owners; owner++) {
         yoke_slice slice = yoke_exchange_owned(&queued->base, owner, bucket);
-        TRY(square(queued, owner, bucket,
-                   &(yoke_bucket){.offset = slice.offset, .elements = slice.elements}));
+        TRY(square(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
     }
     return YOKE_OK;
 }
@@ -293,8 +282,7 @@ static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     return queued->carrier->publish != NULL ? queued->carrier->publish(queued, bucket) : YOKE_OK;
 }
 
-/* Clipping needs the norm of the whole gradient: until the last bucket only its part is computed.
- */
+/* Clipping needs the whole norm: until the last bucket only a part of it is computed. */
 static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
     yoke_data_parallel *parallel = queued->base.parallel;
     yoke_stage_span span = {.stage = YOKE_STAGE_EXCHANGE, .bucket = bucket};
@@ -303,7 +291,7 @@ static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
         TRY(yoke_device_event_wait(parallel->lanes[k].events.buckets[bucket],
                                    parallel->lanes[k].device, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_stage_begin(parallel, &span));
-    if (bucket == 0 && !clips) TRY(gate_on_losses(queued));
+    if (bucket == 0 && !clips) TRY(gate_step(queued));
     if (queued->carrier->reduce != NULL) TRY(queued->carrier->reduce(queued, bucket));
     TRY(clips ? square_bucket(queued, bucket) : update_and_publish(queued, bucket));
     return yoke_stage_end(parallel, &span);
@@ -333,11 +321,11 @@ static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
 static yoke_status finish(queued_exchange *queued) {
     yoke_data_parallel *parallel = queued->base.parallel;
     if (yoke_exchange_clips(&queued->base)) {
-        TRY(gate_on_norm(queued));
+        TRY(gate_step(queued));
         for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
             TRY(update_and_publish(queued, bucket));
     }
-    TRY(yoke_lanes_to_compute(parallel));
+    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
     return queued->carrier->finish != NULL ? queued->carrier->finish(queued) : YOKE_OK;
 }
 
@@ -376,7 +364,7 @@ static yoke_status gate_root(queued_exchange *queued) {
                                  .clip_norm = parallel->optimizer_options.clip_norm};
     if (request.clip_norm > 0) request.square_sum_count = parallel->flat->bucket_count;
     for (int bucket = 0; bucket < request.square_sum_count; bucket++)
-        TRY(square(queued, 0, bucket, &parallel->flat->buckets[bucket]));
+        TRY(square(queued, 0, bucket, parallel->flat->buckets[bucket]));
     return make_gates(queued, &request);
 }
 
@@ -397,14 +385,14 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
 
 static yoke_status update_root(queued_exchange *queued) {
     yoke_data_parallel *parallel = queued->base.parallel;
-    TRY(yoke_lanes_to_communication(parallel));
+    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(gate_root(queued));
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         TRY(update_slice(queued, 0, bucket));
         for (int owner = 1; owner < queued->base.owners; owner++)
             TRY(update_on_owner(queued, owner, bucket));
     }
-    return yoke_lanes_to_compute(parallel);
+    return yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
 }
 
 static yoke_status queued_update(yoke_exchange *exchange) {
@@ -426,7 +414,7 @@ static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool 
     size_t moved = 0, elements = parallel->flat->elements;
     for (int k = 0; k < parallel->count; k++)
         statistics[k] = parallel->lanes[k].memory->buffers;
-    TRY(yoke_lanes_to_communication(parallel));
+    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     if (weights) {
         TRY(broadcast(queued, exchange->parameters, elements));
         moved += elements;
@@ -435,7 +423,7 @@ static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool 
         TRY(broadcast(queued, statistics, parallel->flat->buffer_elements));
         moved += parallel->flat->buffer_elements;
     }
-    TRY(yoke_lanes_to_compute(parallel));
+    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_REPLICATE, parallel->steps, begin,
                     2 * (size_t)(parallel->count - 1) * moved * sizeof(float));
     return YOKE_OK;

@@ -19,15 +19,11 @@ typedef struct shared_exchange {
     uint32_t round;         /* steps begun */
 } shared_exchange;
 
-static yoke_process_group *group_of(const yoke_exchange *exchange) {
-    return exchange->parallel->ranks.process_group;
-}
-
 static yoke_status shared_place(yoke_exchange *exchange, size_t bytes, float **parameters,
                                 float **gradients) {
     void *first = NULL, *second = NULL;
-    TRY(yoke_process_group_allocate(group_of(exchange), bytes, &first));
-    TRY(yoke_process_group_allocate(group_of(exchange), bytes, &second));
+    TRY(yoke_process_group_allocate(exchange->process_group, bytes, &first));
+    TRY(yoke_process_group_allocate(exchange->process_group, bytes, &second));
     *parameters = first;
     *gradients = second;
     return YOKE_OK;
@@ -37,7 +33,7 @@ static yoke_status shared_place(yoke_exchange *exchange, size_t bytes, float **p
 static yoke_status shared_open(yoke_exchange *exchange) {
     shared_exchange *shared = (shared_exchange *)exchange;
     const yoke_replica_memory *memory = exchange->parallel->lanes[0].memory;
-    yoke_process_group *group = group_of(exchange);
+    yoke_process_group *group = exchange->process_group;
     size_t ranks = (size_t)exchange->participants;
     size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
     void *own = NULL;
@@ -81,28 +77,22 @@ static bool any_found_nonfinite(const shared_exchange *shared) {
     return false;
 }
 
-static yoke_status exchange_complete(yoke_exchange *exchange, int lane) {
-    shared_exchange *shared = (shared_exchange *)exchange;
-    int buckets = exchange->parallel->flat->bucket_count;
-    if (yoke_exchange_clips(exchange)) return YOKE_OK;
-    for (int *next = &exchange->next[lane]; *next < buckets; ++*next) {
-        if (!all_arrived(shared, *next) || any_found_nonfinite(shared)) return YOKE_OK;
-        TRY(yoke_exchange_pass(exchange, lane, *next));
-    }
-    return YOKE_OK;
+static bool shared_is_complete(const yoke_exchange *exchange, int bucket) {
+    const shared_exchange *shared = (const shared_exchange *)exchange;
+    return all_arrived(shared, bucket) && !any_found_nonfinite(shared);
 }
 
 static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
     shared_exchange *shared = (shared_exchange *)exchange;
     atomic_store_explicit(&shared->flags[exchange->first]->arrivals[bucket], shared->round,
                           memory_order_release);
-    return exchange_complete(exchange, lane);
+    return yoke_exchange_complete(exchange, lane);
 }
 
 static yoke_status barrier(yoke_exchange *exchange) {
     const yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
-    TRY(yoke_process_group_barrier(group_of(exchange)));
+    TRY(yoke_process_group_barrier(exchange->process_group));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_WAIT, parallel->steps, begin, 0);
     return YOKE_OK;
 }
@@ -110,9 +100,10 @@ static yoke_status barrier(yoke_exchange *exchange) {
 /* The norm over all ranks' slices, summed in their order. */
 static yoke_status exchange_clipped(yoke_exchange *exchange, int lane) {
     double squares[YOKE_DEVICES_LIMIT], own;
-    TRY(yoke_exchange_sum_slices(exchange, lane));
+    TRY(yoke_exchange_sum_slices(lane, exchange));
     own = exchange->square_sums[lane];
-    TRY(yoke_process_group_all_gather(group_of(exchange), squares, &own, 1, YOKE_ELEMENT_FLOAT64));
+    TRY(yoke_process_group_all_gather(exchange->process_group, squares, &own, 1,
+                                      YOKE_ELEMENT_FLOAT64));
     exchange->square_sums[lane] = 0;
     for (int rank = 0; rank < exchange->participants; rank++)
         exchange->square_sums[lane] += squares[rank];
@@ -125,7 +116,7 @@ static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
     TRY(barrier(exchange));
     if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
     TRY(yoke_exchange_clips(exchange) ? exchange_clipped(exchange, lane)
-                                      : exchange_complete(exchange, lane));
+                                      : yoke_exchange_complete(exchange, lane));
     return barrier(exchange);
 }
 
@@ -143,6 +134,7 @@ const yoke_exchange_kind yoke_exchange_shared = {
     .begin = shared_begin,
     .loss = shared_loss,
     .ready = shared_ready,
+    .is_complete = shared_is_complete,
     .finish = shared_finish,
     .reduce = yoke_exchange_all_reduce_gradient,
     .update = shared_update,

@@ -6,21 +6,15 @@
 
 /* A bucket is complete everywhere only after every lane knows its loss: a step with a loss that is
  * not finite exchanges no bucket. */
-static yoke_status exchange_complete(yoke_exchange *exchange, int lane) {
-    yoke_data_parallel *parallel = exchange->parallel;
-    uint32_t lanes = (uint32_t)parallel->count;
-    if (yoke_exchange_clips(exchange)) return YOKE_OK;
-    for (int *next = &exchange->next[lane]; *next < parallel->flat->bucket_count; ++*next) {
-        if (!yoke_workers_reached(&exchange->arrivals[*next], lanes)) return YOKE_OK;
-        if (!yoke_flight_is_finite(parallel)) return YOKE_OK;
-        TRY(yoke_exchange_pass(exchange, lane, *next));
-    }
-    return YOKE_OK;
+static bool threads_is_complete(const yoke_exchange *exchange, int bucket) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    return yoke_workers_reached(&exchange->arrivals[bucket], (uint32_t)parallel->count) &&
+           yoke_flight_is_finite(parallel);
 }
 
 static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) {
     yoke_workers_signal(exchange->parallel->workers, &exchange->arrivals[bucket]);
-    return exchange_complete(exchange, lane);
+    return yoke_exchange_complete(exchange, lane);
 }
 
 static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
@@ -28,10 +22,10 @@ static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
     for (int bucket = exchange->next[lane]; bucket < parallel->flat->bucket_count; bucket++) {
         TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[bucket],
                                (uint32_t)parallel->count));
-        TRY(exchange_complete(exchange, lane));
+        TRY(yoke_exchange_complete(exchange, lane));
     }
     if (!yoke_exchange_clips(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
-    TRY(yoke_exchange_sum_slices(exchange, lane));
+    TRY(yoke_exchange_sum_slices(lane, exchange));
     TRY(yoke_workers_barrier(parallel->workers));
     if (lane == 0) yoke_exchange_clip(exchange);
     TRY(yoke_workers_barrier(parallel->workers));
@@ -62,32 +56,32 @@ static yoke_status threads_reduce(yoke_exchange *exchange) {
 }
 
 typedef struct replicate_job {
-    yoke_exchange *exchange;
-    bool weights, buffers;
+    yoke_data_parallel *parallel;
+    bool buffers;
 } replicate_job;
 
 /* Every worker copies its slice of the weights to all stale replicas, so the copies use the whole
  * machine's bandwidth; running statistics are small: each worker copies its own. */
 static yoke_status replicate_slice(int lane, void *context) {
     const replicate_job *job = context;
-    yoke_data_parallel *parallel = job->exchange->parallel;
+    yoke_data_parallel *parallel = job->parallel;
     const yoke_lane *root = &parallel->lanes[0], *own = &parallel->lanes[lane];
     uint64_t begin = yoke_trace_now();
-    yoke_bucket slice = yoke_cut_lines(parallel->flat->elements, parallel->count, lane);
-    size_t moved = 0;
-    for (int k = 1; job->weights && k < parallel->count; k++) {
+    size_t all = parallel->flat->elements, buffers = parallel->flat->buffer_elements, moved = 0;
+    size_t first = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane);
+    size_t elements = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane + 1) - first;
+    for (int k = 1; k < parallel->count; k++) {
         const yoke_lane *stale = &parallel->lanes[k];
         if (stale->weights_version == parallel->weights_version) continue;
-        TRY(yoke_device_copy(
-            stale->device, YOKE_STREAM_COMPUTE, stale->memory->parameters + slice.offset,
-            root->device, root->memory->parameters + slice.offset, slice.elements * sizeof(float)));
-        moved += slice.elements;
+        TRY(yoke_device_copy(stale->device, YOKE_STREAM_COMPUTE, stale->memory->parameters + first,
+                             root->device, root->memory->parameters + first,
+                             elements * sizeof(float)));
+        moved += elements;
     }
     if (job->buffers && own->buffers_version != parallel->buffers_version && lane > 0) {
-        size_t elements = parallel->flat->buffer_elements;
         TRY(yoke_device_copy(own->device, YOKE_STREAM_COMPUTE, own->memory->buffers, root->device,
-                             root->memory->buffers, elements * sizeof(float)));
-        moved += elements;
+                             root->memory->buffers, buffers * sizeof(float)));
+        moved += buffers;
     }
     yoke_trace_span(parallel->trace, lane, YOKE_STAGE_REPLICATE, parallel->steps, begin,
                     2 * moved * sizeof(float));
@@ -95,7 +89,8 @@ static yoke_status replicate_slice(int lane, void *context) {
 }
 
 static yoke_status threads_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
-    replicate_job job = {.exchange = exchange, .weights = weights, .buffers = buffers};
+    replicate_job job = {.parallel = exchange->parallel, .buffers = buffers};
+    (void)weights; /* the versions of the lanes say it */
     return yoke_apply(exchange->parallel, exchange->parallel->count, "replicate", replicate_slice,
                       &job);
 }
@@ -103,6 +98,7 @@ static yoke_status threads_replicate(yoke_exchange *exchange, bool weights, bool
 const yoke_exchange_kind yoke_exchange_threads = {
     .bytes = sizeof(yoke_exchange),
     .ready = threads_ready,
+    .is_complete = threads_is_complete,
     .finish = threads_finish,
     .reduce = threads_reduce,
     .update = yoke_exchange_update_root,

@@ -7,13 +7,9 @@
 
 /* Checks. */
 
-/* A rank may have no rows of a batch in which others have some. */
-static bool may_be_empty(const yoke_data_parallel *parallel) {
-    return parallel->ranks.process_group != NULL;
-}
-
 static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_batch *batch) {
-    int least = may_be_empty(parallel) ? 0 : 1, most = parallel->options.batch;
+    int most = parallel->options.batch;
+    int least = parallel->ranks.world > 1 ? 0 : 1; /* other ranks may have some */
     if (batch->rows < least || batch->rows > parallel->limits.rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
                     batch->rows, parallel->limits.rows);
@@ -28,7 +24,7 @@ static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_bat
 
 /* Inputs, or pixels where the devices decode them. */
 static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_batch *batch) {
-    if (batch->rows == 0 && may_be_empty(parallel)) return YOKE_OK;
+    if (batch->rows == 0) return YOKE_OK;
     if ((batch->inputs != NULL) == (batch->pixels != NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %s: one of them is expected",
                     batch->inputs != NULL ? "both inputs and pixels"
@@ -59,8 +55,8 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     yoke_decoding *decoding = &parallel->flight.decoding;
     TRY(yoke_pointer_check(given, "batch"));
     TRY(yoke_options_load(batch, sizeof *batch, given, "yoke_batch"));
-    TRY(check_inputs(parallel, batch));
     TRY(check_rows(parallel, batch));
+    TRY(check_inputs(parallel, batch));
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
     TRY(check_labels(parallel, batch));
     if (batch->pixels == NULL) return YOKE_OK;
@@ -96,9 +92,7 @@ yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *ba
 void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_flight *flight = &parallel->flight;
     yoke_chunk part = yoke_chunk_of(batch->rows, flight->parts, flight->micro);
-    yoke_shape shape = yoke_model_input_shape(parallel->model);
-    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
-    size_t first = (size_t)part.first;
+    size_t first = (size_t)part.first, row = parallel->limits.row_elements;
     yoke_batch *micro = &flight->batch;
     *micro = *batch;
     micro->rows = part.rows;

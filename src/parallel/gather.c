@@ -1,5 +1,4 @@
-/* gather: brings scalars, or rows of outputs or input gradients in their order, back to the host.
- */
+/* gather: scalars, or rows of outputs and input gradients in order, come back to the host. */
 #include "parallel/engine.h"
 #include "parallel/stages.h"
 
@@ -71,13 +70,11 @@ yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel
     if (!parallel->input_gradients)
         return FAIL(YOKE_ERROR_ARGUMENT, "there are no input gradients: they are those of the last "
                                          "batch, from its backward to the next forward");
-    yoke_shape shape = yoke_model_input_shape(parallel->model);
-    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
-        TRY(yoke_replica_read_input_gradients(lane->replica,
-                                              gradients + (size_t)lane->shard.first * row));
+        TRY(yoke_replica_read_input_gradients(
+            lane->replica, gradients + (size_t)lane->shard.first * parallel->limits.row_elements));
     }
     return YOKE_OK;
 }

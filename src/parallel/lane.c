@@ -26,11 +26,10 @@ static yoke_status create_events(yoke_lane *lane, size_t buckets) {
 
 static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane *lane) {
     yoke_staging *staging = &lane->staging;
-    yoke_shape shape = yoke_model_input_shape(parallel->model);
     size_t rows = (size_t)yoke_shard_rows(parallel->limits.micro_rows, parallel->count, 0);
-    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     size_t value = parallel->options.pixels ? sizeof(uint8_t) : sizeof(float);
-    TRY(yoke_device_allocate(lane->device, rows * row * value, "the next shard", &staging->rows));
+    TRY(yoke_device_allocate(lane->device, rows * parallel->limits.row_elements * value,
+                             "the next shard", &staging->rows));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
                              "the next placements", (void **)&staging->placements));
     if (parallel->limits.labels)
@@ -80,27 +79,27 @@ void yoke_lane_close(yoke_data_parallel *parallel, int index) {
 /* Order between streams. */
 
 yoke_status yoke_lanes_synchronize(yoke_data_parallel *parallel) {
-    for (int k = 0; parallel->queued && k < parallel->count; k++)
+    for (int k = 0; k < parallel->count; k++)
         TRY(yoke_device_synchronize(parallel->lanes[k].device));
     return YOKE_OK;
 }
 
-yoke_status yoke_lanes_to_communication(yoke_data_parallel *parallel) {
+yoke_status yoke_lanes_order(yoke_data_parallel *parallel, yoke_stream from, yoke_stream to) {
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
-        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
-        TRY(yoke_device_event_wait(lane->events.computed, lane->device, YOKE_STREAM_COMMUNICATION));
+        yoke_device_event *passed =
+            from == YOKE_STREAM_COMPUTE ? lane->events.computed : lane->events.published;
+        TRY(yoke_device_event_record(passed, from));
+        TRY(yoke_device_event_wait(passed, lane->device, to));
     }
     return YOKE_OK;
 }
 
-yoke_status yoke_lanes_to_compute(yoke_data_parallel *parallel) {
-    for (int k = 0; k < parallel->count; k++) {
-        const yoke_lane *lane = &parallel->lanes[k];
-        TRY(yoke_device_event_record(lane->events.published, YOKE_STREAM_COMMUNICATION));
-        TRY(yoke_device_event_wait(lane->events.published, lane->device, YOKE_STREAM_COMPUTE));
-    }
-    return YOKE_OK;
+yoke_status yoke_lane_download_scalars(const yoke_lane *lane) {
+    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->loss_sum,
+                             lane->memory->loss_sum, sizeof(double)));
+    return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->correct,
+                                lane->memory->correct, sizeof(int32_t));
 }
 
 /* Forward and loss. */
@@ -135,10 +134,7 @@ yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int index) {
     yoke_plan_step step = yoke_lane_plan_step(parallel, index);
     TRY(yoke_stage_begin(parallel, &span));
     TRY(yoke_replica_loss(lane->replica, &step));
-    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->loss_sum,
-                             lane->memory->loss_sum, sizeof(double)));
-    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->correct,
-                             lane->memory->correct, sizeof(int32_t)));
+    TRY(yoke_lane_download_scalars(lane));
     TRY(yoke_stage_end(parallel, &span));
     return yoke_device_event_record(lane->events.losses, YOKE_STREAM_COMPUTE);
 }

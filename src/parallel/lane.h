@@ -76,13 +76,15 @@ yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int lane);
 yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int lane, int segment);
 yoke_status yoke_lane_mark(yoke_data_parallel *parallel, int lane, int bucket);
 
+/* Queues the copy of loss_sum and correct to `scalars`. */
+yoke_status yoke_lane_download_scalars(const yoke_lane *lane);
+
 /* What changes from step to step for the plans of this lane. */
 yoke_plan_step yoke_lane_plan_step(const yoke_data_parallel *parallel, int lane);
 
-/* Order over all lanes: work queued later on the communication streams waits for the compute
- * streams, or the other way round; the host waits for every stream. */
-yoke_status yoke_lanes_to_communication(yoke_data_parallel *parallel);
-yoke_status yoke_lanes_to_compute(yoke_data_parallel *parallel);
+/* On every lane, work queued later on stream `to` waits for all work queued on `from`: one of them
+ * computes, the other communicates. synchronize: the host waits for every stream. */
+yoke_status yoke_lanes_order(yoke_data_parallel *parallel, yoke_stream from, yoke_stream to);
 yoke_status yoke_lanes_synchronize(yoke_data_parallel *parallel);
 
 #endif

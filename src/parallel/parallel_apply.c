@@ -1,5 +1,4 @@
-/* parallel_apply: the same job on every lane's worker at once, each returning its status by value.
- */
+/* parallel_apply: the same job on every lane's worker at once; each returns its status. */
 #include "parallel/engine.h"
 
 /* The caller is the root's worker: it computes with the root's threads while the job runs. In

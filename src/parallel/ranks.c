@@ -4,10 +4,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "parallel/engine.h"
 
@@ -18,18 +14,17 @@
 static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     const yoke_optimizer_options *optimizer = &parallel->optimizer_options;
-    fprintf(facts, "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n",
-            options->batch, options->accumulate, yoke_precision_name(options->precision),
-            (int)options->algorithm, (unsigned long long)options->seed);
     fprintf(facts,
+            "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n"
             "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n",
-            options->first_bucket_bytes, options->bucket_bytes, options->broadcast_buffers,
-            options->mean_of_ranks);
-    fprintf(facts, "optimizer %s\nlearning_rate %.17g\n",
-            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate);
-    fprintf(facts, "momentum %.17g\nnesterov %d\nweight_decay %.17g\n", optimizer->momentum,
-            optimizer->nesterov, optimizer->weight_decay);
-    fprintf(facts, "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n", optimizer->beta1,
+            options->batch, options->accumulate, yoke_precision_name(options->precision),
+            (int)options->algorithm, (unsigned long long)options->seed, options->first_bucket_bytes,
+            options->bucket_bytes, options->broadcast_buffers, options->mean_of_ranks);
+    fprintf(facts,
+            "optimizer %s\nlearning_rate %.17g\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n"
+            "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n",
+            optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate,
+            optimizer->momentum, optimizer->nesterov, optimizer->weight_decay, optimizer->beta1,
             optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
 }
 
@@ -75,13 +70,14 @@ static yoke_status compare(const yoke_data_parallel *parallel, bool layouts) {
 }
 
 yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel) {
-    return parallel->ranks.process_group != NULL ? compare(parallel, true) : YOKE_OK;
+    return parallel->ranks.world > 1 ? compare(parallel, true) : YOKE_OK;
 }
 
 yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     yoke_ranks *ranks = &parallel->ranks;
-    *ranks = (yoke_ranks){.process_group = options->process_group, .world = 1};
+    *ranks = (yoke_ranks){
+        .process_group = options->process_group, .world = 1, .buffers_are_equal = true};
     if (ranks->process_group == NULL) return YOKE_OK;
     ranks->rank = yoke_process_group_rank(ranks->process_group);
     ranks->world = yoke_process_group_world(ranks->process_group);
@@ -100,43 +96,6 @@ yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
 
 /* Rank 0 decides. */
 
-/* Rank 0's `text`, in memory that is the caller's. */
-static yoke_status share_text(yoke_process_group *group, char **text) {
-    int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
-    TRY(yoke_process_group_broadcast(group, &bytes, 1, YOKE_ELEMENT_INT64, 0));
-    size_t words = ((size_t)bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
-    char *padded = calloc(words, sizeof(int64_t));
-    if (padded == NULL) return FAIL_MEMORY(words * sizeof(int64_t), "rank 0's choices");
-    if (*text != NULL) memcpy(padded, *text, (size_t)bytes);
-    free(*text);
-    *text = padded;
-    return yoke_process_group_broadcast(group, padded, words, YOKE_ELEMENT_INT64, 0);
-}
-
-static yoke_status write_choices(const yoke_choices *choices, char **text) {
-    const char *key, *name;
-    double milliseconds;
-    size_t bytes;
-    FILE *file = open_memstream(text, &bytes);
-    if (file == NULL) return FAIL_MEMORY(4096, "the record of choices");
-    for (int i = 0; yoke_choices_at(choices, i, &key, &name, &milliseconds); i++)
-        fprintf(file, "%d\t%.9g\t%s\t%s\n", yoke_choices_find(choices, key), milliseconds, name,
-                key);
-    return fclose(file) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the record of choices");
-}
-
-static yoke_status read_choices(yoke_choices *choices, char *text) {
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        char *at = line, *fields[4] = {NULL};
-        for (int i = 0; i < 4; i++)
-            fields[i] = strsep(&at, "\t");
-        if (fields[3] == NULL) return FAIL(YOKE_ERROR_PEER, "rank 0's choices cannot be read");
-        TRY(yoke_choices_add(choices, fields[3], atoi(fields[0]), fields[2], atof(fields[1])));
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
     yoke_process_group *group = parallel->ranks.process_group;
     bool first = parallel->ranks.rank == 0;
@@ -145,9 +104,9 @@ yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
     int usual = yoke_process_group_timeout(group, 0);
     yoke_process_group_timeout(group,
                                usual < INT_MAX / PLAN_DEADLINES ? PLAN_DEADLINES * usual : usual);
-    yoke_status status = first ? write_choices(parallel->choices, &text) : YOKE_OK;
-    if (status == YOKE_OK) status = share_text(group, &text);
-    if (status == YOKE_OK && !first) status = read_choices(parallel->choices, text);
+    yoke_status status = first ? yoke_choices_write(parallel->choices, &text) : YOKE_OK;
+    if (status == YOKE_OK) status = yoke_ranks_share_text(group, &text);
+    if (status == YOKE_OK && !first) status = yoke_choices_read(parallel->choices, text);
     free(text);
     yoke_process_group_timeout(group, usual);
     return status;
@@ -163,8 +122,7 @@ static yoke_status share_floats(yoke_data_parallel *parallel, float *values, siz
 /* In evaluation rank 0's running statistics stand for all, as in a forward of DDP. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
     yoke_ranks *ranks = &parallel->ranks;
-    bool wanted = ranks->process_group != NULL && parallel->options.broadcast_buffers;
-    if (!wanted || ranks->buffers_are_equal) return YOKE_OK;
+    if (ranks->buffers_are_equal || !parallel->options.broadcast_buffers) return YOKE_OK;
     TRY(share_floats(parallel, parallel->lanes[0].memory->buffers,
                      parallel->flat->buffer_elements));
     ranks->buffers_are_equal = true;
@@ -187,9 +145,8 @@ static yoke_status share_state(yoke_data_parallel *parallel) {
 
 yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
     TRY(yoke_pointer_check(parallel, "parallel"));
-    return parallel->ranks.process_group != NULL
-               ? yoke_ranks_report(parallel, share_state(parallel))
-               : YOKE_OK;
+    if (parallel->ranks.world == 1) return YOKE_OK;
+    return yoke_ranks_report(parallel, share_state(parallel));
 }
 
 yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status status) {
@@ -202,20 +159,20 @@ yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status st
 /* Where this rank's rows begin in the whole batch: the batch says so, or the ranks gather their
  * counts. */
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    const yoke_ranks *ranks = &parallel->ranks;
     parallel->flight.first_row = batch->first_row;
     parallel->flight.whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
-    if (parallel->ranks.process_group == NULL || batch->whole_rows > 0) return YOKE_OK;
+    if (ranks->world == 1 || batch->whole_rows > 0) return YOKE_OK;
     int64_t own = batch->rows, rows[YOKE_AGREE_RANKS], before = 0, all = 0;
-    TRY(yoke_process_group_all_gather(parallel->ranks.process_group, rows, &own, 1,
-                                      YOKE_ELEMENT_INT64));
-    for (int rank = 0; rank < parallel->ranks.world; rank++) {
-        if (rank == parallel->ranks.rank) before = all;
+    TRY(yoke_process_group_all_gather(ranks->process_group, rows, &own, 1, YOKE_ELEMENT_INT64));
+    for (int rank = 0; rank < ranks->world; rank++) {
+        if (rank == ranks->rank) before = all;
         all += rows[rank];
     }
     if (all < 1 || all > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %lld rows over %d ranks: these engines were made for 1 to %d",
-                    (long long)all, parallel->ranks.world, parallel->options.batch);
+                    (long long)all, ranks->world, parallel->options.batch);
     parallel->flight.first_row = (int)before;
     parallel->flight.whole_rows = (int)all;
     return YOKE_OK;
@@ -229,7 +186,7 @@ yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
     yoke_step_result *sum = &parallel->flight.result;
     double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct};
     double all[YOKE_AGREE_RANKS][RESULT_NUMBERS];
-    if (ranks->process_group == NULL) return YOKE_OK;
+    if (ranks->world == 1) return YOKE_OK;
     TRY(yoke_process_group_all_gather(ranks->process_group, all, own, RESULT_NUMBERS,
                                       YOKE_ELEMENT_FLOAT64));
     *sum = (yoke_step_result){.struct_size = sizeof *sum};

@@ -1,5 +1,4 @@
-/* A recording for each number of rows, and for each turn of the timeline, whose events lie in it.
- */
+/* A recording for each number of rows and each turn of the timeline, whose events it holds. */
 #include "parallel/recorded.h"
 
 #include <stdlib.h>
@@ -12,7 +11,7 @@ typedef struct recorded_size {
 
 struct yoke_recordings {
     recorded_size *sizes;
-    int count, capacity;
+    int count;
 };
 
 yoke_status yoke_recordings_create(yoke_lane *lane) {
@@ -64,14 +63,11 @@ static yoke_status queue_shard(void *context) {
 
 static yoke_status add_size(yoke_recordings *recordings, const record_job *job,
                             recorded_size **size) {
-    if (recordings->count == recordings->capacity) {
-        int capacity = 2 * recordings->capacity + 2;
-        void *grown = realloc(recordings->sizes, (size_t)capacity * sizeof *recordings->sizes);
-        if (grown == NULL) return FAIL_MEMORY((size_t)capacity * sizeof **size, "recorded steps");
-        recordings->sizes = grown;
-        recordings->capacity = capacity;
-    }
-    *size = &recordings->sizes[recordings->count++];
+    size_t bytes = ((size_t)recordings->count + 1) * sizeof *recordings->sizes;
+    recorded_size *sizes = realloc(recordings->sizes, bytes);
+    if (sizes == NULL) return FAIL_MEMORY(bytes, "recorded steps");
+    recordings->sizes = sizes;
+    *size = &sizes[recordings->count++];
     **size = (recorded_size){.rows = job->rows, .training = job->training};
     return YOKE_OK;
 }

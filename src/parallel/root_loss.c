@@ -5,13 +5,9 @@
 
 #include "parallel/engine.h"
 
-static yoke_device *root_device(const yoke_data_parallel *parallel) {
-    return parallel->lanes[0].device;
-}
-
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
-    yoke_device *root = root_device(parallel);
+    yoke_device *root = parallel->lanes[0].device;
     size_t rows = (size_t)parallel->limits.micro_rows;
     if (parallel->options.schedule != YOKE_SCHEDULE_CLASSIC) return YOKE_OK;
     size_t bytes = rows * (size_t)parallel->limits.channels * sizeof(float);
@@ -25,11 +21,10 @@ yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
 void yoke_root_loss_destroy(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
     for (int i = loss->plan_count - 1; i >= 0; i--)
-        yoke_plan_destroy(loss->plans[i]);
+        yoke_plan_destroy(loss->plans[i].plan);
     free(loss->plans);
-    free(loss->plan_rows);
     if (loss->outputs == NULL) return;
-    yoke_device *root = root_device(parallel);
+    yoke_device *root = parallel->lanes[0].device;
     yoke_device_free(root, loss->scratch);
     yoke_device_free(root, loss->labels);
     yoke_device_free(root, loss->targets);
@@ -39,7 +34,7 @@ void yoke_root_loss_destroy(yoke_data_parallel *parallel) {
 
 static yoke_plan *find_plan(const yoke_root_loss *loss, int rows) {
     for (int i = 0; i < loss->plan_count; i++)
-        if (loss->plan_rows[i] == rows) return loss->plans[i];
+        if (loss->plans[i].rows == rows) return loss->plans[i].plan;
     return NULL;
 }
 
@@ -53,8 +48,8 @@ static yoke_status make_plan(yoke_data_parallel *parallel, int rows, yoke_plan *
                                  .input_gradient = true,
                                  .choices = parallel->choices};
     int64_t shape[] = {rows, parallel->limits.channels};
-    TRY(yoke_layout_plain(root_device(parallel), shape, 2, &request.inputs[0]));
-    return yoke_plan_create(plan, root_device(parallel), &request);
+    TRY(yoke_layout_plain(parallel->lanes[0].device, shape, 2, &request.inputs[0]));
+    return yoke_plan_create(plan, parallel->lanes[0].device, &request);
 }
 
 static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
@@ -64,7 +59,7 @@ static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
     if (scratch > loss->scratch_bytes && loss->scratch != NULL)
         return FAIL(YOKE_ERROR_INTERNAL, "the loss of a short batch needs more scratch memory");
     if (scratch > 0 && loss->scratch == NULL) {
-        TRY(yoke_device_allocate(root_device(parallel), scratch, "loss", &loss->scratch));
+        TRY(yoke_device_allocate(parallel->lanes[0].device, scratch, "loss", &loss->scratch));
         loss->scratch_bytes = scratch;
     }
     const yoke_replica_memory *memory = parallel->lanes[0].memory;
@@ -82,13 +77,10 @@ static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
 yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
     yoke_root_loss *loss = &parallel->root_loss;
     if (loss->outputs == NULL || find_plan(loss, rows) != NULL) return YOKE_OK;
-    size_t count = (size_t)loss->plan_count + 1;
-    yoke_plan **plans = realloc(loss->plans, count * sizeof(yoke_plan *));
-    if (plans != NULL) loss->plans = plans;
-    int *plan_rows = realloc(loss->plan_rows, count * sizeof *plan_rows);
-    if (plan_rows != NULL) loss->plan_rows = plan_rows;
-    if (plans == NULL || plan_rows == NULL)
-        return FAIL_MEMORY(count * sizeof(yoke_plan *), "loss plans");
+    size_t bytes = ((size_t)loss->plan_count + 1) * sizeof *loss->plans;
+    void *plans = realloc(loss->plans, bytes);
+    if (plans == NULL) return FAIL_MEMORY(bytes, "loss plans");
+    loss->plans = plans;
     yoke_plan *plan = NULL;
     TRY(make_plan(parallel, rows, &plan));
     yoke_status status = bind_plan(parallel, plan);
@@ -96,9 +88,8 @@ yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
         yoke_plan_destroy(plan);
         return status;
     }
-    loss->plans[loss->plan_count] = plan;
-    loss->plan_rows[loss->plan_count] = rows;
-    loss->plan_count++;
+    loss->plans[loss->plan_count].rows = rows;
+    loss->plans[loss->plan_count++].plan = plan;
     return YOKE_OK;
 }
 
@@ -106,7 +97,7 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
     const yoke_batch *micro = &parallel->flight.batch;
     uint64_t begin = yoke_trace_now();
     yoke_root_loss *loss = &parallel->root_loss;
-    yoke_device *root = root_device(parallel);
+    yoke_device *root = parallel->lanes[0].device;
     size_t width = (size_t)parallel->limits.channels, rows = (size_t)micro->rows;
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
@@ -134,10 +125,7 @@ static yoke_status loss_job(int worker, void *context) {
     yoke_plan_step step = yoke_lane_plan_step(parallel, worker);
     TRY(yoke_plan_forward(plan, &step));
     TRY(yoke_plan_backward(plan, &step));
-    TRY(yoke_device_download(root->device, YOKE_STREAM_COMPUTE, &root->scalars->loss_sum,
-                             root->memory->loss_sum, sizeof(double)));
-    TRY(yoke_device_download(root->device, YOKE_STREAM_COMPUTE, &root->scalars->correct,
-                             root->memory->correct, sizeof(int32_t)));
+    TRY(yoke_lane_download_scalars(root));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_LOSS, parallel->steps, begin, 0);
     return YOKE_OK;
 }
@@ -157,7 +145,7 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
         if (lane->shard.rows == 0) continue;
         size_t part = (size_t)lane->shard.rows * width * sizeof(float);
         TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients,
-                             root_device(parallel),
+                             parallel->lanes[0].device,
                              parallel->root_loss.gradients + (size_t)lane->shard.first * width,
                              part));
         bytes += 2 * part;

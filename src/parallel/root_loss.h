@@ -10,8 +10,10 @@ typedef struct yoke_root_loss {
     float *outputs, *gradients; /* [rows of a micro-batch, output channels] */
     int32_t *labels;
     float *targets;
-    yoke_plan **plans; /* one for each number of rows */
-    int *plan_rows;
+    struct yoke_root_loss_plan {
+        int rows;
+        yoke_plan *plan;
+    } * plans; /* one for each number of rows */
     int plan_count;
     void *scratch;
     size_t scratch_bytes;

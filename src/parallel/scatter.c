@@ -23,10 +23,8 @@ typedef struct scatter_parts {
 static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
     const yoke_batch *batch = &parallel->flight.batch;
     const yoke_staging *staging = &lane->staging;
-    yoke_shape shape = yoke_model_input_shape(parallel->model);
-    size_t row = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
-    size_t width = (size_t)parallel->limits.channels;
+    size_t width = (size_t)parallel->limits.channels, row = parallel->limits.row_elements;
     scatter_parts parts = {0};
     if (batch->inputs != NULL)
         parts.of[parts.count++] =

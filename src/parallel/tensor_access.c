@@ -6,9 +6,11 @@
 
 #include "parallel/engine.h"
 
-static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *name, size_t count,
-                               int *tensor) {
+/* Finds the tensor, or its gradient, and waits until all that was queued has run. */
+static yoke_status find(yoke_data_parallel *parallel, const char *name, bool gradient,
+                        const float *values, size_t count, int *tensor) {
     const char *near = NULL;
+    yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(name, "name"));
     *tensor = yoke_model_find_tensor(parallel->model, name, &near);
@@ -16,65 +18,49 @@ static yoke_status find_tensor(const yoke_data_parallel *parallel, const char *n
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has no tensor \"%s\"%s%s%s",
                     yoke_model_name(parallel->model), name, near ? "; did you mean \"" : "",
                     near ? near : "", near ? "\"?" : "");
-    yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_model_tensor(parallel->model, *tensor, &info));
     if (info.integer)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is an integer counter, kept by the engine", name);
     if (info.count != count)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", name, info.count, count);
-    return YOKE_OK;
+    if (gradient && !info.trainable)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
+    if (gradient && !parallel->gradient_on_root)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "no reduced gradient is on the root: call yoke_data_parallel_backward or "
+                    "yoke_reduce first");
+    TRY(yoke_pointer_check(values, "values"));
+    return yoke_lanes_synchronize(parallel);
 }
 
 yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
                                     size_t count) {
     int tensor = -1;
-    TRY(find_tensor(parallel, name, count, &tensor));
-    TRY(yoke_pointer_check(values, "values"));
-    TRY(yoke_lanes_synchronize(parallel));
+    TRY(find(parallel, name, false, values, count, &tensor));
     return yoke_replica_read(parallel->lanes[0].replica, tensor, false, values);
 }
 
 yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                      const float *values, size_t count) {
     int tensor = -1;
-    TRY(find_tensor(parallel, name, count, &tensor));
-    TRY(yoke_pointer_check(values, "values"));
-    TRY(yoke_lanes_synchronize(parallel));
+    TRY(find(parallel, name, false, values, count, &tensor));
     TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, false, values));
     parallel->weights_version++;
     parallel->buffers_version++;
     return YOKE_OK;
 }
 
-static yoke_status find_gradient(yoke_data_parallel *parallel, const char *name, size_t count,
-                                 int *tensor) {
-    TRY(find_tensor(parallel, name, count, tensor));
-    yoke_tensor_info info = {.struct_size = sizeof info};
-    TRY(yoke_model_tensor(parallel->model, *tensor, &info));
-    if (!info.trainable)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
-    if (!parallel->gradient_on_root)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "no reduced gradient is on the root: call yoke_data_parallel_backward or "
-                    "yoke_reduce first");
-    return YOKE_OK;
-}
-
 yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count) {
     int tensor = -1;
-    TRY(find_gradient(parallel, name, count, &tensor));
-    TRY(yoke_pointer_check(values, "values"));
-    TRY(yoke_lanes_synchronize(parallel));
+    TRY(find(parallel, name, true, values, count, &tensor));
     return yoke_replica_read(parallel->lanes[0].replica, tensor, true, values);
 }
 
 yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count) {
     int tensor = -1;
-    TRY(find_gradient(parallel, name, count, &tensor));
-    TRY(yoke_pointer_check(values, "values"));
-    TRY(yoke_lanes_synchronize(parallel));
+    TRY(find(parallel, name, true, values, count, &tensor));
     return yoke_replica_write(parallel->lanes[0].replica, tensor, true, values);
 }
 

@@ -1,6 +1,4 @@
-/* Bars of the timeline from events: begin and end of a stage, against a base whose host time is
- * known.
- */
+/* Bars of the timeline: events at begin and end of a stage, and a base event of known time. */
 #include "parallel/timeline.h"
 
 #include <stdlib.h>
@@ -81,31 +79,28 @@ void yoke_stage_queued(yoke_data_parallel *parallel, const yoke_stage_span *stag
 
 /* Reading. */
 
-static yoke_status resolve(yoke_data_parallel *parallel, int lane, timed_slot *slot) {
-    const yoke_clock *clock = parallel->lanes[lane].clock;
-    double begin_ms, spent_ms;
-    if (!slot->pending) return YOKE_OK;
-    slot->pending = false;
-    /* It passed long ago, unless the lane has had no rows since: then nobody has waited for it. */
-    TRY(yoke_device_event_synchronize(slot->end));
-    TRY(yoke_device_event_elapsed(clock->bases[clock->base], slot->begin, &begin_ms));
-    TRY(yoke_device_event_elapsed(slot->begin, slot->end, &spent_ms));
-    slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
-    slot->span.end_ns = slot->span.begin_ns + (uint64_t)(spent_ms * 1e6);
-    yoke_trace_past_span(parallel->trace, lane, &slot->span);
-    return YOKE_OK;
-}
-
+/* Events of a turn passed long ago, unless the lane has had no rows since. */
 static yoke_status read_turn(yoke_data_parallel *parallel, int lane, int turn) {
-    for (int i = 0; i < slot_count(parallel); i++)
-        TRY(resolve(parallel, lane, &parallel->lanes[lane].clock->turns[turn][i]));
+    const yoke_clock *clock = parallel->lanes[lane].clock;
+    for (int i = 0; i < slot_count(parallel); i++) {
+        timed_slot *slot = &clock->turns[turn][i];
+        double begin_ms, spent_ms;
+        if (!slot->pending) continue;
+        slot->pending = false;
+        TRY(yoke_device_event_synchronize(slot->end));
+        TRY(yoke_device_event_elapsed(clock->bases[clock->base], slot->begin, &begin_ms));
+        TRY(yoke_device_event_elapsed(slot->begin, slot->end, &spent_ms));
+        slot->span.begin_ns = (uint64_t)(clock->base_ns + begin_ms * 1e6);
+        slot->span.end_ns = slot->span.begin_ns + (uint64_t)(spent_ms * 1e6);
+        yoke_trace_past_span(parallel->trace, lane, &slot->span);
+    }
     return YOKE_OK;
 }
 
 static yoke_status move_base(const yoke_data_parallel *parallel, yoke_clock *clock) {
     if (clock->rebasing) {
         double milliseconds;
-        TRY(yoke_device_event_synchronize(clock->bases[1 - clock->base])); /* as in resolve */
+        TRY(yoke_device_event_synchronize(clock->bases[1 - clock->base])); /* as in read_turn */
         TRY(yoke_device_event_elapsed(clock->bases[clock->base], clock->bases[1 - clock->base],
                                       &milliseconds));
         clock->base_ns += milliseconds * 1e6;
@@ -119,7 +114,7 @@ static yoke_status move_base(const yoke_data_parallel *parallel, yoke_clock *clo
 yoke_status yoke_timeline_turn(yoke_data_parallel *parallel) {
     yoke_timeline *timeline = &parallel->timeline;
     timeline->turn = 1 - timeline->turn;
-    for (int k = 0; parallel->queued && k < parallel->count; k++) {
+    for (int k = 0; k < timeline->clocks; k++) {
         TRY(read_turn(parallel, k, timeline->turn));
         TRY(move_base(parallel, parallel->lanes[k].clock));
     }
@@ -128,10 +123,11 @@ yoke_status yoke_timeline_turn(yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_timeline_read(yoke_data_parallel *parallel) {
+    const yoke_timeline *timeline = &parallel->timeline;
     TRY(yoke_lanes_synchronize(parallel));
-    for (int k = 0; parallel->queued && k < parallel->count; k++) {
-        TRY(read_turn(parallel, k, 1 - parallel->timeline.turn));
-        TRY(read_turn(parallel, k, parallel->timeline.turn));
+    for (int k = 0; k < timeline->clocks; k++) {
+        TRY(read_turn(parallel, k, 1 - timeline->turn));
+        TRY(read_turn(parallel, k, timeline->turn));
     }
     return YOKE_OK;
 }

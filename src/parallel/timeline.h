@@ -9,6 +9,7 @@ typedef struct yoke_clock yoke_clock; /* of one lane */
 
 /* Two sets of events take turns: one batch records its set while the other set is read. */
 typedef struct yoke_timeline {
+    int clocks; /* lanes that have one: all or none */
     int turn;
     uint64_t turns;
 } yoke_timeline;

@@ -184,10 +184,7 @@ static yoke_status take_reduced_piece(const shm_transfer *transfer, const shm_vi
 }
 
 size_t shm_slice_begin(const yoke_fold_set *fold, int rank, size_t count) {
-    size_t line = SHM_LINE / yoke_element_bytes(fold->element);
-    size_t lines = (count + line - 1) / line;
-    size_t begin = lines * (size_t)rank / (size_t)fold->ranks * line;
-    return begin < count ? begin : count;
+    return yoke_line_cut(count, SHM_LINE / yoke_element_bytes(fold->element), fold->ranks, rank);
 }
 
 void shm_fold_slice(const yoke_fold_set *fold, int rank, size_t count, char *const *to,
