@@ -176,6 +176,10 @@ static yoke_gate gate_of(yoke_device *gpu, const gate_case *c) {
     EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request));
     device_take(gpu, &again, there, sizeof again);
     assert_int_equal(again.closed, gate.closed);
+    request = (yoke_gate_request){.losses = losses, .loss_count = 0, .closed = true};
+    EXPECT_OK(yoke_device_gate(gpu, STREAM, there, &request)); /* the host knows of a bad loss */
+    device_take(gpu, &again, there, sizeof again);
+    assert_true(again.closed && isnan(again.found_nonfinite));
     yoke_device_free(gpu, losses);
     yoke_device_free(gpu, square_sums);
     yoke_device_free(gpu, there);

@@ -394,6 +394,36 @@ static void nonfinite_loss_changes_nothing_and_names_the_layer(void **state) {
     }
 }
 
+/* The losses of later micro-batches are finite: the step must not forget the first. */
+static void a_nonfinite_loss_in_an_earlier_micro_batch_fails_the_step(void **state) {
+    (void)state;
+    for (int schedule = 0; schedule < 3; schedule++)
+        for (int clips = 0; clips < 2; clips++) {
+            yoke_model *model = check_model(true, 0);
+            check_batch batch = check_batch_make(12, 4);
+            yoke_data_parallel_options options = options_of(12, (yoke_schedule)schedule);
+            yoke_optimizer_options optimizer = sgd;
+            options.accumulate = 3;
+            optimizer.clip_norm = clips;
+            check_engine engine = check_engine_make(model, 2, options, &optimizer);
+            uint64_t before, after;
+            EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
+            batch.inputs[2 * CHECK_ROW] = NAN; /* replica 1 in micro-batch 0 */
+            assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                                     YOKE_OPTIMIZER_LEARNING_RATE, NULL),
+                             YOKE_ERROR_NUMERIC);
+            assert_non_null(strstr(yoke_last_error(), "first at input"));
+            EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
+            assert_true(before == after);
+            batch.inputs[2 * CHECK_ROW] = 0;
+            EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                              YOKE_OPTIMIZER_LEARNING_RATE, NULL));
+            check_engine_free(&engine);
+            check_batch_free(&batch);
+            yoke_model_destroy(model);
+        }
+}
+
 static yoke_status fail_on_one(int replica, void *context) {
     int *runs = context;
     __atomic_fetch_add(runs, 1, __ATOMIC_RELAXED);
@@ -488,6 +518,7 @@ int main(void) {
         cmocka_unit_test(evaluation_broadcasts_weights_only_when_they_changed),
         cmocka_unit_test(running_statistics_are_the_roots),
         cmocka_unit_test(nonfinite_loss_changes_nothing_and_names_the_layer),
+        cmocka_unit_test(a_nonfinite_loss_in_an_earlier_micro_batch_fails_the_step),
         cmocka_unit_test(a_replicas_error_reaches_the_caller_by_value),
         cmocka_unit_test(impossible_batches_are_refused),
         cmocka_unit_test(memory_report_adds_up),
