@@ -104,6 +104,7 @@ static bool read_real(const cli_option *option, const char *text, void *field) {
 /* Stores a value: -1, or the exit code of a usage error. */
 static int store(const cli_verb *verb, const cli_option *option, const char *text, void *field) {
     bool read = true;
+    int choice;
     if (text[0] == '\0')
         return cli_usage_error(verb->name, "--%s needs a value: %s", option->name, option->value);
     switch (option->kind) {
@@ -120,8 +121,9 @@ static int store(const cli_verb *verb, const cli_option *option, const char *tex
         read = read_real(option, text, field);
         break;
     case CLI_CHOICE:
-        if (choice_index(option->value, text) < 0) return choice_error(verb, option, text);
-        *(int *)field = choice_index(option->value, text);
+        choice = choice_index(option->value, text);
+        if (choice < 0) return choice_error(verb, option, text);
+        *(int *)field = choice;
         break;
     case CLI_FLAG:
         break; /* no value */

@@ -23,6 +23,8 @@ struct yoke_dataset {
 
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
+/* One mean and deviation for all channels. */
+void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
 
 /* Each fills a zeroed dataset from DIR. After a failure `owned` holds what was allocated. */
 yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,

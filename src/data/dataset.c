@@ -102,25 +102,25 @@ static void measure_channel(yoke_dataset *dataset, int channel) {
     dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
 }
 
-/* Floats are used as the host program gives them: normalising changes nothing. */
-static void set_identity(yoke_dataset *dataset) {
+void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation) {
     for (int i = 0; i < 4; i++) {
-        dataset->mean[i] = 0;
-        dataset->deviation[i] = 1;
+        dataset->mean[i] = mean;
+        dataset->deviation[i] = deviation;
     }
 }
 
-/* The table has four channels; with more of them all use mean 0.5 and deviation 0.25. */
-static void set_statistics(yoke_dataset *dataset) {
-    set_identity(dataset);
+/* Floats are used as the host program gives them. The table has four channels: with more of them
+ * all use mean 0.5 and deviation 0.25. */
+static void measure_statistics(yoke_dataset *dataset) {
+    int channels = dataset->shape.channels;
+    yoke_dataset_set_statistics(dataset, 0, 1);
     if (!dataset->bytes) return;
-    bool fits = dataset->shape.channels <= 4;
-    for (int channel = 0; fits && channel < dataset->shape.channels; channel++)
-        measure_channel(dataset, channel);
-    for (int i = 0; !fits && i < 4; i++) {
-        dataset->mean[i] = 0.5f;
-        dataset->deviation[i] = 0.25f;
+    if (channels > 4) {
+        yoke_dataset_set_statistics(dataset, 0.5f, 0.25f);
+        return;
     }
+    for (int channel = 0; channel < channels; channel++)
+        measure_channel(dataset, channel);
 }
 
 static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *given) {
@@ -136,7 +136,7 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
                               .labels = arrays.labels,
                               .targets = arrays.targets};
     TRY(check_arrays(dataset));
-    set_statistics(dataset);
+    measure_statistics(dataset);
     return YOKE_OK;
 }
 
@@ -153,7 +153,7 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
                               .classes = source.classes,
                               .target_count = source.target_count,
                               .source = source};
-    set_identity(dataset);
+    yoke_dataset_set_statistics(dataset, 0, 1);
     return check_host_rows(dataset);
 }
 

@@ -143,10 +143,7 @@ yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_s
     bool train = split == YOKE_SPLIT_TRAIN;
     dataset->shape = (yoke_shape){.channels = 1, .height = MNIST_SIDE, .width = MNIST_SIDE};
     dataset->classes = MNIST_CLASSES;
-    for (int i = 0; i < 4; i++) {
-        dataset->mean[i] = 0.1307f;
-        dataset->deviation[i] = 0.3081f;
-    }
+    yoke_dataset_set_statistics(dataset, 0.1307f, 0.3081f);
     idx_file images = {0}, labels = {0};
     yoke_status status =
         read_idx(&images, directory, train ? "train-images" : "t10k-images", "idx3-ubyte");

@@ -110,10 +110,7 @@ yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *text, yoke_sp
     dataset->classes = (int)options.classes;
     /* Dark and light are equally likely, so the mean is one half; both splits share one
      * deviation. */
-    for (int i = 0; i < 4; i++) {
-        dataset->mean[i] = 0.5f;
-        dataset->deviation[i] = 0.28f;
-    }
+    yoke_dataset_set_statistics(dataset, 0.5f, 0.28f);
     TRY(allocate(dataset));
     draw(dataset, split);
     return YOKE_OK;

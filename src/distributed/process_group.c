@@ -40,12 +40,12 @@ static yoke_status load_options(yoke_process_group_options *own, yoke_rank_info 
 static yoke_status open_store(yoke_store **store, const yoke_process_group_options *options) {
     yoke_store_place place;
     TRY(yoke_store_place_choose(&place, options));
-    const yoke_store_options opened = {.address = place.address,
+    const yoke_store_options wanted = {.address = place.address,
                                        .serve = options->rank->rank == 0,
                                        .run_id = place.run_id,
                                        .token = options->token,
                                        .timeout_ms = options->timeout_ms};
-    return yoke_store_create(store, &opened);
+    return yoke_store_create(store, &wanted);
 }
 
 int yoke_peers_elsewhere(const yoke_peer *peers, int world) {

@@ -124,30 +124,34 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
 }
 
 /* --devices; without it every GPU, or the CPU as two devices. */
-static yoke_status choose_devices(comparison *all, const compare_flags *flags, device_view *view) {
-    compare_setup *setup = &all->setup;
+static yoke_status open_devices(device_view *view, const compare_flags *flags) {
     yoke_devices_options wanted = {.struct_size = sizeof wanted,
                                    .list = flags->devices != NULL ? flags->devices : "auto",
                                    .threads = flags->threads};
     yoke_status status = device_view_open(view, &wanted);
-    bool cpu = status == YOKE_OK && view->devices[0].capability == 0;
-    if (cpu && view->count == 1 && flags->devices == NULL) {
+    if (status != YOKE_OK) return status;
+    if (flags->devices == NULL && view->count == 1 && view->devices[0].capability == 0) {
         wanted.list = "2xcpu";
         status = device_view_open(view, &wanted);
+        if (status != YOKE_OK) return status;
     }
-    if (status != YOKE_OK) return status;
     if (view->count == 1)
         return cli_refuse(
             YOKE_ERROR_ARGUMENT,
             "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
             view->devices[0].name);
+    return YOKE_OK;
+}
+
+static void describe_devices(comparison *all, const compare_flags *flags, const device_view *view) {
+    compare_setup *setup = &all->setup;
+    bool cpu = view->devices[0].capability == 0;
     all->cores = cpu ? launch_core_count() : 0;
     setup->threads = cpu ? view->devices[0].threads : flags->threads;
     setup->device_count = view->count;
-    for (int i = 0; i < view->count && i < CLI_DEVICES_MAX; i++)
+    for (int i = 0; i < view->count; i++)
         memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);
     snprintf(all->processor, sizeof all->processor, "%s", view->devices[0].description);
-    return YOKE_OK;
 }
 
 /* NCCL allows one rank for each GPU. */
@@ -194,8 +198,9 @@ static int prepare(comparison *all, const compare_flags *flags) {
     int code = check_launcher();
     if (code < 0) code = fill_setup(&all->setup, flags);
     if (code >= 0) return code;
-    yoke_status status = choose_devices(all, flags, &view);
+    yoke_status status = open_devices(&view, flags);
     if (status != YOKE_OK) return cli_fail(status);
+    describe_devices(all, flags, &view);
     all->learn_steps = flags->learn_steps;
     all->tolerance = isnan(flags->tolerance) ? tolerances[flags->precision] : flags->tolerance;
     return enter_all(all, flags, &view);

@@ -99,12 +99,12 @@ INLINE void line_output_gradient(lanes to[EDGE], const lanes y[OUTPUT]) {
     to[5] = y[3];
 }
 
-/* 1 / the product of a point's distances from the other finite points. */
+/* 1 / the product of (point - other) over the other finite points; equal for p and -p. */
 #define OVER_0 (1 / (P2 * Q2))
 #define OVER_P (1 / (2 * P2 * (P2 - Q2)))
 #define OVER_Q (1 / (2 * Q2 * (Q2 - P2)))
 
-/* G w, where G[point][i] = point^i over those distances. */
+/* G w, where G[point][i] = point^i over that product; at infinity the last tap alone. */
 INLINE void line_filter(lanes to[EDGE], const lanes w[TAPS]) {
     lanes p_even = OVER_P * w[0] + OVER_P * P2 * w[2], p_odd = OVER_P * P * w[1];
     lanes q_even = OVER_Q * w[0] + OVER_Q * Q2 * w[2], q_odd = OVER_Q * Q * w[1];

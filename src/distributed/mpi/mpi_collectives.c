@@ -266,28 +266,33 @@ static yoke_status widen(mpi_group *mpi, const uint16_t *values, size_t count, s
     return YOKE_OK;
 }
 
-/* Moves and reduces `elements` elements of this rank's. */
+static void narrow(uint16_t *to, const float *from, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        to[i] = yoke_bfloat16_round(from[i]);
+}
+
+/* Reduces `elements` values of each rank into given->to, on the ranks that receive. bfloat16 goes
+ * through mpi->wide: MPI reduces it as float32. */
 static yoke_status move_reduced(mpi_group *mpi, const yoke_mpi_transfer *given, size_t elements,
                                 const yoke_reduce_call *call) {
-    yoke_mpi_transfer sum = *given;
-    bool small = call->element == YOKE_ELEMENT_BFLOAT16;
-    bool takes = call->root < 0 || call->root == mpi->group.rank;
+    yoke_mpi_transfer wide = *given;
+    bool bfloat16 = call->element == YOKE_ELEMENT_BFLOAT16;
+    bool receives = call->root < 0 || call->root == mpi->group.rank;
     if (given->count == 0) return YOKE_OK;
-    if (small) {
+    if (bfloat16) {
         TRY(widen(mpi, given->from, elements, given->count));
-        sum.from = mpi->wide;
-        sum.to = mpi->wide + elements;
-        sum.element = YOKE_ELEMENT_FLOAT32;
-    } else if (given->from == given->to && takes) {
-        sum.from = NULL;
+        wide.from = mpi->wide;
+        wide.to = mpi->wide + elements;
+        wide.element = YOKE_ELEMENT_FLOAT32;
+    } else if (receives && given->from == given->to) {
+        wide.from = NULL; /* in place */
     }
-    if (!takes) sum.to = NULL;
-    TRY(move(mpi, &sum));
-    if (!takes) return YOKE_OK;
+    if (!receives) wide.to = NULL;
+    TRY(move(mpi, &wide));
+    if (!receives) return YOKE_OK;
     if (call->reduction == YOKE_MEAN)
-        yoke_fold_divide(sum.to, call->element, sum.count, mpi->group.world);
-    for (size_t i = 0; small && i < sum.count; i++)
-        ((uint16_t *)given->to)[i] = yoke_bfloat16_round(((const float *)sum.to)[i]);
+        yoke_fold_divide(wide.to, call->element, wide.count, mpi->group.world);
+    if (bfloat16) narrow(given->to, wide.to, wide.count);
     return YOKE_OK;
 }
 

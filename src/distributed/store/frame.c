@@ -52,6 +52,7 @@ void yoke_proof_make(const yoke_handshake *handshake, bool server,
     _Static_assert(sizeof server_role == sizeof client_role, "one length serves both");
     const char *token = handshake->token == NULL ? "" : handshake->token;
     yoke_hmac hmac;
+    /* Fixed lengths first: no two handshakes give the same bytes. */
     yoke_hmac_begin(&hmac, token, strlen(token));
     yoke_hmac_add(&hmac, server ? server_role : client_role, sizeof server_role);
     yoke_hmac_add(&hmac, handshake->nonces, sizeof handshake->nonces);
