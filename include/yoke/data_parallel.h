@@ -114,8 +114,8 @@ YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel
 /** The result of one batch: sums over the replicas, and over the ranks, in their order. */
 typedef struct yoke_step_result {
     size_t struct_size;   /**< sizeof(yoke_step_result). */
-    double loss;          /**< Mean over the rows of the whole batch. */
-    int rows;             /**< Rows of the whole batch. */
+    double loss;          /**< Mean over `rows`. */
+    int rows;             /**< Of the whole batch; of this rank after yoke_gather. */
     int correct;          /**< Rows whose largest output is the label; -1 for regression. */
     double gradient_norm; /**< Before clipping; -1 without clipping. */
 } yoke_step_result;
@@ -127,8 +127,9 @@ typedef struct yoke_step_result {
  * @param learning_rate  Of this step; 0 changes no weight. YOKE_OPTIMIZER_LEARNING_RATE, or any
  *                       negative number: the optimizer's own.
  * @param[out] result    Set struct_size first. May be NULL.
- * @return NUMERIC: loss or gradient is not finite; the weights are those before the step, and the
- *         text names the first layer whose output is not finite. After any other failure some
+ * @return NUMERIC: the loss is not finite, or, when clipping, the norm; the weights are those
+ * before the step, and the text names the first layer whose output is not finite. Without clipping
+ *         a gradient that is not finite shows in the next loss. After any other failure some
  *         weights may be new, but all replicas agree with the root. In DDP the other ranks report
  *         this rank's error, and the group is broken: they may have finished the step.
  */
@@ -141,7 +142,8 @@ YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const
  * @param parallel     The engine.
  * @param batch        At most options.batch rows; in DDP this rank's part.
  * @param[out] result  Set struct_size first.
- * @return As yoke_data_parallel_step.
+ * @return ARGUMENT: the batch is too large or incomplete. A loss that is not finite is a result. In
+ *         DDP the other ranks report this rank's error, and the group is broken.
  */
 YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
                                                  const yoke_batch *batch, yoke_step_result *result);
@@ -152,7 +154,8 @@ YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
  * @param batch         At most options.batch rows; with accumulate > 1 at most a micro-batch.
  * @param training      true: batch statistics and dropout; false: running statistics.
  * @param[out] outputs  [rows, output shape], in the order of the batch. May be NULL.
- * @return ARGUMENT: the batch is too large or incomplete.
+ * @return ARGUMENT: the batch is too large or incomplete. NUMERIC: in training, a batch norm on the
+ *         CPU met statistics that are not finite; the running statistics may be new.
  */
 YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, bool training,
@@ -225,7 +228,8 @@ YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
  *
  * @param parallel       The engine.
  * @param learning_rate  As in yoke_data_parallel_step.
- * @return See above; also ARGUMENT in DDP's sharded schedule, where only a whole step can update.
+ * @return See above; also ARGUMENT in DDP's sharded schedule, where only a whole step can update,
+ *         and NUMERIC: when clipping, the norm is not finite.
  */
 YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
 
@@ -233,7 +237,7 @@ YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_r
  *
  * @param parallel     The engine.
  * @param[out] result  Set struct_size first.
- * @return See above. NUMERIC: the loss is not finite.
+ * @return See above. A loss that is not finite is a result: the caller decides about the update.
  */
 YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);
 
@@ -340,9 +344,9 @@ typedef struct yoke_memory_report {
     size_t optimizer;   /**< Momenta. */
     size_t buffers;     /**< Running statistics. */
     size_t activations; /**< Values of forward and backward. */
-    size_t scratch;     /**< Workspace of plans and of the exchange. */
+    size_t scratch;     /**< Workspace of plans. */
     size_t batch;       /**< The shard's rows and labels. */
-    size_t total;       /**< The sum. */
+    size_t total;       /**< All that is allocated; more than the sum on GPUs. */
 } yoke_memory_report;
 
 /** Reports the memory of one replica's device.

@@ -48,7 +48,7 @@ yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_ke
                     (int)timing);
     kernel_job job = {.parallel = parallel, .timing = timing, .repeat = repeat};
     parallel->flight.progress = YOKE_STAGE_LOAD; /* the kernels overwrite the batch's memory */
-    parallel->gradient_on_root = parallel->input_gradients = false;
+    parallel->flight.losses_known = parallel->gradient_on_root = parallel->input_gradients = false;
     TRY(yoke_guard_begin(parallel));
     yoke_status status = yoke_apply(parallel, 1, "kernel time", time_kernels, &job);
     yoke_optimizer_destroy(job.optimizer);

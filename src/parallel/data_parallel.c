@@ -51,8 +51,8 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate_stale(parallel, false));
         TRY(yoke_record_lanes(parallel, flight->batch.rows, true));
-        TRY(yoke_apply(parallel, parallel->count, "step", train_lane, parallel));
         yoke_count_forward(parallel);
+        TRY(yoke_apply(parallel, parallel->count, "step", train_lane, parallel));
         TRY(yoke_gather_scalars(parallel));
     }
     TRY(yoke_ranks_add_results(parallel));

@@ -124,7 +124,7 @@ static yoke_status plan_root(yoke_data_parallel *parallel) {
     bool first = parallel->ranks.rank == 0;
     TRY(yoke_choices_create(&parallel->choices));
     if (!first) TRY(yoke_ranks_share_choices(parallel)); /* rank 0 sends what it has measured */
-    TRY(yoke_apply(parallel, 1, "forward", plan_replica, parallel));
+    TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));
     if (first) TRY(yoke_ranks_share_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->lanes[0].replica);
     return yoke_ranks_compare_layouts(parallel);
@@ -153,7 +153,7 @@ static yoke_status open_lanes(yoke_data_parallel *parallel) {
     if (exchange->kind->place != NULL)
         TRY(exchange->kind->place(exchange, bytes, &job.parameters, &job.gradients));
     exchange->placed_bytes = bytes * (size_t)((job.parameters != NULL) + (job.gradients != NULL));
-    return yoke_apply(parallel, parallel->count, "forward", open_lane, &job);
+    return yoke_apply(parallel, parallel->count, "create", open_lane, &job);
 }
 
 static yoke_status initialize_root(int lane, void *context) {
@@ -209,7 +209,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_exchange_open(parallel->exchange));
     TRY(yoke_guard_create(parallel));
     TRY(yoke_root_loss_create(parallel));
-    TRY(yoke_apply(parallel, 1, "update", initialize_root, parallel));
+    TRY(yoke_apply(parallel, 1, "create", initialize_root, parallel));
     parallel->weights_version = parallel->buffers_version = 1;
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
@@ -232,7 +232,7 @@ yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel, const yoke_
     own->devices = devices;
     yoke_status status = build(own, options, optimizer);
     if (status != YOKE_OK) {
-        yoke_process_group *ranks = own->ranks.process_group;
+        yoke_process_group *ranks = own->options.process_group;
         yoke_error error = yoke_error_take(yoke_process_group_abort(ranks, status));
         yoke_data_parallel_destroy(own);
         return yoke_error_restore(&error);

@@ -48,8 +48,8 @@ struct yoke_data_parallel {
     bool input_gradients;  /* the replicas hold those of the last backward */
 };
 
-/* A training forward has run: the root's running statistics are new. An exchange has run: every
- * replica holds the new weights. */
+/* A training forward begins: even one that fails changes the root's running statistics. An exchange
+ * has run: every replica holds the new weights. */
 void yoke_count_forward(yoke_data_parallel *parallel);
 void yoke_count_update(yoke_data_parallel *parallel);
 

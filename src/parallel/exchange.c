@@ -74,7 +74,7 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
         exchange->parameters[k] = parallel->lanes[k].memory->parameters;
     }
     if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
-    return yoke_apply(parallel, parallel->count, "update", create_optimizers, exchange);
+    return yoke_apply(parallel, parallel->count, "create", create_optimizers, exchange);
 }
 
 void yoke_exchange_destroy(yoke_exchange *exchange) {
@@ -239,7 +239,7 @@ static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket
     return YOKE_OK;
 }
 
-yoke_status yoke_exchange_complete(yoke_exchange *exchange, int lane) {
+yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane) {
     int buckets = exchange->parallel->flat->bucket_count;
     if (yoke_exchange_clips(exchange)) return YOKE_OK;
     for (int *next = &exchange->next[lane]; *next < buckets; ++*next) {

@@ -51,9 +51,9 @@ extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_queued,
 
 #define YOKE_LINE_FLOATS (64 / sizeof(float)) /* of a cache line */
 
-/* Participants are those whose gradients are summed and who get the weights: lanes, or ranks.
- * Owners hold the optimizer's state: participant 0, or in the sharded schedule every participant,
- * each for its slice of every bucket. */
+/* Participants are those whose flat buffers this exchange reads and writes: lanes, or ranks that
+ * share memory; in DDP's all-reduce the rank itself. Owners hold the optimizer's state: participant
+ * 0, or in the sharded schedule every participant, each for its slice of every bucket. */
 struct yoke_exchange {
     const yoke_exchange_kind *kind;
     yoke_data_parallel *parallel;
@@ -61,7 +61,7 @@ struct yoke_exchange {
     int participants, owners;
     int first;                       /* lane k is participant first + k */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
-    float **gradients, **parameters; /* [participants] flat buffers, where memory is shared */
+    float **gradients, **parameters; /* [participants] flat buffers */
     yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
     uint32_t *arrivals;              /* [buckets] lanes whose gradients are complete */
     int *next;                       /* [lanes] the bucket it exchanges next */
@@ -104,10 +104,10 @@ void yoke_exchange_clip(yoke_exchange *exchange);
  * on the lane's worker. */
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements);
-/* Over memory that every participant reaches. complete: the lane's slice of every bucket that is
+/* Over memory that every participant reaches. advance: the lane's slice of every bucket that is
  * complete is summed, updated and published in one pass, unless the step clips. Clipping: all its
  * slices are summed and squared, unless the gradient is summed already, and then updated. */
-yoke_status yoke_exchange_complete(yoke_exchange *exchange, int lane);
+yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane);
 yoke_status yoke_exchange_sum_slices(int lane, void *exchange);
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane);
 

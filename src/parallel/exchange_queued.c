@@ -1,7 +1,7 @@
 /* Devices that queue: the root's worker queues reduce, update and publish of a bucket on the
- * communication streams, behind the events of that bucket, while the compute streams go on with
- * backward. Nobody waits: gates on the devices keep a bad step from the weights. A carrier moves
- * the data: nothing for one device, a device group for several, the process group for ranks. */
+ * communication streams, behind the bucket's events, while the compute streams run backward. The
+ * host waits for the norm when clipping, and in DDP for missing ranks; gates on the devices keep a
+ * bad step from the weights. A carrier moves the data: a device group, or the process group. */
 #include <stdlib.h>
 
 #include "device/collectives.h"
@@ -185,14 +185,14 @@ static void queued_close(yoke_exchange *exchange) {
 
 /* Gates. */
 
-static yoke_status copy(queued_exchange *queued, int to, void *to_memory, int from,
-                        const void *from_memory, size_t bytes) {
+static yoke_status copy_between(queued_exchange *queued, int to, void *to_memory, int from,
+                                const void *from_memory, size_t bytes) {
     return yoke_device_copy(lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION, to_memory,
                             lane_of(queued, from)->device, from_memory, bytes);
 }
 
 /* Work queued later on `to`'s communication stream waits for all work queued on `from`'s. */
-static yoke_status follow(queued_exchange *queued, int to, int from) {
+static yoke_status wait_for(queued_exchange *queued, int to, int from) {
     yoke_device_event *passed = lane_of(queued, from)->events.published;
     TRY(yoke_device_event_record(passed, YOKE_STREAM_COMMUNICATION));
     return yoke_device_event_wait(passed, lane_of(queued, to)->device, YOKE_STREAM_COMMUNICATION);
@@ -207,8 +207,8 @@ static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *req
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_event_wait(lane->events.losses, lane_of(queued, 0)->device,
                                    YOKE_STREAM_COMMUNICATION));
-        TRY(copy(queued, 0, losses + request->loss_count++, k, lane->memory->loss_sum,
-                 sizeof(double)));
+        TRY(copy_between(queued, 0, losses + request->loss_count++, k, lane->memory->loss_sum,
+                         sizeof(double)));
     }
     return queued->carrier->ask != NULL ? queued->carrier->ask(queued, request) : YOKE_OK;
 }
@@ -225,7 +225,7 @@ static yoke_status make_gates(queued_exchange *queued, const yoke_gate_request *
     for (int owner = 1; owner < queued->base.owners; owner++) {
         TRY(yoke_device_event_wait(queued->gated, lane_of(queued, owner)->device,
                                    YOKE_STREAM_COMMUNICATION));
-        TRY(copy(queued, owner, queued->memory[owner].gate, 0, gate, sizeof *gate));
+        TRY(copy_between(queued, owner, queued->memory[owner].gate, 0, gate, sizeof *gate));
     }
     return YOKE_OK;
 }
@@ -240,27 +240,28 @@ static yoke_status gate_step(queued_exchange *queued) {
     request.square_sums = sums;
     request.square_sum_count = queued->base.owners * (int)buckets;
     for (int owner = 1; owner < queued->base.owners; owner++) {
-        TRY(follow(queued, 0, owner));
-        TRY(copy(queued, 0, sums + (size_t)owner * buckets, owner,
-                 queued->memory[owner].square_sums, buckets * sizeof(double)));
+        TRY(wait_for(queued, 0, owner));
+        TRY(copy_between(queued, 0, sums + (size_t)owner * buckets, owner,
+                         queued->memory[owner].square_sums, buckets * sizeof(double)));
     }
     return make_gates(queued, &request);
 }
 
 /* One bucket. */
 
-static yoke_status square(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
+static yoke_status square_range(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
     const owner_memory *memory = &queued->memory[owner];
     TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
                                queued->base.gradients[owner] + range.offset, range.elements,
                                memory->work));
-    return copy(queued, owner, memory->square_sums + bucket, owner, memory->work, sizeof(double));
+    return copy_between(queued, owner, memory->square_sums + bucket, owner, memory->work,
+                        sizeof(double));
 }
 
 static yoke_status square_bucket(queued_exchange *queued, int bucket) {
     for (int owner = 0; owner < queued->base.owners; owner++) {
         yoke_slice slice = yoke_exchange_owned(&queued->base, owner, bucket);
-        TRY(square(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
+        TRY(square_range(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
     }
     return YOKE_OK;
 }
@@ -303,7 +304,7 @@ static yoke_status use_root(const queued_exchange *queued, yoke_status status) {
     return status != YOKE_OK ? status : back;
 }
 
-static yoke_status exchange_complete(queued_exchange *queued) {
+static yoke_status advance(queued_exchange *queued) {
     yoke_data_parallel *parallel = queued->base.parallel;
     int *next = &queued->base.next[0];
     yoke_status status = YOKE_OK;
@@ -315,7 +316,7 @@ static yoke_status exchange_complete(queued_exchange *queued) {
 
 static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
     yoke_workers_signal(exchange->parallel->workers, &exchange->arrivals[bucket]);
-    return lane == 0 ? exchange_complete(queued_of(exchange)) : YOKE_OK;
+    return lane == 0 ? advance(queued_of(exchange)) : YOKE_OK;
 }
 
 static yoke_status finish(queued_exchange *queued) {
@@ -336,7 +337,7 @@ static yoke_status queued_finish(yoke_exchange *exchange, int lane) {
     while (exchange->next[0] < parallel->flat->bucket_count) {
         TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[exchange->next[0]],
                                (uint32_t)parallel->count));
-        TRY(exchange_complete(queued));
+        TRY(advance(queued));
     }
     return use_root(queued, finish(queued));
 }
@@ -356,7 +357,7 @@ static yoke_status queued_reduce(yoke_exchange *exchange) {
     return queued->carrier->reduce_all != NULL ? queued->carrier->reduce_all(exchange) : YOKE_OK;
 }
 
-/* A gate without losses: the host has checked them. */
+/* A gate without losses: by hand the caller decides about them. */
 static yoke_status gate_root(queued_exchange *queued) {
     const yoke_data_parallel *parallel = queued->base.parallel;
     yoke_gate_request request = {.losses = queued->memory[0].losses,
@@ -364,7 +365,7 @@ static yoke_status gate_root(queued_exchange *queued) {
                                  .clip_norm = parallel->optimizer_options.clip_norm};
     if (request.clip_norm > 0) request.square_sum_count = parallel->flat->bucket_count;
     for (int bucket = 0; bucket < request.square_sum_count; bucket++)
-        TRY(square(queued, 0, bucket, parallel->flat->buckets[bucket]));
+        TRY(square_range(queued, 0, bucket, parallel->flat->buckets[bucket]));
     return make_gates(queued, &request);
 }
 
@@ -375,12 +376,12 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
     size_t bytes = slice.elements * sizeof(float);
     float *weights = exchange->parameters[owner] + slice.offset;
-    TRY(copy(queued, owner, exchange->gradients[owner] + slice.offset, 0,
-             exchange->gradients[0] + slice.offset, bytes));
-    TRY(copy(queued, owner, weights, 0, exchange->parameters[0] + slice.offset, bytes));
+    TRY(copy_between(queued, owner, exchange->gradients[owner] + slice.offset, 0,
+                     exchange->gradients[0] + slice.offset, bytes));
+    TRY(copy_between(queued, owner, weights, 0, exchange->parameters[0] + slice.offset, bytes));
     TRY(update_slice(queued, owner, bucket));
-    TRY(follow(queued, 0, owner));
-    return copy(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
+    TRY(wait_for(queued, 0, owner));
+    return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
 static yoke_status update_root(queued_exchange *queued) {
@@ -401,31 +402,23 @@ static yoke_status queued_update(yoke_exchange *exchange) {
     return yoke_guard_check_norm(exchange->parallel);
 }
 
-static yoke_status broadcast(queued_exchange *queued, float *const *buffers, size_t elements) {
-    yoke_range range = {.buffers = buffers, .elements = elements};
-    return yoke_device_group_broadcast(queued->group, &range);
-}
-
 static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
     queued_exchange *queued = queued_of(exchange);
     yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
     float *statistics[YOKE_DEVICES_LIMIT];
-    size_t moved = 0, elements = parallel->flat->elements;
     for (int k = 0; k < parallel->count; k++)
         statistics[k] = parallel->lanes[k].memory->buffers;
+    yoke_range ranges[2] = {
+        {.buffers = exchange->parameters, .elements = weights ? parallel->flat->elements : 0},
+        {.buffers = statistics, .elements = buffers ? parallel->flat->buffer_elements : 0}};
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
-    if (weights) {
-        TRY(broadcast(queued, exchange->parameters, elements));
-        moved += elements;
-    }
-    if (buffers) {
-        TRY(broadcast(queued, statistics, parallel->flat->buffer_elements));
-        moved += parallel->flat->buffer_elements;
-    }
+    TRY(yoke_device_group_broadcast(queued->group, &ranges[0]));
+    TRY(yoke_device_group_broadcast(queued->group, &ranges[1]));
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
+    size_t moved = (size_t)(parallel->count - 1) * (ranges[0].elements + ranges[1].elements);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_REPLICATE, parallel->steps, begin,
-                    2 * (size_t)(parallel->count - 1) * moved * sizeof(float));
+                    2 * moved * sizeof(float));
     return YOKE_OK;
 }
 

@@ -86,7 +86,7 @@ static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
     shared_exchange *shared = (shared_exchange *)exchange;
     atomic_store_explicit(&shared->flags[exchange->first]->arrivals[bucket], shared->round,
                           memory_order_release);
-    return yoke_exchange_complete(exchange, lane);
+    return yoke_exchange_advance(exchange, lane);
 }
 
 static yoke_status barrier(yoke_exchange *exchange) {
@@ -116,7 +116,7 @@ static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
     TRY(barrier(exchange));
     if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
     TRY(yoke_exchange_clips(exchange) ? exchange_clipped(exchange, lane)
-                                      : yoke_exchange_complete(exchange, lane));
+                                      : yoke_exchange_advance(exchange, lane));
     return barrier(exchange);
 }
 

@@ -14,7 +14,7 @@ static bool threads_is_complete(const yoke_exchange *exchange, int bucket) {
 
 static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) {
     yoke_workers_signal(exchange->parallel->workers, &exchange->arrivals[bucket]);
-    return yoke_exchange_complete(exchange, lane);
+    return yoke_exchange_advance(exchange, lane);
 }
 
 static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
@@ -22,7 +22,7 @@ static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
     for (int bucket = exchange->next[lane]; bucket < parallel->flat->bucket_count; bucket++) {
         TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[bucket],
                                (uint32_t)parallel->count));
-        TRY(yoke_exchange_complete(exchange, lane));
+        TRY(yoke_exchange_advance(exchange, lane));
     }
     if (!yoke_exchange_clips(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
     TRY(yoke_exchange_sum_slices(lane, exchange));
@@ -57,7 +57,7 @@ static yoke_status threads_reduce(yoke_exchange *exchange) {
 
 typedef struct replicate_job {
     yoke_data_parallel *parallel;
-    bool buffers;
+    bool weights, buffers;
 } replicate_job;
 
 /* Every worker copies its slice of the weights to all stale replicas, so the copies use the whole
@@ -70,7 +70,7 @@ static yoke_status replicate_slice(int lane, void *context) {
     size_t all = parallel->flat->elements, buffers = parallel->flat->buffer_elements, moved = 0;
     size_t first = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane);
     size_t elements = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane + 1) - first;
-    for (int k = 1; k < parallel->count; k++) {
+    for (int k = 1; job->weights && k < parallel->count; k++) {
         const yoke_lane *stale = &parallel->lanes[k];
         if (stale->weights_version == parallel->weights_version) continue;
         TRY(yoke_device_copy(stale->device, YOKE_STREAM_COMPUTE, stale->memory->parameters + first,
@@ -89,8 +89,7 @@ static yoke_status replicate_slice(int lane, void *context) {
 }
 
 static yoke_status threads_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
-    replicate_job job = {.parallel = exchange->parallel, .buffers = buffers};
-    (void)weights; /* the versions of the lanes say it */
+    replicate_job job = {exchange->parallel, .weights = weights, .buffers = buffers};
     return yoke_apply(exchange->parallel, exchange->parallel->count, "replicate", replicate_slice,
                       &job);
 }

@@ -11,8 +11,8 @@ static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_bat
     int most = parallel->options.batch;
     int least = parallel->ranks.world > 1 ? 0 : 1; /* other ranks may have some */
     if (batch->rows < least || batch->rows > parallel->limits.rows)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for 1 to %d",
-                    batch->rows, parallel->limits.rows);
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for %d to %d",
+                    batch->rows, least, parallel->limits.rows);
     int whole = batch->whole_rows, first = batch->first_row;
     if (whole < 0 || first < 0 || whole > most || (whole > 0 && first > whole - batch->rows))
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -107,7 +107,7 @@ void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
     int active = 0;
     for (int k = 0; k < parallel->count; k++) {
         parallel->lanes[k].shard = yoke_chunk_of(micro->rows, parallel->count, k);
-        parallel->lanes[k].found_nonfinite = false;
+        parallel->lanes[k].bad_statistics = false;
         active += parallel->lanes[k].shard.rows > 0;
     }
     if (active > flight->contributors) flight->contributors = active;
@@ -146,6 +146,7 @@ yoke_status yoke_flight_require_training(const yoke_data_parallel *parallel, con
 
 yoke_status yoke_flight_require_labels(const yoke_data_parallel *parallel,
                                        const yoke_batch *batch) {
+    if (batch->rows == 0) return YOKE_OK;
     if (parallel->limits.labels && batch->labels == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
     if (!parallel->limits.labels && batch->targets == NULL)

@@ -5,7 +5,7 @@
 #include "parallel/parallel.h"
 
 typedef struct yoke_flight {
-    yoke_batch batch;       /* the micro-batch: borrowed from the caller while the call lasts */
+    yoke_batch batch;       /* the micro-batch: borrowed until the step ends, or gather by hand */
     yoke_decoding decoding; /* of its pixels */
     bool training;
     int rows;        /* of the batch, in this process */
@@ -14,7 +14,7 @@ typedef struct yoke_flight {
     int micro_first; /* where the micro-batch begins in this process's rows */
     int parts;       /* micro-batches to cut the batch into */
     int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch */
-    int contributors;        /* lanes 0 .. contributors - 1 hold a gradient of this batch */
+    int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
     double gradient_norm;    /* -1 until clipping knows it */

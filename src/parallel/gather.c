@@ -2,7 +2,7 @@
 #include "parallel/engine.h"
 #include "parallel/stages.h"
 
-/* The only wait of a training step, and only for the losses: backward and the exchange go on while
+/* A training step waits here, and for the losses only: backward and the exchange go on while
  * the next batch is made. */
 yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();

@@ -147,14 +147,14 @@ yoke_status yoke_lane_forward(yoke_data_parallel *parallel, int lane) {
 
 yoke_status yoke_lane_note_nonfinite(yoke_data_parallel *parallel, int lane, yoke_status status) {
     if (status != YOKE_ERROR_NUMERIC) return status;
-    parallel->lanes[lane].found_nonfinite = true;
+    parallel->lanes[lane].bad_statistics = true;
     *parallel->lanes[lane].scalars = (yoke_lane_scalars){.loss_sum = NAN};
     return YOKE_OK;
 }
 
 yoke_status yoke_lane_loss(yoke_data_parallel *parallel, int index) {
     const yoke_lane *lane = &parallel->lanes[index];
-    if (lane->shard.rows == 0 || lane->found_nonfinite) return YOKE_OK;
+    if (lane->shard.rows == 0 || lane->bad_statistics) return YOKE_OK;
     return yoke_lane_queue_loss(parallel, index);
 }
 
@@ -206,18 +206,14 @@ yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int index, int
     return yoke_stage_end(parallel, &span);
 }
 
-yoke_status yoke_lane_mark(yoke_data_parallel *parallel, int lane, int bucket) {
-    return yoke_device_event_record(parallel->lanes[lane].events.buckets[bucket],
-                                    YOKE_STREAM_COMPUTE);
-}
-
 yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane, yoke_exchange *exchange) {
-    bool idle = parallel->lanes[lane].shard.rows == 0 || parallel->lanes[lane].found_nonfinite;
+    const yoke_lane *own = &parallel->lanes[lane];
+    bool idle = own->shard.rows == 0 || own->bad_statistics;
     for (int segment = 0; segment < parallel->flat->bucket_count; segment++) {
         TRY(idle ? idle_bucket(parallel, lane, parallel->flat->buckets[segment])
                  : yoke_lane_queue_segment(parallel, lane, segment));
         if (exchange == NULL) continue;
-        TRY(yoke_lane_mark(parallel, lane, segment));
+        TRY(yoke_device_event_record(own->events.buckets[segment], YOKE_STREAM_COMPUTE));
         TRY(exchange->kind->ready(exchange, lane, segment));
     }
     return YOKE_OK;

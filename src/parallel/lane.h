@@ -43,7 +43,7 @@ typedef struct yoke_lane {
     yoke_replica *replica;
     const yoke_replica_memory *memory; /* the replica's; borrowed */
     yoke_shard shard;
-    bool found_nonfinite; /* forward met statistics that are not finite: the loss is NaN */
+    bool bad_statistics; /* forward met statistics that are not finite: the loss is NaN */
     yoke_lane_scalars *scalars;
     float *accumulated; /* gradients of earlier micro-batches; NULL without accumulation */
     /* Of the weights and running statistics this replica holds; behind the engine's: stale. */
@@ -65,8 +65,8 @@ yoke_status yoke_lane_forward(yoke_data_parallel *parallel, int lane);
 yoke_status yoke_lane_loss(yoke_data_parallel *parallel, int lane);
 yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane,
                                struct yoke_exchange *exchange);
-/* In a step NUMERIC of forward is not the lane's to return, for the other participants wait for its
- * buckets: its loss becomes NaN, which all of them see. Returns any other status. */
+/* In a step, NUMERIC of forward becomes OK and the loss NaN: the other participants wait for this
+ * lane's buckets, and the step fails later on all of them. Returns any other status. */
 yoke_status yoke_lane_note_nonfinite(yoke_data_parallel *parallel, int lane, yoke_status status);
 
 /* What they queue on the compute stream, for recorded.c. */
@@ -74,7 +74,6 @@ yoke_status yoke_lane_queue_forward(yoke_data_parallel *parallel, int lane, int 
                                     bool training);
 yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int lane);
 yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int lane, int segment);
-yoke_status yoke_lane_mark(yoke_data_parallel *parallel, int lane, int bucket);
 
 /* Queues the copy of loss_sum and correct to `scalars`. */
 yoke_status yoke_lane_download_scalars(const yoke_lane *lane);

@@ -1,6 +1,6 @@
 /* DDP: what makes the processes of a group train one model. They compare what must be alike, follow
  * rank 0's choices and weights, know their place in each batch, and add up results. Without a
- * process group each of these does nothing. */
+ * process group there is one rank, and nothing is sent. */
 #ifndef PARALLEL_RANKS_H
 #define PARALLEL_RANKS_H
 
@@ -31,7 +31,7 @@ yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batc
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel);
 
 /* Returns `status`. A failure that the other ranks cannot see aborts the process group with this
- * rank's error text; NUMERIC every rank sees by itself. */
+ * rank's error text; in a step every rank sees NUMERIC by itself. */
 yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status status);
 
 #endif

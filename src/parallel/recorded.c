@@ -52,11 +52,12 @@ typedef struct record_job {
 static yoke_status queue_shard(void *context) {
     const record_job *job = context;
     yoke_data_parallel *parallel = job->parallel;
+    const yoke_lane_events *events = &parallel->lanes[job->lane].events;
     TRY(yoke_lane_queue_forward(parallel, job->lane, job->rows, job->training));
     TRY(yoke_lane_queue_loss(parallel, job->lane));
     for (int segment = 0; job->training && segment < parallel->flat->bucket_count; segment++) {
         TRY(yoke_lane_queue_segment(parallel, job->lane, segment));
-        TRY(yoke_lane_mark(parallel, job->lane, segment));
+        TRY(yoke_device_event_record(events->buckets[segment], YOKE_STREAM_COMPUTE));
     }
     return YOKE_OK;
 }

@@ -17,6 +17,10 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
     return parallel->steps;
 }
 
+yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
+    return parallel->trace;
+}
+
 yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel) {
     (void)yoke_timeline_read(parallel); /* what can't be read is not there */
     return parallel->trace;

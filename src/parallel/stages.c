@@ -24,8 +24,8 @@ yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
     flight->losses_known = false;
     flight->progress = YOKE_STAGE_SCATTER;
     parallel->input_gradients = false;
-    TRY(yoke_apply(parallel, parallel->count, "forward", forward_job, parallel));
     if (training) yoke_count_forward(parallel);
+    TRY(yoke_apply(parallel, parallel->count, "forward", forward_job, parallel));
     flight->progress = YOKE_STAGE_FORWARD;
     return YOKE_OK;
 }

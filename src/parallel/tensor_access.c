@@ -7,8 +7,8 @@
 #include "parallel/engine.h"
 
 /* Finds the tensor, or its gradient, and waits until all that was queued has run. */
-static yoke_status find(yoke_data_parallel *parallel, const char *name, bool gradient,
-                        const float *values, size_t count, int *tensor) {
+static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name, bool gradient,
+                                 const float *values, size_t count, int *tensor) {
     const char *near = NULL;
     yoke_tensor_info info = {.struct_size = sizeof info};
     TRY(yoke_pointer_check(parallel, "parallel"));
@@ -36,14 +36,14 @@ static yoke_status find(yoke_data_parallel *parallel, const char *name, bool gra
 yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
                                     size_t count) {
     int tensor = -1;
-    TRY(find(parallel, name, false, values, count, &tensor));
+    TRY(find_and_wait(parallel, name, false, values, count, &tensor));
     return yoke_replica_read(parallel->lanes[0].replica, tensor, false, values);
 }
 
 yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                      const float *values, size_t count) {
     int tensor = -1;
-    TRY(find(parallel, name, false, values, count, &tensor));
+    TRY(find_and_wait(parallel, name, false, values, count, &tensor));
     TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, false, values));
     parallel->weights_version++;
     parallel->buffers_version++;
@@ -53,14 +53,14 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
 yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count) {
     int tensor = -1;
-    TRY(find(parallel, name, true, values, count, &tensor));
+    TRY(find_and_wait(parallel, name, true, values, count, &tensor));
     return yoke_replica_read(parallel->lanes[0].replica, tensor, true, values);
 }
 
 yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count) {
     int tensor = -1;
-    TRY(find(parallel, name, true, values, count, &tensor));
+    TRY(find_and_wait(parallel, name, true, values, count, &tensor));
     return yoke_replica_write(parallel->lanes[0].replica, tensor, true, values);
 }
 

@@ -62,7 +62,7 @@ static bool epoch_is_over(const yoke_batch *batch) {
 }
 
 static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
-    yoke_trace *trace = yoke_data_parallel_trace(trainer->parallel);
+    yoke_trace *trace = yoke_data_parallel_recorder(trainer->parallel);
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
     TRY(yoke_loader_next(trainer->loader, batch, waited_ns));

@@ -225,6 +225,66 @@ static void an_error_of_one_rank_ends_the_others_at_once_with_its_text(void **st
     yoke_model_destroy(model);
 }
 
+/* An engine that refuses its options never meets the other ranks: they must not wait for it. */
+static yoke_status refuse_options(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    yoke_devices *devices = NULL;
+    yoke_data_parallel *parallel = NULL;
+    yoke_devices_options open = {.struct_size = sizeof open, .list = "cpu", .threads = 1};
+    yoke_data_parallel_options options = options_of(plan->setting);
+    options.process_group = group;
+    if (group->rank == 1) options.batch = 0;
+    TRY(yoke_devices_open(&devices, &open));
+    yoke_status status = yoke_data_parallel_create(&parallel, plan->model, devices, NULL, &options);
+    yoke_error error = yoke_error_take(status);
+    yoke_data_parallel_destroy(parallel);
+    yoke_devices_close(devices);
+    return yoke_error_restore(&error);
+}
+
+static void options_that_one_rank_refuses_end_the_others_at_once(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    const ddp_setting s = {.batch = 8, .accumulate = 1};
+    course plan = {.setting = &s, .model = model};
+    script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = refuse_options, .detail = &plan};
+    uint64_t begin = yoke_now_ns();
+    outcome *outcomes = play_threads(&play);
+    assert_true(yoke_now_ns() - begin < TIMEOUT_MS / 2 * UINT64_C(1000000));
+    assert_non_null(strstr(outcomes[0].error.text, "rank 1: batch is 0"));
+    free(outcomes);
+    yoke_model_destroy(model);
+}
+
+/* A rank without rows brings no arrays at all. */
+static yoke_status bring_nothing(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    rank_rig rig = {0};
+    check_batch rows = check_batch_make(1, 3);
+    yoke_batch none = {.struct_size = sizeof none, .first_row = 1, .whole_rows = 1};
+    yoke_batch all = rows.batch;
+    all.whole_rows = 1;
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_step(rig.parallel, group->rank == 0 ? &all : &none,
+                                         YOKE_OPTIMIZER_LEARNING_RATE, NULL);
+    status = end_rank(&rig, status);
+    check_batch_free(&rows);
+    return status;
+}
+
+static void a_rank_without_rows_needs_no_arrays(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0);
+    const ddp_setting s = {.batch = 8, .accumulate = 1};
+    course plan = {.setting = &s, .model = model};
+    script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = bring_nothing, .detail = &plan};
+    outcome *outcomes = play_threads(&play);
+    expect_all_well(outcomes, play.world);
+    free(outcomes);
+    yoke_model_destroy(model);
+}
+
 /* A group has one device a rank and one schedule. */
 
 static yoke_status ask_for_too_much(yoke_process_group *group, const script *play) {
@@ -268,6 +328,8 @@ int main(void) {
         cmocka_unit_test(no_rank_learns_from_a_nonfinite_loss_of_one),
         cmocka_unit_test(what_lies_with_the_group_is_counted_as_the_devices),
         cmocka_unit_test(an_error_of_one_rank_ends_the_others_at_once_with_its_text),
+        cmocka_unit_test(options_that_one_rank_refuses_end_the_others_at_once),
+        cmocka_unit_test(a_rank_without_rows_needs_no_arrays),
         cmocka_unit_test(a_rank_has_one_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
