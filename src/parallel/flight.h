@@ -8,11 +8,11 @@ typedef struct yoke_flight {
     yoke_batch batch;       /* the micro-batch: borrowed until the step ends, or gather by hand */
     yoke_decoding decoding; /* of its pixels */
     bool training;
-    int rows;        /* of the batch, in this process */
-    int whole_rows;  /* of the batch, in all ranks: the loss gradient is scaled by 1 / whole_rows */
-    int first_row;   /* where this process's rows begin in the whole batch */
-    int micro_first; /* where the micro-batch begins in this process's rows */
-    int parts;       /* micro-batches to cut the batch into */
+    int rows;                /* of the batch, in this process */
+    int whole_rows;          /* of the batch, in all ranks; the loss gradient is divided by it */
+    int first_row;           /* where this process's rows begin in the whole batch */
+    int micro_first;         /* where the micro-batch begins in this process's rows */
+    int parts;               /* micro-batches to cut the batch into */
     int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch */
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
