@@ -71,6 +71,11 @@ typedef struct yoke_data_parallel_options {
                                  copy waits for the computation. */
     bool input_gradients;   /**< Continue backward to the inputs, for
                                  yoke_data_parallel_read_input_gradients; needs accumulate 1. */
+    /** Learning rate, weight decay and frozen parameters by name, the first match counts; NULL: the
+     * optimizer's options hold for all. Alike on all ranks. create reads it during the call only.
+     */
+    const yoke_parameter_group *groups;
+    int group_count; /**< Of `groups`. */
 } yoke_data_parallel_options;
 
 /** The defaults; set batch. */
@@ -78,7 +83,8 @@ typedef struct yoke_data_parallel_options {
     {                                                                                              \
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
-            YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false         \
+            YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
+            0 /* group_count */                                                                    \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -51,6 +51,26 @@ typedef struct yoke_optimizer_options {
             1e-8 /* epsilon */, 0 /* clip_norm */                                                  \
     }
 
+/** What holds for the parameters whose names match a pattern, as a parameter group of torch.optim.
+ * Begin with YOKE_PARAMETER_GROUP_INIT. Of several groups that match a name, the first counts; what
+ * no group matches follows the optimizer's options. */
+typedef struct yoke_parameter_group {
+    size_t struct_size;         /**< sizeof(yoke_parameter_group). */
+    const char *pattern;        /**< A shell's pattern for PyTorch's names: "*.bias",
+                                     "layer1.*", "*bn?.*". `*` matches dots, too. */
+    double learning_rate_scale; /**< Multiplies the learning rate of every step; at least 0. */
+    double weight_decay;        /**< Instead of the optimizer's, if set_weight_decay; at least 0. */
+    bool set_weight_decay;      /**< Whether weight_decay counts. */
+    bool frozen; /**< PyTorch's requires_grad = False: these parameters never change, have no
+                      gradient and no optimizer state, and no step reduces or sends them. A frozen
+                      batch norm still computes with the statistics of the batch when training, and
+                      updates its running statistics. */
+} yoke_parameter_group;
+
+/** A group that changes nothing; set pattern, and what differs. */
+#define YOKE_PARAMETER_GROUP_INIT                                                                  \
+    { sizeof(yoke_parameter_group), NULL, 1 /* learning_rate_scale */, 0, false, false }
+
 /** Pass it as the learning rate of a step to use yoke_optimizer_options.learning_rate. Any negative
  * number does the same; 0 is a rate of 0. */
 #define YOKE_OPTIMIZER_LEARNING_RATE (-1.0)

@@ -249,6 +249,7 @@ typedef struct yoke_plan_request {
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool input_gradient; /* backward must compute the gradients of the inputs */
+    bool frozen;         /* no parameter needs a gradient: convolution and linear compute none */
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this

@@ -13,16 +13,32 @@ struct backward {
     int node, step;        /* being planned */
 };
 
-static bool requires_gradient(const yoke_program *program, int value) {
-    return program->input_gradients || program->model->requires_gradient[value];
+bool yoke_program_trains(const yoke_program *program, const yoke_node *node) {
+    for (int k = 0; k < node->tensor_count; k++)
+        if (!yoke_is_frozen(program->frozen, node->tensors[k])) return true;
+    return false;
 }
 
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node) {
-    return program->input_gradients || yoke_node_requires_gradient(program->model, node);
+    bool wanted = false;
+    for (int k = 0; k < node->input_count; k++)
+        wanted = wanted || program->requires_gradient[node->inputs[k]];
+    return wanted;
+}
+
+/* Nodes are in topological order. */
+void yoke_program_mark_gradients(yoke_program *program) {
+    program->requires_gradient[0] = program->input_gradients;
+    for (int i = 0; i < program->model->node_count; i++) {
+        const yoke_node *node = &program->model->nodes[i];
+        program->requires_gradient[node->output] =
+            yoke_program_trains(program, node) ||
+            yoke_program_requires_input_gradient(program, node);
+    }
 }
 
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node) {
-    return program->training && (program->input_gradients || node->backward);
+    return program->training && program->requires_gradient[node->output];
 }
 
 static void emit(struct backward *backward, yoke_action action) {
@@ -83,6 +99,7 @@ static void contribute_tensors(struct backward *backward, int index) {
     yoke_place *contributions = program->places[index].contributions;
     for (int k = 0; k < node->tensor_count; k++) {
         int tensor = node->tensors[k];
+        if (yoke_is_frozen(program->frozen, tensor)) continue;
         if (backward->contributed[tensor]) {
             contributions[k] = add_storage(backward, program->parameters[tensor].bytes);
             emit(
@@ -122,7 +139,7 @@ static void distribute(struct backward *backward, const yoke_node *node,
     bool later[YOKE_PLAN_INPUTS] = {false};
     for (int k = 0; k < node->input_count; k++) {
         int value = node->inputs[k];
-        if (!requires_gradient(backward->program, value)) continue;
+        if (!backward->program->requires_gradient[value]) continue;
         later[k] = backward->gradients[value] != YOKE_PLACE_NOWHERE;
         if (!later[k]) set_gradient(backward, value, contributions[k]);
     }
@@ -171,7 +188,7 @@ static int actions_through(const yoke_program *program, int node) {
  * has the actions behind it, which lead to the gradient of the model's input. */
 static void end_segments(yoke_program *program, const yoke_flat *flat) {
     int s = 0;
-    for (int i = 0; i < flat->parameter_count; i++) {
+    for (int i = 0; i < flat->trainable_count; i++) {
         const yoke_parameter *parameter = &flat->parameters[i];
         if (parameter->offset >= flat->buckets[s].offset + flat->buckets[s].elements) s++;
         int node = yoke_completing_node(program->model, parameter->tensor);

@@ -47,7 +47,6 @@ yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape i
 
 void yoke_model_destroy(yoke_model *model) {
     if (model == NULL) return;
-    free(model->requires_gradient);
     free(model->nodes);
     for (int i = 0; i < model->tensor_count; i++)
         yoke_tensor_release(&model->tensors[i]);

@@ -33,6 +33,10 @@ int yoke_completing_node(const yoke_model *model, int tensor) {
     return YOKE_NONE;
 }
 
+bool yoke_is_frozen(const bool *frozen, int tensor) {
+    return frozen != NULL && frozen[tensor];
+}
+
 const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor) {
     for (int i = 0; i < flat->parameter_count; i++)
         if (flat->parameters[i].tensor == tensor) return &flat->parameters[i];
@@ -53,6 +57,7 @@ static yoke_status append(yoke_flat *flat, const yoke_flat_request *request, int
     yoke_parameter *parameter = &flat->parameters[flat->parameter_count++];
     size_t line = LINE_FLOATS * sizeof(float);
     parameter->tensor = tensor;
+    parameter->frozen = yoke_is_frozen(request->frozen, tensor);
     parameter->offset = flat->elements;
     parameter->layout = request->layouts[tensor];
     parameter->elements = (parameter->layout.bytes + line - 1) / line * LINE_FLOATS;
@@ -60,12 +65,14 @@ static yoke_status append(yoke_flat *flat, const yoke_flat_request *request, int
     return plain_layout(request->device, &request->model->tensors[tensor], &parameter->plain);
 }
 
-static yoke_status append_parameters(yoke_flat *flat, const yoke_flat_request *request) {
+static yoke_status append_parameters(yoke_flat *flat, const yoke_flat_request *request,
+                                     bool frozen) {
     const yoke_model *model = request->model;
     for (int i = model->node_count - 1; i >= 0; i--) {
         const yoke_node *node = &model->nodes[i];
         for (int k = node->tensor_count - 1; k >= 0; k--)
-            if (yoke_completing_node(model, node->tensors[k]) == i)
+            if (yoke_completing_node(model, node->tensors[k]) == i &&
+                yoke_is_frozen(request->frozen, node->tensors[k]) == frozen)
                 TRY(append(flat, request, node->tensors[k]));
     }
     return YOKE_OK;
@@ -78,7 +85,7 @@ static size_t rounded_up(size_t elements, size_t unit) {
 /* Buckets begin and end at multiples of `unit`. */
 static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
     flat->elements = 0;
-    for (int i = 0; i < flat->parameter_count; i++) {
+    for (int i = 0; i < flat->trainable_count; i++) {
         yoke_parameter *parameter = &flat->parameters[i];
         yoke_bucket *bucket = &flat->buckets[assigned[i]];
         if (bucket->elements == 0) {
@@ -89,11 +96,19 @@ static void fill_buckets(yoke_flat *flat, const int *assigned, size_t unit) {
         flat->elements += parameter->elements;
         bucket->elements = rounded_up(flat->elements - bucket->offset, unit);
     }
-    flat->elements = rounded_up(flat->elements, unit);
+    flat->trainable_elements = rounded_up(flat->elements, unit);
+}
+
+static void place_frozen(yoke_flat *flat) {
+    flat->elements = flat->trainable_elements;
+    for (int i = flat->trainable_count; i < flat->parameter_count; i++) {
+        flat->parameters[i].offset = flat->elements;
+        flat->elements += flat->parameters[i].elements;
+    }
 }
 
 static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
-    size_t count = (size_t)flat->parameter_count;
+    size_t count = (size_t)flat->trainable_count;
     size_t first = request->first_bucket_bytes, rest = request->bucket_bytes;
     size_t limits[] = {first > 0 ? first : FIRST_BUCKET_BYTES, rest > 0 ? rest : BUCKET_BYTES};
     size_t *bytes = calloc(count, sizeof *bytes);
@@ -118,8 +133,12 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
     flat->parameters = calloc(tensors, sizeof *flat->parameters);
     if (flat->parameters == NULL)
         return FAIL_MEMORY(tensors * sizeof *flat->parameters, "the list of parameters");
-    TRY(append_parameters(flat, request));
-    return cut_buckets(flat, request);
+    TRY(append_parameters(flat, request, false));
+    flat->trainable_count = flat->parameter_count;
+    TRY(append_parameters(flat, request, true));
+    TRY(cut_buckets(flat, request));
+    place_frozen(flat);
+    return YOKE_OK;
 }
 
 yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request) {

@@ -89,35 +89,17 @@ static void append_output(yoke_model *model) {
     };
 }
 
-bool yoke_node_requires_gradient(const yoke_model *model, const yoke_node *node) {
-    bool wanted = false;
-    for (int k = 0; k < node->input_count; k++)
-        wanted = wanted || model->requires_gradient[node->inputs[k]];
-    return wanted;
-}
-
-/* A value requires a gradient if a parameter precedes it. */
-static void mark_gradients(yoke_model *model) {
-    for (int i = 0; i < model->node_count; i++) {
-        yoke_node *node = &model->nodes[i];
-        node->backward = node->tensor_count > 0 || yoke_node_requires_gradient(model, node);
-        model->requires_gradient[node->output] = node->backward;
-    }
-}
-
 yoke_status yoke_fuse(yoke_model *model) {
     size_t layers = (size_t)model->layer_count;
     model->value_count = model->layer_count + 2;
     model->nodes = calloc(layers + 1, sizeof *model->nodes);
-    model->requires_gradient = calloc(layers + 2, sizeof *model->requires_gradient);
     bool *absorbed = calloc(layers, sizeof *absorbed);
-    if (model->nodes == NULL || model->requires_gradient == NULL || absorbed == NULL) {
+    if (model->nodes == NULL || absorbed == NULL) {
         free(absorbed);
         return FAIL_MEMORY((layers + 1) * sizeof *model->nodes, "a model's operations");
     }
     fuse_layers(model, absorbed);
     free(absorbed);
     append_output(model);
-    mark_gradients(model);
     return YOKE_OK;
 }

@@ -16,7 +16,6 @@ typedef struct yoke_node {
     int output;
     int tensors[YOKE_PLAN_PARAMETERS], tensor_count; /* weight, bias */
     int buffers[2];                                  /* running mean, running variance or NONE */
-    bool backward; /* it has to compute a gradient of a parameter or of an input */
 } yoke_node;
 
 /* How PyTorch initialises a tensor. */
@@ -58,7 +57,6 @@ struct yoke_model {
     yoke_loss_options loss;
     yoke_node *nodes; /* fused operations, the last one is OUTPUT; `layers` own the names */
     int node_count, value_count;
-    bool *requires_gradient; /* [value_count] */
 };
 
 /* builder.c: a new layer is appended at once. After a failure the model is in error, and nothing
@@ -77,10 +75,8 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
                             const yoke_tensor *description, int *index);
 void yoke_tensor_release(yoke_tensor *tensor);
 
-/* fuse.c: layers -> nodes, requires_gradient. */
+/* fuse.c: layers -> nodes. */
 yoke_status yoke_fuse(yoke_model *model);
-/* Whether one of its inputs requires a gradient. */
-bool yoke_node_requires_gradient(const yoke_model *model, const yoke_node *node);
 
 yoke_dims yoke_dims_of(yoke_shape shape);
 

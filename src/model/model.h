@@ -10,11 +10,13 @@
 /* The flat layout. */
 
 /* One parameter in the flat buffers. Parameters lie in the order in which backward completes their
- * gradients (last layer first), each aligned to 64 bytes; gradients have the same offsets. */
+ * gradients (last layer first), each aligned to 64 bytes; gradients have the same offsets. Frozen
+ * parameters lie behind all others and in no bucket. */
 typedef struct yoke_parameter {
     int tensor;      /* index in the model's tensor table (state_dict order) */
     size_t offset;   /* floats */
     size_t elements; /* floats, padding included */
+    bool frozen;
     yoke_layout layout, plain;
 } yoke_parameter;
 
@@ -30,8 +32,10 @@ typedef struct yoke_bucket {
 typedef struct yoke_flat {
     yoke_parameter *parameters;
     int parameter_count;
-    size_t elements;        /* floats of the parameter (and the gradient) buffer */
-    size_t buffer_elements; /* floats of the running statistics */
+    int trainable_count;       /* parameters[0 .. trainable_count) are not frozen */
+    size_t trainable_elements; /* floats up to the first frozen parameter */
+    size_t elements;           /* floats of the parameter (and the gradient) buffer */
+    size_t buffer_elements;    /* floats of the running statistics */
     yoke_bucket *buckets;
     int bucket_count;
 } yoke_flat;
@@ -54,6 +58,8 @@ typedef struct yoke_replica_options {
     const yoke_flat *flat; /* NULL: this is the root and chooses the layout; otherwise the root's */
     yoke_choices *choices; /* shared; required */
     size_t first_bucket_bytes, bucket_bytes;
+    const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
+                             none */
     bool input_gradients; /* backward also computes the gradients of the model's inputs */
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
@@ -143,6 +149,11 @@ yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
 /* Index in the tensor table, or -1; then *near (`near` may be NULL) gets the closest name for a
  * message. */
 int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);
+
+/* patterns.c: the shell's patterns of tensor names. fail: ARGUMENT for a pattern that matches no
+ * name; the text begins with `what` and names the nearest. */
+bool yoke_pattern_matches(const char *pattern, const char *name);
+yoke_status yoke_pattern_fail(const yoke_model *model, const char *what, const char *pattern);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 

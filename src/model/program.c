@@ -15,6 +15,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         .precision = from->precision,
         .algorithm = from->algorithm,
         .input_gradient = yoke_program_requires_input_gradient(program, node),
+        .frozen = !yoke_program_trains(program, node),
         .choices = from->choices,
     };
     for (int k = 0; k < node->input_count; k++)
@@ -72,13 +73,14 @@ static yoke_status allocate_lists(yoke_program *program) {
     program->plans = calloc(nodes, sizeof(yoke_plan *));
     program->layouts = calloc(values, sizeof *program->layouts);
     program->parameters = calloc((size_t)model->tensor_count, sizeof *program->parameters);
+    program->requires_gradient = calloc(values, sizeof *program->requires_gradient);
     program->values = calloc(values, sizeof *program->values);
     program->places = calloc(nodes, sizeof *program->places);
     program->actions = calloc(7 * nodes, sizeof *program->actions);
     program->segment_ends = calloc((size_t)model->tensor_count, sizeof *program->segment_ends);
     if (program->plans == NULL || program->layouts == NULL || program->parameters == NULL ||
-        program->values == NULL || program->places == NULL || program->actions == NULL ||
-        program->segment_ends == NULL)
+        program->requires_gradient == NULL || program->values == NULL || program->places == NULL ||
+        program->actions == NULL || program->segment_ends == NULL)
         return FAIL_MEMORY(values * sizeof *program->layouts, "the plans of a model");
     return yoke_arena_create(&program->arena, model->value_count + 7 * model->node_count + 1);
 }
@@ -89,7 +91,9 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->rows = request->rows;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
+    program->frozen = request->frozen;
     TRY(allocate_lists(program));
+    yoke_program_mark_gradients(program);
     return make_plans(program, request);
 }
 
@@ -122,6 +126,7 @@ void yoke_program_destroy(yoke_program *program) {
     free(program->actions);
     free(program->places);
     free(program->values);
+    free(program->requires_gradient);
     free(program->parameters);
     free(program->layouts);
     free(program->plans);

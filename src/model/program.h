@@ -83,6 +83,7 @@ typedef struct yoke_program_request {
     int rows;
     bool training;
     bool input_gradients;  /* backward also computes the gradient of the model's input */
+    const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
 } yoke_program_request;
@@ -92,6 +93,8 @@ typedef struct yoke_program {
     yoke_device *device;
     int rows;
     bool training, input_gradients;
+    const bool *frozen;      /* [tensors]; NULL: none */
+    bool *requires_gradient; /* [values] */
     yoke_plan **plans;       /* [nodes] */
     yoke_plan *loss;         /* the loss */
     yoke_layout *layouts;    /* [values] */
@@ -141,9 +144,12 @@ yoke_status yoke_program_action(yoke_program *program, const yoke_action *action
  * last node first. */
 int yoke_backward_step(const yoke_program *program, int node);
 
-/* backward.c: whether one of the node's inputs requires a gradient, and whether the node runs
- * backward. With input_gradients both are true for every node. */
+/* backward.c: which values require a gradient: those that a parameter which trains precedes, or
+ * with input_gradients all. A node runs backward if its output is one of them. It trains if one of
+ * its parameters is not frozen. */
+void yoke_program_mark_gradients(yoke_program *program);
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
+bool yoke_program_trains(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
@@ -160,9 +166,11 @@ typedef struct yoke_flat_request {
     const yoke_layout *layouts;
     size_t first_bucket_bytes, bucket_bytes; /* 0: 1 MiB and 4 MiB */
     int bucket_parts;                        /* 0: 1 */
+    const bool *frozen;                      /* [tensors]; NULL: none */
 } yoke_flat_request;
 yoke_status yoke_flat_create(yoke_flat **flat, const yoke_flat_request *request);
 void yoke_flat_destroy(yoke_flat *flat);
+bool yoke_is_frozen(const bool *frozen, int tensor);                          /* NULL: none is */
 const yoke_parameter *yoke_flat_parameter(const yoke_flat *flat, int tensor); /* NULL: none */
 /* The last node in backward order that contributes to the gradient of this tensor. */
 int yoke_completing_node(const yoke_model *model, int tensor);

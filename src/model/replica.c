@@ -73,6 +73,7 @@ static yoke_status decide_flat(yoke_replica *replica, const yoke_program *progra
         .first_bucket_bytes = replica->options.first_bucket_bytes,
         .bucket_bytes = replica->options.bucket_bytes,
         .bucket_parts = replica->options.bucket_parts,
+        .frozen = replica->options.frozen,
     };
     TRY(yoke_flat_create(&replica->own_flat, &request));
     replica->flat = replica->own_flat;
@@ -128,6 +129,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .rows = rows,
         .training = training,
         .input_gradients = options->input_gradients,
+        .frozen = options->frozen,
         .flat = replica->flat,
         .choices = options->choices,
     };

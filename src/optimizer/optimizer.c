@@ -10,6 +10,9 @@ struct yoke_optimizer {
     yoke_optimizer_options options;
     yoke_device *device;
     size_t offset, elements;
+    yoke_optimizer_range whole; /* what the options say, where no ranges are given */
+    const yoke_optimizer_range *ranges;
+    int range_count;
     float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
 };
 
@@ -32,7 +35,8 @@ static yoke_status build(yoke_optimizer *optimizer) {
 }
 
 yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
-                                  yoke_device *device, size_t offset, size_t elements) {
+                                  const yoke_optimizer_ranges *ranges, yoke_device *device,
+                                  size_t offset, size_t elements) {
     *optimizer = NULL;
     yoke_optimizer *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "an optimizer");
@@ -40,6 +44,9 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     created->offset = offset;
     created->elements = elements;
     yoke_status status = yoke_optimizer_options_load(&created->options, options);
+    created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay};
+    created->ranges = ranges != NULL ? ranges->items : &created->whole;
+    created->range_count = ranges != NULL ? ranges->count : 1;
     if (status == YOKE_OK) status = build(created);
     if (status != YOKE_OK) {
         yoke_optimizer_destroy(created);
@@ -62,11 +69,11 @@ size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
 }
 
 static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
-                              const yoke_optimizer_step *step) {
+                              const yoke_optimizer_step *step, const yoke_optimizer_range *range) {
     return (yoke_sgd_step){
-        .learning_rate = (float)step->learning_rate,
+        .learning_rate = (float)(step->learning_rate * range->learning_rate_scale),
         .momentum = (float)options->momentum,
-        .weight_decay = (float)options->weight_decay,
+        .weight_decay = (float)range->weight_decay,
         .gradient_scale = step->gradient_scale,
         .nesterov = options->nesterov,
         .first = step->step == 0,
@@ -75,14 +82,15 @@ static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
 }
 
 static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
-                                  const yoke_optimizer_step *step) {
+                                  const yoke_optimizer_step *step,
+                                  const yoke_optimizer_range *range) {
     double updates = (double)step->step + 1;
     return (yoke_adamw_step){
-        .learning_rate = step->learning_rate,
+        .learning_rate = step->learning_rate * range->learning_rate_scale,
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
-        .weight_decay = options->weight_decay,
+        .weight_decay = range->weight_decay,
         .gradient_scale = step->gradient_scale,
         .gate = step->gate,
         .correction1 = 1 - pow(options->beta1, updates),
@@ -90,21 +98,51 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
     };
 }
 
-yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
-                                  yoke_device *device, size_t offset, size_t elements,
-                                  float *weights, const float *gradients) {
-    assert(offset >= optimizer->offset);
-    size_t begin = offset - optimizer->offset;
-    assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
+/* Elements that lie in one range. `begin` counts from the optimizer's first element. */
+static yoke_status update_part(const yoke_optimizer *optimizer, const yoke_optimizer_step *step,
+                               const yoke_optimizer_range *range, yoke_device *device, size_t begin,
+                               size_t elements, float *weights, const float *gradients) {
     float *states[2];
     for (int i = 0; i < 2; i++)
         states[i] = optimizer->states[i] != NULL ? optimizer->states[i] + begin : NULL;
     if (optimizer->options.kind == YOKE_SGD) {
-        yoke_sgd_step sgd = sgd_step(&optimizer->options, step);
+        yoke_sgd_step sgd = sgd_step(&optimizer->options, step, range);
         return yoke_device_sgd(device, step->stream, &sgd, weights, gradients, states[0], elements);
     }
-    yoke_adamw_step adamw = adamw_step(&optimizer->options, step);
+    yoke_adamw_step adamw = adamw_step(&optimizer->options, step, range);
     return yoke_device_adamw(device, step->stream, &adamw, weights, gradients, states, elements);
+}
+
+/* The last range that begins at or before `offset`, by bisection. */
+static int range_at(const yoke_optimizer *optimizer, size_t offset) {
+    int low = 0, high = optimizer->range_count;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (optimizer->ranges[middle].offset <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
+                                  yoke_device *device, size_t offset, size_t elements,
+                                  float *weights, const float *gradients) {
+    assert(offset >= optimizer->offset);
+    size_t begin = offset - optimizer->offset, done = 0;
+    assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
+    for (int i = range_at(optimizer, offset); done < elements; i++) {
+        size_t part = elements - done;
+        if (i + 1 < optimizer->range_count) {
+            size_t left = optimizer->ranges[i + 1].offset - (offset + done);
+            if (left < part) part = left;
+        }
+        TRY(update_part(optimizer, step, &optimizer->ranges[i], device, begin + done, part,
+                        weights + done, gradients + done));
+        done += part;
+    }
+    return YOKE_OK;
 }
 
 float yoke_clip_scale(double clip_norm, double norm) {

@@ -12,10 +12,24 @@ typedef struct yoke_optimizer yoke_optimizer;
 yoke_status yoke_optimizer_options_load(yoke_optimizer_options *own,
                                         const yoke_optimizer_options *given);
 
+/* A range of the flat buffer with settings of its own; it ends where the next one begins. */
+typedef struct yoke_optimizer_range {
+    size_t offset; /* floats */
+    double learning_rate_scale, weight_decay;
+} yoke_optimizer_range;
+
+/* The settings of a whole flat buffer: sorted, the first range begins at 0. */
+typedef struct yoke_optimizer_ranges {
+    yoke_optimizer_range *items;
+    int count;
+} yoke_optimizer_ranges;
+
 /* The state for flat elements [offset, offset + elements), in `device`'s memory: those of a bucket,
- * or of the part of a bucket that a device owns. */
+ * or of the part of a bucket that a device owns. `ranges` outlives the optimizer; NULL: the options
+ * hold everywhere. */
 yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimizer_options *options,
-                                  yoke_device *device, size_t offset, size_t elements);
+                                  const yoke_optimizer_ranges *ranges, yoke_device *device,
+                                  size_t offset, size_t elements);
 void yoke_optimizer_destroy(yoke_optimizer *optimizer);
 size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer);
 

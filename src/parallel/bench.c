@@ -18,21 +18,22 @@ static yoke_status queue_update(void *context) {
     const yoke_data_parallel *parallel = job->parallel;
     yoke_optimizer_step step = {.step = 1, .learning_rate = 1e-3, .gradient_scale = 1};
     return yoke_optimizer_update(job->optimizer, &step, parallel->lanes[0].device, 0,
-                                 parallel->flat->elements, job->weights, job->gradients);
+                                 parallel->flat->trainable_elements, job->weights, job->gradients);
 }
 
 static yoke_status time_kernels(int lane, void *context) {
     kernel_job *job = context;
     yoke_data_parallel *parallel = job->parallel;
     yoke_device *root = parallel->lanes[lane].device;
-    size_t elements = parallel->flat->elements, bytes = elements * sizeof(float);
+    size_t elements = parallel->flat->trainable_elements, bytes = elements * sizeof(float);
     int rows = yoke_shard_rows(parallel->limits.micro_rows, parallel->count, lane);
     double plans = 0, update = 0;
     TRY(yoke_replica_kernel_time(parallel->lanes[lane].replica, rows, job->timing, job->repeat,
                                  &plans));
     TRY(yoke_device_allocate(root, bytes, "weights to time", (void **)&job->weights));
     TRY(yoke_device_allocate(root, bytes, "gradients to time", (void **)&job->gradients));
-    TRY(yoke_optimizer_create(&job->optimizer, &parallel->optimizer_options, root, 0, elements));
+    TRY(yoke_optimizer_create(&job->optimizer, &parallel->optimizer_options,
+                              yoke_groups_ranges(&parallel->groups), root, 0, elements));
     TRY(yoke_time_calls(root, queue_update, job, job->repeat, &update));
     job->milliseconds = plans + update;
     return YOKE_OK;

@@ -115,6 +115,7 @@ static yoke_status plan_replica(int index, void *context) {
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
         .bucket_parts = parallel->exchange->owners,
+        .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
     };
     return yoke_replica_create(&lane->replica, parallel->model, &options);
@@ -127,6 +128,7 @@ static yoke_status plan_root(yoke_data_parallel *parallel) {
     TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));
     if (first) TRY(yoke_ranks_share_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->lanes[0].replica);
+    TRY(yoke_groups_cut(parallel));
     return yoke_ranks_compare_layouts(parallel);
 }
 
@@ -198,6 +200,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     parallel->count = yoke_devices_count(parallel->devices);
     parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
+    TRY(yoke_groups_create(parallel));
     TRY(yoke_ranks_join(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
@@ -210,7 +213,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_guard_create(parallel));
     TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, 1, "create", initialize_root, parallel));
-    parallel->weights_version = parallel->buffers_version = 1;
+    parallel->weights_version = parallel->frozen_version = parallel->buffers_version = 1;
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
     TRY(yoke_replicate(parallel));
@@ -255,6 +258,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_workers_destroy(parallel->workers);
     yoke_trace_destroy(parallel->trace);
     yoke_choices_destroy(parallel->choices);
+    yoke_groups_destroy(&parallel->groups);
     free(parallel->lanes);
     free(parallel);
 }

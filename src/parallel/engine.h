@@ -4,6 +4,7 @@
 
 #include "parallel/exchange.h"
 #include "parallel/flight.h"
+#include "parallel/groups.h"
 #include "parallel/guard.h"
 #include "parallel/lane.h"
 #include "parallel/parallel.h"
@@ -25,6 +26,7 @@ struct yoke_data_parallel {
     yoke_devices *devices;
     yoke_data_parallel_options options;
     yoke_optimizer_options optimizer_options;
+    yoke_groups groups;
     yoke_batch_limits limits;
     bool queued; /* devices have memory and streams of their own: calls only queue work */
     int count;
@@ -43,6 +45,7 @@ struct yoke_data_parallel {
 
     /* Grow when the root's weights or running statistics change; a lane behind them is stale. */
     uint64_t weights_version, buffers_version;
+    uint64_t frozen_version; /* the weights_version in which a frozen parameter last changed */
     uint64_t steps, batches_tracked;
     bool gradient_on_root; /* the whole gradient of the last backward by hand */
     bool input_gradients;  /* the replicas hold those of the last backward */

@@ -51,6 +51,7 @@ static yoke_status create_optimizers(int lane, void *context) {
         yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
         int index = slice.owner * parallel->flat->bucket_count + bucket;
         TRY(yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
+                                  yoke_groups_ranges(&parallel->groups),
                                   parallel->lanes[lane].device, slice.offset, slice.elements));
     }
     return YOKE_OK;

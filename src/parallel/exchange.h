@@ -40,10 +40,11 @@ typedef struct yoke_exchange_kind {
     yoke_status (*norm)(yoke_exchange *exchange);
 
     /* The stages by hand: the whole gradient on the root; the root's weights from it; the root's
-     * weights, running statistics, or both, to every stale replica. */
+     * first `weights` floats of the parameters, running statistics, or both, to every stale
+     * replica. */
     yoke_status (*reduce)(yoke_exchange *exchange);
     yoke_status (*update)(yoke_exchange *exchange);
-    yoke_status (*replicate)(yoke_exchange *exchange, bool weights, bool buffers);
+    yoke_status (*replicate)(yoke_exchange *exchange, size_t weights, bool buffers);
 } yoke_exchange_kind;
 
 extern const yoke_exchange_kind yoke_exchange_threads, yoke_exchange_queued,

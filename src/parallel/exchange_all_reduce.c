@@ -70,8 +70,9 @@ yoke_status yoke_exchange_all_reduce_gradient(yoke_exchange *exchange) {
     const yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_all_reduce(exchange->process_group, parallel->lanes[0].memory->gradients,
-                                      parallel->flat->elements, YOKE_ELEMENT_FLOAT32, YOKE_SUM));
-    trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, parallel->flat->elements);
+                                      parallel->flat->trainable_elements, YOKE_ELEMENT_FLOAT32,
+                                      YOKE_SUM));
+    trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, parallel->flat->trainable_elements);
     return YOKE_OK;
 }
 

@@ -402,7 +402,7 @@ static yoke_status queued_update(yoke_exchange *exchange) {
     return yoke_guard_check_norm(exchange->parallel);
 }
 
-static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
+static yoke_status queued_replicate(yoke_exchange *exchange, size_t weights, bool buffers) {
     queued_exchange *queued = queued_of(exchange);
     yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
@@ -410,7 +410,7 @@ static yoke_status queued_replicate(yoke_exchange *exchange, bool weights, bool 
     for (int k = 0; k < parallel->count; k++)
         statistics[k] = parallel->lanes[k].memory->buffers;
     yoke_range ranges[2] = {
-        {.buffers = exchange->parameters, .elements = weights ? parallel->flat->elements : 0},
+        {.buffers = exchange->parameters, .elements = weights},
         {.buffers = statistics, .elements = buffers ? parallel->flat->buffer_elements : 0}};
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_device_group_broadcast(queued->group, &ranges[0]));

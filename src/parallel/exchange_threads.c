@@ -57,7 +57,8 @@ static yoke_status threads_reduce(yoke_exchange *exchange) {
 
 typedef struct replicate_job {
     yoke_data_parallel *parallel;
-    bool weights, buffers;
+    size_t weights;
+    bool buffers;
 } replicate_job;
 
 /* Every worker copies its slice of the weights to all stale replicas, so the copies use the whole
@@ -67,10 +68,10 @@ static yoke_status replicate_slice(int lane, void *context) {
     yoke_data_parallel *parallel = job->parallel;
     const yoke_lane *root = &parallel->lanes[0], *own = &parallel->lanes[lane];
     uint64_t begin = yoke_trace_now();
-    size_t all = parallel->flat->elements, buffers = parallel->flat->buffer_elements, moved = 0;
+    size_t all = job->weights, buffers = parallel->flat->buffer_elements, moved = 0;
     size_t first = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane);
     size_t elements = yoke_line_cut(all, YOKE_LINE_FLOATS, parallel->count, lane + 1) - first;
-    for (int k = 1; job->weights && k < parallel->count; k++) {
+    for (int k = 1; elements > 0 && k < parallel->count; k++) {
         const yoke_lane *stale = &parallel->lanes[k];
         if (stale->weights_version == parallel->weights_version) continue;
         TRY(yoke_device_copy(stale->device, YOKE_STREAM_COMPUTE, stale->memory->parameters + first,
@@ -88,7 +89,7 @@ static yoke_status replicate_slice(int lane, void *context) {
     return YOKE_OK;
 }
 
-static yoke_status threads_replicate(yoke_exchange *exchange, bool weights, bool buffers) {
+static yoke_status threads_replicate(yoke_exchange *exchange, size_t weights, bool buffers) {
     replicate_job job = {exchange->parallel, .weights = weights, .buffers = buffers};
     return yoke_apply(exchange->parallel, exchange->parallel->count, "replicate", replicate_slice,
                       &job);

@@ -45,7 +45,7 @@ yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
                                   (void **)&lane->scalars));
     if (parallel->options.accumulate > 1)
-        TRY(yoke_device_allocate(lane->device, parallel->flat->elements * sizeof(float),
+        TRY(yoke_device_allocate(lane->device, parallel->flat->trainable_elements * sizeof(float),
                                  "accumulated gradients", (void **)&lane->accumulated));
     TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
     if (!parallel->queued) return YOKE_OK;

@@ -26,6 +26,7 @@ static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
             optimizer->kind == YOKE_SGD ? "sgd" : "adamw", optimizer->learning_rate,
             optimizer->momentum, optimizer->nesterov, optimizer->weight_decay, optimizer->beta1,
             optimizer->beta2, optimizer->epsilon, optimizer->clip_norm);
+    yoke_groups_write(facts, &parallel->groups);
 }
 
 static void write_tensors(FILE *facts, const yoke_model *model) {
@@ -137,7 +138,7 @@ static yoke_status share_state(yoke_data_parallel *parallel) {
     TRY(yoke_process_group_broadcast(parallel->ranks.process_group, &tracked, 1, YOKE_ELEMENT_INT64,
                                      0));
     parallel->batches_tracked = (uint64_t)tracked;
-    parallel->weights_version++;
+    parallel->frozen_version = ++parallel->weights_version;
     parallel->buffers_version++;
     parallel->ranks.buffers_are_equal = true;
     return YOKE_OK;

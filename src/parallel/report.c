@@ -44,10 +44,11 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
                     parallel->count - 1);
     const yoke_lane *lane = &parallel->lanes[replica];
     size_t flat = parallel->flat->elements * sizeof(float);
+    size_t trainable = parallel->flat->trainable_elements * sizeof(float);
     yoke_memory_report own = {
         .struct_size = sizeof own,
         .parameters = flat,
-        .gradients = flat * (lane->accumulated != NULL ? 2 : 1),
+        .gradients = flat + (lane->accumulated != NULL ? trainable : 0),
         .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
         .buffers = parallel->flat->buffer_elements * sizeof(float) * (replica == 0 ? 2 : 1),
         .activations = lane->memory->activation_bytes,

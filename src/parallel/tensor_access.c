@@ -25,6 +25,8 @@ static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name,
         return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", name, info.count, count);
     if (gradient && !info.trainable)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
+    if (gradient && yoke_groups_freeze(&parallel->groups, *tensor))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is frozen: it has no gradient", name);
     if (gradient && !parallel->gradient_on_root)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "no reduced gradient is on the root: call yoke_data_parallel_backward or "
@@ -46,6 +48,8 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
     TRY(find_and_wait(parallel, name, false, values, count, &tensor));
     TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, false, values));
     parallel->weights_version++;
+    if (yoke_groups_freeze(&parallel->groups, tensor))
+        parallel->frozen_version = parallel->weights_version;
     parallel->buffers_version++;
     return YOKE_OK;
 }

@@ -42,6 +42,7 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
         {.batch = 16, .accumulate = 1, .steps = 6, .norm = true},
         {.batch = 16, .accumulate = 1, .steps = 6, .dropout = 0.4},
         {.batch = 16, .accumulate = 1, .steps = 6, .clip = true},
+        {.batch = 16, .accumulate = 1, .steps = 6, .groups = 3},
         {.batch = 16, .accumulate = 1, .steps = 6, .adamw = true},
         {.batch = 12, .accumulate = 2, .steps = 6},
     };

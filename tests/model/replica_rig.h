@@ -27,6 +27,7 @@ struct rig {
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool input_gradients;
+    const bool *frozen; /* [tensors]; NULL: none */
     float *inputs, *targets;
     int32_t *labels;
 };
@@ -48,6 +49,7 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
         .rows = rig->rows,
         .choices = rig->choices,
         .input_gradients = rig->input_gradients,
+        .frozen = rig->frozen,
         .first_bucket_bytes = 2048,
         .bucket_bytes = 4096,
     };
@@ -162,7 +164,8 @@ static inline void assert_tensors_near(struct rig *rig, const struct reference *
                                 gradient ? gradient_background(reference, rig->precision) : 0};
     for (int i = 0; i < rig->model->tensor_count; i++) {
         const yoke_tensor *tensor = &rig->model->tensors[i];
-        if (tensor->integer || (gradient && !tensor->trainable)) continue;
+        bool frozen = rig->frozen != NULL && rig->frozen[i];
+        if (tensor->integer || (gradient && (!tensor->trainable || frozen))) continue;
         float *values = malloc(tensor->count * sizeof *values);
         assert_ok(yoke_replica_read(rig->replica, i, gradient, values));
         const double *expected = gradient ? reference->tensor_gradients[i] : reference->tensors[i];

@@ -173,6 +173,98 @@ static void a_segment_completes_its_bucket_for_good(void **state) {
     }
 }
 
+/* Frozen parameters. */
+
+/* Any parameters may be frozen: the gradients of the others are the same. */
+static void frozen_parameters_change_no_other_gradient(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 80; seed++) {
+        bool frozen[64] = {false};
+        struct rig rig = {.model = random_graph(seed, seed % 2 == 0),
+                          .rows = 3,
+                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                          .input_gradients = seed % 5 == 0,
+                          .frozen = frozen};
+        assert_in_range(rig.model->tensor_count, 1, 64);
+        for (int i = 1; i < rig.model->tensor_count; i++) /* one at least trains */
+            frozen[i] = rig.model->tensors[i].trainable && (seed * 31u + (uint32_t)i * 7u) % 3 > 0;
+        rig_devices(&rig);
+        rig_replica(&rig, seed);
+        assert_step_near(&rig, 1e-4);
+        rig_destroy(&rig);
+    }
+}
+
+/* A network of linear layers; `frozen` names those whose weight and bias are. */
+static void open_frozen_chain(struct rig *rig, bool frozen[8], const char *names) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "chain", (yoke_shape){9, 1, 1, true}));
+    yoke_value value = yoke_relu(model, linear(model, yoke_model_input(model), "a", 8, NULL));
+    value = yoke_relu(model, linear(model, value, "b", 8, NULL));
+    value = yoke_relu(model, linear(model, value, "c", 8, NULL));
+    assert_ok(yoke_model_finish(model, linear(model, value, "d", 4, NULL), NULL));
+    for (int i = 0; i < model->tensor_count; i++)
+        frozen[i] = strchr(names, model->tensors[i].name[0]) != NULL;
+    *rig = (struct rig){
+        .model = model, .rows = 3, .algorithm = YOKE_ALGORITHM_DIRECT, .frozen = frozen};
+    rig_devices(rig);
+    rig_replica(rig, 1);
+}
+
+static int count_backwards(const struct rig *rig) {
+    const yoke_program *program = yoke_replica_program(rig->replica, rig->rows, true);
+    int count = 0;
+    for (int i = 0; i < program->action_count; i++)
+        count += program->actions[i].kind == YOKE_ACTION_BACKWARD;
+    return count;
+}
+
+/* Four linear layers, three ReLUs and the output. */
+static void backward_stops_behind_the_first_layer_that_trains(void **state) {
+    (void)state;
+    static const struct {
+        const char *frozen;
+        int backwards;
+    } cases[] = {{"", 8}, {"b", 8}, {"a", 6}, {"ab", 4}, {"abc", 2}, {"bcd", 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rig rig;
+        bool frozen[8];
+        open_frozen_chain(&rig, frozen, cases[i].frozen);
+        assert_int_equal(count_backwards(&rig), cases[i].backwards);
+        assert_step_near(&rig, 1e-4);
+        rig_destroy(&rig);
+    }
+}
+
+/* What a poisoned gradient still holds after backward, nobody computed. */
+static void a_frozen_layer_computes_no_gradient_of_its_weights(void **state) {
+    (void)state;
+    struct rig rig;
+    bool frozen[8];
+    open_frozen_chain(&rig, frozen, "bd");
+    const yoke_flat *flat = yoke_replica_flat(rig.replica);
+    float *on_device = yoke_replica_memory_of(rig.replica)->gradients;
+    size_t bytes = flat->elements * sizeof(float);
+    float *gradients = malloc(bytes);
+    yoke_plan_step step = rig_step(&rig);
+    for (size_t i = 0; i < flat->elements; i++)
+        gradients[i] = NAN;
+    device_put(rig.device, on_device, gradients, bytes);
+    assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
+    assert_ok(yoke_replica_loss(rig.replica, &step));
+    rig_backward(&rig, &step);
+    device_take(rig.device, gradients, on_device, bytes);
+    assert_int_equal(flat->trainable_count, 4);
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        assert_int_equal(parameter->frozen, i >= flat->trainable_count);
+        for (size_t k = 0; k < parameter->layout.bytes / sizeof(float); k++)
+            assert_int_equal(isnan(gradients[parameter->offset + k]) != 0, parameter->frozen);
+    }
+    free(gradients);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_equal_the_reference),
@@ -181,6 +273,9 @@ int main(void) {
         cmocka_unit_test(gradients_of_the_inputs_cost_nothing_unless_asked_for),
         cmocka_unit_test(a_residual_join_costs_one_accumulate),
         cmocka_unit_test(a_segment_completes_its_bucket_for_good),
+        cmocka_unit_test(frozen_parameters_change_no_other_gradient),
+        cmocka_unit_test(backward_stops_behind_the_first_layer_that_trains),
+        cmocka_unit_test(a_frozen_layer_computes_no_gradient_of_its_weights),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -101,6 +101,39 @@ static void buckets_tile_the_buffer_and_keep_their_limits(void **state) {
     rig_destroy(&rig);
 }
 
+/* Behind all buckets, tile by tile, in the order of backward. */
+static void frozen_parameters_lie_behind_the_buckets(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, 8, 8, false}, 10, NULL));
+    bool *frozen = calloc((size_t)model->tensor_count, sizeof *frozen);
+    int trainable = 0;
+    for (int i = 0; i < model->tensor_count; i++) {
+        frozen[i] = model->tensors[i].trainable && i % 3 == 0;
+        trainable += model->tensors[i].trainable && !frozen[i];
+    }
+    struct rig rig = {
+        .model = model, .rows = 2, .algorithm = YOKE_ALGORITHM_DIRECT, .frozen = frozen};
+    rig_devices(&rig);
+    rig_replica(&rig, 1);
+    const yoke_flat *flat = yoke_replica_flat(rig.replica);
+    const yoke_bucket *last = &flat->buckets[flat->bucket_count - 1];
+    assert_int_equal(flat->trainable_count, trainable);
+    assert_int_equal(last->offset + last->elements, flat->trainable_elements);
+    size_t end = 0;
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const yoke_parameter *parameter = &flat->parameters[i];
+        assert_int_equal(parameter->frozen, i >= trainable);
+        assert_int_equal(parameter->frozen, frozen[parameter->tensor]);
+        if (i == trainable) assert_int_equal(end, flat->trainable_elements);
+        assert_int_equal(parameter->offset, end);
+        end += parameter->elements;
+    }
+    assert_int_equal(end, flat->elements);
+    rig_destroy(&rig);
+    free(frozen);
+}
+
 static void buckets_default_to_one_and_25_mebibytes(void **state) {
     (void)state;
     yoke_model *model = NULL;
@@ -125,6 +158,7 @@ int main(void) {
         cmocka_unit_test(offsets_follow_the_last_contribution),
         cmocka_unit_test(parameters_tile_the_buffer_in_cache_lines),
         cmocka_unit_test(buckets_tile_the_buffer_and_keep_their_limits),
+        cmocka_unit_test(frozen_parameters_lie_behind_the_buckets),
         cmocka_unit_test(buckets_default_to_one_and_25_mebibytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

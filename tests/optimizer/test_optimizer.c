@@ -59,7 +59,7 @@ static yoke_optimizer_step step_at(uint64_t step) {
 static yoke_optimizer *create(const yoke_optimizer_options *options, size_t offset,
                               size_t elements) {
     yoke_optimizer *optimizer = NULL;
-    CHECK(yoke_optimizer_create(&optimizer, options, root(), offset, elements));
+    CHECK(yoke_optimizer_create(&optimizer, options, NULL, root(), offset, elements));
     return optimizer;
 }
 
@@ -262,6 +262,50 @@ static void any_cut_of_the_buffer_gives_the_same_bits(void **state) {
     }
 }
 
+/* Every range trains as an optimizer of its own with these settings, wherever updates are cut. */
+static void ranges_train_as_optimizers_of_their_own(void **state) {
+    (void)state;
+    static const yoke_optimizer_range settings[PARTS] = {
+        {0, 0.5, 0.2}, {1, 1, 0}, {334, 0, 0.3}, {1000, 3, 0.01}};
+    static const size_t elsewhere[] = {0, 200, 1002, ELEMENTS};
+    for (size_t kind = 0; kind < 2; kind++) {
+        float apart[ELEMENTS];
+        yoke_optimizer *own[PARTS], *one = NULL;
+        yoke_optimizer_range items[PARTS];
+        memcpy(items, settings, sizeof items);
+        const yoke_optimizer_ranges ranges = {items, PARTS};
+        for (size_t k = 0; k < PARTS; k++) {
+            yoke_optimizer_options options = *kinds[kind];
+            options.weight_decay = settings[k].weight_decay;
+            own[k] = create(&options, cuts[k], cuts[k + 1] - cuts[k]);
+        }
+        CHECK(yoke_optimizer_create(&one, kinds[kind], &ranges, root(), 0, ELEMENTS));
+        draw_weights();
+        for (uint64_t t = 0; t < STEPS; t++)
+            for (size_t k = 0; k < PARTS; k++) {
+                yoke_optimizer_step step = step_at(t);
+                step.learning_rate *= settings[k].learning_rate_scale;
+                draw_gradients(t);
+                CHECK(update(own[k], &step, cuts[k], cuts[k + 1] - cuts[k], weights + cuts[k],
+                             gradients + cuts[k]));
+            }
+        memcpy(apart, weights, sizeof apart);
+        draw_weights();
+        for (uint64_t t = 0; t < STEPS; t++)
+            for (size_t k = 0; k < 3; k++) {
+                yoke_optimizer_step step = step_at(t);
+                size_t begin = elsewhere[k];
+                draw_gradients(t);
+                CHECK(update(one, &step, begin, elsewhere[k + 1] - begin, weights + begin,
+                             gradients + begin));
+            }
+        assert_memory_equal(weights, apart, sizeof apart);
+        yoke_optimizer_destroy(one);
+        for (size_t k = 0; k < PARTS; k++)
+            yoke_optimizer_destroy(own[k]);
+    }
+}
+
 typedef struct crew_step {
     yoke_optimizer *optimizer;
     yoke_optimizer_step step;
@@ -371,6 +415,7 @@ int main(void) {
         cmocka_unit_test(adamw_is_torch_adamw),
         cmocka_unit_test(two_steps_are_as_worked_out_by_hand),
         cmocka_unit_test(any_cut_of_the_buffer_gives_the_same_bits),
+        cmocka_unit_test(ranges_train_as_optimizers_of_their_own),
         cmocka_unit_test(workers_may_update_ranges_at_the_same_time),
         cmocka_unit_test(clipping_scales_the_gradient_and_not_the_decay),
         cmocka_unit_test(a_new_run_does_not_remember_the_old_velocity),

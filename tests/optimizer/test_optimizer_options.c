@@ -77,7 +77,7 @@ static void impossible_options_are_refused_by_name(void **state) {
         if (strstr(yoke_last_error(), cases[i].name) == NULL)
             fail_msg("\"%s\" is not in \"%s\"", cases[i].name, yoke_last_error());
         yoke_optimizer *optimizer = (yoke_optimizer *)&own;
-        assert_int_equal(yoke_optimizer_create(&optimizer, &given, NULL, 0, 10),
+        assert_int_equal(yoke_optimizer_create(&optimizer, &given, NULL, NULL, 0, 10),
                          YOKE_ERROR_ARGUMENT);
         assert_null(optimizer);
     }

@@ -14,6 +14,7 @@
 #define LOSS_TOLERANCE 1e-5 /* relative; ten steps of float32 */
 #define VALUE_TOLERANCE 2e-5
 #define MAX_ROWS 8
+#define RIG_GROUPS 4
 
 enum { INPUT_STREAM = 1000, TARGET_STREAM = 2000, EVALUATION_STREAM = 3000 };
 
@@ -141,6 +142,24 @@ static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
                                     .clip_norm = real(test_case, "clip_norm")};
 }
 
+/* groups[RIG_GROUPS]; their patterns are the fixture's. Returns how many. */
+static inline int groups_of(const json_t *test_case, yoke_parameter_group *groups) {
+    static const yoke_parameter_group none = YOKE_PARAMETER_GROUP_INIT;
+    size_t count;
+    const json_t *given;
+    json_array_foreach(json_object_get(test_case, "groups"), count, given) {
+        assert_in_range(count, 0, RIG_GROUPS - 1);
+        groups[count] = none;
+        groups[count].pattern = json_string_value(json_object_get(given, "pattern"));
+        groups[count].frozen = truth(given, "frozen");
+        groups[count].set_weight_decay = json_object_get(given, "weight_decay") != NULL;
+        groups[count].weight_decay = real(given, "weight_decay");
+        if (json_object_get(given, "learning_rate_scale") != NULL)
+            groups[count].learning_rate_scale = real(given, "learning_rate_scale");
+    }
+    return (int)count;
+}
+
 static inline void fill(float *values, size_t count, uint32_t stream, double scale, double offset) {
     for (size_t i = 0; i < count; i++)
         values[i] = (float)(offset + scale * number(stream, (uint32_t)i));
@@ -182,6 +201,9 @@ static inline void open_engine(test_rig *rig, const json_t *tensors, const json_
     options.batch = MAX_ROWS;
     options.first_bucket_bytes = 4096;
     options.bucket_bytes = 8192;
+    yoke_parameter_group groups[RIG_GROUPS];
+    options.groups = groups;
+    options.group_count = groups_of(test_case, groups);
     must(yoke_data_parallel_create(&rig->parallel, rig->model, rig->devices, &optimizer, &options));
     write_weights(rig, tensors);
 }

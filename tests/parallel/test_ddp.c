@@ -61,6 +61,19 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
         check_equality(&settings[i], 2 + (int)i % 3);
 }
 
+static void parameter_groups_change_nothing_about_it(void **state) {
+    (void)state;
+    const ddp_setting settings[] = {
+        {.batch = 16, .accumulate = 1, .steps = 10, .groups = 3},
+        {.batch = 16, .accumulate = 1, .steps = 10, .groups = 3, .adamw = true, .clip = true},
+        {.batch = 16, .accumulate = 1, .steps = 10, .groups = 3, .sharded = true, .norm = true},
+        {.batch = 16, .accumulate = 1, .steps = 10, .groups = 3, .sharded = true, .adamw = true},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        for (int world = 2; world <= 4; world += 2)
+            check_equality(&settings[i], world);
+}
+
 /* Micro-batches are cut from each rank's rows, DP's from the whole batch: equal to rounding. */
 static void accumulated_gradients_travel_once(void **state) {
     (void)state;
@@ -144,6 +157,12 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
     quarrel options = {{s, s}, {plain, plain}, "rank 0 has \"batch 16\", rank 1 has \"batch 24\""};
     options.settings[1].batch = 24;
     expect_quarrel(&options);
+    quarrel groups = {{s, s},
+                      {plain, plain},
+                      "rank 0 has \"group conv1.bias learning_rate_scale 0 frozen\", rank 1 has "};
+    groups.settings[0].groups = 3;
+    groups.settings[1].groups = 1;
+    expect_quarrel(&groups);
     const quarrel models = {
         {s, s}, {plain, other}, "rank 0 has \"conv2.weight [8, 8, 3, 3]\", rank 1 has \"bn1."};
     expect_quarrel(&models);
@@ -321,6 +340,7 @@ int main(void) {
         cmocka_unit_test(ranks_that_share_the_update_learn_the_same),
         cmocka_unit_test(ranks_without_rows_take_part),
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
+        cmocka_unit_test(parameter_groups_change_nothing_about_it),
         cmocka_unit_test(accumulated_gradients_travel_once),
         cmocka_unit_test(the_mean_of_rank_means_is_pytorchs),
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),

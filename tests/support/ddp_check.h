@@ -11,6 +11,7 @@ enum { STEPS = 20, RAGGED = 3 };
 
 typedef struct ddp_setting {
     bool norm, clip, adamw, sharded;
+    int groups; /* of check_groups */
     double dropout;
     int batch, accumulate, steps;
     bool own_buffers, mean_of_ranks, uncounted; /* uncounted: batches do not tell whole_rows */
@@ -42,6 +43,17 @@ static inline yoke_optimizer_options optimizer_of(const ddp_setting *s) {
                                     .clip_norm = s->clip ? 0.5 : 0};
 }
 
+/* A frozen layer, half of another, and one with a rate and a decay of its own. */
+static const yoke_parameter_group check_groups[] = {
+    {.struct_size = sizeof(yoke_parameter_group), .pattern = "conv2.*", .frozen = true},
+    {.struct_size = sizeof(yoke_parameter_group), .pattern = "conv1.bias", .frozen = true},
+    {.struct_size = sizeof(yoke_parameter_group),
+     .pattern = "conv1.*",
+     .learning_rate_scale = 0.1,
+     .weight_decay = 0.02,
+     .set_weight_decay = true},
+};
+
 static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
     return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),
                                         .schedule = s->sharded ? YOKE_SCHEDULE_SHARDED
@@ -53,7 +65,9 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
                                         .first_bucket_bytes = 256,
                                         .bucket_bytes = 1024,
                                         .broadcast_buffers = !s->own_buffers,
-                                        .mean_of_ranks = s->mean_of_ranks};
+                                        .mean_of_ranks = s->mean_of_ranks,
+                                        .groups = check_groups,
+                                        .group_count = s->groups};
 }
 
 /* Every third batch is short. */

@@ -239,7 +239,7 @@ static yoke_status decide_layouts(weighted_planner *planner, cpu_weighted *plan,
                               DNNL_ARG_WEIGHTS));
     if (problem->stored[CPU_OUTPUT] == NULL)
         problem->stored[CPU_OUTPUT] = first->operands[CPU_OUTPUT].stored;
-    if (planner->request->training) {
+    if (planner->request->training && !planner->request->frozen) {
         TRY(plan_direction(planner, CPU_BACKWARD_WEIGHTS, plan));
         problem->stored[CPU_WEIGHTS] =
             plan->passes[CPU_BACKWARD_WEIGHTS].operands[CPU_WEIGHTS].stored;
@@ -295,8 +295,10 @@ static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step
     (void)step;
     cpu_weighted *self = weighted_of(plan);
     cpu_device *device = cpu_of(plan->device);
-    cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
-    TRY(cpu_pass_run(&self->passes[CPU_BACKWARD_WEIGHTS], device));
+    if (!cpu_pass_is_empty(&self->passes[CPU_BACKWARD_WEIGHTS])) {
+        cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
+        TRY(cpu_pass_run(&self->passes[CPU_BACKWARD_WEIGHTS], device));
+    }
     if (cpu_pass_is_empty(&self->passes[CPU_BACKWARD_DATA])) return YOKE_OK;
     cpu_clear(device, self->input_gradient, self->cleared[CPU_INPUT]);
     return cpu_pass_run(&self->passes[CPU_BACKWARD_DATA], device);
@@ -345,6 +347,6 @@ yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
     cpu_layout_store(&needs->parameters[0], problem->stored[CPU_WEIGHTS]);
     if (problem->free[CPU_BIAS] != NULL)
         cpu_layout_store(&needs->parameters[1], problem->stored[CPU_BIAS]);
-    needs->backward_reads_input = request->training;
+    needs->backward_reads_input = request->training && !request->frozen;
     return YOKE_OK;
 }

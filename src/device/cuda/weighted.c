@@ -168,7 +168,8 @@ static yoke_status describe_needs(const weighted_planner *planner) {
         if (request->training) needs->scratch_bytes = CUDA_COLUMN_PARTS * channels * sizeof(float);
     }
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
-    needs->backward_reads_input = request->training && !planner->self->reordered;
+    needs->backward_reads_input =
+        request->training && !request->frozen && !planner->self->reordered;
     if (planner->self->reordered)
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
@@ -197,7 +198,7 @@ static yoke_status build(const weighted_planner *planner) {
     TRY(describe_needs(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
-    TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
+    if (!request->frozen) TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
     return request->input_gradient ? plan_direction(planner, CUDA_BACKWARD_DATA) : YOKE_OK;
 }
 
@@ -248,12 +249,16 @@ static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
     return YOKE_OK;
 }
 
+static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *plan) {
+    if (self->base.needs.parameters[1].bytes > 0) TRY(bias_backward(self, plan));
+    return run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS],
+                    &self->operands[CUDA_BACKWARD_WEIGHTS]);
+}
+
 static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_weighted *self = weighted_of(plan);
-    if (self->base.needs.parameters[1].bytes > 0) TRY(bias_backward(self, plan));
-    TRY(run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS],
-                 &self->operands[CUDA_BACKWARD_WEIGHTS]));
+    if (self->passes[CUDA_BACKWARD_WEIGHTS] != NULL) TRY(parameters_backward(self, plan));
     if (self->passes[CUDA_BACKWARD_DATA] == NULL) return YOKE_OK;
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_DATA];
     TRY(run_pass(self, self->passes[CUDA_BACKWARD_DATA], operands));

@@ -1,0 +1,165 @@
+/* Finds the parameters of each group by name, and lists what the optimizer needs of them. */
+#include "parallel/groups.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+/* Options. */
+
+/* Written so that NaN fails too. */
+static yoke_status check_number(int group, const char *field, double value) {
+    if (value >= 0 && isfinite(value)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "groups[%d]: %s is %g: it must be 0 or more", group, field,
+                value);
+}
+
+static yoke_status check_group(int index, const yoke_parameter_group *group) {
+    if (group->pattern == NULL || group->pattern[0] == '\0')
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "groups[%d] has no pattern: set one, \"*.bias\" for example", index);
+    TRY(check_number(index, "learning_rate_scale", group->learning_rate_scale));
+    return check_number(index, "weight_decay", group->weight_decay);
+}
+
+/* The caller's array may come from other headers: its own struct_size is the distance between two
+ * groups. */
+static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *given, int count) {
+    size_t stride = given->struct_size;
+    groups->list = calloc((size_t)count, sizeof *groups->list);
+    if (groups->list == NULL)
+        return FAIL_MEMORY((size_t)count * sizeof *groups->list, "parameter groups");
+    for (groups->count = 0; groups->count < count; groups->count++) {
+        yoke_parameter_group *own = &groups->list[groups->count];
+        const char *at = (const char *)given + (size_t)groups->count * stride;
+        TRY(yoke_options_load(own, sizeof *own, at, "yoke_parameter_group"));
+        TRY(check_group(groups->count, own));
+    }
+    return YOKE_OK;
+}
+
+/* Members. */
+
+static int find_group(const yoke_groups *groups, const char *name) {
+    for (int i = 0; i < groups->count; i++)
+        if (yoke_pattern_matches(groups->list[i].pattern, name)) return i;
+    return -1;
+}
+
+static int count_members(const yoke_groups *groups, const yoke_model *model, int group) {
+    int count = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++)
+        count += groups->members[i] == group;
+    return count;
+}
+
+/* A group without members is a mistake: a wrong pattern, or one behind a wider one. */
+static yoke_status check_members(const yoke_groups *groups, const yoke_model *model, int group) {
+    const char *pattern = groups->list[group].pattern;
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    if (count_members(groups, model, group) > 0) return YOKE_OK;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        TRY(yoke_model_tensor(model, i, &info));
+        if (info.trainable && yoke_pattern_matches(pattern, info.name))
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" "
+                        "has %s; the first match counts, so put narrow patterns first",
+                        pattern, groups->list[groups->members[i]].pattern, info.name);
+    }
+    return yoke_pattern_fail(model, "parameter group", pattern);
+}
+
+static yoke_status assign(yoke_groups *groups, const yoke_model *model) {
+    int trained = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        groups->members[i] = info.trainable ? find_group(groups, info.name) : -1;
+        groups->frozen[i] = groups->members[i] >= 0 && groups->list[groups->members[i]].frozen;
+        trained += info.trainable && !groups->frozen[i];
+    }
+    for (int group = 0; group < groups->count; group++)
+        TRY(check_members(groups, model, group));
+    if (trained > 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "the groups freeze every parameter of %s: leave one to train",
+                yoke_model_name(model));
+}
+
+yoke_status yoke_groups_create(yoke_data_parallel *parallel) {
+    yoke_data_parallel_options *options = &parallel->options;
+    yoke_groups *groups = &parallel->groups;
+    const yoke_parameter_group *given = options->groups;
+    int count = options->group_count;
+    options->groups = NULL; /* the caller's */
+    if (count < 0 || (count > 0 && given == NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT, "group_count is %d, and groups is %s", count,
+                    given != NULL ? "set" : "NULL");
+    if (count == 0) return YOKE_OK;
+    size_t tensors = (size_t)yoke_model_tensor_count(parallel->model);
+    groups->members = calloc(tensors, sizeof *groups->members);
+    groups->frozen = calloc(tensors, sizeof *groups->frozen);
+    if (groups->members == NULL || groups->frozen == NULL)
+        return FAIL_MEMORY(tensors * sizeof *groups->members, "parameter groups");
+    TRY(load_groups(groups, given, count));
+    return assign(groups, parallel->model);
+}
+
+/* Ranges. */
+
+static yoke_optimizer_range range_of(const yoke_data_parallel *parallel,
+                                     const yoke_parameter *parameter) {
+    int member = parallel->groups.members[parameter->tensor];
+    yoke_optimizer_range range = {.offset = parameter->offset,
+                                  .learning_rate_scale = 1,
+                                  .weight_decay = parallel->optimizer_options.weight_decay};
+    if (member < 0) return range;
+    const yoke_parameter_group *group = &parallel->groups.list[member];
+    range.learning_rate_scale = group->learning_rate_scale;
+    if (group->set_weight_decay) range.weight_decay = group->weight_decay;
+    return range;
+}
+
+/* Neighbours with the same settings share a range. */
+yoke_status yoke_groups_cut(yoke_data_parallel *parallel) {
+    const yoke_flat *flat = parallel->flat;
+    yoke_optimizer_ranges *ranges = &parallel->groups.ranges;
+    if (parallel->groups.count == 0) return YOKE_OK;
+    size_t bytes = (size_t)flat->trainable_count * sizeof *ranges->items;
+    ranges->items = malloc(bytes);
+    if (ranges->items == NULL) return FAIL_MEMORY(bytes, "parameter groups");
+    for (int i = 0; i < flat->trainable_count; i++) {
+        yoke_optimizer_range range = range_of(parallel, &flat->parameters[i]);
+        const yoke_optimizer_range *last = &ranges->items[ranges->count - (i > 0)];
+        if (i > 0 && last->learning_rate_scale == range.learning_rate_scale &&
+            last->weight_decay == range.weight_decay)
+            continue;
+        ranges->items[ranges->count++] = range;
+    }
+    return YOKE_OK;
+}
+
+void yoke_groups_destroy(yoke_groups *groups) {
+    free(groups->ranges.items);
+    free(groups->frozen);
+    free(groups->members);
+    free(groups->list);
+}
+
+void yoke_groups_write(FILE *facts, const yoke_groups *groups) {
+    for (int i = 0; i < groups->count; i++) {
+        const yoke_parameter_group *group = &groups->list[i];
+        fprintf(facts, "group %s learning_rate_scale %.17g", group->pattern,
+                group->learning_rate_scale);
+        if (group->set_weight_decay) fprintf(facts, " weight_decay %.17g", group->weight_decay);
+        fprintf(facts, "%s\n", group->frozen ? " frozen" : "");
+    }
+}
+
+bool yoke_groups_freeze(const yoke_groups *groups, int tensor) {
+    return groups->frozen != NULL && groups->frozen[tensor];
+}
+
+const yoke_optimizer_ranges *yoke_groups_ranges(const yoke_groups *groups) {
+    return groups->count > 0 ? &groups->ranges : NULL;
+}
