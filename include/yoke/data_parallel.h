@@ -103,6 +103,23 @@ YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_optimizer_options *optimizer,
                                                const yoke_data_parallel_options *options);
 
+/** The parameters of a group. */
+typedef struct yoke_group_report {
+    size_t struct_size; /**< sizeof(yoke_group_report). */
+    int tensors;        /**< Parameters that the group has. */
+    size_t elements;    /**< Their scalars. */
+} yoke_group_report;
+
+/** Counts the parameters of a group.
+ *
+ * @param parallel     The engine.
+ * @param group        Index in yoke_data_parallel_options.groups; -1: parameters of no group.
+ * @param[out] report  Set struct_size first.
+ * @return ARGUMENT: there is no such group.
+ */
+YOKE_API yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int group,
+                                              yoke_group_report *report);
+
 /** Destroys an engine and stops its workers.
  *
  * @param parallel  May be NULL.

@@ -56,8 +56,8 @@ typedef struct yoke_optimizer_options {
  * no group matches follows the optimizer's options. */
 typedef struct yoke_parameter_group {
     size_t struct_size;         /**< sizeof(yoke_parameter_group). */
-    const char *pattern;        /**< A shell's pattern for PyTorch's names: "*.bias",
-                                     "layer1.*", "*bn?.*". `*` matches dots, too. */
+    const char *pattern;        /**< Shell patterns of PyTorch's names, with commas between them:
+                                     "layer1.*,layer2.*", "*.bias,*bn?.*". `*` matches dots, too. */
     double learning_rate_scale; /**< Multiplies the learning rate of every step; at least 0. */
     double weight_decay;        /**< Instead of the optimizer's, if set_weight_decay; at least 0. */
     bool set_weight_decay;      /**< Whether weight_decay counts. */

@@ -35,27 +35,47 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_STEP,       /**< After every update. */
     YOKE_EVENT_EVALUATION, /**< After an evaluation. */
     YOKE_EVENT_SAVED,      /**< A file was written; `text` is its path. */
-    YOKE_EVENT_WARNING /**< Something failed but training goes on (a full disk); `text` says it. */
+    YOKE_EVENT_WARNING, /**< Something failed but training goes on (a full disk); `text` says it. */
+    YOKE_EVENT_SKIPPED  /**< During yoke_trainer_create: a tensor of `init` was left out; `skip` and
+                             `text` say which. */
 } yoke_event_kind;
+
+/** Why yoke_weights_load_partial left a tensor out. */
+typedef enum yoke_skip_reason {
+    YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */
+    YOKE_SKIP_SHAPE,       /**< It has another shape in the file: likewise. */
+    YOKE_SKIP_NOT_FINITE,  /**< It is not finite in the file: likewise. */
+    YOKE_SKIP_UNKNOWN      /**< The model lacks it. */
+} yoke_skip_reason;
+
+/** A tensor that was left out. It lives until the callback returns. */
+typedef struct yoke_weights_skip {
+    size_t struct_size;      /**< sizeof(yoke_weights_skip) of the library. */
+    yoke_skip_reason reason; /**< Why. */
+    const char *name;        /**< Of the tensor, without "module.". */
+    const char *text;        /**< A line that says so. */
+} yoke_weights_skip;
 
 /** What the trainer reports. It, and its text, live until the callback returns. */
 typedef struct yoke_event {
-    size_t struct_size;     /**< sizeof(yoke_event) of the library. */
-    yoke_event_kind kind;   /**< What happened. */
-    uint64_t step;          /**< Updates done. */
-    uint64_t steps;         /**< Updates of the whole run. */
-    uint64_t epoch;         /**< Counted from 0. */
-    double loss;            /**< Of the batch, or of the evaluation. */
-    double accuracy;        /**< Likewise, 0 to 1; -1: none. */
-    double learning_rate;   /**< STEP: the rate used. */
-    int rows;               /**< Of the batch, or of the evaluation. */
-    double step_ms;         /**< STEP: with the wait for the loader. */
-    double seconds_elapsed; /**< Since yoke_trainer_run began to train. */
-    const char *text;       /**< Path or warning; NULL otherwise. */
+    size_t struct_size;            /**< sizeof(yoke_event) of the library. */
+    yoke_event_kind kind;          /**< What happened. */
+    uint64_t step;                 /**< Updates done. */
+    uint64_t steps;                /**< Updates of the whole run. */
+    uint64_t epoch;                /**< Counted from 0. */
+    double loss;                   /**< Of the batch, or of the evaluation. */
+    double accuracy;               /**< Likewise, 0 to 1; -1: none. */
+    double learning_rate;          /**< STEP: the rate used. */
+    int rows;                      /**< Of the batch, or of the evaluation. */
+    double step_ms;                /**< STEP: with the wait for the loader. */
+    double seconds_elapsed;        /**< Since yoke_trainer_run began to train. */
+    const char *text;              /**< Path, warning or what was skipped; NULL otherwise. */
+    const yoke_weights_skip *skip; /**< SKIPPED; NULL otherwise. */
 } yoke_event;
 
 /** How to train. yoke_trainer_create copies it with all texts, and what `optimizer` points to; it
- * reads what `process_group` points to during the call only. `payload` must outlive the trainer. */
+ * reads what `process_group` and `groups` point to during the call only. `payload` must outlive the
+ * trainer. */
 typedef struct yoke_trainer_options {
     size_t struct_size;                      /**< sizeof(yoke_trainer_options). */
     const char *model;                       /**< A preset; NULL: "resnet20". */
@@ -90,9 +110,13 @@ typedef struct yoke_trainer_options {
     /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone
      * writes files. */
     const yoke_process_group_options *process_group;
-    size_t bucket_bytes;    /**< Of every bucket; 0: as yoke_data_parallel_options. */
-    bool broadcast_buffers; /**< As yoke_data_parallel_options, */
-    bool mean_of_ranks;     /**< likewise. */
+    size_t bucket_bytes;                /**< Of every bucket; 0: as yoke_data_parallel_options. */
+    bool broadcast_buffers;             /**< As yoke_data_parallel_options, */
+    bool mean_of_ranks;                 /**< likewise. */
+    const yoke_parameter_group *groups; /**< As yoke_data_parallel_options. */
+    int group_count;                    /**< Of `groups`. */
+    const char *init_allow_missing;     /**< As yoke_weights_load_options.allow_missing. */
+    const char *init_allow_unknown;     /**< As yoke_weights_load_options.allow_unknown. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -102,7 +126,7 @@ typedef struct yoke_trainer_options {
             YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED, YOKE_COLLECTIVES_AUTO,   \
             64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
-            true /* broadcast_buffers */, false                                                    \
+            true /* broadcast_buffers */, false, NULL, 0, NULL, NULL                               \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -196,17 +220,49 @@ YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_
                                        const char *path);
 
 /** Loads an engine's weights and buffers from a safetensors file. A "module." prefix of the names
- * is accepted. It checks every name and shape before it changes anything. In DDP, call
+ * is accepted. It checks every name, shape and value before it changes anything. In DDP, call
  * yoke_data_parallel_synchronize afterwards.
  *
  * @param parallel  The engine.
  * @param model     The engine's model.
  * @param path      The file.
- * @return MISSING: there is no such file. DATA: the file is malformed or does not fit the model;
- * the text says where.
+ * @return MISSING: there is no such file. DATA: the file is malformed, does not fit the model or
+ *         has a value that is not finite; the text says where.
  */
 YOKE_API yoke_status yoke_weights_load(yoke_data_parallel *parallel, const yoke_model *model,
                                        const char *path);
+
+/** What a file of weights may lack, and have besides. Patterns are the shell's, with commas between
+ * them: "fc.*,head.*". */
+typedef struct yoke_weights_load_options {
+    size_t struct_size;        /**< sizeof(yoke_weights_load_options). */
+    const char *allow_missing; /**< These tensors of the model keep their own values if the file
+                                    lacks them, or has them in another shape or not finite (a
+                                    replaced `fc`). NULL: none. */
+    const char *allow_unknown; /**< These tensors of the file are ignored if the model lacks them.
+                                    NULL: none. */
+    void (*on_skip)(const yoke_weights_skip *skip, void *payload); /**< For each one left out,
+                                    before weights change. May be NULL. */
+    void *payload;                                                 /**< Passed to on_skip. */
+} yoke_weights_load_options;
+
+/** Every tensor must be in the file and in the model. */
+#define YOKE_WEIGHTS_LOAD_OPTIONS_INIT                                                             \
+    { sizeof(yoke_weights_load_options), NULL, NULL, NULL, NULL }
+
+/** Loads what fits, as torch.nn.Module.load_state_dict(strict=False) does, but only where the
+ * options allow a difference.
+ *
+ * @param parallel  The engine.
+ * @param model     The engine's model.
+ * @param path      The file.
+ * @param options   NULL: YOKE_WEIGHTS_LOAD_OPTIONS_INIT.
+ * @return As yoke_weights_load; ARGUMENT: a pattern of allow_missing matches no tensor of the
+ * model.
+ */
+YOKE_API yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel,
+                                               const yoke_model *model, const char *path,
+                                               const yoke_weights_load_options *options);
 
 #ifdef __cplusplus
 }

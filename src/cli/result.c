@@ -150,8 +150,8 @@ static double known(double value) {
     return value >= 0 ? value : (double)NAN;
 }
 
-yoke_status print_result_json(FILE *out, yoke_trainer *trainer,
-                              const yoke_trainer_summary *summary) {
+yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary,
+                              const skipped_list *skipped) {
     yoke_json json;
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
@@ -171,6 +171,7 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer,
     yoke_json_close(&json, '}');
     yoke_json_real(&json, "load_wait_share", summary->load_wait_share);
     json_lists(&json, yoke_trainer_engine(trainer));
+    skipped_json(&json, skipped);
     yoke_json_real(&json, "loss", summary->loss);
     yoke_json_real(&json, "accuracy", known(summary->accuracy));
     yoke_json_hash(&json, "weights_hash", summary->weights_hash);

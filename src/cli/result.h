@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "cli/skipped.h"
 #include "yoke/yoke.h"
 
 /* The devices of a list. */
@@ -22,8 +23,8 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);
 /* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
 void print_result(FILE *out, const yoke_trainer_summary *summary);
-yoke_status print_result_json(FILE *out, yoke_trainer *trainer,
-                              const yoke_trainer_summary *summary);
+yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_trainer_summary *summary,
+                              const skipped_list *skipped);
 
 /* Commands to go on with; each works as printed, from the same folder. */
 typedef struct train_advice {

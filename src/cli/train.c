@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
+#include "cli/parameter_groups.h"
 #include "cli/progress.h"
 #include "cli/result.h"
 
@@ -15,6 +16,8 @@
 
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
+    const char *allow_missing, *allow_unknown;
+    group_flags groups;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
@@ -54,6 +57,13 @@ static const cli_option options[] = {
     {"nesterov", NULL, "use Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
     {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw)", CLI_REAL,
      AT(weight_decay), 0, INFINITY},
+    {"freeze", "PATTERN[,...]", "parameters that do not train, conv1.*,layer1.* say", CLI_TEXT,
+     AT(groups.freeze), 0, 0},
+    {"group", "PATTERN[,...]:lr=X,decay=X[;...]",
+     "their learning rate times X, their own weight decay; after --freeze, the first match counts",
+     CLI_TEXT, AT(groups.group), 0, 0},
+    {"no-decay", "PATTERN[,...]", "parameters without weight decay that no --group has, *.bias say",
+     CLI_TEXT, AT(groups.no_decay), 0, 0},
     {"lr-schedule", "constant|step|cosine|onecycle", "course of the learning rate (constant)",
      CLI_CHOICE, AT(lr_schedule), 0, 0},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
@@ -89,6 +99,11 @@ static const cli_option options[] = {
     {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", CLI_REAL, AT(clip_norm),
      0, INFINITY},
     {"init", "FILE", "start from the weights in this safetensors file", CLI_TEXT, AT(init), 0, 0},
+    {"allow-missing", "PATTERN[,...]",
+     "tensors that keep their initial values if --init lacks them or their shape, fc.* say",
+     CLI_TEXT, AT(allow_missing), 0, 0},
+    {"allow-unknown", "PATTERN[,...]", "tensors of --init to ignore if the model lacks them",
+     CLI_TEXT, AT(allow_unknown), 0, 0},
     {"save", "FILE", "write the weights as safetensors, also when a signal ends the run", CLI_TEXT,
      AT(save), 0, 0},
     {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (0)", CLI_INTEGER,
@@ -137,6 +152,8 @@ static int check_flags(const train_flags *flags) {
         return cli_usage_error(
             "train",
             "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
+    if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
+        return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
     return -1;
 }
 
@@ -174,6 +191,8 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .augment = (yoke_augment)flags->augment,
                                   .accumulate = flags->accumulate,
                                   .init = flags->init,
+                                  .init_allow_missing = flags->allow_missing,
+                                  .init_allow_unknown = flags->allow_unknown,
                                   .save = flags->save,
                                   .bucket_bytes = (size_t)(flags->bucket_mb * 1048576),
                                   .broadcast_buffers = flags->broadcast_buffers != NO,
@@ -218,6 +237,8 @@ typedef struct session {
     yoke_rank_info rank;
     rank_token token;
     yoke_process_group_options group;
+    group_list groups;
+    skipped_list skipped;
     bool speaks; /* rank 0; the others print failures only */
 } session;
 
@@ -228,9 +249,14 @@ static void on_event(const yoke_event *event, void *payload) {
         return;
     }
     progress_clear(&now->progress);
+    if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
     if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);
     if (now->flags->quiet || !now->speaks) return;
-    if (event->kind == YOKE_EVENT_READY) print_plan(stderr, now->trainer, &now->view);
+    if (event->kind == YOKE_EVENT_READY) {
+        print_plan(stderr, now->trainer, &now->view);
+        print_groups(stderr, now->trainer, &now->groups);
+    }
+    if (event->kind == YOKE_EVENT_SKIPPED) fprintf(stderr, "init     %s\n", event->text);
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
     if (event->kind != YOKE_EVENT_EVALUATION) return;
     fprintf(stderr, "epoch %llu: loss %.4f", (unsigned long long)event->epoch + 1, event->loss);
@@ -257,7 +283,7 @@ static yoke_status report(session *now) {
     if (!now->flags->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
     if (!now->flags->json || !now->flags->quiet) print_result(words, &summary);
-    if (now->flags->json) status = print_result_json(stdout, now->trainer, &summary);
+    if (now->flags->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
     fflush(stdout); /* the advice on stderr comes after it, also in one file */
     return status;
 }
@@ -332,30 +358,40 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
     return device_view_open(view, &wanted);
 }
 
+/* Opens the trainer and runs it. Returns the exit code. */
+static int open_and_run(session *now, train_flags *flags) {
+    yoke_optimizer_options optimizer;
+    yoke_trainer_options run_options;
+    yoke_status status = choose_devices(flags, &now->view, &now->rank);
+    if (status != YOKE_OK) return cli_fail(status);
+    fill_optimizer(&optimizer, flags);
+    fill_options(&run_options, flags);
+    run_options.optimizer = &optimizer;
+    run_options.groups = now->groups.groups;
+    run_options.group_count = now->groups.count;
+    if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now->group;
+    run_options.on_event = on_event;
+    run_options.payload = now;
+    progress_begin(&now->progress, flags->steps > 0 ? 0 : flags->epochs, flags->log_every,
+                   flags->quiet || !now->speaks);
+    progress_note(&now->progress, "measuring the fastest algorithms ...");
+    status = yoke_trainer_create(&now->trainer, &run_options);
+    progress_clear(&now->progress);
+    if (status != YOKE_OK) return cli_fail(status);
+    int code = run(now);
+    yoke_trainer_destroy(now->trainer);
+    return code;
+}
+
 int train_main(int argc, char **argv) {
     train_flags flags = defaults;
     session now = {.flags = &flags, .command = argv - 1, .speaks = true};
-    yoke_optimizer_options optimizer;
-    yoke_trainer_options run_options;
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);
     if (code < 0) code = find_rank(&now);
-    if (code >= 0) return code;
-    yoke_status status = choose_devices(&flags, &now.view, &now.rank);
-    if (status != YOKE_OK) return cli_fail(status);
-    fill_optimizer(&optimizer, &flags);
-    fill_options(&run_options, &flags);
-    run_options.optimizer = &optimizer;
-    if (flags.mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now.group;
-    run_options.on_event = on_event;
-    run_options.payload = &now;
-    progress_begin(&now.progress, flags.steps > 0 ? 0 : flags.epochs, flags.log_every,
-                   flags.quiet || !now.speaks);
-    progress_note(&now.progress, "measuring the fastest algorithms ...");
-    status = yoke_trainer_create(&now.trainer, &run_options);
-    progress_clear(&now.progress);
-    if (status != YOKE_OK) return cli_fail(status);
-    code = run(&now);
-    yoke_trainer_destroy(now.trainer);
+    if (code < 0) code = group_list_read(&now.groups, &flags.groups);
+    if (code < 0) code = open_and_run(&now, &flags);
+    skipped_free(&now.skipped);
+    group_list_free(&now.groups);
     return code;
 }

@@ -150,10 +150,12 @@ yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
  * message. */
 int yoke_model_find_tensor(const yoke_model *model, const char *name, const char **near);
 
-/* patterns.c: the shell's patterns of tensor names. fail: ARGUMENT for a pattern that matches no
- * name; the text begins with `what` and names the nearest. */
-bool yoke_pattern_matches(const char *pattern, const char *name);
-yoke_status yoke_pattern_fail(const yoke_model *model, const char *what, const char *pattern);
+/* patterns.c: lists of the shell's patterns of tensor names, with commas between them. check:
+ * ARGUMENT when one of them matches no tensor, or no parameter; the text begins with `what` and
+ * names the nearest. */
+bool yoke_patterns_match(const char *list, const char *name);
+yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
+                                bool parameters);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 

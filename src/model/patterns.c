@@ -1,14 +1,30 @@
-/* Patterns of tensor names: the shell's, as in "layer1.*". */
+/* Lists of patterns of tensor names: the shell's, with commas between them, as in
+ * "layer1.*,*.bias". */
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/graph.h"
 
+#define PATTERN_BYTES 256
 #define PIECE_BYTES 64
 
-bool yoke_pattern_matches(const char *pattern, const char *name) {
-    return fnmatch(pattern, name, 0) == 0;
+/* The first pattern of a list; returns what follows its comma, or NULL behind the last. A pattern
+ * longer than any name matches none. */
+static const char *next_pattern(const char *list, char pattern[PATTERN_BYTES]) {
+    size_t length = strcspn(list, ",");
+    snprintf(pattern, PATTERN_BYTES, "%.*s", (int)(length < PATTERN_BYTES ? length : 0), list);
+    return list[length] == ',' ? list + length + 1 : NULL;
+}
+
+bool yoke_patterns_match(const char *list, const char *name) {
+    char pattern[PATTERN_BYTES];
+    while (list != NULL) {
+        list = next_pattern(list, pattern);
+        if (fnmatch(pattern, name, 0) == 0) return true;
+    }
+    return false;
 }
 
 static size_t count_dots(const char *text) {
@@ -48,7 +64,8 @@ static void copy_parts(const char *name, bool front, size_t dots, char parts[PIE
     parts[length] = '\0';
 }
 
-yoke_status yoke_pattern_fail(const yoke_model *model, const char *what, const char *pattern) {
+/* ARGUMENT; the text names what the model has instead. */
+static yoke_status fail(const yoke_model *model, const char *what, const char *pattern) {
     char plain[PIECE_BYTES];
     bool front = strcspn(pattern, "*?[") > 0;
     size_t count = (size_t)model->tensor_count;
@@ -71,4 +88,18 @@ yoke_status yoke_pattern_fail(const yoke_model *model, const char *what, const c
     free(names);
     free(parts);
     return status;
+}
+
+yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
+                                bool parameters) {
+    char pattern[PATTERN_BYTES];
+    while (list != NULL) {
+        bool found = false;
+        list = next_pattern(list, pattern);
+        for (int i = 0; i < model->tensor_count && !found; i++)
+            found = (model->tensors[i].trainable || !parameters) &&
+                    fnmatch(pattern, model->tensors[i].name, 0) == 0;
+        if (!found) return fail(model, what, pattern);
+    }
+    return YOKE_OK;
 }

@@ -43,31 +43,25 @@ static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *
 
 static int find_group(const yoke_groups *groups, const char *name) {
     for (int i = 0; i < groups->count; i++)
-        if (yoke_pattern_matches(groups->list[i].pattern, name)) return i;
+        if (yoke_patterns_match(groups->list[i].pattern, name)) return i;
     return -1;
-}
-
-static int count_members(const yoke_groups *groups, const yoke_model *model, int group) {
-    int count = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++)
-        count += groups->members[i] == group;
-    return count;
 }
 
 /* A group without members is a mistake: a wrong pattern, or one behind a wider one. */
 static yoke_status check_members(const yoke_groups *groups, const yoke_model *model, int group) {
     const char *pattern = groups->list[group].pattern;
+    TRY(yoke_patterns_check(model, "parameter group", pattern, true));
+    for (int i = 0; i < yoke_model_tensor_count(model); i++)
+        if (groups->members[i] == group) return YOKE_OK;
     yoke_tensor_info info = {.struct_size = sizeof info};
-    if (count_members(groups, model, group) > 0) return YOKE_OK;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        TRY(yoke_model_tensor(model, i, &info));
-        if (info.trainable && yoke_pattern_matches(pattern, info.name))
-            return FAIL(YOKE_ERROR_ARGUMENT,
-                        "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" "
-                        "has %s; the first match counts, so put narrow patterns first",
-                        pattern, groups->list[groups->members[i]].pattern, info.name);
-    }
-    return yoke_pattern_fail(model, "parameter group", pattern);
+    int taken = 0;
+    do
+        TRY(yoke_model_tensor(model, taken++, &info));
+    while (!info.trainable || !yoke_patterns_match(pattern, info.name));
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" has %s; "
+                "the first match counts, so put narrow patterns first",
+                pattern, groups->list[groups->members[taken - 1]].pattern, info.name);
 }
 
 static yoke_status assign(yoke_groups *groups, const yoke_model *model) {
@@ -162,4 +156,22 @@ bool yoke_groups_freeze(const yoke_groups *groups, int tensor) {
 
 const yoke_optimizer_ranges *yoke_groups_ranges(const yoke_groups *groups) {
     return groups->count > 0 ? &groups->ranges : NULL;
+}
+
+yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int group,
+                                     yoke_group_report *report) {
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    const yoke_groups *groups = &parallel->groups;
+    yoke_group_report own = {.struct_size = sizeof own};
+    if (group < -1 || group >= groups->count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "group %d: this engine has %d, counted from 0", group,
+                    groups->count);
+    for (int i = 0; i < yoke_model_tensor_count(parallel->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(parallel->model, i, &info));
+        if (!info.trainable || (groups->count > 0 ? groups->members[i] : -1) != group) continue;
+        own.tensors++;
+        own.elements += info.count;
+    }
+    return yoke_options_store(report, &own, sizeof own, "yoke_group_report");
 }

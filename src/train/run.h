@@ -10,7 +10,7 @@
 
 struct yoke_trainer {
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
-    char *texts[7];
+    char *texts[9];
     yoke_optimizer_options optimizer;
     yoke_devices *devices;
     yoke_process_group *ranks;               /* DDP; NULL otherwise */

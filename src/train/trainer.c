@@ -10,8 +10,15 @@
 /* The texts of the caller may be gone when run needs them. */
 static yoke_status keep_texts(yoke_trainer *trainer) {
     yoke_trainer_options *options = &trainer->options;
-    const char **fields[] = {&options->model, &options->dataset, &options->devices, &options->init,
-                             &options->save,  &options->metrics, &options->trace};
+    const char **fields[] = {&options->model,
+                             &options->dataset,
+                             &options->devices,
+                             &options->init,
+                             &options->save,
+                             &options->metrics,
+                             &options->trace,
+                             &options->init_allow_missing,
+                             &options->init_allow_unknown};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -133,6 +140,26 @@ static yoke_status build_model(yoke_trainer *trainer) {
     return status;
 }
 
+static void on_skip(const yoke_weights_skip *skip, void *payload) {
+    const yoke_trainer_options *options = payload;
+    yoke_event event = {.struct_size = sizeof event,
+                        .kind = YOKE_EVENT_SKIPPED,
+                        .accuracy = -1,
+                        .text = skip->text,
+                        .skip = skip};
+    if (options->on_event != NULL) options->on_event(&event, options->payload);
+}
+
+static yoke_status load_init(yoke_trainer *trainer) {
+    yoke_trainer_options *options = &trainer->options;
+    yoke_weights_load_options load = {.struct_size = sizeof load,
+                                      .allow_missing = options->init_allow_missing,
+                                      .allow_unknown = options->init_allow_unknown,
+                                      .on_skip = on_skip,
+                                      .payload = options};
+    return yoke_weights_load_partial(trainer->parallel, trainer->model, options->init, &load);
+}
+
 static yoke_status build_engine(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
@@ -148,12 +175,14 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .process_group = trainer->ranks,
                                          .broadcast_buffers = options->broadcast_buffers,
                                          .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = yoke_loader_pixels(trainer->loader)};
+                                         .pixels = yoke_loader_pixels(trainer->loader),
+                                         .groups = options->groups,
+                                         .group_count = options->group_count};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
+    trainer->options.groups = NULL; /* the caller's */
     if (options->init == NULL) return YOKE_OK;
-    if (yoke_trainer_writes(trainer))
-        TRY(yoke_weights_load(trainer->parallel, trainer->model, options->init));
+    if (yoke_trainer_writes(trainer)) TRY(load_init(trainer));
     return yoke_data_parallel_synchronize(trainer->parallel);
 }
 

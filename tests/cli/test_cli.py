@@ -47,6 +47,15 @@ def devices(count):
     return ["--devices", f"{count}x{BACKEND}{':0' if shared else ''}"]
 
 
+def tensors_of(path):
+    """The bytes of every tensor of a safetensors file."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    return {name: data[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]]
+            for name, entry in header.items() if name != "__metadata__"}
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -277,6 +286,33 @@ class Train(Case):
         for verb in ["train", "evaluate"]:
             self.fails(65, ["missing (conv1.weight", "unknown ("], verb, "--init", save, "--model",
                        "resnet20", "--dataset", "synthetic:3x16x16,rows=64", "--batch", "8")
+
+    def test_a_replaced_layer_starts_anew_and_is_listed(self):
+        save = self.folder / "w.safetensors"
+        self.train("--steps", "2", "--save", save)
+        other = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=60", "--batch", "20", "--steps", "2"]
+        self.fails(2, "--allow-missing", "train", *other, "--allow-missing", "fc3.*")
+        result = self.run_ok("train", *other, "--init", save, "--allow-missing", "fc3.*", "--json")
+        self.assertIn("fc3.bias is [3] in the file and [4] in the model", result.stderr)
+        said = json.loads(result.stdout)
+        self.assertEqual((said["init_missing"], said["init_unknown"]), (["fc3.weight", "fc3.bias"], []))
+
+    def test_groups_are_listed_and_frozen_parameters_stay(self):
+        first, save = self.folder / "first.safetensors", self.folder / "w.safetensors"
+        self.train("--steps", "1", "--lr", "0", "--save", first)
+        result = self.run_ok("train", *SMALL, "--steps", "3", *devices(2), "--init", first, "--save", save,
+                             "--freeze", "fc1.*,fc2.bias", "--group", "fc2.*:lr=0.1;fc3.weight:lr=2,decay=0.1",
+                             "--no-decay", "*.bias")
+        self.assertIn("groups   fc1.*,fc2.bias: 3 tensors, 67584 parameters, frozen\n", result.stderr)
+        self.assertIn(" fc3.weight: 1 tensor, 3072 parameters, learning rate x 2, weight decay 0.1\n",
+                      result.stderr)
+        self.assertIn(" *.bias: 1 tensor, 3 parameters, weight decay 0\n", result.stderr)
+        before, after = (tensors_of(path) for path in (first, save))
+        self.assertEqual({name for name in before if before[name] == after[name]},
+                         {"fc1.weight", "fc1.bias", "fc2.bias"})
+        self.fails(2, "did you mean", "train", *SMALL, "--freeze", "fc11.*")
+        for wrong in ["fc1.*", "fc1.*:", ":lr=1", "fc1.*:lr=x", "fc1.*:speed=1"]:
+            self.fails(2, "--group", "train", *SMALL, "--group", wrong)
 
     def test_evaluate_needs_weights(self):
         self.fails(2, "--init", "evaluate")

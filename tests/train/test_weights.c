@@ -112,6 +112,152 @@ static void weights_of_another_model_are_refused_by_name_and_change_nothing(void
     assert_int_equal(unlink(path), 0);
 }
 
+/* Partial loading. */
+
+/* Trains three classes, saves, and opens a trainer of four classes; both have seeds of their own.
+ */
+static void open_with_other_classes(log_of_run *run, log_of_run *next, const char *path) {
+    yoke_trainer_options options = small(run);
+    options.save = path;
+    EXPECT_OK(train(run, &options));
+    options.save = NULL;
+    options.payload = next;
+    options.seed = 99;
+    options.dataset = "synthetic:1x8x8,classes=4,rows=50";
+    options.init = path;
+    options.init_allow_missing = "fc3.*";
+    EXPECT_OK(yoke_trainer_create(&next->trainer, &options));
+}
+
+static bool same_tensor(yoke_trainer *one, yoke_trainer *other, const char *name, size_t count) {
+    float *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b);
+    EXPECT_OK(yoke_data_parallel_read(yoke_trainer_engine(one), name, a, count));
+    EXPECT_OK(yoke_data_parallel_read(yoke_trainer_engine(other), name, b, count));
+    bool same = memcmp(a, b, count * sizeof *a) == 0;
+    free(a);
+    free(b);
+    return same;
+}
+
+static void a_replaced_layer_keeps_its_initial_values_and_the_rest_is_loaded(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0}, next = {0}, fresh = {0};
+    open_with_other_classes(&run, &next, in_folder("three", path));
+    assert_int_equal(next.skipped, 2);
+    assert_string_equal(next.warning,
+                        "fc3.bias is [3] in the file and [4] in the model, which keeps its own");
+    yoke_trainer_options options = small(&fresh);
+    options.seed = 99;
+    options.dataset = "synthetic:1x8x8,classes=4,rows=50";
+    EXPECT_OK(yoke_trainer_create(&fresh.trainer, &options));
+    assert_true(same_tensor(next.trainer, fresh.trainer, "fc3.weight", 4 * 1024));
+    assert_true(same_tensor(next.trainer, fresh.trainer, "fc3.bias", 4));
+    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", 1024 * 64));
+    assert_true(same_tensor(next.trainer, run.trainer, "fc2.bias", 1024));
+    assert_false(same_tensor(next.trainer, fresh.trainer, "fc1.weight", 1024 * 64));
+    yoke_trainer_destroy(run.trainer);
+    yoke_trainer_destroy(next.trainer);
+    yoke_trainer_destroy(fresh.trainer);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Copies a file of weights; `change` may rename a tensor or spoil its values. */
+static void copy_changed(const char *from, const char *to,
+                         void (*change)(yoke_file_tensor *tensor, char name[64], float *values)) {
+    yoke_safetensors file;
+    yoke_file_tensor tensors[16];
+    char names[16][64];
+    yoke_file_writer writer;
+    EXPECT_OK(yoke_safetensors_open(&file, from));
+    assert_true(file.count <= 16);
+    for (int i = 0; i < file.count; i++) {
+        tensors[i] = file.tensors[i];
+        snprintf(names[i], sizeof names[i], "%s", file.tensors[i].name);
+        tensors[i].name = names[i];
+        change(&tensors[i], names[i],
+               (float *)(void *)(file.data + (file.buffer - file.data) + tensors[i].begin));
+    }
+    const unsigned char *buffer = file.buffer;
+    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count));
+    for (int i = 0; i < file.count; i++) /* sorted anew */
+        for (int k = 0; k < file.count; k++)
+            if (strcmp(names[k], tensors[i].name) == 0)
+                EXPECT_OK(yoke_file_write(&writer, buffer + file.tensors[k].begin,
+                                          file.tensors[k].bytes));
+    EXPECT_OK(yoke_file_commit(&writer));
+    yoke_safetensors_close(&file);
+}
+
+static void rename_last(yoke_file_tensor *tensor, char name[64], float *values) {
+    (void)tensor;
+    (void)values;
+    if (strncmp(name, "fc3", 3) == 0) memcpy(name, "top", 3);
+}
+
+static void spoil_fc2(yoke_file_tensor *tensor, char name[64], float *values) {
+    (void)tensor;
+    if (strcmp(name, "fc2.weight") == 0) values[5] = NAN;
+}
+
+/* Refused as it is; loaded with the patterns, and then `skips` tensors are left out. */
+static void check_changed(void (*change)(yoke_file_tensor *, char[64], float *), const char *error,
+                          const char *missing, const char *unknown, int skips) {
+    char path[128], changed[128];
+    log_of_run run = {0}, next = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("whole", path);
+    EXPECT_OK(train(&run, &options));
+    copy_changed(path, in_folder("changed", changed), change);
+    options.save = NULL;
+    options.seed = 99;
+    options.payload = &next;
+    EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
+    yoke_data_parallel *engine = yoke_trainer_engine(next.trainer);
+    const yoke_model *model = yoke_data_parallel_model(engine);
+    uint64_t before = hash_of(next.trainer);
+    assert_int_equal(yoke_weights_load(engine, model, changed), YOKE_ERROR_DATA);
+    assert_non_null(strstr(yoke_last_error(), error));
+    assert_true(hash_of(next.trainer) == before);
+    yoke_trainer_destroy(next.trainer);
+    options.init = changed;
+    options.init_allow_missing = missing;
+    options.init_allow_unknown = unknown;
+    EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
+    assert_int_equal(next.skipped, skips);
+    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", 1024 * 64));
+    yoke_trainer_destroy(next.trainer);
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(unlink(path) + unlink(changed), 0);
+}
+
+static void unknown_tensors_are_ignored_if_allowed(void **state) {
+    (void)state;
+    check_changed(rename_last, "2 missing (fc3.weight, fc3.bias); 2 unknown (top.", "fc3.*",
+                  "nothing,top.*", 4);
+}
+
+static void a_value_that_is_not_finite_is_refused_by_name_and_element(void **state) {
+    (void)state;
+    check_changed(spoil_fc2, "element 5 of fc2.weight is nan", "*.weight", NULL, 1);
+}
+
+static void patterns_for_no_tensor_of_the_model_are_refused(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0}, next = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("whole", path);
+    EXPECT_OK(train(&run, &options));
+    yoke_trainer_destroy(run.trainer);
+    options.init = path;
+    options.init_allow_missing = "fc3.*,fc3.wieght";
+    options.payload = &next;
+    assert_int_equal(yoke_trainer_create(&next.trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "did you mean \"fc3.weight\"?"));
+    assert_int_equal(unlink(path), 0);
+}
+
 static void every_line_of_metrics_is_a_whole_object(void **state) {
     (void)state;
     char path[128], line[512];
@@ -254,6 +400,10 @@ int main(void) {
         cmocka_unit_test(weights_saved_and_loaded_are_the_same_bits),
         cmocka_unit_test(a_module_prefix_is_accepted),
         cmocka_unit_test(weights_of_another_model_are_refused_by_name_and_change_nothing),
+        cmocka_unit_test(a_replaced_layer_keeps_its_initial_values_and_the_rest_is_loaded),
+        cmocka_unit_test(unknown_tensors_are_ignored_if_allowed),
+        cmocka_unit_test(a_value_that_is_not_finite_is_refused_by_name_and_element),
+        cmocka_unit_test(patterns_for_no_tensor_of_the_model_are_refused),
         cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
         cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),

@@ -31,7 +31,7 @@
 /* What a run told. */
 typedef struct log {
     yoke_trainer *trainer;
-    int ready, steps, evaluations, saved, warnings;
+    int ready, steps, evaluations, saved, warnings, skipped;
     double losses[STEPS_KEPT];
     int rows[STEPS_KEPT];
     yoke_event evaluation;
@@ -85,6 +85,11 @@ static inline void on_event(const yoke_event *event, void *payload) {
     case YOKE_EVENT_WARNING:
         snprintf(run->warning, sizeof run->warning, "%s", event->text);
         run->warnings++;
+        break;
+    case YOKE_EVENT_SKIPPED:
+        assert_string_equal(event->text, event->skip->text);
+        snprintf(run->warning, sizeof run->warning, "%s", event->text);
+        run->skipped++;
         break;
     }
 }

@@ -1,0 +1,88 @@
+/* Reads "layer1.*:lr=0.1,decay=0;layer2.*:lr=0.5" and prints what it came to. */
+#include "cli/parameter_groups.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int add(group_list *list, const yoke_parameter_group *group) {
+    if (list->count == CLI_GROUPS_MAX)
+        return cli_usage_error("train", "more than %d parameter groups", CLI_GROUPS_MAX);
+    list->groups[list->count++] = *group;
+    return -1;
+}
+
+static int add_setting(yoke_parameter_group *group, const char *setting) {
+    double *field = NULL;
+    if (strncmp(setting, "lr=", 3) == 0) field = &group->learning_rate_scale;
+    if (strncmp(setting, "decay=", 6) == 0) field = &group->weight_decay;
+    if (field == NULL)
+        return cli_usage_error("train", "--group: '%s' is neither lr=SCALE nor decay=X", setting);
+    if (!yoke_text_real(strchr(setting, '=') + 1, 0, INFINITY, field))
+        return cli_usage_error("train", "--group: '%s' needs a number of at least 0", setting);
+    group->set_weight_decay |= field == &group->weight_decay;
+    return -1;
+}
+
+/* "PATTERNS:lr=SCALE,decay=X" */
+static int add_written(group_list *list, char *written) {
+    yoke_parameter_group group = YOKE_PARAMETER_GROUP_INIT;
+    char *settings = strrchr(written, ':'), *rest = NULL;
+    if (settings == NULL || settings == written || settings[1] == '\0')
+        return cli_usage_error("train", "--group: '%s' is not PATTERN:lr=SCALE,decay=X", written);
+    *settings++ = '\0';
+    group.pattern = written;
+    for (char *one = strtok_r(settings, ",", &rest); one != NULL;
+         one = strtok_r(NULL, ",", &rest)) {
+        int code = add_setting(&group, one);
+        if (code >= 0) return code;
+    }
+    return add(list, &group);
+}
+
+static int add_all_written(group_list *list, const char *text) {
+    char *rest = NULL;
+    list->text = strdup(text);
+    if (list->text == NULL) return cli_system_error("--group");
+    for (char *one = strtok_r(list->text, ";", &rest); one != NULL;
+         one = strtok_r(NULL, ";", &rest)) {
+        int code = add_written(list, one);
+        if (code >= 0) return code;
+    }
+    return -1;
+}
+
+int group_list_read(group_list *list, const group_flags *flags) {
+    yoke_parameter_group frozen = YOKE_PARAMETER_GROUP_INIT, plain = YOKE_PARAMETER_GROUP_INIT;
+    int code = -1;
+    *list = (group_list){.count = 0};
+    frozen.pattern = flags->freeze;
+    frozen.frozen = true;
+    plain.pattern = flags->no_decay;
+    plain.set_weight_decay = true;
+    if (flags->freeze != NULL) code = add(list, &frozen);
+    if (code < 0 && flags->group != NULL) code = add_all_written(list, flags->group);
+    if (code < 0 && flags->no_decay != NULL) code = add(list, &plain);
+    return code;
+}
+
+void group_list_free(group_list *list) {
+    free(list->text);
+}
+
+void print_groups(FILE *out, yoke_trainer *trainer, const group_list *list) {
+    for (int i = 0; i < list->count; i++) {
+        const yoke_parameter_group *group = &list->groups[i];
+        yoke_group_report report = {.struct_size = sizeof report};
+        if (yoke_data_parallel_group(yoke_trainer_engine(trainer), i, &report) != YOKE_OK) continue;
+        fprintf(out, "%s %s: %d tensor%s, %zu parameters", i == 0 ? "groups  " : "        ",
+                group->pattern, report.tensors, report.tensors == 1 ? "" : "s", report.elements);
+        if (group->frozen) fprintf(out, ", frozen");
+        if (group->learning_rate_scale != 1)
+            fprintf(out, ", learning rate x %g", group->learning_rate_scale);
+        if (group->set_weight_decay) fprintf(out, ", weight decay %g", group->weight_decay);
+        fputc('\n', out);
+    }
+}

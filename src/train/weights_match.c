@@ -1,0 +1,233 @@
+/* Compares a file of weights with a model, tensor by tensor, before anything changes. */
+#include "train/weights_match.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Mismatches of one kind: how many, and the first two as text. */
+typedef struct mismatch {
+    int count;
+    char text[192];
+} mismatch;
+
+static void add_mismatch(mismatch *list, const char *what) {
+    size_t used = strlen(list->text);
+    list->count++;
+    if (list->count <= 2)
+        snprintf(list->text + used, sizeof list->text - used, "%s%.88s", used > 0 ? ", " : "",
+                 what);
+    else if (list->count == 3)
+        snprintf(list->text + used, sizeof list->text - used, ", ...");
+}
+
+static void print_shape(char *text, size_t size, const int64_t *shape, int ndim) {
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < ndim && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i > 0 ? "," : "",
+                                 (long long)shape[i]);
+    if (used < size) snprintf(text + used, size - used, "]");
+}
+
+static const char *plain_name(const char *name) {
+    return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
+}
+
+/* Finds a tensor by name; nn.DataParallel saves it with the prefix "module.". */
+static const yoke_file_tensor *find(const yoke_safetensors *file, const char *name) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(plain_name(file->tensors[i].name), name) == 0) return &file->tensors[i];
+    return NULL;
+}
+
+typedef struct comparison {
+    mismatch missing, unknown, shapes, types;
+} comparison;
+
+static bool may_be_missing(const yoke_weights_match *match, const char *name) {
+    return match->options.allow_missing != NULL &&
+           yoke_patterns_match(match->options.allow_missing, name);
+}
+
+static bool has_shape(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
+    size_t bytes = (size_t)info->ndim * sizeof info->shape[0];
+    return tensor->ndim == info->ndim && memcmp(tensor->shape, info->shape, bytes) == 0;
+}
+
+static bool has_type(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
+    if (!info->integer) return yoke_dtype_is_float(tensor->dtype);
+    return tensor->dtype == YOKE_DTYPE_I64 || tensor->dtype == YOKE_DTYPE_I32;
+}
+
+static void add_shapes(mismatch *list, const yoke_file_tensor *tensor,
+                       const yoke_tensor_info *info) {
+    char text[200], file_shape[64], model_shape[64];
+    print_shape(file_shape, sizeof file_shape, tensor->shape, tensor->ndim);
+    print_shape(model_shape, sizeof model_shape, info->shape, info->ndim);
+    snprintf(text, sizeof text, "%.40s %s, not %s", info->name, file_shape, model_shape);
+    add_mismatch(list, text);
+}
+
+static void add_type(mismatch *list, const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
+    char text[100];
+    snprintf(text, sizeof text, "%.40s %s", info->name, yoke_dtype_name(tensor->dtype));
+    add_mismatch(list, text);
+}
+
+/* The source of tensor `index`, the reason to skip it, or a mismatch. */
+static void find_source(yoke_weights_match *match, int index, const yoke_tensor_info *info,
+                        comparison *found) {
+    const yoke_file_tensor *tensor = find(match->file, info->name);
+    bool allowed = may_be_missing(match, info->name);
+    if (tensor == NULL) {
+        /* Checkpoints older than PyTorch 0.4.1 have no num_batches_tracked. */
+        if (!info->integer && allowed) match->reasons[index] = YOKE_SKIP_MISSING;
+        if (!info->integer && !allowed) add_mismatch(&found->missing, info->name);
+    } else if (!has_shape(tensor, info)) {
+        if (allowed)
+            match->reasons[index] = YOKE_SKIP_SHAPE;
+        else
+            add_shapes(&found->shapes, tensor, info);
+    } else if (!has_type(tensor, info)) {
+        add_type(&found->types, tensor, info);
+    } else {
+        match->sources[index] = tensor;
+    }
+}
+
+static yoke_status report(const comparison *found, const char *path, const yoke_model *model) {
+    const struct {
+        const mismatch *list;
+        const char *kind;
+    } parts[] = {{&found->missing, "missing"},
+                 {&found->unknown, "unknown"},
+                 {&found->shapes, "of a different shape"},
+                 {&found->types, "of a type that cannot be read"}};
+    char text[YOKE_ERROR_TEXT_BYTES] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].list->count == 0 || used >= sizeof text) continue;
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%d %s (%s)", used > 0 ? "; " : "",
+                             parts[i].list->count, parts[i].kind, parts[i].list->text);
+    }
+    if (used == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: not the weights of this %s: %s", path, yoke_model_name(model),
+                text);
+}
+
+/* Whether the model lacks this name of the file. */
+static bool is_lacking(const yoke_weights_match *match, int index) {
+    const char *name = plain_name(match->file->tensors[index].name);
+    return yoke_model_find_tensor(match->model, name, NULL) < 0;
+}
+
+static bool may_be_unknown(const yoke_weights_match *match, int index) {
+    return match->options.allow_unknown != NULL &&
+           yoke_patterns_match(match->options.allow_unknown,
+                               plain_name(match->file->tensors[index].name));
+}
+
+static yoke_status find_sources(yoke_weights_match *match) {
+    const yoke_safetensors *file = match->file;
+    comparison found = {0};
+    for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(match->model, i, &info));
+        find_source(match, i, &info, &found);
+    }
+    for (int i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+        /* The file may also have a tensor twice, with and without prefix. */
+        bool twice = find(file, plain_name(name)) != &file->tensors[i];
+        bool unknown = is_lacking(match, i) && !may_be_unknown(match, i);
+        if (twice || unknown) add_mismatch(&found.unknown, name);
+    }
+    return report(&found, file->path, match->model);
+}
+
+yoke_status yoke_weights_match_open(yoke_weights_match *match) {
+    size_t tensors = (size_t)yoke_model_tensor_count(match->model), largest = 1;
+    for (int i = 0; i < match->file->count; i++)
+        if (match->file->tensors[i].elements > largest) largest = match->file->tensors[i].elements;
+    match->sources = calloc(tensors, sizeof *match->sources);
+    match->reasons = calloc(tensors, sizeof *match->reasons);
+    match->values = malloc(largest * sizeof *match->values);
+    if (match->sources == NULL || match->reasons == NULL || match->values == NULL)
+        return FAIL_MEMORY(largest * sizeof *match->values, "a tensor on its way from a file");
+    return find_sources(match);
+}
+
+void yoke_weights_match_close(yoke_weights_match *match) {
+    free(match->values);
+    free(match->reasons);
+    free(match->sources);
+}
+
+/* Values. */
+
+static yoke_status check_values(yoke_weights_match *match, int index) {
+    const yoke_file_tensor *tensor = match->sources[index];
+    TRY(yoke_safetensors_floats(match->file, tensor, match->values));
+    size_t i = 0;
+    while (i < tensor->elements && isfinite(match->values[i]))
+        i++;
+    if (i == tensor->elements) return YOKE_OK;
+    if (!may_be_missing(match, plain_name(tensor->name)))
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: element %zu of %s is %g: weights must be finite; take an older file, or "
+                    "allow this tensor to be missing",
+                    match->file->path, i, tensor->name, (double)match->values[i]);
+    match->reasons[index] = YOKE_SKIP_NOT_FINITE;
+    match->sources[index] = NULL;
+    return YOKE_OK;
+}
+
+yoke_status yoke_weights_match_values(yoke_weights_match *match) {
+    for (int i = 0; i < yoke_model_tensor_count(match->model); i++) {
+        const yoke_file_tensor *tensor = match->sources[i];
+        if (tensor != NULL && yoke_dtype_is_float(tensor->dtype)) TRY(check_values(match, i));
+    }
+    return YOKE_OK;
+}
+
+/* Reports. */
+
+static void tell(const yoke_weights_match *match, yoke_skip_reason reason, const char *name,
+                 const char *what) {
+    char text[256];
+    snprintf(text, sizeof text, "%s %s", name, what);
+    yoke_weights_skip skip = {
+        .struct_size = sizeof skip, .reason = reason, .name = name, .text = text};
+    match->options.on_skip(&skip, match->options.payload);
+}
+
+static void tell_tensor(const yoke_weights_match *match, int index) {
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    char shape[64], own[64], what[200];
+    if (yoke_model_tensor(match->model, index, &info) != YOKE_OK) return;
+    const yoke_file_tensor *tensor = find(match->file, info.name);
+    if (match->reasons[index] != YOKE_SKIP_SHAPE) {
+        bool missing = match->reasons[index] == YOKE_SKIP_MISSING;
+        tell(match, match->reasons[index], info.name,
+             missing ? "is not in the file: the model keeps its own"
+                     : "is not finite in the file: the model keeps its own");
+        return;
+    }
+    print_shape(shape, sizeof shape, tensor->shape, tensor->ndim);
+    print_shape(own, sizeof own, info.shape, info.ndim);
+    snprintf(what, sizeof what, "is %s in the file and %s in the model, which keeps its own", shape,
+             own);
+    tell(match, YOKE_SKIP_SHAPE, info.name, what);
+}
+
+void yoke_weights_match_report(const yoke_weights_match *match) {
+    if (match->options.on_skip == NULL) return;
+    for (int i = 0; i < yoke_model_tensor_count(match->model); i++)
+        if (match->reasons[i] != 0) tell_tensor(match, i);
+    for (int i = 0; i < match->file->count; i++)
+        if (is_lacking(match, i))
+            tell(match, YOKE_SKIP_UNKNOWN, plain_name(match->file->tensors[i].name),
+                 "is not in the model: ignored");
+}

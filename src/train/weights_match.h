@@ -1,0 +1,27 @@
+/* Which tensor of a file belongs to which of a model, and what may be left out. */
+#ifndef TRAIN_WEIGHTS_MATCH_H
+#define TRAIN_WEIGHTS_MATCH_H
+
+#include "model/model.h"
+#include "train/train.h"
+
+typedef struct yoke_weights_match {
+    const yoke_safetensors *file;
+    const yoke_model *model;
+    yoke_weights_load_options options;
+    const yoke_file_tensor **sources; /* [tensors of the model]; NULL: it keeps its values */
+    yoke_skip_reason *reasons;        /* [tensors of the model] why it does; 0: no skip */
+    float *values;                    /* room for the largest tensor of the file */
+} yoke_weights_match;
+
+/* Finds the sources; the caller has set file, model and options. DATA: a tensor is missing,
+ * unknown, or of another shape or type, and the options do not allow it. Close it after a failure,
+ * too. */
+yoke_status yoke_weights_match_open(yoke_weights_match *match);
+void yoke_weights_match_close(yoke_weights_match *match);
+/* DATA when a source is not finite; if it may be missing, it is skipped instead. */
+yoke_status yoke_weights_match_values(yoke_weights_match *match);
+/* Calls on_skip for every tensor that is left out. */
+void yoke_weights_match_report(const yoke_weights_match *match);
+
+#endif
