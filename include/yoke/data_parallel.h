@@ -322,7 +322,8 @@ YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, cons
  * @param name         The parameter's name in PyTorch's state_dict.
  * @param[out] values  [count], in PyTorch's layout.
  * @param count        yoke_tensor_info.count.
- * @return ARGUMENT: there is no such parameter, the count is wrong, or there is no gradient.
+ * @return ARGUMENT: there is no such parameter, the count is wrong, or there is no gradient; a
+ * frozen parameter never has one.
  */
 YOKE_API yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel,
                                                       const char *name, float *values,

@@ -178,7 +178,7 @@ typedef struct yoke_trainer_summary {
     const char *dataset;      /**< The SPEC. */
     const char *precision;    /**< "float32", "bfloat16" or "tf32". */
     int devices;              /**< Of all ranks. */
-    size_t parameters;        /**< Trainable scalars. */
+    size_t parameters;        /**< Scalars of all parameters, frozen ones too. */
     int batch;                /**< Rows of the whole batch. */
     uint64_t steps;           /**< Updates done. */
     double images_per_second; /**< batch / median step time. */

@@ -67,6 +67,9 @@ static void copy_parts(const char *name, bool front, size_t dots, char parts[PIE
 /* ARGUMENT; the text names what the model has instead. */
 static yoke_status fail(const yoke_model *model, const char *what, const char *pattern) {
     char plain[PIECE_BYTES];
+    if (model->tensor_count == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s \"%s\": %s has no tensors", what, pattern,
+                    model->name);
     bool front = strcspn(pattern, "*?[") > 0;
     size_t count = (size_t)model->tensor_count;
     char(*parts)[PIECE_BYTES] = calloc(count + 1, sizeof *parts);

@@ -54,14 +54,13 @@ static yoke_status check_members(const yoke_groups *groups, const yoke_model *mo
     for (int i = 0; i < yoke_model_tensor_count(model); i++)
         if (groups->members[i] == group) return YOKE_OK;
     yoke_tensor_info info = {.struct_size = sizeof info};
-    int taken = 0;
-    do
-        TRY(yoke_model_tensor(model, taken++, &info));
-    while (!info.trainable || !yoke_patterns_match(pattern, info.name));
+    int taken = -1;
+    while (!info.trainable || !yoke_patterns_match(pattern, info.name))
+        TRY(yoke_model_tensor(model, ++taken, &info));
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" has %s; "
                 "the first match counts, so put narrow patterns first",
-                pattern, groups->list[groups->members[taken - 1]].pattern, info.name);
+                pattern, groups->list[groups->members[taken]].pattern, info.name);
 }
 
 static yoke_status assign(yoke_groups *groups, const yoke_model *model) {

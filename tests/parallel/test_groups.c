@@ -296,6 +296,28 @@ static void frozen_parameters_have_no_optimizer_state(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Of conv1 and conv2, 8 channels each, and fc; fc.weight is in no group. */
+static void a_group_counts_its_parameters(void **state) {
+    (void)state;
+    static const struct {
+        int group, tensors;
+        size_t elements;
+    } cases[] = {{-1, 1, 40}, {0, 1, 576}, {1, 1, 8}, {2, 1, 5}, {3, 1, 144}};
+    yoke_model *model = check_model(false, 0);
+    check_engine engine = check_engine_make(model, 1, options_of(YOKE_SCHEDULE_OVERLAP), &sgd);
+    yoke_group_report report = {.struct_size = sizeof report};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT_OK(yoke_data_parallel_group(engine.parallel, cases[i].group, &report));
+        assert_int_equal(report.tensors, cases[i].tensors);
+        assert_int_equal(report.elements, cases[i].elements);
+    }
+    assert_int_equal(yoke_data_parallel_group(engine.parallel, GROUPS, &report),
+                     YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_data_parallel_group(engine.parallel, -2, &report), YOKE_ERROR_ARGUMENT);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 /* Mistakes. */
 
 static void expect_refusal(const yoke_parameter_group *given, int count, const char *text) {
@@ -354,6 +376,7 @@ int main(void) {
         cmocka_unit_test(no_step_reduces_or_sends_frozen_parameters),
         cmocka_unit_test(a_written_frozen_parameter_reaches_every_replica),
         cmocka_unit_test(frozen_parameters_have_no_optimizer_state),
+        cmocka_unit_test(a_group_counts_its_parameters),
         cmocka_unit_test(a_group_that_cannot_be_meant_is_refused_with_its_reason),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
