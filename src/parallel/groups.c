@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine.h"
 
@@ -28,13 +29,18 @@ static yoke_status check_group(int index, const yoke_parameter_group *group) {
 static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *given, int count) {
     size_t stride = given->struct_size;
     groups->list = calloc((size_t)count, sizeof *groups->list);
-    if (groups->list == NULL)
+    groups->patterns = calloc((size_t)count, sizeof *groups->patterns);
+    if (groups->list == NULL || groups->patterns == NULL)
         return FAIL_MEMORY((size_t)count * sizeof *groups->list, "parameter groups");
     for (groups->count = 0; groups->count < count; groups->count++) {
         yoke_parameter_group *own = &groups->list[groups->count];
         const char *at = (const char *)given + (size_t)groups->count * stride;
         TRY(yoke_options_load(own, sizeof *own, at, "yoke_parameter_group"));
         TRY(check_group(groups->count, own));
+        groups->patterns[groups->count] = strdup(own->pattern);
+        if (groups->patterns[groups->count] == NULL)
+            return FAIL_MEMORY(strlen(own->pattern) + 1, "a pattern");
+        own->pattern = groups->patterns[groups->count];
     }
     return YOKE_OK;
 }
@@ -84,7 +90,7 @@ yoke_status yoke_groups_create(yoke_data_parallel *parallel) {
     yoke_groups *groups = &parallel->groups;
     const yoke_parameter_group *given = options->groups;
     int count = options->group_count;
-    options->groups = NULL; /* the caller's */
+    options->groups = NULL; /* may be gone after create */
     if (count < 0 || (count > 0 && given == NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "group_count is %d, and groups is %s", count,
                     given != NULL ? "set" : "NULL");
@@ -136,6 +142,9 @@ void yoke_groups_destroy(yoke_groups *groups) {
     free(groups->ranges.items);
     free(groups->frozen);
     free(groups->members);
+    for (int i = 0; i < groups->count; i++)
+        free(groups->patterns[i]);
+    free(groups->patterns);
     free(groups->list);
 }
 

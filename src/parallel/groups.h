@@ -10,7 +10,8 @@
 #include "parallel/parallel.h"
 
 typedef struct yoke_groups {
-    yoke_parameter_group *list; /* [count]; the patterns are the caller's, gone after create */
+    yoke_parameter_group *list; /* [count] */
+    char **patterns;            /* [count] owned; `list` points to them */
     int count;
     int *members;                 /* [tensors] index into list, or -1; NULL: no groups */
     bool *frozen;                 /* [tensors]; NULL: no groups */
@@ -23,7 +24,7 @@ yoke_status yoke_groups_create(yoke_data_parallel *parallel);
 yoke_status yoke_groups_cut(yoke_data_parallel *parallel);
 void yoke_groups_destroy(yoke_groups *groups);
 
-/* One line for each group: what the ranks must agree on. Only during create. */
+/* One line for each group: what the ranks must agree on. */
 void yoke_groups_write(FILE *facts, const yoke_groups *groups);
 bool yoke_groups_freeze(const yoke_groups *groups, int tensor);
 /* NULL: the optimizer's options hold everywhere. */

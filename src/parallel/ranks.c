@@ -138,7 +138,7 @@ static yoke_status share_state(yoke_data_parallel *parallel) {
     TRY(yoke_process_group_broadcast(parallel->ranks.process_group, &tracked, 1, YOKE_ELEMENT_INT64,
                                      0));
     parallel->batches_tracked = (uint64_t)tracked;
-    parallel->frozen_version = ++parallel->weights_version;
+    parallel->weights_version++;
     parallel->buffers_version++;
     parallel->ranks.buffers_are_equal = true;
     return YOKE_OK;

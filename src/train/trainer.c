@@ -180,7 +180,7 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .group_count = options->group_count};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
-    trainer->options.groups = NULL; /* the caller's */
+    trainer->options.groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
     if (yoke_trainer_writes(trainer)) TRY(load_init(trainer));
     return yoke_data_parallel_synchronize(trainer->parallel);
