@@ -185,7 +185,7 @@ YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 float *outputs);
 
 /** Backward alone, once after each forward in training mode. It leaves the summed gradient on the
- * root, for yoke_update.
+ * root, for yoke_update; while yoke_no_sync is on, the gradients add up in the replicas instead.
  *
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
@@ -240,7 +240,8 @@ YOKE_API yoke_status yoke_loss_replicas(yoke_data_parallel *parallel);
  */
 YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
 
-/** Sums the replicas' gradients on the root; in DDP over all ranks.
+/** Sums the replicas' gradients on the root; in DDP over all ranks. With those that no_sync added
+ * up.
  *
  * @param parallel  The engine.
  * @return See above.
@@ -255,6 +256,30 @@ YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
  *         and NUMERIC: when clipping, the norm is not finite.
  */
 YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
+
+/** PyTorch's no_sync. While it is on, backward by hand adds the gradients to those of the backward
+ * calls before it, in the replicas, and exchanges nothing. After it is off, the next
+ * yoke_data_parallel_backward, or yoke_reduce, sums them all once, over devices and ranks. In DDP
+ * all ranks call it.
+ *
+ * The model's own loss divides by the rows of its batch: to get the mean over several batches, set
+ * their first_row and whole_rows as parts of one. A gradient of the host's own is added as it is.
+ *
+ * @param parallel  The engine. The first call allocates one more gradient on each device.
+ * @param on        true: gradients add up; false, the default: each backward starts anew, as after
+ *                  zero_grad.
+ * @return MEMORY: as yoke_data_parallel_create. yoke_data_parallel_step returns ARGUMENT while
+ *         no_sync is on or gradients wait.
+ */
+YOKE_API yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on);
+
+/** Forgets the gradient on the root, and those that wait in the replicas: PyTorch's
+ * optimizer.zero_grad(). yoke_update and yoke_reduce then need a backward first.
+ *
+ * @param parallel  The engine.
+ * @return ARGUMENT: `parallel` is NULL.
+ */
+YOKE_API yoke_status yoke_zero_grad(yoke_data_parallel *parallel);
 
 /** Sums losses and counts of correct rows on the host.
  *

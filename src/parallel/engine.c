@@ -249,6 +249,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_data_parallel_release(parallel);
     if (parallel->lanes != NULL) {
         (void)yoke_lanes_synchronize(parallel);
+        yoke_unsynced_close(parallel);
         yoke_root_loss_destroy(parallel);
         yoke_guard_destroy(parallel);
         yoke_exchange_destroy(parallel->exchange);

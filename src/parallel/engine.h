@@ -7,6 +7,7 @@
 #include "parallel/groups.h"
 #include "parallel/guard.h"
 #include "parallel/lane.h"
+#include "parallel/no_sync.h"
 #include "parallel/parallel.h"
 #include "parallel/ranks.h"
 #include "parallel/root_loss.h"
@@ -42,6 +43,7 @@ struct yoke_data_parallel {
     yoke_ranks ranks;
     yoke_guard guard;
     yoke_flight flight;
+    yoke_unsynced unsynced;
 
     /* Grow when the root's weights or running statistics change; a lane behind them is stale. */
     uint64_t weights_version, buffers_version;

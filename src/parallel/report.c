@@ -48,7 +48,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     yoke_memory_report own = {
         .struct_size = sizeof own,
         .parameters = flat,
-        .gradients = flat + (lane->accumulated != NULL ? trainable : 0),
+        .gradients = flat + trainable * (size_t)((lane->accumulated != NULL) +
+                                                 (parallel->unsynced.sums[replica] != NULL)),
         .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
         .buffers = parallel->flat->buffer_elements * sizeof(float) * (replica == 0 ? 2 : 1),
         .activations = lane->memory->activation_bytes,

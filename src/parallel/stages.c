@@ -46,7 +46,9 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require_training(parallel, "yoke_backward_replicas"));
     parallel->gradient_on_root = false;
     parallel->flight.progress = YOKE_STAGE_SCATTER;
+    yoke_unsynced_begin(parallel);
     TRY(yoke_apply(parallel, parallel->count, "backward", backward_job, parallel));
+    TRY(yoke_unsynced_add(parallel));
     parallel->flight.progress = YOKE_STAGE_BACKWARD;
     parallel->input_gradients = parallel->options.input_gradients;
     return YOKE_OK;
@@ -57,6 +59,7 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
 yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
     if (parallel->gradient_on_root) return YOKE_OK;
+    TRY(yoke_unsynced_take(parallel));
     parallel->flight.progress = YOKE_STAGE_SCATTER;
     TRY(parallel->exchange->kind->reduce(parallel->exchange));
     parallel->flight.progress = YOKE_STAGE_BACKWARD;
@@ -93,5 +96,5 @@ yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
     else
         TRY(yoke_loss_replicas(parallel));
     TRY(yoke_backward_replicas(parallel));
-    return yoke_reduce(parallel);
+    return parallel->unsynced.on ? YOKE_OK : yoke_reduce(parallel);
 }

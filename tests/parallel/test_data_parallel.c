@@ -309,15 +309,6 @@ static void outputs_come_back_in_row_order(void **state) {
     yoke_model_destroy(model);
 }
 
-static double bytes_of(yoke_data_parallel *parallel, yoke_stage stage) {
-    yoke_stage_summary rows[YOKE_STAGE_COUNT];
-    rows[0].struct_size = sizeof rows[0];
-    int count = yoke_trace_summarize(yoke_data_parallel_trace(parallel), rows, YOKE_STAGE_COUNT);
-    for (int i = 0; i < count; i++)
-        if (rows[i].stage == stage) return rows[i].bytes;
-    return 0;
-}
-
 static void evaluation_broadcasts_weights_only_when_they_changed(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
@@ -329,10 +320,10 @@ static void evaluation_broadcasts_weights_only_when_they_changed(void **state) {
                                       &result));
     yoke_trace_reset(trace);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, NULL));
-    assert_true(bytes_of(engine.parallel, YOKE_STAGE_REPLICATE) > 0);
+    assert_true(check_bytes(engine.parallel, YOKE_STAGE_REPLICATE) > 0);
     yoke_trace_reset(trace);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, NULL));
-    assert_true(bytes_of(engine.parallel, YOKE_STAGE_REPLICATE) == 0);
+    assert_true(check_bytes(engine.parallel, YOKE_STAGE_REPLICATE) == 0);
     check_engine_free(&engine);
     check_batch_free(&batch);
     yoke_model_destroy(model);

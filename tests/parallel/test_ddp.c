@@ -89,6 +89,66 @@ static void accumulated_gradients_travel_once(void **state) {
     yoke_model_destroy(model);
 }
 
+/* A step by hand over two parts of a batch, the ranks' gradients all-reduced behind the second. */
+static yoke_status add_up_two_parts(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    record *result = &plan->records[group->rank];
+    rank_rig rig = {0};
+    check_batch whole = check_batch_make(plan->setting->batch, 3);
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    for (int part = 0; part < 2 && status == YOKE_OK; part++) {
+        yoke_chunk of_whole = yoke_chunk_of(whole.batch.rows, 2, part);
+        yoke_chunk own = yoke_chunk_of(of_whole.rows, group->world, group->rank);
+        yoke_batch batch = whole.batch;
+        batch.rows = own.rows;
+        batch.first_row = of_whole.first + own.first;
+        batch.whole_rows = whole.batch.rows;
+        batch.inputs += (size_t)batch.first_row * CHECK_ROW;
+        batch.labels += batch.first_row;
+        status = yoke_no_sync(rig.parallel, part == 0);
+        if (status == YOKE_OK)
+            status = yoke_data_parallel_forward(rig.parallel, &batch, true, NULL);
+        if (status == YOKE_OK) status = yoke_data_parallel_backward(rig.parallel, NULL);
+        result->losses[part] = check_bytes(rig.parallel, YOKE_STAGE_ALL_REDUCE);
+    }
+    if (status == YOKE_OK)
+        result->weights = check_read_all(rig.parallel, plan->model, true, &result->count);
+    status = end_rank(&rig, status);
+    check_batch_free(&whole);
+    return status;
+}
+
+static void no_sync_all_reduces_once(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 9, .accumulate = 1};
+    yoke_optimizer_options optimizer = optimizer_of(&s);
+    yoke_model *model = check_model(false, 0.25);
+    check_batch whole = check_batch_make(s.batch, 3);
+    check_engine one = check_engine_make(model, 1, options_of(&s), &optimizer);
+    size_t count;
+    EXPECT_OK(yoke_data_parallel_forward(one.parallel, &whole.batch, true, NULL));
+    EXPECT_OK(yoke_data_parallel_backward(one.parallel, NULL));
+    float *gradient = check_read_all(one.parallel, model, true, &count);
+    for (int world = 2; world <= 6; world += 2) { /* of 6 ranks one never has rows */
+        record ranks[6] = {0};
+        course plan = {.setting = &s, .model = model, .records = ranks};
+        script play = {
+            .world = world, .timeout_ms = TIMEOUT_MS, .scene = add_up_two_parts, .detail = &plan};
+        outcome *outcomes = play_threads(&play);
+        expect_all_well(outcomes, world);
+        free(outcomes);
+        for (int rank = 0; rank < world; rank++) {
+            assert_true(check_relative(ranks[rank].weights, gradient, count) < 1e-6);
+            assert_true(ranks[rank].losses[0] == 0 && ranks[rank].losses[1] > 0);
+        }
+        free_records(ranks, world);
+    }
+    free(gradient);
+    check_engine_free(&one);
+    check_batch_free(&whole);
+    yoke_model_destroy(model);
+}
+
 /* 5 rows on 2 ranks are 3 and 2: a mean of means weighs the two more. */
 static void the_mean_of_rank_means_is_pytorchs(void **state) {
     (void)state;
@@ -342,6 +402,7 @@ int main(void) {
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
         cmocka_unit_test(parameter_groups_change_nothing_about_it),
         cmocka_unit_test(accumulated_gradients_travel_once),
+        cmocka_unit_test(no_sync_all_reduces_once),
         cmocka_unit_test(the_mean_of_rank_means_is_pytorchs),
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),
         cmocka_unit_test(ranks_that_differ_are_refused_with_both_sides_named),

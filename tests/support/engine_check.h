@@ -132,6 +132,15 @@ static inline float *check_read_all(yoke_data_parallel *parallel, const yoke_mod
     return values;
 }
 
+/* Of one step, as the timing table shows them. */
+static inline double check_bytes(yoke_data_parallel *parallel, yoke_stage stage) {
+    yoke_stage_summary rows[YOKE_STAGE_COUNT] = {{.struct_size = sizeof rows[0]}};
+    int count = yoke_trace_summarize(yoke_data_parallel_trace(parallel), rows, YOKE_STAGE_COUNT);
+    for (int i = 0; i < count; i++)
+        if (rows[i].stage == stage) return rows[i].bytes;
+    return 0;
+}
+
 /* || a - b || / || b || */
 static inline double check_relative(const float *a, const float *b, size_t count) {
     double difference = 0, norm = 0;
