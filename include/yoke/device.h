@@ -70,6 +70,7 @@ typedef struct yoke_device_info {
     size_t memory_free;   /**< GPU: free bytes at the time of the call; 0 otherwise. */
     bool code;            /**< GPU: this build has code for it, or PTX to compile. */
     char note[128];       /**< GPU: a peculiarity and what Yoke does about it; "" otherwise. */
+    int multiprocessors;  /**< GPU: streaming multiprocessors; 0 otherwise. */
 } yoke_device_info;
 
 /** Opens every device of the list, or none.
@@ -103,6 +104,18 @@ YOKE_API int yoke_devices_count(const yoke_devices *devices);
  */
 YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
                                            yoke_device_info *info);
+
+/** Whether the devices of a list are too unequal for shards of equal size: nn.DataParallel's
+ * warning. The rule is PyTorch's: one device has less than three quarters of another's memory, or
+ * else of its multiprocessors. CPU devices divide the cores equally.
+ *
+ * @param devices    Open devices.
+ * @param[out] text  [bytes]: a sentence that names both devices and what each has; "" when they are
+ *                   equal enough. 192 bytes hold it.
+ * @param bytes      Of text.
+ * @return ARGUMENT: a pointer is NULL.
+ */
+YOKE_API yoke_status yoke_devices_imbalance(const yoke_devices *devices, char *text, size_t bytes);
 
 /** How one device reads another's memory. */
 typedef enum yoke_peer_path {

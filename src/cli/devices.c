@@ -136,6 +136,7 @@ static void print_words(const machine_view *machine) {
         print_gpus(machine);
     else
         print_cpus(machine);
+    if (machine->view.imbalance[0] != '\0') printf("%s\n", machine->view.imbalance);
     if (machine->peers != NULL) print_peers(machine);
 }
 
@@ -160,6 +161,7 @@ static void json_gpu(yoke_json *json, const yoke_device_info *device) {
     yoke_json_text(json, "pci_id", device->pci_id);
     yoke_json_text(json, "capability", capability);
     yoke_json_integer(json, "memory_free", (int64_t)device->memory_free);
+    yoke_json_integer(json, "multiprocessors", device->multiprocessors);
     yoke_json_boolean(json, "code", device->code);
     yoke_json_text(json, "note", device->note);
 }
@@ -205,6 +207,7 @@ static yoke_status print_json(const machine_view *machine) {
     json_backends(&json);
     yoke_json_text(&json, "list", machine->list);
     json_devices(&json, machine);
+    yoke_json_text(&json, "imbalance", machine->view.imbalance);
     if (machine->peers != NULL) json_peers(&json, machine);
     yoke_json_close(&json, '}');
     return cli_print_json(&json, stdout);

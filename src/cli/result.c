@@ -13,7 +13,8 @@ yoke_status device_view_read(device_view *view, const yoke_devices *devices) {
         view->devices[i].struct_size = sizeof view->devices[i];
         status = yoke_devices_describe(devices, i, &view->devices[i]);
     }
-    return status;
+    if (status != YOKE_OK) return status;
+    return yoke_devices_imbalance(devices, view->imbalance, sizeof view->imbalance);
 }
 
 yoke_status device_view_open(device_view *view, const yoke_devices_options *options) {
@@ -65,6 +66,7 @@ static void print_notes(FILE *out, const device_view *view) {
         if (view->devices[i].note[0] != '\0')
             fprintf(out, "         %s: %s\n", view->devices[i].name, view->devices[i].note);
     }
+    if (view->imbalance[0] != '\0') fprintf(out, "         %s\n", view->imbalance);
     if (!view->automatic || view->devices[0].capability > 0) return;
     for (int i = 0; yoke_backend_describe(i, &info); i++) {
         if (!info.available) fprintf(out, "         %s: %s\n", info.name, info.detail);

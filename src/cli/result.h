@@ -13,6 +13,7 @@ typedef struct device_view {
     int count;
     yoke_device_info devices[CLI_DEVICES_MAX]; /* the first ones */
     bool automatic;                            /* the user named none */
+    char imbalance[192];                       /* "": the devices are equal enough */
 } device_view;
 yoke_status device_view_read(device_view *view, const yoke_devices *devices);
 /* Opens the devices, reads them and closes them. */

@@ -65,6 +65,7 @@ static void a_gpu_is_described(void **state) {
     assert_int_equal(strlen(info.uuid), 40);
     assert_int_equal(strlen(info.pci_id), 12);
     assert_true(info.capability >= 75);
+    assert_true(info.multiprocessors > 0);
     assert_true(info.code);
     assert_true(info.memory_bytes >= info.memory_free && info.memory_free > 0);
     assert_int_equal(info.first_core, -1);

@@ -148,6 +148,7 @@ void cuda_describe(const yoke_device *device, yoke_device_info *info) {
         snprintf(info->pci_id, sizeof info->pci_id, "%04x:%02x:%02x.0", properties.pciDomainID,
                  properties.pciBusID, properties.pciDeviceID);
         info->memory_bytes = properties.totalGlobalMem;
+        info->multiprocessors = properties.multiProcessorCount;
     }
     int before = cuda_current();
     size_t total = 0;
