@@ -125,12 +125,17 @@ typedef struct yoke_batch {
     const float *inputs;   /**< [rows, channels, height, width]; NULL with `pixels`. */
     const int32_t *labels; /**< [rows]; NULL for regression. */
     const float *targets;  /**< [rows, target_count]; NULL for classification. */
-    int first_row;         /**< DDP: where this rank's rows begin in the batch of all ranks. */
-    int whole_rows;        /**< DDP: rows of the batch of all ranks; 0: the ranks must count. */
+    int first_row;         /**< DDP: where this rank's rows begin in the batch of all ranks. With
+                                yoke_no_sync: in the batch whose parts add up. */
+    int whole_rows;        /**< DDP: rows of the batch of all ranks; 0: the ranks must count. With
+                                yoke_no_sync: of all parts. */
     const uint8_t *pixels; /**< [rows, channels, height, width]: stored pixels, which GPUs decode;
                                 instead of `inputs`. */
     const yoke_placement *placements; /**< [rows]; NULL: every image as it is. */
     const yoke_decoding *decoding;    /**< Required with `pixels`. */
+    size_t inputs_count;  /**< Floats that `inputs` holds; 0: not said. Where a count is said, */
+    size_t labels_count;  /**< the engine refuses a batch whose arrays are not as long as `rows` */
+    size_t targets_count; /**< rows, shorter or longer. Likewise labels, and floats of targets. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

@@ -22,6 +22,22 @@ static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_bat
     return YOKE_OK;
 }
 
+/* nn.DataParallel cuts arrays to the shortest one without a word. */
+static yoke_status check_count(const char *name, size_t count, int rows, size_t width) {
+    if (count == 0 || count == (size_t)rows * width) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "the batch's %s hold %zu values, but its %d rows of %zu are %zu: give all arrays "
+                "as many rows",
+                name, count, rows, width, (size_t)rows * width);
+}
+
+static yoke_status check_counts(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    TRY(check_count("inputs", batch->inputs_count, batch->rows, parallel->limits.row_elements));
+    TRY(check_count("labels", batch->labels_count, batch->rows, 1));
+    return check_count("targets", batch->targets_count, batch->rows,
+                       (size_t)parallel->limits.channels);
+}
+
 /* Inputs, or pixels where the devices decode them. */
 static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     if (batch->rows == 0) return YOKE_OK;
@@ -56,6 +72,7 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     TRY(yoke_pointer_check(given, "batch"));
     TRY(yoke_options_load(batch, sizeof *batch, given, "yoke_batch"));
     TRY(check_rows(parallel, batch));
+    TRY(check_counts(parallel, batch));
     TRY(check_inputs(parallel, batch));
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
     TRY(check_labels(parallel, batch));

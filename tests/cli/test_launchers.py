@@ -67,6 +67,24 @@ class Torchrun(Case):
         self.expect_one_result(ran[0], 3)
         self.assertEqual([(one.returncode, one.stdout) for one in ran[1:]], [(0, "")] * 2)
 
+    def test_weights_that_rank_0_reads_are_every_ranks(self):
+        """The file lies where rank 0 alone finds it."""
+        saved = self.folder / "weights.safetensors"
+        learned = run([str(YOKE), *TRAIN, "--devices", "2xcpu", "--seed", "5", "--save", str(saved)])
+        self.assertEqual(learned.returncode, 0, learned.stderr)
+        other = self.folder / "other"
+        other.mkdir()
+        init = ["--init", "weights.safetensors"]
+        processes = [subprocess.Popen([*DDP, *init], env=env, cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                     for env, folder in zip(self.ranks(2), [self.folder, other])]
+        ran = self.finish(processes)
+        alone = run([str(YOKE), *TRAIN, "--devices", "2xcpu", "--init", str(saved)])
+        self.assertEqual([one.returncode for one in [*ran, alone]], [0] * 3, ran[0].stderr + ran[1].stderr)
+        result, wanted = json.loads(ran[0].stdout), json.loads(alone.stdout)
+        self.assertEqual(result["weights_hash"], wanted["weights_hash"])
+        self.assertNotEqual(wanted["weights_hash"], json.loads(learned.stdout)["weights_hash"])
+
     def test_both_ranks_report_one_that_came_twice(self):
         environments = self.ranks(3)
         environments[2]["RANK"] = "1"
@@ -85,6 +103,30 @@ class Torchrun(Case):
         ran = run([str(YOKE), *TRAIN], self.ranks(4)[0])
         self.assertEqual(ran.returncode, 2)
         self.assertIn("started 4 processes, but --mode dp is one process for all devices", ran.stderr)
+
+
+@unittest.skipIf(shutil.which("torchrun") is None, "torchrun is not installed: it comes with PyTorch")
+class RealTorchrun(Case):
+    """--no-python starts any program."""
+
+    def torchrun(self, ranks, *more):
+        return run(["torchrun", "--no-python", "--standalone", "--nproc-per-node", str(ranks), *DDP, *more])
+
+    def test_it_starts_ranks(self):
+        for ranks in [1, 2, 3]:
+            self.expect_one_result(self.torchrun(ranks), ranks)
+
+    def test_it_reports_a_failing_rank(self):
+        ran = self.torchrun(2, "--init", str(self.folder / "nothing.safetensors"))
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("nothing.safetensors", ran.stderr)
+
+    def test_it_restarts_ranks_that_failed(self):
+        script = (f'test "$RANK" = 0 || test -e {self.folder}/failed || {{ touch {self.folder}/failed; exit 3; }}; '
+                  f'exec {" ".join(DDP)}')
+        ran = run(["torchrun", "--no-python", "--standalone", "--max-restarts", "1", "--nproc-per-node", "2",
+                   "sh", "-c", script])
+        self.expect_one_result(ran)
 
 
 class MpiCase(Case):

@@ -183,6 +183,47 @@ static void running_statistics_are_rank_0s_unless_kept_apart(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Every rank has weights of its own until synchronize gives all of them rank 0's. */
+static yoke_status begin_with_own_weights(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    record *result = &plan->records[group->rank];
+    rank_rig rig = {0};
+    float bias[CHECK_CLASSES], variance[8];
+    uint64_t before = 0;
+    for (int i = 0; i < 8; i++)
+        variance[i] = 1 + (float)(i + group->rank);
+    for (int i = 0; i < CHECK_CLASSES; i++)
+        bias[i] = (float)(i - 3 * group->rank);
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_write(rig.parallel, "fc.bias", bias, CHECK_CLASSES);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_write(rig.parallel, "bn1.running_var", variance, 8);
+    if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &before);
+    result->losses[0] = (double)before;
+    if (status == YOKE_OK) status = yoke_data_parallel_synchronize(rig.parallel);
+    if (status == YOKE_OK) status = yoke_data_parallel_hash(rig.parallel, &result->hash);
+    return end_rank(&rig, status);
+}
+
+static void ranks_with_weights_of_their_own_take_rank_0s(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    const ddp_setting s = {.batch = 16, .accumulate = 1, .norm = true};
+    record ranks[4] = {0};
+    course plan = {.setting = &s, .model = model, .records = ranks};
+    script play = {
+        .world = 4, .timeout_ms = TIMEOUT_MS, .scene = begin_with_own_weights, .detail = &plan};
+    outcome *outcomes = play_threads(&play);
+    expect_all_well(outcomes, play.world);
+    free(outcomes);
+    for (int rank = 0; rank < play.world; rank++) {
+        assert_true((double)ranks[rank].hash == ranks[0].losses[0]);
+        assert_true((ranks[rank].losses[0] == ranks[0].losses[0]) == (rank == 0));
+    }
+    yoke_model_destroy(model);
+}
+
 /* What must not be trained together. */
 
 typedef struct quarrel {
@@ -405,6 +446,7 @@ int main(void) {
         cmocka_unit_test(no_sync_all_reduces_once),
         cmocka_unit_test(the_mean_of_rank_means_is_pytorchs),
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),
+        cmocka_unit_test(ranks_with_weights_of_their_own_take_rank_0s),
         cmocka_unit_test(ranks_that_differ_are_refused_with_both_sides_named),
         cmocka_unit_test(no_rank_learns_from_a_nonfinite_loss_of_one),
         cmocka_unit_test(what_lies_with_the_group_is_counted_as_the_devices),

@@ -95,16 +95,21 @@ typedef struct check_engine {
 } check_engine;
 
 /* One compute thread a device, so that a test is the same on any machine. */
-static inline check_engine check_engine_make(const yoke_model *model, int devices,
-                                             yoke_data_parallel_options options,
-                                             const yoke_optimizer_options *optimizer) {
+static inline check_engine check_engine_on(const yoke_model *model, const char *list,
+                                           yoke_data_parallel_options options,
+                                           const yoke_optimizer_options *optimizer) {
     check_engine made = {0};
-    yoke_devices_options open = {
-        .struct_size = sizeof open, .list = devices_of(devices), .threads = 1};
+    yoke_devices_options open = {.struct_size = sizeof open, .list = list, .threads = 1};
     EXPECT_OK(yoke_devices_open(&made.devices, &open));
     options.struct_size = sizeof options;
     EXPECT_OK(yoke_data_parallel_create(&made.parallel, model, made.devices, optimizer, &options));
     return made;
+}
+
+static inline check_engine check_engine_make(const yoke_model *model, int devices,
+                                             yoke_data_parallel_options options,
+                                             const yoke_optimizer_options *optimizer) {
+    return check_engine_on(model, devices_of(devices), options, optimizer);
 }
 
 static inline void check_engine_free(check_engine *engine) {
