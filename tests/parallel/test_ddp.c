@@ -89,6 +89,51 @@ static void accumulated_gradients_travel_once(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Unlike NCCL, which chooses an algorithm by size: ranks are summed in their order. */
+static void the_size_of_buckets_changes_no_bit(void **state) {
+    (void)state;
+    static const size_t sizes[] = {64, 1024, (size_t)1 << 20};
+    yoke_model *model = check_model(true, 0);
+    record first[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        const ddp_setting s = {
+            .batch = 16, .accumulate = 1, .steps = 6, .norm = true, .bucket_bytes = sizes[i]};
+        record ranks[3] = {0};
+        run_ranks(&s, model, 3, i == 0 ? first : ranks);
+        if (i > 0) expect_same(&ranks[0], &first[0], s.steps);
+        free_records(ranks, 3);
+    }
+    free_records(first, 3);
+    yoke_model_destroy(model);
+}
+
+/* The others do nothing meanwhile: with whole_rows said, a forward asks no other rank. */
+static yoke_status predict_alone(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    rank_rig rig = {0};
+    float outputs[8 * CHECK_CLASSES];
+    check_batch rows = check_batch_make(8, 3);
+    rows.batch.whole_rows = 8;
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (status == YOKE_OK && group->rank == 1)
+        status = yoke_data_parallel_forward(rig.parallel, &rows.batch, false, outputs);
+    status = end_rank(&rig, status);
+    check_batch_free(&rows);
+    return status;
+}
+
+static void one_rank_can_predict_while_the_others_do_not(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    const ddp_setting s = {.batch = 16, .accumulate = 1, .norm = true};
+    course plan = {.setting = &s, .model = model};
+    script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = predict_alone, .detail = &plan};
+    outcome *outcomes = play_threads(&play);
+    expect_all_well(outcomes, play.world);
+    free(outcomes);
+    yoke_model_destroy(model);
+}
+
 /* A step by hand over two parts of a batch, the ranks' gradients all-reduced behind the second. */
 static yoke_status add_up_two_parts(yoke_process_group *group, const script *play) {
     const course *plan = play->detail;
@@ -443,6 +488,8 @@ int main(void) {
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
         cmocka_unit_test(parameter_groups_change_nothing_about_it),
         cmocka_unit_test(accumulated_gradients_travel_once),
+        cmocka_unit_test(the_size_of_buckets_changes_no_bit),
+        cmocka_unit_test(one_rank_can_predict_while_the_others_do_not),
         cmocka_unit_test(no_sync_all_reduces_once),
         cmocka_unit_test(the_mean_of_rank_means_is_pytorchs),
         cmocka_unit_test(running_statistics_are_rank_0s_unless_kept_apart),

@@ -15,6 +15,7 @@ typedef struct ddp_setting {
     double dropout;
     int batch, accumulate, steps;
     bool own_buffers, mean_of_ranks, uncounted; /* uncounted: batches do not tell whole_rows */
+    size_t bucket_bytes;                        /* 0: 1024 */
 } ddp_setting;
 
 /* What a run gave: weights, and the losses of its steps. */
@@ -55,19 +56,19 @@ static const yoke_parameter_group check_groups[] = {
 };
 
 static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
-    return (yoke_data_parallel_options){.struct_size = sizeof(yoke_data_parallel_options),
-                                        .schedule = s->sharded ? YOKE_SCHEDULE_SHARDED
-                                                               : YOKE_SCHEDULE_OVERLAP,
-                                        .algorithm = YOKE_ALGORITHM_DIRECT,
-                                        .batch = s->batch,
-                                        .accumulate = s->accumulate,
-                                        .seed = 7,
-                                        .first_bucket_bytes = 256,
-                                        .bucket_bytes = 1024,
-                                        .broadcast_buffers = !s->own_buffers,
-                                        .mean_of_ranks = s->mean_of_ranks,
-                                        .groups = check_groups,
-                                        .group_count = s->groups};
+    return (yoke_data_parallel_options){
+        .struct_size = sizeof(yoke_data_parallel_options),
+        .schedule = s->sharded ? YOKE_SCHEDULE_SHARDED : YOKE_SCHEDULE_OVERLAP,
+        .algorithm = YOKE_ALGORITHM_DIRECT,
+        .batch = s->batch,
+        .accumulate = s->accumulate,
+        .seed = 7,
+        .first_bucket_bytes = 256,
+        .bucket_bytes = s->bucket_bytes > 0 ? s->bucket_bytes : 1024,
+        .broadcast_buffers = !s->own_buffers,
+        .mean_of_ranks = s->mean_of_ranks,
+        .groups = check_groups,
+        .group_count = s->groups};
 }
 
 /* Every third batch is short. */

@@ -147,10 +147,24 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
                 .epochs = 1, .broadcast_buffers = true);
 }
 
+static void an_engine_needs_a_finished_model(void **state) {
+    (void)state;
+    yoke_model *half = NULL;
+    yoke_data_parallel *parallel = NULL;
+    yoke_data_parallel_options options = YOKE_DATA_PARALLEL_OPTIONS_INIT;
+    options.batch = 4;
+    EXPECT_OK(yoke_model_create(&half, "half", (yoke_shape){4, 1, 1, true}));
+    REFUSED(yoke_data_parallel_create(&parallel, half, engine.devices, NULL, &options),
+            "model 'half' is not finished");
+    assert_null(parallel);
+    yoke_model_destroy(half);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(init_macros_set_the_defaults_of_their_structs),
         cmocka_unit_test(an_engine_names_what_is_null),
+        cmocka_unit_test(an_engine_needs_a_finished_model),
         cmocka_unit_test(an_engine_refuses_numbers_without_a_meaning),
         cmocka_unit_test(trainer_files_and_devices_name_what_is_null),
     };
