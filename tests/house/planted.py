@@ -23,8 +23,13 @@ HOUSE = {
     "include/yoke/model.h": "#include \"yoke/device.h\"\n",
     "docs/errors.md": "| status | meaning | exit code |\n|---|---|---|\n| `YOKE_OK` | no error | 0 |\n",
     "samples/01_one/main.c": "#include <yoke/status.h>\n",
+    "docs/parity.md": "| | items | s | b | d | n |\n|---|---|---|---|---|---|\n| DDP | 2 | 1 | 0 | 0 | 1 |\n\n"
+                      "## DistributedDataParallel\n\n| item | PyTorch | Yoke | test |\n|---|---|---|---|\n"
+                      "| 1 | it | **same** | `base/test_a.c`: a_b |\n| 2 | it | **not here**: do | no test: none |\n",
+    "tests/base/test_a.c": "static void a_b(void **state) {}\nint main(void) { cmocka_unit_test(a_b); }\n",
     "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n",
 }
+PARITY = "| DDP | 1 | 1 | 0 | 0 | 0 |\n\n## DistributedDataParallel\n\n%s\n"
 LONG_FUNCTION = "int long_one(void) {\n" + "    long_one();\n" * 100 + "}\n"
 
 # check, file, its planted content, what the complaint must say
@@ -63,6 +68,13 @@ FAULTS = [
     ("docs.py", "docs/road.md", "| a |\n|---|\n| 1 |\n| b |\n|---|\n| 2 |\n", "second separator"),
     ("docs.py", "README.md", "line\n" * 200, "200 lines"),
     ("docs.py", "README.md", "long " * 25, "125 columns"),
+    ("parity.py", "tests/base/test_a.c", "static void a_b(void **state) {}\n", "no test a_b"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **fine** | no test: none |", "no verdict"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **differs** | no test: none |", "nor why"),
+    ("parity.py", "docs/parity.md", PARITY % "| 2 | it | **same** | no test: none |", "has number 2"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **better**: how | no test: none |", "are [1, 0, 1, 0, 0]"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **same** | by hand |", "is expected"),
+    ("parity.py", "docs/parity.md", PARITY % "| 1 | it | **same** | `base/test_b.c`: a_b |", "there is no tests/"),
     ("readme.py", "README.md", "```sh\nfalse\n```\n", "false"),
     ("readme.py", "README.md", "```sh\necho one\n```\n```text\ntwo\n```\n", "two"),
     ("readme.py", "README.md", "```sh\necho one two\n```\n```text\ntwo ...\n```\n", "two"),
