@@ -8,8 +8,8 @@ static yoke_status allocate_sum(int lane, void *context) {
     float **sum = &parallel->unsynced.sums[lane];
     if (*sum != NULL) return YOKE_OK;
     return yoke_device_allocate(parallel->lanes[lane].device,
-                                parallel->flat->trainable_elements * sizeof **sum, "gradients that add up",
-                                (void **)sum);
+                                parallel->flat->trainable_elements * sizeof **sum,
+                                "gradients that add up", (void **)sum);
 }
 
 yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on) {
