@@ -134,6 +134,39 @@ yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kerne
 yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
                             int repeat, double *best_ms);
 
+/* The float64 reference. */
+
+/* A model in float64, to compare replicas with: forward, loss and backward of the layers as the
+ * user wrote them, before any fusing, as plain loops in PyTorch's layouts. The caller sets `rows`
+ * and what follows it before each pass. */
+typedef struct yoke_float64_model {
+    const yoke_model *model;
+    double **values, **gradients; /* [layers + 1]: the input first; each [rows, channels, h, w] */
+    double **tensors, **tensor_gradients; /* [tensors of the model's table] */
+    double loss_sum;                      /* over rows */
+    int correct;
+    int rows; /* of the next pass, at most those given to create */
+    bool training;
+    yoke_plan_step step; /* its loss_scale is not read */
+    double loss_scale;   /* of the loss gradient: 1 / rows of the whole batch */
+    const int32_t *labels;
+    const float *targets;
+} yoke_float64_model;
+
+/* Tensors are zero, `training` is true. The model must outlive it. */
+yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model *model, int rows);
+void yoke_float64_destroy(yoke_float64_model *reference);
+/* inputs[rows, input shape]. In training it updates the running statistics. */
+void yoke_float64_forward(yoke_float64_model *reference, const float *inputs);
+/* loss_sum and correct of the latest forward, and the gradient of the outputs. */
+void yoke_float64_loss(yoke_float64_model *reference);
+/* Backward of the latest loss; adds to tensor_gradients. */
+void yoke_float64_backward(yoke_float64_model *reference);
+/* The elements of one row of a value. */
+size_t yoke_float64_row(const yoke_float64_model *reference, int value);
+/* The multiplications of one training step, in convolutions and linear layers. */
+double yoke_float64_work(const yoke_model *model, int rows);
+
 /* Values of parameters. */
 
 /* Initialises the root's parameters and buffers from the seed by PyTorch's rules, on the host: the

@@ -2,13 +2,15 @@
 #ifndef TESTS_REPLICA_RIG_H
 #define TESTS_REPLICA_RIG_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "reference_model.h"
+#include "model/graph.h"
 #include "support/devices.h"
 
 #define assert_ok(call)                                                                            \
@@ -148,7 +150,7 @@ static inline void assert_near(const float *a, const double *b, size_t count,
 
 /* Some gradients are zero but for rounding (of a scale before a batch norm): every tensor is
  * measured with a small part of the largest one behind it. */
-static inline double gradient_background(const struct reference *reference,
+static inline double gradient_background(const yoke_float64_model *reference,
                                          yoke_precision precision) {
     double largest = 0;
     for (int i = 0; i < reference->model->tensor_count; i++) {
@@ -158,7 +160,7 @@ static inline double gradient_background(const struct reference *reference,
     return (precision == YOKE_BFLOAT16 ? 1.0 / 256 : 1e-3) * largest;
 }
 
-static inline void assert_tensors_near(struct rig *rig, const struct reference *reference,
+static inline void assert_tensors_near(struct rig *rig, const yoke_float64_model *reference,
                                        bool gradient, double tolerance) {
     struct nearness nearness = {tolerance,
                                 gradient ? gradient_background(reference, rig->precision) : 0};
@@ -175,10 +177,10 @@ static inline void assert_tensors_near(struct rig *rig, const struct reference *
 }
 
 /* What a forward and a loss left on the device. */
-static inline void assert_outputs_near(struct rig *rig, const struct reference *reference,
+static inline void assert_outputs_near(struct rig *rig, const yoke_float64_model *reference,
                                        double tolerance) {
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
-    size_t count = (size_t)rig->rows * reference_row(reference, rig->model->output);
+    size_t count = (size_t)rig->rows * yoke_float64_row(reference, rig->model->output);
     float *outputs = device_values(rig->device, memory->outputs, count * sizeof *outputs);
     assert_near(outputs, reference->values[rig->model->output], count,
                 (struct nearness){tolerance, 0}, "outputs");
@@ -192,9 +194,9 @@ static inline void assert_outputs_near(struct rig *rig, const struct reference *
         assert_int_equal(correct, reference->correct);
 }
 
-static inline void assert_input_gradients_near(struct rig *rig, const struct reference *reference,
+static inline void assert_input_gradients_near(struct rig *rig, const yoke_float64_model *reference,
                                                double tolerance) {
-    size_t count = (size_t)rig->rows * reference_row(reference, 0);
+    size_t count = (size_t)rig->rows * yoke_float64_row(reference, 0);
     float *gradients = malloc(count * sizeof *gradients);
     assert_ok(yoke_replica_read_input_gradients(rig->replica, gradients));
     assert_near(gradients, reference->gradients[0], count, (struct nearness){tolerance, 0},
@@ -202,24 +204,40 @@ static inline void assert_input_gradients_near(struct rig *rig, const struct ref
     free(gradients);
 }
 
+/* Gives the reference the parameters and running statistics of a replica. */
+static inline void load_reference(yoke_float64_model *reference, yoke_replica *replica) {
+    for (int i = 0; i < reference->model->tensor_count; i++) {
+        const yoke_tensor *tensor = &reference->model->tensors[i];
+        if (tensor->integer) continue;
+        float *values = malloc(tensor->count * sizeof *values);
+        assert_ok(yoke_replica_read(replica, i, false, values));
+        for (size_t k = 0; k < tensor->count; k++)
+            reference->tensors[i][k] = (double)values[k];
+        free(values);
+    }
+}
+
 /* Forward, loss and backward of the replica against the reference. */
 static inline void assert_step_near(struct rig *rig, double tolerance) {
     yoke_plan_step step = rig_step(rig);
-    struct reference *reference = reference_create(rig->model, rig->rows);
+    yoke_float64_model *reference = NULL;
+    assert_ok(yoke_float64_create(&reference, rig->model, rig->rows));
     reference->labels = rig->labels;
     reference->targets = rig->targets;
     reference->step = step;
-    assert_ok(reference_load(reference, rig->replica));
-    reference_forward(reference, rig->inputs);
+    reference->loss_scale = (double)step.loss_scale;
+    load_reference(reference, rig->replica);
+    yoke_float64_forward(reference, rig->inputs);
     assert_ok(yoke_replica_forward(rig->replica, rig->rows, true, &step));
     assert_ok(yoke_replica_loss(rig->replica, &step));
-    reference_backward(reference);
+    yoke_float64_loss(reference);
+    yoke_float64_backward(reference);
     assert_outputs_near(rig, reference, tolerance);
     rig_backward(rig, &step);
     assert_tensors_near(rig, reference, true, tolerance);
     assert_tensors_near(rig, reference, false, tolerance); /* running statistics */
     if (rig->input_gradients) assert_input_gradients_near(rig, reference, tolerance);
-    reference_destroy(reference);
+    yoke_float64_destroy(reference);
 }
 
 #endif

@@ -93,19 +93,20 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void **state)
     struct rig rig;
     rig_create(&rig, everything(NULL), 5, 7);
     yoke_plan_step step = rig_step(&rig);
-    struct reference *reference = reference_create(rig.model, rig.rows);
-    assert_ok(reference_load(reference, rig.replica));
+    yoke_float64_model *reference = NULL;
+    assert_ok(yoke_float64_create(&reference, rig.model, rig.rows));
+    load_reference(reference, rig.replica);
     reference->labels = rig.labels;
     reference->step = step;
     reference->training = false;
-    reference_forward(reference, rig.inputs);
-    reference_loss(reference);
+    yoke_float64_forward(reference, rig.inputs);
+    yoke_float64_loss(reference);
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, false, &step));
     assert_ok(yoke_replica_loss(rig.replica, &step));
     assert_outputs_near(&rig, reference, 1e-4);
     assert_tensors_near(&rig, reference, false, 0);
     assert_int_equal(yoke_replica_backward_segment(rig.replica, 0, &step), YOKE_ERROR_ARGUMENT);
-    reference_destroy(reference);
+    yoke_float64_destroy(reference);
     rig_destroy(&rig);
 }
 
