@@ -9,6 +9,7 @@
  * - data_parallel.h: the engine, and the stages of a step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what
  * - device.h: the devices; distributed.h: several processes
+ * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
  * Every call that returns a yoke_status checks its pointers. A call that returns a value directly
@@ -39,5 +40,6 @@
 #include "yoke/status.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"
+#include "yoke/verify.h"
 
 #endif

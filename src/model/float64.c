@@ -264,7 +264,7 @@ static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
             r->values[layer->output][at] =
                 (x[at] - m.mean) * scale + r->tensors[layer->tensors[1]][c];
         }
-        if (r->training) update_statistics(r, layer, c, m);
+        if (r->training && !r->keeps_statistics) update_statistics(r, layer, c, m);
     }
 }
 

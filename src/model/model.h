@@ -147,8 +147,9 @@ typedef struct yoke_float64_model {
     int correct;
     int rows; /* of the next pass, at most those given to create */
     bool training;
-    yoke_plan_step step; /* its loss_scale is not read */
-    double loss_scale;   /* of the loss gradient: 1 / rows of the whole batch */
+    bool keeps_statistics; /* training leaves the running statistics as they are */
+    yoke_plan_step step;   /* its loss_scale is not read */
+    double loss_scale;     /* of the loss gradient: 1 / rows of the whole batch */
     const int32_t *labels;
     const float *targets;
 } yoke_float64_model;

@@ -232,6 +232,10 @@ const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, cons
     return NULL;
 }
 
+const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key) {
+    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
+}
+
 /* Values. */
 
 static float float_of_bits(uint32_t bits) {
@@ -249,28 +253,48 @@ static float float_of_half(uint32_t half) {
     return sign != 0 ? -magnitude : magnitude;
 }
 
-static float float_of_double(uint64_t bits) {
+static double double_of_bits(uint64_t bits) {
     double value;
     memcpy(&value, &bits, sizeof value);
-    return (float)value;
+    return value;
+}
+
+static double value_of(const unsigned char *bytes, yoke_dtype dtype) {
+    switch (dtype) {
+    case YOKE_DTYPE_F32:
+        return (double)float_of_bits((uint32_t)little_endian(bytes, 4));
+    case YOKE_DTYPE_F16:
+        return (double)float_of_half((uint32_t)little_endian(bytes, 2));
+    case YOKE_DTYPE_BF16:
+        return (double)float_of_bits((uint32_t)little_endian(bytes, 2) << 16);
+    default:
+        return double_of_bits(little_endian(bytes, 8));
+    }
+}
+
+static yoke_status check_float(const yoke_safetensors *file, const yoke_file_tensor *tensor) {
+    if (yoke_dtype_is_float(tensor->dtype)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: tensor %s is %s; F32, F16, BF16 or F64 is needed", file->path,
+                tensor->name, dtypes[tensor->dtype].name);
 }
 
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values) {
     const unsigned char *bytes = file->buffer + tensor->begin;
-    if (!yoke_dtype_is_float(tensor->dtype))
-        return FAIL(YOKE_ERROR_DATA, "%s: tensor %s is %s; F32, F16, BF16 or F64 is needed",
-                    file->path, tensor->name, dtypes[tensor->dtype].name);
-    for (size_t i = 0; i < tensor->elements; i++) {
-        if (tensor->dtype == YOKE_DTYPE_F32)
-            values[i] = float_of_bits((uint32_t)little_endian(bytes + 4 * i, 4));
-        else if (tensor->dtype == YOKE_DTYPE_F16)
-            values[i] = float_of_half((uint32_t)little_endian(bytes + 2 * i, 2));
-        else if (tensor->dtype == YOKE_DTYPE_BF16)
-            values[i] = float_of_bits((uint32_t)little_endian(bytes + 2 * i, 2) << 16);
-        else
-            values[i] = float_of_double(little_endian(bytes + 8 * i, 8));
-    }
+    size_t width = dtypes[tensor->dtype].bits / 8;
+    TRY(check_float(file, tensor));
+    for (size_t i = 0; i < tensor->elements; i++)
+        values[i] = (float)value_of(bytes + width * i, tensor->dtype);
+    return YOKE_OK;
+}
+
+yoke_status yoke_safetensors_doubles(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                     double *values) {
+    const unsigned char *bytes = file->buffer + tensor->begin;
+    size_t width = dtypes[tensor->dtype].bits / 8;
+    TRY(check_float(file, tensor));
+    for (size_t i = 0; i < tensor->elements; i++)
+        values[i] = value_of(bytes + width * i, tensor->dtype);
     return YOKE_OK;
 }
 
@@ -295,10 +319,13 @@ static int by_writing_order(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int count) {
+static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int count,
+                        const yoke_file_notes *notes) {
     yoke_json_open(json, NULL, '{');
     yoke_json_open(json, "__metadata__", '{');
     yoke_json_text(json, "format", "pt"); /* some loaders require it */
+    for (int i = 0; notes != NULL && i < notes->count; i++)
+        yoke_json_text(json, notes->keys[i], notes->values[i]);
     yoke_json_close(json, '}');
     for (int i = 0; i < count; i++) {
         const yoke_file_tensor *tensor = &tensors[i];
@@ -331,7 +358,8 @@ static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json)
 }
 
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
-                                    yoke_file_tensor *tensors, int count) {
+                                    yoke_file_tensor *tensors, int count,
+                                    const yoke_file_notes *notes) {
     size_t end = 0;
     qsort(tensors, (size_t)count, sizeof *tensors, by_writing_order);
     for (int i = 0; i < count; i++) {
@@ -342,7 +370,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     }
     yoke_json json;
     yoke_json_begin(&json);
-    emit_header(&json, tensors, count);
+    emit_header(&json, tensors, count, notes);
     yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
                                      : yoke_file_create(writer, path);
     if (status == YOKE_OK) {

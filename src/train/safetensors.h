@@ -70,18 +70,30 @@ yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, uns
 void yoke_safetensors_close(yoke_safetensors *file);
 
 const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name);
+/* A text of the metadata, borrowed from the file; NULL: none. */
+const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key);
 /* F16, BF16, F32 and F64 as float, or DATA naming the tensor's type. values[tensor->elements]. */
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values);
+yoke_status yoke_safetensors_doubles(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                     double *values);
 bool yoke_dtype_is_float(yoke_dtype dtype);
 /* One I64 or I32. */
 yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      int64_t *value);
 
+/* Texts for the metadata of a new file, besides `format`. */
+#define YOKE_FILE_NOTES 64
+typedef struct yoke_file_notes {
+    char *keys[YOKE_FILE_NOTES], *values[YOKE_FILE_NOTES];
+    int count;
+} yoke_file_notes;
+
 /* Sorts the tensors (the caller fills in name, dtype, ndim and shape) into the reference writer's
  * order, assigns their offsets and writes the header of a new file. Then write their bytes in that
- * order with yoke_file_write, and finish with yoke_file_commit. */
+ * order with yoke_file_write, and finish with yoke_file_commit. notes: may be NULL. */
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
-                                    yoke_file_tensor *tensors, int count);
+                                    yoke_file_tensor *tensors, int count,
+                                    const yoke_file_notes *notes);
 
 #endif

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
@@ -82,84 +81,31 @@ static const compare_flags defaults = {.model = "resnet20",
                                        .lr = NAN,
                                        .tolerance = NAN};
 
-static bool copy_text(char *to, size_t size, const char *text) {
-    return (size_t)snprintf(to, size, "%s", text) < size;
-}
-
-static int check_launcher(void) {
-    yoke_rank_info rank;
-    int code = rank_info_read(&rank);
-    if (code >= 0) return code;
-    if (rank.world > 1)
-        return cli_usage_error("compare",
-                               "%s started %d processes, but compare starts its ranks itself; "
-                               "run one process",
-                               rank.source, rank.world);
-    return -1;
-}
-
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
-    if (!copy_text(setup->model, sizeof setup->model, flags->model))
-        return cli_usage_error("compare", "--model: '%.80s...' is not the name of a model",
-                               flags->model);
-    if (!copy_text(setup->dataset, sizeof setup->dataset, flags->dataset))
-        return cli_usage_error("compare", "--dataset has more than %zu bytes",
-                               sizeof setup->dataset - 1);
     setup->batch = flags->batch;
     setup->seed = flags->seed;
     setup->precision = (yoke_precision)flags->precision;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
-    static const yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT,
-                                        adamw = YOKE_ADAMW_OPTIONS_INIT;
-    setup->optimizer = flags->optimizer == YOKE_SGD ? sgd : adamw;
-    if (flags->optimizer == YOKE_SGD) {
-        setup->optimizer.learning_rate = 0.05;
-        setup->optimizer.momentum = 0.9;
-        setup->optimizer.weight_decay = 5e-4;
-    }
-    if (!isnan(flags->lr)) setup->optimizer.learning_rate = flags->lr;
-    return -1;
+    setup->optimizer = compare_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
+    return compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
 
-/* --devices; without it every GPU, or the CPU as two devices. */
 static yoke_status open_devices(device_view *view, const compare_flags *flags) {
-    yoke_devices_options wanted = {.struct_size = sizeof wanted,
-                                   .list = flags->devices != NULL ? flags->devices : "auto",
-                                   .threads = flags->threads};
-    yoke_status status = device_view_open(view, &wanted);
-    if (status != YOKE_OK) return status;
-    if (flags->devices == NULL && view->count == 1 && view->devices[0].capability == 0) {
-        wanted.list = "2xcpu";
-        status = device_view_open(view, &wanted);
-        if (status != YOKE_OK) return status;
-    }
-    if (view->count == 1)
+    yoke_status status = compare_open_devices(view, flags->devices, flags->threads);
+    if (status == YOKE_OK && view->count == 1)
         return cli_refuse(
             YOKE_ERROR_ARGUMENT,
             "%s is one device, and compare needs two at least: --devices 2xcpu, for example",
             view->devices[0].name);
-    return YOKE_OK;
+    return status;
 }
 
 static void describe_devices(comparison *all, const compare_flags *flags, const device_view *view) {
-    compare_setup *setup = &all->setup;
-    bool cpu = view->devices[0].capability == 0;
-    all->cores = cpu ? launch_core_count() : 0;
-    setup->threads = cpu ? view->devices[0].threads : flags->threads;
-    setup->device_count = view->count;
-    for (int i = 0; i < view->count; i++)
-        memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);
+    compare_setup_devices(&all->setup, view, flags->threads);
+    all->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
     snprintf(all->processor, sizeof all->processor, "%s", view->devices[0].description);
-}
-
-/* NCCL allows one rank for each GPU. */
-static bool share_a_gpu(const device_view *view, int count) {
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < i && view->devices[i].uuid[0] != '\0'; k++)
-            if (strcmp(view->devices[i].uuid, view->devices[k].uuid) == 0) return true;
-    return false;
 }
 
 static void enter(comparison *all, compare_kind kind, int devices) {
@@ -179,7 +125,7 @@ static int enter_all(comparison *all, const compare_flags *flags, const device_v
         enter(all, COMPARE_CLASSIC, devices);
         enter(all, COMPARE_OVERLAP, devices);
         enter(all, COMPARE_SHARDED, devices);
-        if (share_a_gpu(view, devices))
+        if (compare_share_a_gpu(view, devices))
             all->ddp_left_out = true;
         else
             enter(all, COMPARE_DDP, devices);
@@ -195,7 +141,7 @@ static int prepare(comparison *all, const compare_flags *flags) {
     static const double tolerances[] = {
         [YOKE_FLOAT32] = 1e-3, [YOKE_BFLOAT16] = 5e-2, [YOKE_TF32] = 5e-2};
     static device_view view;
-    int code = check_launcher();
+    int code = compare_check_launcher("compare");
     if (code < 0) code = fill_setup(&all->setup, flags);
     if (code >= 0) return code;
     yoke_status status = open_devices(&view, flags);

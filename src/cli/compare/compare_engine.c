@@ -201,3 +201,43 @@ void compare_engine_stages(compare_engine *engine, compare_stages *stages) {
     stages->count = yoke_trace_summarize(yoke_data_parallel_trace(engine->parallel), stages->rows,
                                          YOKE_STAGE_COUNT);
 }
+
+const yoke_model *compare_engine_model(const compare_engine *engine) {
+    return engine->model;
+}
+
+size_t compare_weights_count(const yoke_model *model) {
+    size_t count = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(model, i, &info) == YOKE_OK && !info.integer) count += info.count;
+    }
+    return count;
+}
+
+yoke_status compare_engine_read(compare_engine *engine, float *weights) {
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < yoke_model_tensor_count(engine->model) && status == YOKE_OK; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        status = yoke_model_tensor(engine->model, i, &info);
+        if (status != YOKE_OK || info.integer) continue;
+        status = yoke_data_parallel_read(engine->parallel, info.name, weights, info.count);
+        weights += info.count;
+    }
+    return status;
+}
+
+yoke_status compare_engine_read_gradients(compare_engine *engine, float *gradients) {
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < yoke_model_tensor_count(engine->model) && status == YOKE_OK; i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        status = yoke_model_tensor(engine->model, i, &info);
+        if (status != YOKE_OK || info.integer) continue;
+        memset(gradients, 0, info.count * sizeof *gradients);
+        if (info.trainable)
+            status = yoke_data_parallel_read_gradient(engine->parallel, info.name, gradients,
+                                                      info.count);
+        gradients += info.count;
+    }
+    return status;
+}

@@ -2,25 +2,10 @@
 #ifndef CLI_COMPARE_ENGINE_H
 #define CLI_COMPARE_ENGINE_H
 
-#include "yoke/yoke.h"
+#include "cli/compare/compare_setup.h"
 
 #define COMPARE_LEARN_STEPS 1000
 #define COMPARE_LIST_BYTES 1024
-
-/* What all contenders share. */
-typedef struct compare_setup {
-    char model[64], dataset[1024];
-    char names[64][32]; /* of the devices, the root first; a contender uses the first few */
-    int device_count;
-    int threads; /* compute threads of each device */
-    int batch;   /* rows on all devices together */
-    uint64_t seed;
-    yoke_precision precision;
-    yoke_algorithm algorithm;
-    yoke_collectives collectives;
-    yoke_schedule ddp_schedule; /* of ranks */
-    yoke_optimizer_options optimizer;
-} compare_setup;
 
 typedef struct compare_role {
     int devices; /* in this process, or one in each rank */
@@ -62,5 +47,13 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
  * fresh: resets the trace first. Ranks begin together. */
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
 void compare_engine_stages(compare_engine *engine, compare_stages *stages);
+
+/* Borrowed from the engine. */
+const yoke_model *compare_engine_model(const compare_engine *engine);
+/* All tensors of the model but the integer ones, one after another in their order. */
+size_t compare_weights_count(const yoke_model *model);
+yoke_status compare_engine_read(compare_engine *engine, float *weights);
+/* The gradients of the last step at the same places, 0 for buffers; schedule classic only. */
+yoke_status compare_engine_read_gradients(compare_engine *engine, float *gradients);
 
 #endif

@@ -27,7 +27,8 @@ typedef enum request_kind {
     REQUEST_BUILD, /* the first request, with setup and role */
     REQUEST_LEARN,
     REQUEST_RUN,
-    REQUEST_STAGES
+    REQUEST_STAGES,
+    REQUEST_READ
 } request_kind;
 
 typedef struct rank_request {
@@ -328,6 +329,24 @@ yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages) {
     return status;
 }
 
+/* Where rank 0 leaves its weights; its run_id is the meeting's folder. */
+static void weights_path(char path[64], const yoke_rank_info *info) {
+    snprintf(path, 64, "%.32s/weights-of-%d", info->run_id, info->world);
+}
+
+yoke_status compare_ranks_read(compare_ranks *ranks, float *weights, size_t count) {
+    char path[64];
+    ranks->request.kind = REQUEST_READ;
+    yoke_status status = request_all(ranks);
+    if (status != YOKE_OK) return status;
+    weights_path(path, &ranks->request.role.rank);
+    FILE *file = fopen(path, "rb");
+    size_t got = file != NULL ? fread(weights, sizeof *weights, count, file) : 0;
+    if (file != NULL) fclose(file);
+    return got == count ? YOKE_OK
+                        : cli_refuse(YOKE_ERROR_IO, "%s has %zu of %zu weights", path, got, count);
+}
+
 double compare_ranks_seconds(const compare_ranks *ranks) {
     double seconds = 0;
     for (int i = 0; i < ranks->world; i++) {
@@ -342,6 +361,23 @@ double compare_ranks_seconds(const compare_ranks *ranks) {
 
 /* The other end: a rank. */
 
+static yoke_status leave_weights(compare_engine *engine, const yoke_rank_info *info) {
+    char path[64];
+    if (info->rank != 0) return YOKE_OK;
+    size_t count = compare_weights_count(compare_engine_model(engine));
+    float *weights = malloc(count * sizeof *weights);
+    if (weights == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %zu weights", count);
+    yoke_status status = compare_engine_read(engine, weights);
+    weights_path(path, info);
+    FILE *file = status == YOKE_OK ? fopen(path, "wb") : NULL;
+    bool written = file != NULL && fwrite(weights, sizeof *weights, count, file) == count;
+    if (file != NULL) written = fclose(file) == 0 && written;
+    if (status == YOKE_OK && !written)
+        status = cli_refuse(YOKE_ERROR_IO, "cannot write %s: %s", path, strerror(errno));
+    free(weights);
+    return status;
+}
+
 static yoke_status run_request(compare_engine **engine, const rank_request *request,
                                rank_reply *reply) {
     if (request->kind == REQUEST_BUILD) {
@@ -353,6 +389,7 @@ static yoke_status run_request(compare_engine **engine, const rank_request *requ
         return compare_engine_learn(*engine, request->steps, &reply->learned);
     if (request->kind == REQUEST_RUN)
         return compare_engine_run(*engine, request->steps, request->fresh, &reply->milliseconds);
+    if (request->kind == REQUEST_READ) return leave_weights(*engine, &request->role.rank);
     compare_engine_stages(*engine, &reply->stages);
     return YOKE_OK;
 }

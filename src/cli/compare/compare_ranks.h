@@ -30,6 +30,8 @@ void compare_ranks_describe(const compare_ranks *ranks, compare_facts *facts);
 yoke_status compare_ranks_learn(compare_ranks *ranks, int steps, compare_learned *learned);
 yoke_status compare_ranks_run(compare_ranks *ranks, int steps, bool fresh, double *milliseconds);
 yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages);
+/* Of rank 0; through a file in the meeting's folder. */
+yoke_status compare_ranks_read(compare_ranks *ranks, float *weights, size_t count);
 /* Processor time of all ranks, in seconds. */
 double compare_ranks_seconds(const compare_ranks *ranks);
 

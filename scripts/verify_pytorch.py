@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Trains a recorded run again in PyTorch, from its initial weights and on its batches.
+
+usage: verify_pytorch.py RECORDED OUTPUT [float32|float64]
+
+RECORDED is a file of `yoke verify --record`; compare OUTPUT with `yoke verify --against`. Needs PyTorch alone.
+"""
+import json
+import struct
+import sys
+
+import torch
+import torch.nn.functional as F
+
+TYPES = {"F32": torch.float32, "F64": torch.float64, "I32": torch.int32}
+NAMES = {kind: name for name, kind in TYPES.items()}
+
+
+def load(path):
+    """The tensors and the metadata of a safetensors file."""
+    data = bytearray(open(path, "rb").read())
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:begin])
+    metadata = header.pop("__metadata__")
+    return {name: torch.frombuffer(data, dtype=TYPES[entry["dtype"]], offset=begin + entry["data_offsets"][0],
+                                   count=torch.Size(entry["shape"]).numel()).reshape(entry["shape"])
+            for name, entry in header.items()}, metadata
+
+
+def save(path, tensors, metadata):
+    header, end = {"__metadata__": metadata}, 0
+    for name, tensor in tensors.items():
+        bytes_ = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [end, end + bytes_]}
+        end += bytes_
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(tensor.contiguous().numpy().tobytes())
+
+
+class Model:
+    """Yoke's presets, from the names and shapes of their tensors: torchvision's ResNets, and an MLP."""
+
+    def __init__(self, tensors):
+        self.p = tensors
+
+    def conv(self, x, name, stride):
+        weight = self.p[name + ".weight"]
+        return F.conv2d(x, weight, stride=stride, padding=weight.shape[2] // 2)
+
+    def norm(self, x, name):
+        mean, variance, weight, bias = (self.p[f"{name}.{part}"]
+                                        for part in ("running_mean", "running_var", "weight", "bias"))
+        return F.batch_norm(x, mean, variance, weight, bias, training=True)
+
+    def block(self, x, name, stride):
+        bottleneck = name + "conv3.weight" in self.p
+        y = F.relu(self.norm(self.conv(x, name + "conv1", 1 if bottleneck else stride), name + "bn1"))
+        y = self.norm(self.conv(y, name + "conv2", stride if bottleneck else 1), name + "bn2")
+        if bottleneck:
+            y = self.norm(self.conv(F.relu(y), name + "conv3", 1), name + "bn3")
+        if name + "downsample.0.weight" in self.p:
+            x = self.norm(self.conv(x, name + "downsample.0", stride), name + "downsample.1")
+        return F.relu(y + x)
+
+    def __call__(self, x):
+        p = self.p
+        if "fc1.weight" in p:
+            for name in ("fc1", "fc2"):
+                x = F.relu(F.linear(x.flatten(1), p[name + ".weight"], p[name + ".bias"]))
+            return F.linear(x, p["fc3.weight"], p["fc3.bias"])
+        large = p["conv1.weight"].shape[2] == 7
+        x = F.relu(self.norm(self.conv(x, "conv1", 2 if large else 1), "bn1"))
+        x = F.max_pool2d(x, 3, 2, 1) if large else x
+        for stage in range(1, 5):
+            index = 0
+            while f"layer{stage}.{index}.conv1.weight" in p:
+                x = self.block(x, f"layer{stage}.{index}.", 2 if index == 0 and stage > 1 else 1)
+                index += 1
+        return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
+
+
+def main():
+    recorded, metadata = load(sys.argv[1])
+    kind = getattr(torch, sys.argv[3] if len(sys.argv) > 3 else "float32")
+    first = {name[len("step_000000/"):]: tensor.to(kind, copy=True) for name, tensor in recorded.items()
+             if name.startswith("step_000000/")}
+    weights = [name for name in first if "running_" not in name]
+    for name in weights:
+        first[name].requires_grad_()
+    number = {key: float(metadata[key]) for key in ("learning_rate", "momentum", "weight_decay", "beta1", "beta2",
+                                                    "epsilon", "steps", "every")}
+    parameters, rate, decay = [first[name] for name in weights], number["learning_rate"], number["weight_decay"]
+    if metadata["optimizer"] == "sgd":
+        optimizer = torch.optim.SGD(parameters, rate, number["momentum"], weight_decay=decay)
+    else:
+        optimizer = torch.optim.AdamW(parameters, rate, (number["beta1"], number["beta2"]), number["epsilon"], decay)
+    model = Model(first)
+    written = {f"step_000000/{name}": tensor.detach().clone() for name, tensor in first.items()}
+    for step in range(1, int(number["steps"]) + 1):
+        inputs, labels = (recorded[f"batch_{step:06d}/{part}"] for part in ("inputs", "labels"))
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs.to(kind)), labels.long()).backward()
+        optimizer.step()
+        if step % number["every"] == 0 or step == number["steps"]:
+            written.update({f"step_{step:06d}/{name}": tensor.detach().clone() for name, tensor in first.items()})
+            written.update({f"gradient_{step:06d}/{name}": first[name].grad.clone() for name in weights})
+    save(sys.argv[2], written, {**metadata, "writer": "pytorch " + torch.__version__})
+
+
+if __name__ == "__main__":
+    main()

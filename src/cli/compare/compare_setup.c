@@ -1,0 +1,67 @@
+/* From options to a setup. */
+#include "cli/compare/compare_setup.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/result.h"
+
+int compare_check_launcher(const char *verb) {
+    yoke_rank_info rank;
+    int code = rank_info_read(&rank);
+    if (code >= 0 || rank.world <= 1) return code;
+    return cli_usage_error(
+        verb, "%s started %d processes, but %s starts its ranks itself; run one process",
+        rank.source, rank.world, verb);
+}
+
+static bool copy_text(char *to, size_t size, const char *text) {
+    return (size_t)snprintf(to, size, "%s", text) < size;
+}
+
+int compare_setup_names(compare_setup *setup, const char *verb, const char *model,
+                        const char *dataset) {
+    if (!copy_text(setup->model, sizeof setup->model, model))
+        return cli_usage_error(verb, "--model: '%.80s...' is not the name of a model", model);
+    if (!copy_text(setup->dataset, sizeof setup->dataset, dataset))
+        return cli_usage_error(verb, "--dataset has more than %zu bytes",
+                               sizeof setup->dataset - 1);
+    return -1;
+}
+
+yoke_optimizer_options compare_optimizer(yoke_optimizer_kind kind, double learning_rate) {
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT, adamw = YOKE_ADAMW_OPTIONS_INIT;
+    sgd.learning_rate = 0.05;
+    sgd.momentum = 0.9;
+    sgd.weight_decay = 5e-4;
+    yoke_optimizer_options optimizer = kind == YOKE_SGD ? sgd : adamw;
+    if (!isnan(learning_rate)) optimizer.learning_rate = learning_rate;
+    return optimizer;
+}
+
+yoke_status compare_open_devices(device_view *view, const char *list, int threads) {
+    yoke_devices_options wanted = {
+        .struct_size = sizeof wanted, .list = list != NULL ? list : "auto", .threads = threads};
+    yoke_status status = device_view_open(view, &wanted);
+    if (status != YOKE_OK || list != NULL || view->count > 1 || view->devices[0].capability > 0)
+        return status;
+    wanted.list = "2xcpu";
+    return device_view_open(view, &wanted);
+}
+
+void compare_setup_devices(compare_setup *setup, const device_view *view, int threads) {
+    bool cpu = view->devices[0].capability == 0;
+    setup->threads = cpu ? view->devices[0].threads : threads;
+    setup->device_count = view->count;
+    for (int i = 0; i < view->count; i++)
+        memcpy(setup->names[i], view->devices[i].name, sizeof setup->names[i]);
+}
+
+bool compare_share_a_gpu(const device_view *view, int count) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i && view->devices[i].uuid[0] != '\0'; k++)
+            if (strcmp(view->devices[i].uuid, view->devices[k].uuid) == 0) return true;
+    return false;
+}

@@ -1,0 +1,39 @@
+/* What all contenders of a comparison share, from the options that yoke compare and yoke verify
+ * have in common. */
+#ifndef CLI_COMPARE_SETUP_H
+#define CLI_COMPARE_SETUP_H
+
+#include "yoke/yoke.h"
+
+struct device_view; /* cli/result.h */
+
+typedef struct compare_setup {
+    char model[64], dataset[1024];
+    char names[64][32]; /* of the devices, the root first; a contender uses the first few */
+    int device_count;
+    int threads; /* compute threads of each device */
+    int batch;   /* rows on all devices together */
+    uint64_t seed;
+    yoke_precision precision;
+    yoke_algorithm algorithm;
+    yoke_collectives collectives;
+    yoke_schedule ddp_schedule; /* of ranks */
+    yoke_optimizer_options optimizer;
+} compare_setup;
+
+/* Refuses to run as a rank: -1, or the exit code behind a printed error. */
+int compare_check_launcher(const char *verb);
+/* Likewise: copies the names, or says that one is too long. */
+int compare_setup_names(compare_setup *setup, const char *verb, const char *model,
+                        const char *dataset);
+/* yoke train's defaults; learning_rate NaN: its default, too. */
+yoke_optimizer_options compare_optimizer(yoke_optimizer_kind kind, double learning_rate);
+
+/* Opens the devices of a list; NULL: every GPU, or the CPU as two devices. */
+yoke_status compare_open_devices(struct device_view *view, const char *list, int threads);
+/* threads: as the user gave them, for GPUs. */
+void compare_setup_devices(compare_setup *setup, const struct device_view *view, int threads);
+/* Whether two of the first `count` devices are one GPU: NCCL allows one rank for each. */
+bool compare_share_a_gpu(const struct device_view *view, int count);
+
+#endif

@@ -1,0 +1,354 @@
+/* yoke verify: trains one configuration on every road and compares every tensor after every step.
+ */
+#include "cli/verify/verify.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/result.h"
+#include "cli/verify/verify_record.h"
+
+/* Multiplications of a step; the float64 reference needs about a nanosecond for each. */
+#define REFERENCE_WORK 2e9
+
+typedef struct verify_flags {
+    const char *model, *dataset, *devices, *record, *against;
+    int threads, batch, steps, optimizer, algorithm, reference, record_every;
+    uint64_t seed;
+    double lr, tolerance;
+    bool json, quiet;
+} verify_flags;
+
+#define AT(field) offsetof(verify_flags, field)
+enum { FOLLOW, FREE, NO }; /* of --reference */
+
+static const cli_option options[] = {
+    {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
+    {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", CLI_TEXT, AT(dataset), 0, 0},
+    {"devices", "LIST", "2xcpu, 4xcuda, ...; one device: single alone (every GPU, or 2xcpu)",
+     CLI_TEXT, AT(devices), 0, 0},
+    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
+     0, 1024},
+    {"batch", "N", "rows of a step, on all devices together (16)", CLI_INTEGER, AT(batch), 1,
+     1 << 20},
+    {"steps", "N", "steps of every road (5)", CLI_INTEGER, AT(steps), 1, 1e5},
+    {"optimizer", "sgd|adamw", "with momentum and weight decay as in yoke train (sgd)", CLI_CHOICE,
+     AT(optimizer), 0, 0},
+    {"lr", "X", "learning rate (0.01 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0, INFINITY},
+    {"seed", "N", "seed of weights, row order and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
+    {"algorithm", "measured|direct",
+     "fastest by measurement, which differs between roads, or the same in all (direct)", CLI_CHOICE,
+     AT(algorithm), 0, 0},
+    {"reference", "follow|free|no",
+     "compare with float64, which starts each step from single's weights, or trains alone (follow)",
+     CLI_CHOICE, AT(reference), 0, 0},
+    {"tolerance", "X", "allowed difference by rounding, relative to the norm of a tensor (0.1)",
+     CLI_REAL, AT(tolerance), 0, 1},
+    {"record", "FILE", "write batches, gradients and weights of single as safetensors", CLI_TEXT,
+     AT(record), 0, 0},
+    {"record-every", "N", "record the tensors of every Nth step, and of the last (1)", CLI_INTEGER,
+     AT(record_every), 1, 1e5},
+    {"against", "FILE", "compare with a recorded run, of yoke or of another program", CLI_TEXT,
+     AT(against), 0, 0},
+    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
+    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+};
+
+const cli_verb verify_verb = {
+    .name = "verify",
+    .summary = "prove that all ways to train give the same weights",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "The roads: single (the first device), classic, overlap and sharded (DataParallel on "
+            "all\ndevices), ddp (one process for each), and the float64 reference. All train on "
+            "the same batches\nfrom the same weights; after every step verify compares every "
+            "tensor. Roads on as many devices\nmust agree bit for bit, the others up to "
+            "--tolerance. With --algorithm measured all agree up to\nthe tolerance only. The exit "
+            "code is 1 when roads differ by more. docs/exactness.md explains it.\n"};
+
+static const verify_flags defaults = {.model = "resnet20",
+                                      .dataset = "synthetic:3x16x16",
+                                      .batch = 16,
+                                      .steps = 5,
+                                      .lr = NAN,
+                                      .algorithm = YOKE_ALGORITHM_DIRECT,
+                                      .tolerance = 0.1,
+                                      .record_every = 1};
+
+/* A run of verify: what it compares, and what it needs for that. */
+typedef struct session {
+    verification all;
+    const verify_flags *flags;
+    verify_run run;
+    device_view view;
+    compare_meeting meeting;
+    yoke_dataset *dataset;
+    yoke_loader *loader; /* batches in host memory, for the reference and the record */
+    uint64_t epoch;
+    yoke_batch batch;
+    yoke_tensor_file *record, *against;
+    progress progress;
+} session;
+
+bool verify_passes(const verification *all) {
+    for (int i = 0; i < all->pair_count; i++)
+        if (!verify_pair_passes(&all->pairs[i], all->tolerance)) return false;
+    return true;
+}
+
+/* Roads and pairs. */
+
+static verify_road *add_road(session *now, verify_kind kind, int devices) {
+    verify_road *road = &now->all.roads[now->all.road_count++];
+    *road = (verify_road){.kind = kind, .devices = devices};
+    return road;
+}
+
+static void add_pair(session *now, const verify_road *road, const verify_road *with,
+                     verify_bar bar) {
+    if (road == NULL || with == NULL) return;
+    if (bar == VERIFY_BITS && now->all.setup.algorithm != YOKE_ALGORITHM_DIRECT)
+        bar = VERIFY_TOLERANCE;
+    now->all.pairs[now->all.pair_count++] =
+        (verify_pair){.road = road, .with = with, .bar = bar, .gradient_relative = -1};
+}
+
+/* A reference for another road; NULL: it would take too long. */
+static verify_road *add_reference(session *now, const verify_road *leader) {
+    double work = yoke_reference_work(now->all.model, now->all.setup.batch);
+    if (now->flags->reference == NO) return NULL;
+    if (work <= REFERENCE_WORK) {
+        verify_road *reference = add_road(now, VERIFY_REFERENCE, leader->devices);
+        reference->leader = leader;
+        return reference;
+    }
+    snprintf(now->all.left_out[0], sizeof now->all.left_out[0],
+             "No float64 reference: a step has %.1e multiplications, the limit is %.0e; take a "
+             "smaller --batch.",
+             work, REFERENCE_WORK);
+    return NULL;
+}
+
+/* Batch norm normalizes the rows of each device alone. */
+static void plan_devices(session *now, const verify_road *single) {
+    int devices = now->view.count;
+    bool batch_norm = now->all.batch_norm;
+    const verify_road *classic = add_road(now, VERIFY_CLASSIC, devices);
+    const verify_road *reference = batch_norm ? add_reference(now, classic) : NULL;
+    add_pair(now, classic, single, batch_norm ? VERIFY_NOTHING : VERIFY_TOLERANCE);
+    add_pair(now, classic, reference, VERIFY_TOLERANCE);
+    add_pair(now, add_road(now, VERIFY_OVERLAP, devices), classic, VERIFY_BITS);
+    add_pair(now, add_road(now, VERIFY_SHARDED, devices), classic, VERIFY_BITS);
+    if (!compare_share_a_gpu(&now->view, devices))
+        add_pair(now, add_road(now, VERIFY_DDP, devices), classic, VERIFY_BITS);
+    else
+        snprintf(now->all.left_out[1], sizeof now->all.left_out[1],
+                 "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
+}
+
+/* single is open already. */
+static void plan(session *now) {
+    const verify_road *single = &now->all.roads[0], *reference = add_reference(now, single);
+    add_pair(now, single, reference, VERIFY_TOLERANCE);
+    if (now->against != NULL) {
+        verify_road *file = add_road(now, VERIFY_FILE, 1);
+        add_pair(now, single, file, verify_is_own(now->against) ? VERIFY_BITS : VERIFY_TOLERANCE);
+        add_pair(now, reference, file, VERIFY_TOLERANCE);
+    }
+    if (now->view.count > 1) plan_devices(now, single);
+}
+
+static bool has_batch_norm(const yoke_model *model) {
+    bool found = false;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        found = found || (yoke_model_tensor(model, i, &info) == YOKE_OK && info.integer);
+    }
+    return found; /* num_batches_tracked */
+}
+
+/* Preparing. */
+
+static yoke_status open_batches(session *now) {
+    const compare_setup *setup = &now->all.setup;
+    yoke_loader_options wanted = {.struct_size = sizeof wanted,
+                                  .batch = setup->batch,
+                                  .shuffle = true,
+                                  .drop_last = true,
+                                  .seed = setup->seed};
+    now->batch.struct_size = sizeof now->batch;
+    yoke_status status = yoke_dataset_open(&now->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
+    if (status == YOKE_OK) status = yoke_loader_create(&now->loader, now->dataset, &wanted);
+    return status == YOKE_OK ? yoke_loader_begin(now->loader, 0) : status;
+}
+
+static void note(session *now, const char *text) {
+    progress_clear(&now->progress);
+    progress_note(&now->progress, text);
+}
+
+static yoke_status open_road(session *now, verify_road *road) {
+    char text[64];
+    snprintf(text, sizeof text, "preparing %s ...", verify_road_name(road));
+    note(now, text);
+    yoke_status status = verify_road_open(road, &now->all.setup, &now->meeting, now->all.model);
+    if (status == YOKE_OK && road->kind == VERIFY_FILE) road->file = now->against;
+    return status;
+}
+
+static yoke_status open_single(session *now) {
+    verify_road *single = add_road(now, VERIFY_SINGLE, 1);
+    yoke_status status = open_road(now, single);
+    if (status != YOKE_OK) return status;
+    now->all.model = compare_engine_model(single->engine);
+    now->all.batch_norm = has_batch_norm(now->all.model);
+    return verify_road_read(single, now->all.model, 0);
+}
+
+static yoke_status open_all(session *now) {
+    yoke_status status = YOKE_OK;
+    if (now->flags->against != NULL)
+        status = verify_against_open(&now->against, now->flags->against, &now->run);
+    if (status == YOKE_OK) status = open_single(now);
+    if (status == YOKE_OK) status = open_batches(now);
+    if (status == YOKE_OK && now->flags->record != NULL)
+        status = verify_record_begin(&now->record, &now->run, now->all.model);
+    if (status == YOKE_OK) plan(now);
+    for (int i = 1; i < now->all.road_count && status == YOKE_OK; i++)
+        status = open_road(now, &now->all.roads[i]);
+    return status;
+}
+
+/* The run. */
+
+static yoke_status next_batch(session *now) {
+    yoke_status status = yoke_loader_next(now->loader, &now->batch, NULL);
+    if (status != YOKE_OK || now->batch.rows > 0) return status;
+    status = yoke_loader_begin(now->loader, ++now->epoch);
+    return status == YOKE_OK ? yoke_loader_next(now->loader, &now->batch, NULL) : status;
+}
+
+/* A reference has no weights before the first step. */
+static bool is_compared(const session *now, const verify_road *road, int step) {
+    if (road->kind == VERIFY_REFERENCE) return step > 0;
+    return road->kind != VERIFY_FILE || verify_is_recorded(&now->run, step);
+}
+
+/* Before the step: it starts where its leader does. A free one does so only once. */
+static yoke_status lead_references(session *now, int step) {
+    yoke_status status = YOKE_OK;
+    for (int i = 0; i < now->all.road_count && status == YOKE_OK; i++) {
+        bool led = now->all.roads[i].leader != NULL;
+        if (led && (step == 1 || now->flags->reference == FOLLOW))
+            status = verify_road_follow(&now->all.roads[i], now->all.model);
+    }
+    return status;
+}
+
+static yoke_status move_roads(session *now, int step) {
+    yoke_status status = step > 0 ? lead_references(now, step) : YOKE_OK;
+    if (status == YOKE_OK && step > 0) status = next_batch(now);
+    for (int i = 0; i < now->all.road_count && status == YOKE_OK; i++) {
+        verify_road *road = &now->all.roads[i];
+        if (step > 0) status = verify_road_step(road, &now->batch);
+        if (status == YOKE_OK && is_compared(now, road, step))
+            status = verify_road_read(road, now->all.model, step);
+    }
+    return status;
+}
+
+static yoke_status record(session *now, int step) {
+    yoke_status status = YOKE_OK;
+    if (now->record == NULL) return YOKE_OK;
+    if (step > 0) status = verify_record_batch(now->record, step, &now->batch, now->all.model);
+    if (status != YOKE_OK || !verify_is_recorded(&now->run, step)) return status;
+    return verify_record_step(now->record, step, &now->all.roads[0], now->all.model);
+}
+
+static yoke_status run_steps(session *now) {
+    yoke_status status = YOKE_OK;
+    for (int step = 0; step <= now->all.steps && status == YOKE_OK; step++) {
+        char text[64];
+        snprintf(text, sizeof text, "step %d of %d ...", step, now->all.steps);
+        note(now, text);
+        status = move_roads(now, step);
+        for (int i = 0; i < now->all.pair_count && status == YOKE_OK; i++)
+            if (is_compared(now, now->all.pairs[i].road, step) &&
+                is_compared(now, now->all.pairs[i].with, step))
+                verify_pair_compare(&now->all.pairs[i], now->all.model, step);
+        if (status == YOKE_OK) status = record(now, step);
+    }
+    if (status == YOKE_OK && now->record != NULL)
+        status = yoke_tensor_file_save(now->record, now->flags->record);
+    return status;
+}
+
+static yoke_status report(const session *now) {
+    const verify_flags *flags = now->flags;
+    if (!flags->json || !flags->quiet) verify_print(flags->json ? stderr : stdout, &now->all);
+    return flags->json ? verify_print_json(stdout, &now->all) : YOKE_OK;
+}
+
+static void clear(session *now) {
+    for (int i = now->all.road_count - 1; i >= 0; i--)
+        verify_road_close(&now->all.roads[i]);
+    yoke_tensor_file_close(now->record);
+    yoke_tensor_file_close(now->against);
+    yoke_loader_destroy(now->loader);
+    yoke_dataset_close(now->dataset);
+}
+
+static int run(session *now) {
+    int code = compare_meeting_open(&now->meeting);
+    if (code >= 0) return code;
+    progress_begin(&now->progress, 0, 0, now->flags->quiet);
+    yoke_status status = open_all(now);
+    if (status == YOKE_OK) status = run_steps(now);
+    progress_clear(&now->progress);
+    if (status == YOKE_OK) status = report(now);
+    if (status != YOKE_OK) code = cli_fail(status);
+    if (code < 0) code = verify_passes(&now->all) ? 0 : 1;
+    clear(now);
+    compare_meeting_close(&now->meeting);
+    return code;
+}
+
+/* -1, or the exit code behind a printed error. */
+static int prepare(session *now) {
+    const verify_flags *flags = now->flags;
+    compare_setup *setup = &now->all.setup;
+    bool sgd_default = flags->optimizer == YOKE_SGD && isnan(flags->lr);
+    int code = compare_check_launcher("verify");
+    if (code < 0) code = compare_setup_names(setup, "verify", flags->model, flags->dataset);
+    if (code >= 0) return code;
+    setup->batch = flags->batch;
+    setup->seed = flags->seed;
+    setup->algorithm = (yoke_algorithm)flags->algorithm;
+    setup->optimizer =
+        compare_optimizer((yoke_optimizer_kind)flags->optimizer, sgd_default ? 0.01 : flags->lr);
+    now->all.steps = flags->steps;
+    now->all.tolerance = flags->tolerance;
+    now->all.against = flags->against;
+    now->run = (verify_run){.setup = setup, .steps = flags->steps, .every = flags->record_every};
+    yoke_status status = compare_open_devices(&now->view, flags->devices, flags->threads);
+    if (status != YOKE_OK) return cli_fail(status);
+    compare_setup_devices(setup, &now->view, flags->threads);
+    return -1;
+}
+
+int verify_main(int argc, char **argv) {
+    verify_flags flags = defaults;
+    int code = cli_parse(&verify_verb, argc, argv, &flags, NULL);
+    if (code >= 0) return code;
+    session *now = calloc(1, sizeof *now);
+    if (now == NULL) return cli_system_error("no memory for the roads");
+    now->flags = &flags;
+    code = prepare(now);
+    if (code < 0) code = run(now);
+    free(now);
+    return code;
+}

@@ -1,0 +1,30 @@
+/* yoke verify, shared by its files: the roads, the pairs to compare, and the report. */
+#ifndef CLI_VERIFY_H
+#define CLI_VERIFY_H
+
+#include <stdio.h>
+
+#include "cli/verify/verify_difference.h"
+
+#define VERIFY_ROADS 8
+#define VERIFY_PAIRS 12
+
+typedef struct verification {
+    compare_setup setup;
+    int steps;
+    double tolerance;
+    bool batch_norm;
+    verify_road roads[VERIFY_ROADS];
+    int road_count;
+    verify_pair pairs[VERIFY_PAIRS];
+    int pair_count;
+    const yoke_model *model; /* that of the road single */
+    const char *against;     /* the file's path; NULL: none */
+    char left_out[2][160];   /* sentences on roads that are missing; empty: none */
+} verification;
+
+bool verify_passes(const verification *all);
+void verify_print(FILE *out, const verification *all); /* verify_report.c */
+yoke_status verify_print_json(FILE *out, const verification *all);
+
+#endif

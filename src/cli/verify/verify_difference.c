@@ -1,0 +1,90 @@
+/* Compares the tensors of two roads, element by element. */
+#include "cli/verify/verify_difference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers the floats in their order. */
+static int64_t number_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    int64_t magnitude = bits & 0x7fffffffu;
+    return bits >> 31 != 0 ? -magnitude - 1 : magnitude;
+}
+
+int64_t verify_ulp(float a, float b) {
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b) ? 0 : INT64_MAX;
+    return llabs(number_of(a) - number_of(b));
+}
+
+/* One tensor of both roads. */
+typedef struct tensor_pair {
+    const double *values, *others;
+    size_t count;
+} tensor_pair;
+
+/* |a - b| / |b|, Euclidean; infinite where a value is not finite. */
+static double relative_difference(tensor_pair both) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < both.count; i++) {
+        double d = both.values[i] - both.others[i];
+        difference += d * d;
+        size += both.others[i] * both.others[i];
+    }
+    if (!isfinite(difference)) return INFINITY;
+    return difference == 0 ? 0 : sqrt(difference / size);
+}
+
+static void note_first(verify_pair *pair, verify_element element) {
+    if (!pair->differs) pair->first = element;
+    pair->differs = true;
+}
+
+/* Whether all bits are equal; `found` gets value, other, index and ulp of the elements. */
+static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element found) {
+    bool equal = true;
+    for (size_t i = 0; i < both.count; i++) {
+        int64_t ulp = verify_ulp((float)both.values[i], (float)both.others[i]);
+        if (ulp == 0) continue;
+        equal = false;
+        if (ulp > pair->ulp) pair->ulp = ulp;
+        found.index = i;
+        found.value = both.values[i];
+        found.other = both.others[i];
+        found.ulp = ulp;
+        note_first(pair, found);
+    }
+    return equal;
+}
+
+void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
+    const verify_road *a = pair->road, *b = pair->with;
+    bool gradients = a->has_gradients && b->has_gradients, equal = true;
+    size_t offset = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(model, i, &info) != YOKE_OK || info.integer) continue;
+        verify_element found = {.step = step, .tensor = info.name};
+        tensor_pair weights = {a->weights + offset, b->weights + offset, info.count};
+        tensor_pair of_loss = {a->gradients + offset, b->gradients + offset, info.count};
+        offset += info.count;
+        if (gradients && info.trainable) {
+            found.gradient = true;
+            equal = compare_tensor(pair, of_loss, found) && equal;
+            pair->gradient_relative = fmax(pair->gradient_relative, relative_difference(of_loss));
+            found.gradient = false;
+        }
+        equal = compare_tensor(pair, weights, found) && equal;
+        pair->relative = fmax(pair->relative, relative_difference(weights));
+    }
+    if (step == 0) return;
+    pair->steps++;
+    pair->equal_steps += equal;
+}
+
+bool verify_pair_passes(const verify_pair *pair, double tolerance) {
+    if (pair->bar == VERIFY_NOTHING) return true;
+    if (pair->bar == VERIFY_BITS) return !pair->differs;
+    return pair->relative <= tolerance;
+}

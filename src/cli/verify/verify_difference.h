@@ -1,0 +1,43 @@
+/* How far two roads are apart. */
+#ifndef CLI_VERIFY_DIFFERENCE_H
+#define CLI_VERIFY_DIFFERENCE_H
+
+#include "cli/verify/verify_road.h"
+
+/* What two roads owe each other. */
+typedef enum verify_bar {
+    VERIFY_BITS,      /* equal bits */
+    VERIFY_TOLERANCE, /* weights and buffers equal up to rounding */
+    VERIFY_NOTHING    /* they compute different things */
+} verify_bar;
+
+/* One element that differs. */
+typedef struct verify_element {
+    int step;
+    const char *tensor; /* borrowed from the model */
+    bool gradient;      /* of this tensor */
+    size_t index;
+    double value, other;
+    int64_t ulp;
+} verify_element;
+
+typedef struct verify_pair {
+    const verify_road *road, *with;
+    verify_bar bar;
+    int steps, equal_steps; /* compared, without step 0; equal bit for bit */
+    int64_t ulp;            /* the largest distance */
+    /* The largest |a - b| / |b| of a tensor (Euclidean norms), where b is that of `with`. */
+    double relative, gradient_relative; /* the second -1: no gradients */
+    bool differs;
+    verify_element first; /* if it differs */
+} verify_pair;
+
+/* Compares what both roads have read after a step. */
+void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step);
+bool verify_pair_passes(const verify_pair *pair, double tolerance);
+
+/* Float32 numbers between two, the second one included; -0 and 0 are neighbours. INT64_MAX where
+ * only one is NaN. */
+int64_t verify_ulp(float a, float b);
+
+#endif

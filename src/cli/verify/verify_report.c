@@ -1,0 +1,147 @@
+/* What verify found: a table with one row for each pair of roads, then where they first differ. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "cli/cli.h"
+#include "cli/verify/verify.h"
+
+static const char *bar_name(verify_bar bar) {
+    static const char *const names[] = {"bits", "tolerance", "nothing"};
+    return names[bar];
+}
+
+/* "ddp on 2", "the file". */
+static void name_road(char text[48], const verify_road *road) {
+    if (road->devices > 1)
+        snprintf(text, 48, "%s on %d", verify_road_name(road), road->devices);
+    else
+        snprintf(text, 48, "%s", verify_road_name(road));
+}
+
+static const char *verdict_of(const verify_pair *pair, double tolerance) {
+    if (!verify_pair_passes(pair, tolerance)) return "DIFFERS";
+    if (!pair->differs) return "same bits";
+    return pair->bar == VERIFY_NOTHING ? "(batch norm)" : "rounding";
+}
+
+static void print_ulp(char text[24], int64_t ulp) {
+    if (ulp == INT64_MAX)
+        snprintf(text, 24, "NaN");
+    else
+        snprintf(text, 24, "%" PRId64, ulp);
+}
+
+static void print_pair(FILE *out, const verification *all, const verify_pair *pair) {
+    char road[48], with[48], ulp[24], gradients[16] = "-";
+    name_road(road, pair->road);
+    name_road(with, pair->with);
+    print_ulp(ulp, pair->ulp);
+    if (pair->gradient_relative >= 0)
+        snprintf(gradients, sizeof gradients, "%.1e", pair->gradient_relative);
+    fprintf(out, "%-13s %-15s %4d of %-4d %11s  %9.1e  %9s  %s\n", road, with, pair->equal_steps,
+            pair->steps, ulp, pair->relative, gradients, verdict_of(pair, all->tolerance));
+}
+
+static void print_first(FILE *out, const verify_pair *pair) {
+    const verify_element *first = &pair->first;
+    char road[48], with[48], ulp[24];
+    if (!pair->differs) return;
+    name_road(road, pair->road);
+    name_road(with, pair->with);
+    print_ulp(ulp, first->ulp);
+    fprintf(out, "%s and %s first differ in step %d, %s%s, element %zu:\n  %.9g and %.9g, %s ULP\n",
+            road, with, first->step, first->gradient ? "the gradient of " : "", first->tensor,
+            first->index, first->value, first->other, ulp);
+}
+
+static void print_sentences(FILE *out, const verification *all) {
+    bool stands_alone = false;
+    for (int i = 0; i < all->pair_count; i++)
+        stands_alone = stands_alone || all->pairs[i].bar == VERIFY_NOTHING;
+    for (int i = 0; i < 2; i++)
+        if (all->left_out[i][0] != '\0') fprintf(out, "%s\n", all->left_out[i]);
+    if (stands_alone)
+        fprintf(out, "Batch norm normalizes the rows of each device alone, so single computes "
+                     "something else than\nseveral devices do.\n");
+    if (!verify_passes(all))
+        fprintf(out,
+                "ROADS DIFFER: by more than the tolerance of %g, or where bits must be "
+                "equal.\n",
+                all->tolerance);
+    else
+        fprintf(out, "All roads agree: bit for bit where they must, elsewhere within %g.\n",
+                all->tolerance);
+}
+
+void verify_print(FILE *out, const verification *all) {
+    const compare_setup *setup = &all->setup;
+    fprintf(out, "model    %s, %zu parameters, float32, %s algorithms\n", setup->model,
+            yoke_model_parameter_count(all->model),
+            setup->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");
+    fprintf(out, "data     %s, %d steps with batches of %d, seed %" PRIu64 "\n", setup->dataset,
+            all->steps, setup->batch, setup->seed);
+    fprintf(out, "devices  %d, the first is %s\n", setup->device_count, setup->names[0]);
+    if (all->against != NULL) fprintf(out, "file     %s\n", all->against);
+    fprintf(out, "\n%-13s %-15s %12s %11s  %9s  %9s\n", "road", "compared with", "equal steps",
+            "largest ULP", "relative", "gradients");
+    for (int i = 0; i < all->pair_count; i++)
+        print_pair(out, all, &all->pairs[i]);
+    fputc('\n', out);
+    for (int i = 0; i < all->pair_count; i++)
+        print_first(out, &all->pairs[i]);
+    print_sentences(out, all);
+}
+
+/* For scripts. */
+
+static void json_first(yoke_json *json, const verify_element *first) {
+    yoke_json_open(json, "first", '{');
+    yoke_json_integer(json, "step", first->step);
+    yoke_json_text(json, "tensor", first->tensor);
+    yoke_json_boolean(json, "gradient", first->gradient);
+    yoke_json_integer(json, "element", (int64_t)first->index);
+    yoke_json_real(json, "value", first->value);
+    yoke_json_real(json, "other", first->other);
+    yoke_json_integer(json, "ulp", first->ulp);
+    yoke_json_close(json, '}');
+}
+
+static void json_pair(yoke_json *json, const verification *all, const verify_pair *pair) {
+    yoke_json_open(json, NULL, '{');
+    yoke_json_text(json, "road", verify_road_name(pair->road));
+    yoke_json_integer(json, "devices", pair->road->devices);
+    yoke_json_text(json, "with", verify_road_name(pair->with));
+    yoke_json_text(json, "must_agree_by", bar_name(pair->bar));
+    yoke_json_boolean(json, "passes", verify_pair_passes(pair, all->tolerance));
+    yoke_json_integer(json, "steps", pair->steps);
+    yoke_json_integer(json, "equal_steps", pair->equal_steps);
+    yoke_json_integer(json, "largest_ulp", pair->ulp);
+    yoke_json_real(json, "relative", pair->relative);
+    if (pair->gradient_relative >= 0)
+        yoke_json_real(json, "gradient_relative", pair->gradient_relative);
+    if (pair->differs) json_first(json, &pair->first);
+    yoke_json_close(json, '}');
+}
+
+yoke_status verify_print_json(FILE *out, const verification *all) {
+    const compare_setup *setup = &all->setup;
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_text(&json, "model", setup->model);
+    yoke_json_text(&json, "dataset", setup->dataset);
+    yoke_json_text(&json, "algorithm",
+                   setup->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");
+    yoke_json_integer(&json, "devices", setup->device_count);
+    yoke_json_integer(&json, "batch", setup->batch);
+    yoke_json_integer(&json, "steps", all->steps);
+    yoke_json_real(&json, "tolerance", all->tolerance);
+    yoke_json_boolean(&json, "batch_norm", all->batch_norm);
+    yoke_json_boolean(&json, "passes", verify_passes(all));
+    yoke_json_open(&json, "pairs", '[');
+    for (int i = 0; i < all->pair_count; i++)
+        json_pair(&json, all, &all->pairs[i]);
+    yoke_json_close(&json, ']');
+    yoke_json_close(&json, '}');
+    return cli_print_json(&json, out);
+}

@@ -1,0 +1,267 @@
+/* Trains the float64 model: what an engine does in a step, without devices. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "parallel/parallel.h"
+#include "yoke/verify.h"
+
+struct yoke_reference {
+    const yoke_model *model;
+    yoke_optimizer_options optimizer;
+    yoke_reference_options options;
+    yoke_float64_model *net;
+    double **states[2]; /* [tensors]: SGD's velocity, or AdamW's two moments */
+    uint64_t steps;
+};
+
+/* Life. */
+
+static yoke_status build(yoke_reference *reference) {
+    int count = yoke_model_tensor_count(reference->model);
+    TRY(yoke_float64_create(&reference->net, reference->model, reference->options.batch));
+    for (int s = 0; s < 2; s++) {
+        reference->states[s] = calloc((size_t)count + 1, sizeof *reference->states[s]);
+        if (reference->states[s] == NULL)
+            return FAIL_MEMORY((size_t)count * sizeof(double *), "a reference's optimizer");
+        for (int i = 0; i < count; i++) {
+            yoke_tensor_info info = {.struct_size = sizeof info};
+            TRY(yoke_model_tensor(reference->model, i, &info));
+            reference->states[s][i] = calloc(info.count, sizeof(double));
+            if (reference->states[s][i] == NULL)
+                return FAIL_MEMORY(info.count * sizeof(double), "a reference's optimizer");
+        }
+    }
+    return YOKE_OK;
+}
+
+static yoke_status load_options(yoke_reference *reference, const yoke_optimizer_options *optimizer,
+                                const yoke_reference_options *options) {
+    yoke_reference_options *own = &reference->options;
+    TRY(yoke_pointer_check(options, "options"));
+    TRY(yoke_options_load(own, sizeof *own, options, "yoke_reference_options"));
+    TRY(yoke_optimizer_options_load(&reference->optimizer, optimizer));
+    if (own->shards == 0) own->shards = 1;
+    if (own->batch < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "batch is %d, must be at least 1", own->batch);
+    if (own->shards < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "shards is %d, must be at least 1", own->shards);
+    return YOKE_OK;
+}
+
+yoke_status yoke_reference_create(yoke_reference **reference, const yoke_model *model,
+                                  const yoke_optimizer_options *optimizer,
+                                  const yoke_reference_options *options) {
+    TRY(yoke_pointer_check(reference, "reference"));
+    *reference = NULL;
+    TRY(yoke_pointer_check(model, "model"));
+    yoke_reference *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a reference");
+    made->model = model;
+    yoke_status status = load_options(made, optimizer, options);
+    if (status == YOKE_OK) status = build(made);
+    if (status == YOKE_OK)
+        *reference = made;
+    else
+        yoke_reference_destroy(made);
+    return status;
+}
+
+void yoke_reference_destroy(yoke_reference *reference) {
+    if (reference == NULL) return;
+    for (int s = 0; s < 2 && reference->states[s] != NULL; s++) {
+        for (int i = 0; i < yoke_model_tensor_count(reference->model); i++)
+            free(reference->states[s][i]);
+        free(reference->states[s]);
+    }
+    yoke_float64_destroy(reference->net);
+    free(reference);
+}
+
+double yoke_reference_work(const yoke_model *model, int rows) {
+    return yoke_float64_work(model, rows);
+}
+
+/* A step. */
+
+static yoke_status check_batch(const yoke_reference *reference, const yoke_batch *batch) {
+    bool labels = yoke_model_loss_kind(reference->model) == YOKE_LOSS_CROSS_ENTROPY;
+    TRY(yoke_pointer_check(batch, "batch"));
+    if (batch->rows < 1 || batch->rows > reference->options.batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %d rows, must have 1 to %d", batch->rows,
+                    reference->options.batch);
+    if (batch->inputs == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has no inputs: a reference reads no pixels, so leave "
+                    "yoke_loader_options.devices NULL");
+    return labels ? yoke_pointer_check(batch->labels, "batch->labels")
+                  : yoke_pointer_check(batch->targets, "batch->targets");
+}
+
+static void clear_gradients(yoke_reference *reference) {
+    for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(reference->model, i, &info) == YOKE_OK)
+            memset(reference->net->tensor_gradients[i], 0, info.count * sizeof(double));
+    }
+}
+
+/* Forward, loss and backward of rows [first, first + rows) of the batch. */
+static void run_shard(yoke_reference *reference, const yoke_batch *batch, int first, int rows) {
+    yoke_float64_model *net = reference->net;
+    size_t outputs = (size_t)yoke_model_output_shape(reference->model).channels;
+    net->rows = rows;
+    net->keeps_statistics = first > 0; /* those of the root count */
+    net->step.seed = reference->options.seed;
+    net->step.step = reference->steps;
+    net->step.first_row = (uint64_t)first;
+    net->loss_scale = 1.0 / batch->rows;
+    net->labels = batch->labels != NULL ? batch->labels + first : NULL;
+    net->targets = batch->targets != NULL ? batch->targets + (size_t)first * outputs : NULL;
+    yoke_float64_forward(net, batch->inputs + (size_t)first * yoke_float64_row(net, 0));
+    yoke_float64_loss(net);
+    yoke_float64_backward(net);
+}
+
+static yoke_step_result run_batch(yoke_reference *reference, const yoke_batch *batch) {
+    yoke_step_result result = {.struct_size = sizeof result, .rows = batch->rows};
+    clear_gradients(reference);
+    for (int shard = 0, first = 0; shard < reference->options.shards; shard++) {
+        int rows = yoke_shard_rows(batch->rows, reference->options.shards, shard);
+        if (rows == 0) continue;
+        run_shard(reference, batch, first, rows);
+        result.loss += reference->net->loss_sum / batch->rows;
+        result.correct += reference->net->correct;
+        first += rows;
+    }
+    if (yoke_model_loss_kind(reference->model) != YOKE_LOSS_CROSS_ENTROPY) result.correct = -1;
+    return result;
+}
+
+/* The update. */
+
+static double gradient_norm(const yoke_reference *reference) {
+    double sum = 0;
+    for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(reference->model, i, &info) != YOKE_OK || !info.trainable) continue;
+        for (size_t k = 0; k < info.count; k++)
+            sum += reference->net->tensor_gradients[i][k] * reference->net->tensor_gradients[i][k];
+    }
+    return sqrt(sum);
+}
+
+/* One parameter and what belongs to it. */
+typedef struct element {
+    double *weight, *state[2];
+    double gradient;
+} element;
+
+static void update_sgd(const yoke_reference *reference, element e, double learning_rate) {
+    const yoke_optimizer_options *o = &reference->optimizer;
+    double step = e.gradient + o->weight_decay * *e.weight;
+    if (o->momentum > 0) {
+        *e.state[0] = reference->steps == 0 ? step : o->momentum * *e.state[0] + step;
+        step = o->nesterov ? step + o->momentum * *e.state[0] : *e.state[0];
+    }
+    *e.weight -= learning_rate * step;
+}
+
+static void update_adamw(const yoke_reference *reference, element e, double learning_rate) {
+    const yoke_optimizer_options *o = &reference->optimizer;
+    double updates = (double)reference->steps + 1;
+    *e.weight *= 1 - learning_rate * o->weight_decay;
+    *e.state[0] = o->beta1 * *e.state[0] + (1 - o->beta1) * e.gradient;
+    *e.state[1] = o->beta2 * *e.state[1] + (1 - o->beta2) * e.gradient * e.gradient;
+    double mean = *e.state[0] / (1 - pow(o->beta1, updates));
+    double square = *e.state[1] / (1 - pow(o->beta2, updates));
+    *e.weight -= learning_rate * mean / (sqrt(square) + o->epsilon);
+}
+
+static void update(yoke_reference *reference, double learning_rate, double gradient_scale) {
+    for (int i = 0; i < yoke_model_tensor_count(reference->model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(reference->model, i, &info) != YOKE_OK || !info.trainable) continue;
+        for (size_t k = 0; k < info.count; k++) {
+            element e = {.weight = &reference->net->tensors[i][k],
+                         .state = {&reference->states[0][i][k], &reference->states[1][i][k]},
+                         .gradient = reference->net->tensor_gradients[i][k] * gradient_scale};
+            if (reference->optimizer.kind == YOKE_SGD)
+                update_sgd(reference, e, learning_rate);
+            else
+                update_adamw(reference, e, learning_rate);
+        }
+    }
+}
+
+yoke_status yoke_reference_step(yoke_reference *reference, const yoke_batch *batch,
+                                double learning_rate, yoke_step_result *result) {
+    TRY(yoke_pointer_check(reference, "reference"));
+    TRY(check_batch(reference, batch));
+    const yoke_optimizer_options *optimizer = &reference->optimizer;
+    yoke_step_result own = run_batch(reference, batch);
+    if (!isfinite(own.loss))
+        return FAIL(YOKE_ERROR_NUMERIC, "the loss of the float64 reference is %g in step %llu",
+                    own.loss, (unsigned long long)reference->steps + 1);
+    double scale = 1;
+    own.gradient_norm = optimizer->clip_norm > 0 ? gradient_norm(reference) : -1;
+    if (optimizer->clip_norm > 0)
+        scale = fmin(1, optimizer->clip_norm / (own.gradient_norm + 1e-6));
+    update(reference, learning_rate < 0 ? optimizer->learning_rate : learning_rate, scale);
+    reference->steps++;
+    return result == NULL ? YOKE_OK
+                          : yoke_options_store(result, &own, sizeof own, "yoke_step_result");
+}
+
+/* Tensors by name. */
+
+static yoke_status find(const yoke_reference *reference, const char *name, size_t count,
+                        yoke_tensor_info *info, int *tensor) {
+    const char *near = NULL;
+    TRY(yoke_pointer_check(reference, "reference"));
+    TRY(yoke_pointer_check(name, "name"));
+    *tensor = yoke_model_find_tensor(reference->model, name, &near);
+    if (*tensor < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has no tensor \"%s\"%s%s%s",
+                    yoke_model_name(reference->model), name, near ? "; did you mean \"" : "",
+                    near ? near : "", near ? "\"?" : "");
+    info->struct_size = sizeof *info;
+    TRY(yoke_model_tensor(reference->model, *tensor, info));
+    if (info->count != count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", name, info->count, count);
+    return YOKE_OK;
+}
+
+yoke_status yoke_reference_write(yoke_reference *reference, const char *name, const double *values,
+                                 size_t count) {
+    yoke_tensor_info info;
+    int tensor;
+    TRY(find(reference, name, count, &info, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    memcpy(reference->net->tensors[tensor], values, count * sizeof *values);
+    return YOKE_OK;
+}
+
+yoke_status yoke_reference_read(yoke_reference *reference, const char *name, double *values,
+                                size_t count) {
+    yoke_tensor_info info;
+    int tensor;
+    TRY(find(reference, name, count, &info, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    memcpy(values, reference->net->tensors[tensor], count * sizeof *values);
+    return YOKE_OK;
+}
+
+yoke_status yoke_reference_read_gradient(yoke_reference *reference, const char *name,
+                                         double *values, size_t count) {
+    yoke_tensor_info info;
+    int tensor;
+    TRY(find(reference, name, count, &info, &tensor));
+    TRY(yoke_pointer_check(values, "values"));
+    if (!info.trainable)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is a running statistic: it has no gradient", name);
+    memcpy(values, reference->net->tensor_gradients[tensor], count * sizeof *values);
+    return YOKE_OK;
+}
