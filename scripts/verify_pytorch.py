@@ -6,6 +6,7 @@ usage: verify_pytorch.py RECORDED OUTPUT [float32|float64]
 RECORDED is a file of `yoke verify --record`; compare OUTPUT with `yoke verify --against`. Needs PyTorch alone.
 """
 import json
+import mmap
 import struct
 import sys
 
@@ -18,7 +19,8 @@ NAMES = {kind: name for name, kind in TYPES.items()}
 
 def load(path):
     """The tensors and the metadata of a safetensors file."""
-    data = bytearray(open(path, "rb").read())
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     begin = 8 + struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:begin])
     metadata = header.pop("__metadata__")
@@ -83,31 +85,52 @@ class Model:
         return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
 
 
+class Run:
+    """One run in one precision, from the first weights of a recorded one and on its batches."""
+
+    def __init__(self, recorded, metadata, kind):
+        self.recorded, self.kind = recorded, kind
+        self.tensors = {name[len("step_000000/"):]: tensor.to(kind, copy=True) for name, tensor in recorded.items()
+                        if name.startswith("step_000000/")}
+        self.model = Model(self.tensors)
+        self.weights = [name for name in self.tensors if "running_" not in name]
+        parameters = [self.tensors[name].requires_grad_() for name in self.weights]
+        rate, momentum, decay, beta1, beta2, epsilon = (float(metadata[key]) for key in (
+            "learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"))
+        if metadata["optimizer"] == "sgd":
+            self.optimizer = torch.optim.SGD(parameters, rate, momentum, weight_decay=decay)
+        else:
+            self.optimizer = torch.optim.AdamW(parameters, rate, (beta1, beta2), epsilon, decay)
+
+    def follow(self, step):
+        """Takes the weights that the recorded run had after a step."""
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                tensor.copy_(self.recorded[f"step_{step:06d}/{name}"])
+
+    def step(self, step):
+        inputs, labels = (self.recorded[f"batch_{step:06d}/{part}"] for part in ("inputs", "labels"))
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(inputs.to(self.kind)), labels.long()).backward()
+        self.optimizer.step()
+
+    def after(self, step):
+        """Copies of all tensors, and of the gradients, by their names in a file."""
+        found = {f"step_{step:06d}/{name}": tensor.detach().clone() for name, tensor in self.tensors.items()}
+        if step > 0:
+            found.update({f"gradient_{step:06d}/{name}": self.tensors[name].grad.clone() for name in self.weights})
+        return found
+
+
 def main():
     recorded, metadata = load(sys.argv[1])
-    kind = getattr(torch, sys.argv[3] if len(sys.argv) > 3 else "float32")
-    first = {name[len("step_000000/"):]: tensor.to(kind, copy=True) for name, tensor in recorded.items()
-             if name.startswith("step_000000/")}
-    weights = [name for name in first if "running_" not in name]
-    for name in weights:
-        first[name].requires_grad_()
-    number = {key: float(metadata[key]) for key in ("learning_rate", "momentum", "weight_decay", "beta1", "beta2",
-                                                    "epsilon", "steps", "every")}
-    parameters, rate, decay = [first[name] for name in weights], number["learning_rate"], number["weight_decay"]
-    if metadata["optimizer"] == "sgd":
-        optimizer = torch.optim.SGD(parameters, rate, number["momentum"], weight_decay=decay)
-    else:
-        optimizer = torch.optim.AdamW(parameters, rate, (number["beta1"], number["beta2"]), number["epsilon"], decay)
-    model = Model(first)
-    written = {f"step_000000/{name}": tensor.detach().clone() for name, tensor in first.items()}
-    for step in range(1, int(number["steps"]) + 1):
-        inputs, labels = (recorded[f"batch_{step:06d}/{part}"] for part in ("inputs", "labels"))
-        optimizer.zero_grad()
-        F.cross_entropy(model(inputs.to(kind)), labels.long()).backward()
-        optimizer.step()
-        if step % number["every"] == 0 or step == number["steps"]:
-            written.update({f"step_{step:06d}/{name}": tensor.detach().clone() for name, tensor in first.items()})
-            written.update({f"gradient_{step:06d}/{name}": first[name].grad.clone() for name in weights})
+    run = Run(recorded, metadata, getattr(torch, sys.argv[3] if len(sys.argv) > 3 else "float32"))
+    steps, every = int(metadata["steps"]), int(metadata["every"])
+    written = run.after(0)
+    for step in range(1, steps + 1):
+        run.step(step)
+        if step % every == 0 or step == steps:
+            written.update(run.after(step))
     save(sys.argv[2], written, {**metadata, "writer": "pytorch " + torch.__version__})
 
 

@@ -157,8 +157,8 @@ static void average_backward(yoke_float64_model *r, const yoke_node *layer, size
 }
 
 static void max_forward(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in) {
-    double *y = &r->values[layer->output][out];
-    *y = fmax(*y, r->values[layer->inputs[0]][in]);
+    double *y = &r->values[layer->output][out], x = r->values[layer->inputs[0]][in];
+    if (x > *y || isnan(x)) *y = x;
 }
 
 /* The first of equal winners takes the gradient; NaN marks an output whose winner has it. */
@@ -311,7 +311,7 @@ static void elementwise_forward(yoke_float64_model *r, const yoke_node *layer) {
     for (size_t i = 0; i < count; i++) {
         double x = r->values[layer->inputs[0]][i], *y = &r->values[layer->output][i];
         *y = x;
-        if (layer->operation.kind == YOKE_OP_RELU) *y = fmax(x, 0);
+        if (layer->operation.kind == YOKE_OP_RELU) *y = x <= 0 ? 0 : x; /* NaN stays */
         if (layer->operation.kind == YOKE_OP_ADD) *y = x + r->values[layer->inputs[1]][i];
         if (layer->operation.kind == YOKE_OP_DROPOUT) *y = x * dropout_factor(r, layer, i);
     }

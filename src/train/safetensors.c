@@ -106,14 +106,19 @@ static yoke_status read_tensor(const char *path, yoke_file_tensor *tensor, const
     return read_offsets(path, tensor, json_object_get(entry, "data_offsets"));
 }
 
-static yoke_status check_metadata(const char *path, json_t *metadata) {
+static yoke_status read_metadata(yoke_safetensors *file, json_t *metadata) {
     const char *key;
     json_t *value;
     if (!json_is_object(metadata))
-        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ is not an object", path);
+        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ is not an object", file->path);
+    size_t capacity = json_object_size(metadata) + 1;
+    file->notes = calloc(capacity, sizeof *file->notes);
+    if (file->notes == NULL)
+        return FAIL_MEMORY(capacity * sizeof *file->notes, "the metadata of a weight file");
     json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
-            return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %.60s is not text", path, key);
+            return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %.60s is not text", file->path, key);
+        file->notes[file->note_count++] = (yoke_file_note){key, json_string_value(value)};
     }
     return YOKE_OK;
 }
@@ -157,7 +162,7 @@ static yoke_status read_entries(yoke_safetensors *file) {
         return FAIL_MEMORY((capacity + 1) * sizeof *file->tensors, "the table of a weight file");
     json_object_foreach(file->header, key, entry) {
         if (strcmp(key, "__metadata__") == 0) {
-            TRY(check_metadata(file->path, entry));
+            TRY(read_metadata(file, entry));
             continue;
         }
         file->tensors[file->count].name = key;
@@ -219,6 +224,7 @@ yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
 }
 
 void yoke_safetensors_close(yoke_safetensors *file) {
+    free(file->notes);
     free(file->tensors);
     json_decref(file->header);
     free(file->data);
@@ -226,14 +232,16 @@ void yoke_safetensors_close(yoke_safetensors *file) {
     *file = (yoke_safetensors){0};
 }
 
+const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key) {
+    for (int i = 0; i < file->note_count; i++)
+        if (strcmp(file->notes[i].key, key) == 0) return file->notes[i].value;
+    return NULL;
+}
+
 const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name) {
     for (int i = 0; i < file->count; i++)
         if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];
     return NULL;
-}
-
-const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key) {
-    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
 
 /* Values. */
@@ -319,14 +327,15 @@ static int by_writing_order(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int count,
-                        const yoke_file_notes *notes) {
-    yoke_json_open(json, NULL, '{');
+static void emit_notes(yoke_json *json, const yoke_file_note *notes, int count) {
     yoke_json_open(json, "__metadata__", '{');
     yoke_json_text(json, "format", "pt"); /* some loaders require it */
-    for (int i = 0; notes != NULL && i < notes->count; i++)
-        yoke_json_text(json, notes->keys[i], notes->values[i]);
+    for (int i = 0; i < count; i++)
+        yoke_json_text(json, notes[i].key, notes[i].value);
     yoke_json_close(json, '}');
+}
+
+static void emit_tensors(yoke_json *json, const yoke_file_tensor *tensors, int count) {
     for (int i = 0; i < count; i++) {
         const yoke_file_tensor *tensor = &tensors[i];
         yoke_json_open(json, tensor->name, '{');
@@ -341,25 +350,23 @@ static void emit_header(yoke_json *json, const yoke_file_tensor *tensors, int co
         yoke_json_close(json, ']');
         yoke_json_close(json, '}');
     }
-    yoke_json_close(json, '}');
 }
 
-/* Length, header, and spaces up to a multiple of eight. */
+/* Length, JSON, and spaces up to a multiple of eight. */
 static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json) {
-    static const char spaces[8] = "        ";
-    size_t padding = (8 - json->length % 8) % 8;
-    uint64_t length = json->length + padding;
-    unsigned char prefix[LENGTH_BYTES];
+    size_t length = (json->length + 7) / 8 * 8, bytes = LENGTH_BYTES + length;
+    char *header = malloc(bytes);
+    if (header == NULL) return FAIL_MEMORY(bytes, "the header of a weight file");
     for (unsigned i = 0; i < LENGTH_BYTES; i++)
-        prefix[i] = (unsigned char)(length >> 8 * i);
-    TRY(yoke_file_write(writer, prefix, sizeof prefix));
-    TRY(yoke_file_write(writer, json->text, json->length));
-    return yoke_file_write(writer, spaces, padding);
+        header[i] = (char)(unsigned char)(length >> 8 * i);
+    memcpy(header + LENGTH_BYTES, json->text, json->length);
+    memset(header + LENGTH_BYTES + json->length, ' ', length - json->length);
+    yoke_status status = yoke_file_write(writer, header, bytes);
+    free(header);
+    return status;
 }
 
-yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
-                                    yoke_file_tensor *tensors, int count,
-                                    const yoke_file_notes *notes) {
+yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count) {
     size_t end = 0;
     qsort(tensors, (size_t)count, sizeof *tensors, by_writing_order);
     for (int i = 0; i < count; i++) {
@@ -368,9 +375,18 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
         tensors[i].begin = end;
         end += tensors[i].bytes;
     }
+    return YOKE_OK;
+}
+
+yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
+                                    const yoke_file_tensor *tensors, int count,
+                                    const yoke_file_note *notes, int note_count) {
     yoke_json json;
     yoke_json_begin(&json);
-    emit_header(&json, tensors, count, notes);
+    yoke_json_open(&json, NULL, '{');
+    emit_notes(&json, notes, note_count);
+    emit_tensors(&json, tensors, count);
+    yoke_json_close(&json, '}');
     yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
                                      : yoke_file_create(writer, path);
     if (status == YOKE_OK) {

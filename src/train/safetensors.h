@@ -50,6 +50,11 @@ typedef struct yoke_file_tensor {
     size_t begin, bytes; /* in the buffer behind the header */
 } yoke_file_tensor;
 
+/* An entry of __metadata__. */
+typedef struct yoke_file_note {
+    const char *key, *value;
+} yoke_file_note;
+
 /* A file, read and checked: names are unique, and the tensors fill the buffer without holes or
  * overlaps, each with the bytes that its shape and type need. */
 typedef struct yoke_safetensors {
@@ -57,9 +62,11 @@ typedef struct yoke_safetensors {
     unsigned char *data; /* the file */
     size_t bytes;
     const unsigned char *buffer; /* behind the header */
-    struct json_t *header;       /* owns the names */
+    struct json_t *header;       /* owns the names and notes */
     yoke_file_tensor *tensors;   /* in the order of the buffer */
     int count;
+    yoke_file_note *notes;
+    int note_count;
 } yoke_safetensors;
 
 /* MISSING, IO, or DATA; the error names the path, the problem and its position. */
@@ -69,9 +76,9 @@ yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, uns
                                    size_t bytes);
 void yoke_safetensors_close(yoke_safetensors *file);
 
-const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name);
-/* A text of the metadata, borrowed from the file; NULL: none. */
+/* The value of an entry of __metadata__, or NULL. */
 const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key);
+const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name);
 /* F16, BF16, F32 and F64 as float, or DATA naming the tensor's type. values[tensor->elements]. */
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values);
@@ -82,18 +89,13 @@ bool yoke_dtype_is_float(yoke_dtype dtype);
 yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      int64_t *value);
 
-/* Texts for the metadata of a new file, besides `format`. */
-#define YOKE_FILE_NOTES 64
-typedef struct yoke_file_notes {
-    char *keys[YOKE_FILE_NOTES], *values[YOKE_FILE_NOTES];
-    int count;
-} yoke_file_notes;
-
 /* Sorts the tensors (the caller fills in name, dtype, ndim and shape) into the reference writer's
- * order, assigns their offsets and writes the header of a new file. Then write their bytes in that
- * order with yoke_file_write, and finish with yoke_file_commit. notes: may be NULL. */
+ * order and assigns their offsets. */
+yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count);
+/* Writes the header of a new file for arranged tensors, with `notes` in __metadata__. Then write
+ * the tensors' bytes in their order with yoke_file_write, and finish with yoke_file_commit. */
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
-                                    yoke_file_tensor *tensors, int count,
-                                    const yoke_file_notes *notes);
+                                    const yoke_file_tensor *tensors, int count,
+                                    const yoke_file_note *notes, int note_count);
 
 #endif

@@ -6,6 +6,8 @@
 #include "train/safetensors.h"
 #include "yoke/verify.h"
 
+#define NOTES 64
+
 /* A tensor that waits for save. */
 typedef struct added {
     yoke_file_tensor tensor;
@@ -18,7 +20,8 @@ struct yoke_tensor_file {
     yoke_safetensors source; /* of a file that was read */
     added *tensors;          /* of one to write */
     int count, capacity;
-    yoke_file_notes notes;
+    yoke_file_note notes[NOTES];
+    int note_count;
 };
 
 static const struct {
@@ -55,9 +58,9 @@ void yoke_tensor_file_close(yoke_tensor_file *file) {
         free(file->tensors[i].name);
         free(file->tensors[i].values);
     }
-    for (int i = 0; i < file->notes.count; i++) {
-        free(file->notes.keys[i]);
-        free(file->notes.values[i]);
+    for (int i = 0; i < file->note_count; i++) {
+        free((char *)file->notes[i].key);
+        free((char *)file->notes[i].value);
     }
     free(file->tensors);
     free(file);
@@ -135,17 +138,15 @@ yoke_status yoke_tensor_file_note(yoke_tensor_file *file, const char *key, const
     TRY(check_new(file));
     TRY(yoke_pointer_check(key, "key"));
     TRY(yoke_pointer_check(value, "value"));
-    yoke_file_notes *notes = &file->notes;
-    if (notes->count == YOKE_FILE_NOTES)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a file has %d texts at most", YOKE_FILE_NOTES);
+    if (file->note_count == NOTES)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a file has %d texts at most", NOTES);
     char *own_key = strdup(key), *own_value = strdup(value);
     if (own_key == NULL || own_value == NULL) {
         free(own_key);
         free(own_value);
         return FAIL_MEMORY(strlen(key) + strlen(value) + 2, "a text of a file");
     }
-    notes->keys[notes->count] = own_key;
-    notes->values[notes->count++] = own_value;
+    file->notes[file->note_count++] = (yoke_file_note){.key = own_key, .value = own_value};
     return YOKE_OK;
 }
 
@@ -158,7 +159,8 @@ static const added *find_added(const yoke_tensor_file *file, const char *name) {
 static yoke_status write_all(const yoke_tensor_file *file, yoke_file_tensor *table,
                              const char *path) {
     yoke_file_writer writer;
-    TRY(yoke_safetensors_create(&writer, path, table, file->count, &file->notes));
+    TRY(yoke_safetensors_arrange(table, file->count));
+    TRY(yoke_safetensors_create(&writer, path, table, file->count, file->notes, file->note_count));
     for (int i = 0; i < file->count; i++) {
         yoke_status status =
             yoke_file_write(&writer, find_added(file, table[i].name)->values, table[i].bytes);

@@ -51,7 +51,8 @@ static yoke_status write_tensor(yoke_file_writer *writer, yoke_data_parallel *pa
 static yoke_status write_tensors(yoke_data_parallel *parallel, const char *path,
                                  yoke_file_tensor *tensors, int count, float *values) {
     yoke_file_writer writer;
-    TRY(yoke_safetensors_create(&writer, path, tensors, count, NULL));
+    TRY(yoke_safetensors_arrange(tensors, count));
+    TRY(yoke_safetensors_create(&writer, path, tensors, count, NULL, 0));
     for (int i = 0; i < count; i++) {
         yoke_status status = write_tensor(&writer, parallel, &tensors[i], values);
         if (status != YOKE_OK) {

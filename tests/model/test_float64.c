@@ -114,6 +114,22 @@ static void gradients_add_up(void **state) {
     probe_destroy(&probe);
 }
 
+/* A ReLU or a maximum written with fmax would turn NaN into a number. */
+static void nan_reaches_the_loss(void **state) {
+    (void)state;
+    struct probe probe;
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "nan", (yoke_shape){2, 5, 5, false}));
+    yoke_value value = pooled(model, yoke_relu(model, yoke_model_input(model)));
+    value = linear(model, yoke_flatten(model, value), "fc", 2, NULL);
+    assert_ok(yoke_model_finish(model, value, NULL));
+    probe_create(&probe, model, 1);
+    assert_true(isfinite(loss_of(&probe)));
+    probe.inputs[7] = NAN;
+    assert_true(isnan(loss_of(&probe)));
+    probe_destroy(&probe);
+}
+
 /* A 3x3 convolution of 4 by 4 pixels, stride 1: 16 places with 9 taps each for 2 x 8 planes, and a
  * linear layer of 2 x 128; three products a step. */
 static void work_counts_the_multiplications(void **state) {
@@ -132,6 +148,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(gradients_add_up),
+        cmocka_unit_test(nan_reaches_the_loss),
         cmocka_unit_test(work_counts_the_multiplications),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

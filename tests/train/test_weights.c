@@ -49,7 +49,8 @@ static void write_with_prefix(const char *from, const char *to) {
         snprintf(names[i], sizeof names[i], "module.%s", file.tensors[i].name);
         tensors[i].name = names[i];
     }
-    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count, NULL));
+    EXPECT_OK(yoke_safetensors_arrange(tensors, file.count));
+    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count, NULL, 0));
     EXPECT_OK(
         yoke_file_write(&writer, file.buffer, (size_t)(file.data + file.bytes - file.buffer)));
     EXPECT_OK(yoke_file_commit(&writer));

@@ -202,6 +202,20 @@ void compare_engine_stages(compare_engine *engine, compare_stages *stages) {
                                          YOKE_STAGE_COUNT);
 }
 
+void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]) {
+    const char *pass, *algorithm;
+    double milliseconds;
+    int passes = 0, winograd = 0;
+    while (yoke_data_parallel_choice(engine->parallel, passes, &pass, &algorithm, &milliseconds)) {
+        winograd += strncmp(algorithm, "winograd", 8) == 0;
+        passes++;
+    }
+    if (engine->setup.algorithm == YOKE_ALGORITHM_DIRECT)
+        snprintf(text, COMPARE_CHOICES_BYTES, "direct");
+    else
+        snprintf(text, COMPARE_CHOICES_BYTES, "winograd in %d of %d passes", winograd, passes);
+}
+
 const yoke_model *compare_engine_model(const compare_engine *engine) {
     return engine->model;
 }

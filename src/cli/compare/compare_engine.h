@@ -48,6 +48,9 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
 void compare_engine_stages(compare_engine *engine, compare_stages *stages);
 
+/* "winograd in 12 of 40 passes"; "direct". */
+#define COMPARE_CHOICES_BYTES 64
+void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]);
 /* Borrowed from the engine. */
 const yoke_model *compare_engine_model(const compare_engine *engine);
 /* All tensors of the model but the integer ones, one after another in their order. */

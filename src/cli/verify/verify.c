@@ -216,7 +216,7 @@ static yoke_status open_all(session *now) {
     if (status == YOKE_OK) status = open_single(now);
     if (status == YOKE_OK) status = open_batches(now);
     if (status == YOKE_OK && now->flags->record != NULL)
-        status = verify_record_begin(&now->record, &now->run, now->all.model);
+        status = verify_record_begin(&now->record, &now->run, now->all.roads[0].engine);
     if (status == YOKE_OK) plan(now);
     for (int i = 1; i < now->all.road_count && status == YOKE_OK; i++)
         status = open_road(now, &now->all.roads[i]);

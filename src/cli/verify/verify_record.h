@@ -15,9 +15,10 @@ typedef struct verify_run {
 
 bool verify_is_recorded(const verify_run *run, int step);
 
-/* A new file with the run's configuration; refuses runs that do not fit into memory. */
+/* A new file with the run's configuration and the engine's choices; refuses runs that do not fit
+ * into memory. */
 yoke_status verify_record_begin(yoke_tensor_file **file, const verify_run *run,
-                                const yoke_model *model);
+                                const compare_engine *engine);
 yoke_status verify_record_batch(yoke_tensor_file *file, int step, const yoke_batch *batch,
                                 const yoke_model *model);
 yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_road *road,

@@ -63,7 +63,9 @@ static void print_sentences(FILE *out, const verification *all) {
     if (stands_alone)
         fprintf(out, "Batch norm normalizes the rows of each device alone, so single computes "
                      "something else than\nseveral devices do.\n");
-    if (!verify_passes(all))
+    if (all->pair_count == 0)
+        fprintf(out, "One road alone: nothing was compared.\n");
+    else if (!verify_passes(all))
         fprintf(out,
                 "ROADS DIFFER: by more than the tolerance of %g, or where bits must be "
                 "equal.\n",
@@ -82,8 +84,9 @@ void verify_print(FILE *out, const verification *all) {
             all->steps, setup->batch, setup->seed);
     fprintf(out, "devices  %d, the first is %s\n", setup->device_count, setup->names[0]);
     if (all->against != NULL) fprintf(out, "file     %s\n", all->against);
-    fprintf(out, "\n%-13s %-15s %12s %11s  %9s  %9s\n", "road", "compared with", "equal steps",
-            "largest ULP", "relative", "gradients");
+    if (all->pair_count > 0)
+        fprintf(out, "\n%-13s %-15s %12s %11s  %9s  %9s\n", "road", "compared with", "equal steps",
+                "largest ULP", "relative", "gradients");
     for (int i = 0; i < all->pair_count; i++)
         print_pair(out, all, &all->pairs[i]);
     fputc('\n', out);
