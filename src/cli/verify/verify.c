@@ -68,7 +68,7 @@ const cli_verb verify_verb = {
             "the same batches\nfrom the same weights; after every step verify compares every "
             "tensor. Roads on as many devices\nmust agree bit for bit, the others up to "
             "--tolerance. With --algorithm measured all agree up to\nthe tolerance only. The exit "
-            "code is 1 when roads differ by more. docs/exactness.md explains it.\n"};
+            "code is 1 when roads differ by more. docs/verify.md explains it.\n"};
 
 static const verify_flags defaults = {.model = "resnet20",
                                       .dataset = "synthetic:3x16x16",
