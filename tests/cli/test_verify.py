@@ -32,6 +32,16 @@ def told(*arguments):
     return json.loads(result.stdout)
 
 
+@functools.cache
+def recorded(*arguments):
+    """The bytes of a recorded run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "run.safetensors")
+        result = verify("--devices", "cpu", "--reference", "no", "--record", path, *arguments)
+        assert (result.returncode, result.stderr) == (0, ""), result.stderr
+        return pathlib.Path(path).read_bytes()
+
+
 def pairs_of(result):
     return {(pair["road"], pair["with"]): pair for pair in result["pairs"]}
 
@@ -100,8 +110,7 @@ class Files(unittest.TestCase):
         self.path = os.path.join(folder.name, "run.safetensors")
 
     def record(self, *arguments):
-        result = verify("--devices", "cpu", "--reference", "no", "--record", self.path, *arguments)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        pathlib.Path(self.path).write_bytes(recorded(*arguments))
 
     def against(self, *arguments):
         return verify("--devices", "cpu", "--reference", "no", "--against", self.path, *arguments)
