@@ -180,7 +180,8 @@ static void copy_changed(const char *from, const char *to,
                (float *)(void *)(file.data + (file.buffer - file.data) + tensors[i].begin));
     }
     const unsigned char *buffer = file.buffer;
-    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count));
+    EXPECT_OK(yoke_safetensors_arrange(tensors, file.count));
+    EXPECT_OK(yoke_safetensors_create(&writer, to, tensors, file.count, NULL, 0));
     for (int i = 0; i < file.count; i++) /* sorted anew */
         for (int k = 0; k < file.count; k++)
             if (strcmp(names[k], tensors[i].name) == 0)
