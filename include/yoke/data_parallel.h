@@ -76,6 +76,9 @@ typedef struct yoke_data_parallel_options {
      */
     const yoke_parameter_group *groups;
     int group_count; /**< Of `groups`. */
+    bool skip_finite_check; /**< Update each bucket at once instead of after a check of the whole
+                                 gradient: then NaN in a gradient shows in the next loss only, with
+                                 the weights gone. Clipping checks all the same. */
 } yoke_data_parallel_options;
 
 /** The defaults; set batch. */
@@ -84,7 +87,7 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */                                                                    \
+            0 /* group_count */, false /* skip_finite_check */                                     \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -150,11 +153,14 @@ typedef struct yoke_step_result {
  * @param learning_rate  Of this step; 0 changes no weight. YOKE_OPTIMIZER_LEARNING_RATE, or any
  *                       negative number: the optimizer's own.
  * @param[out] result    Set struct_size first. May be NULL.
- * @return NUMERIC: the loss is not finite, or, when clipping, the norm; the weights are those
- * before the step, and the text names the first layer whose output is not finite. Without clipping
- *         a gradient that is not finite shows in the next loss. After any other failure some
- *         weights may be new, but all replicas agree with the root. In DDP the other ranks report
- *         this rank's error, and the group is broken: they may have finished the step.
+ * @return NUMERIC: the loss is not finite, and the text names the first layer whose output is not;
+ *         or the gradient is not, and the text names the parameter. Weights, running statistics,
+ *         optimizer's state and the count of steps are those before the step, on every replica and
+ *         rank. On GPUs the report of a gradient may come one call late, from the next step or any
+ *         call that reads the engine: the step before it changed nothing, and neither did that
+ *         call. After any other failure some weights may be new, but all replicas agree with the
+ *         root. In DDP the other ranks report this rank's error, and the group is broken: they may
+ *         have finished the step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
@@ -253,7 +259,8 @@ YOKE_API yoke_status yoke_reduce(yoke_data_parallel *parallel);
  * @param parallel       The engine.
  * @param learning_rate  As in yoke_data_parallel_step.
  * @return See above; also ARGUMENT in DDP's sharded schedule, where only a whole step can update,
- *         and NUMERIC: when clipping, the norm is not finite.
+ *         and when an update has used this gradient. NUMERIC: the gradient is not finite; the text
+ *         names the parameter, and no weight changes.
  */
 YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate);
 

@@ -116,6 +116,8 @@ struct yoke_backend {
                        int count, size_t elements);
     yoke_status (*square_sum)(yoke_device *device, yoke_stream stream, const float *values,
                               size_t elements, double *sum);
+    yoke_status (*check_finite)(yoke_device *device, yoke_stream stream, const float *values,
+                                size_t elements, size_t offset, uint64_t *first_bad);
     yoke_status (*gate)(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                         const yoke_gate_request *request);
     yoke_status (*sgd)(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,

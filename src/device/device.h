@@ -130,6 +130,11 @@ yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
 yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, const float *values,
                                    size_t elements, double *sum);
 size_t yoke_square_sum_doubles(size_t elements);
+/* Lowers *first_bad, device memory, to offset + i where values[i] is the first that is not finite;
+ * where all are finite it stays. It begins a step at YOKE_ALL_FINITE. */
+#define YOKE_ALL_FINITE UINT64_MAX
+yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                                     size_t elements, size_t offset, uint64_t *first_bad);
 
 /* What the updates of a step read in device memory, because the host queues them before it is
  * known. */

@@ -109,6 +109,12 @@ yoke_status yoke_device_square_sum(yoke_device *device, yoke_stream stream, cons
     return device->backend->square_sum(device, stream, values, elements, sum);
 }
 
+yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                                     size_t elements, size_t offset, uint64_t *first_bad) {
+    if (elements == 0) return YOKE_OK;
+    return device->backend->check_finite(device, stream, values, elements, offset, first_bad);
+}
+
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request) {
     return device->backend->gate(device, stream, gate, request);

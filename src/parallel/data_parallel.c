@@ -57,7 +57,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
     }
     TRY(yoke_ranks_add_results(parallel));
     TRY(yoke_guard_check_loss(parallel));
-    TRY(yoke_exchange_norm(parallel->exchange));
+    TRY(yoke_exchange_check(parallel->exchange));
     yoke_count_update(parallel);
     return YOKE_OK;
 }

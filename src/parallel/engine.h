@@ -50,6 +50,7 @@ struct yoke_data_parallel {
     uint64_t frozen_version; /* the weights_version in which a frozen parameter last changed */
     uint64_t steps, batches_tracked;
     bool gradient_on_root; /* the whole gradient of the last backward by hand */
+    bool gradient_is_used; /* yoke_update has applied it */
     bool input_gradients;  /* the replicas hold those of the last backward */
 };
 

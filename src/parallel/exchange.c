@@ -67,8 +67,9 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
     exchange->next = calloc(lanes, sizeof *exchange->next);
     exchange->square_sums = calloc(lanes, sizeof *exchange->square_sums);
+    exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
     if (!exchange->gradients || !exchange->parameters || !exchange->optimizers ||
-        !exchange->arrivals || !exchange->next || !exchange->square_sums)
+        !exchange->arrivals || !exchange->next || !exchange->square_sums || !exchange->first_bad)
         return FAIL_MEMORY((participants + buckets) * sizeof(void *), "the exchange");
     for (int k = 0; k < parallel->count; k++) {
         exchange->gradients[k] = parallel->lanes[k].memory->gradients;
@@ -84,6 +85,7 @@ void yoke_exchange_destroy(yoke_exchange *exchange) {
     const yoke_flat *flat = exchange->parallel->flat;
     for (int i = 0; exchange->optimizers && i < exchange->owners * flat->bucket_count; i++)
         yoke_optimizer_destroy(exchange->optimizers[i]);
+    free(exchange->first_bad);
     free(exchange->square_sums);
     free(exchange->next);
     free(exchange->arrivals);
@@ -114,6 +116,7 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
             learning_rate >= 0 ? learning_rate : parallel->optimizer_options.learning_rate,
         .gradient_scale = 1,
     };
+    yoke_exchange_forget(exchange);
     return YOKE_OK;
 }
 
@@ -139,9 +142,9 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
     return exchange->kind->loss(exchange, loss);
 }
 
-yoke_status yoke_exchange_norm(yoke_exchange *exchange) {
+yoke_status yoke_exchange_check(yoke_exchange *exchange) {
     if (exchange->kind->norm != NULL) TRY(exchange->kind->norm(exchange));
-    return yoke_guard_check_norm(exchange->parallel);
+    return yoke_guard_check_gradient(exchange->parallel);
 }
 
 /* Slices. */
@@ -183,6 +186,26 @@ void yoke_exchange_clip(yoke_exchange *exchange) {
         yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->flight.gradient_norm);
 }
 
+/* The check. */
+
+bool yoke_exchange_waits(const yoke_exchange *exchange) {
+    return !exchange->parallel->options.skip_finite_check || yoke_exchange_clips(exchange);
+}
+
+void yoke_exchange_forget(yoke_exchange *exchange) {
+    for (int lane = 0; lane < exchange->parallel->count; lane++) {
+        exchange->square_sums[lane] = 0;
+        exchange->first_bad[lane] = YOKE_ALL_FINITE;
+    }
+}
+
+uint64_t yoke_exchange_first_bad(const yoke_exchange *exchange) {
+    uint64_t first = YOKE_ALL_FINITE;
+    for (int lane = 0; lane < exchange->parallel->count; lane++)
+        if (exchange->first_bad[lane] < first) first = exchange->first_bad[lane];
+    return first;
+}
+
 /* Reduce, update, publish, over memory that every participant reaches. */
 
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
@@ -208,73 +231,118 @@ static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_s
     return YOKE_OK;
 }
 
+/* floats: read or written for an element of the slice. By hand the exchange is an update. */
 static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t begin,
-                           const yoke_slice *slice) {
+                           const yoke_slice *slice, size_t floats) {
     const yoke_data_parallel *parallel = exchange->parallel;
-    size_t floats = (size_t)(parallel->flight.contributors + 4 + exchange->participants - 1);
-    yoke_trace_span(parallel->trace, lane, YOKE_STAGE_EXCHANGE, parallel->steps, begin,
+    yoke_stage stage = parallel->gradient_on_root ? YOKE_STAGE_UPDATE : YOKE_STAGE_EXCHANGE;
+    yoke_trace_span(parallel->trace, lane, stage, parallel->steps, begin,
                     floats * slice->elements * sizeof(float));
 }
 
-/* The lane's slice of a bucket, block by block while a block is in the cache. is_summed: the sum
- * lies where participant 0's gradients were. */
-static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket, bool is_summed) {
+/* A block of the lane's slice, which is in the cache: new weights from its summed gradients. */
+static yoke_status update_block(yoke_exchange *exchange, int lane, const yoke_slice *block,
+                                const float *gradients) {
+    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
+                              exchange->parallel->lanes[lane].device, block->offset,
+                              block->elements, exchange->parameters[block->owner] + block->offset,
+                              gradients));
+    return publish(exchange, lane, block);
+}
+
+static yoke_status check_slice(yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+    return yoke_device_check_finite(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE,
+                                    exchange->gradients[0] + slice->offset, slice->elements,
+                                    slice->offset, &exchange->first_bad[lane]);
+}
+
+/* A double holds the sum of the squares of all finite floats: a sum that is not finite has met a
+ * gradient that is not. */
+static yoke_status square_slice(yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+    double squares;
+    TRY(yoke_device_square_sum(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE,
+                               exchange->gradients[0] + slice->offset, slice->elements, &squares));
+    exchange->square_sums[lane] += squares;
+    return isfinite(squares) ? YOKE_OK : check_slice(exchange, lane, slice);
+}
+
+/* Sums the lane's slice of a bucket to where participant 0's gradients were, unless the sum lies
+ * there already. Checks each block while it is in the cache. */
+static yoke_status sum_slice(yoke_exchange *exchange, int lane, int bucket, bool is_summed) {
+    uint64_t begin = yoke_trace_now();
+    bool clips = yoke_exchange_clips(exchange);
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; !is_summed && block.offset < end; block.offset += BLOCK) {
+        float *to = exchange->gradients[0] + block.offset;
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        TRY(yoke_exchange_sum(exchange, lane, to, block.offset, block.elements));
+        if (!clips) TRY(check_slice(exchange, lane, &block));
+    }
+    if (clips) TRY(square_slice(exchange, lane, &slice));
+    if (!clips && is_summed) TRY(check_slice(exchange, lane, &slice));
+    size_t contributors = is_summed ? 0 : (size_t)exchange->parallel->flight.contributors;
+    trace_exchange(exchange, lane, begin, &slice, contributors + 1);
+    return YOKE_OK;
+}
+
+/* The lane's slice of a bucket in one pass, for a step that neither checks nor clips. */
+static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket) {
     _Alignas(64) float summed[BLOCK];
     uint64_t begin = yoke_trace_now();
-    yoke_device *device = exchange->parallel->lanes[lane].device;
+    size_t contributors = (size_t)exchange->parallel->flight.contributors;
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
     size_t end = slice.offset + slice.elements;
     for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
-        const float *gradients = exchange->gradients[0] + block.offset;
+        const float *gradients = contributors > 1 ? summed : exchange->gradients[0] + block.offset;
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        if (!is_summed) {
+        if (contributors > 1)
             TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
-            gradients = summed;
-        }
-        TRY(yoke_optimizer_update(slice.optimizer, &exchange->update, device, block.offset,
-                                  block.elements, exchange->parameters[slice.owner] + block.offset,
-                                  gradients));
-        TRY(publish(exchange, lane, &block));
+        TRY(update_block(exchange, lane, &block, gradients));
     }
-    trace_exchange(exchange, lane, begin, &slice);
+    trace_exchange(exchange, lane, begin, &slice,
+                   contributors + 4 + (size_t)exchange->participants - 1);
     return YOKE_OK;
 }
 
 yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane) {
     int buckets = exchange->parallel->flat->bucket_count;
-    if (yoke_exchange_clips(exchange)) return YOKE_OK;
+    bool waits = yoke_exchange_waits(exchange);
     for (int *next = &exchange->next[lane]; *next < buckets; ++*next) {
         if (!exchange->kind->is_complete(exchange, *next)) return YOKE_OK;
-        TRY(exchange_bucket(exchange, lane, *next, exchange->parallel->flight.contributors == 1));
+        bool is_summed = exchange->parallel->flight.contributors == 1;
+        TRY(waits ? sum_slice(exchange, lane, *next, is_summed)
+                  : exchange_bucket(exchange, lane, *next));
     }
     return YOKE_OK;
 }
 
-/* Clipping needs the norm of the whole gradient before the first update: until then the sums lie
- * where participant 0's gradients were. */
 yoke_status yoke_exchange_sum_slices(int lane, void *context) {
     yoke_exchange *exchange = context;
     yoke_data_parallel *parallel = exchange->parallel;
     bool is_summed = parallel->flight.contributors < 2 || parallel->gradient_on_root;
-    exchange->square_sums[lane] = 0;
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        double squares;
-        uint64_t begin = yoke_trace_now();
-        yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
-        float *to = exchange->gradients[0] + slice.offset;
-        if (!is_summed) TRY(yoke_exchange_sum(exchange, lane, to, slice.offset, slice.elements));
-        TRY(yoke_device_square_sum(parallel->lanes[lane].device, YOKE_STREAM_COMPUTE, to,
-                                   slice.elements, &squares));
-        exchange->square_sums[lane] += squares;
-        if (!is_summed) trace_exchange(exchange, lane, begin, &slice);
-    }
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        TRY(sum_slice(exchange, lane, bucket, is_summed));
     return YOKE_OK;
 }
 
+static yoke_status update_slice(yoke_exchange *exchange, int lane, int bucket) {
+    uint64_t begin = yoke_trace_now();
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+    size_t end = slice.offset + slice.elements;
+    for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
+        block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
+        TRY(update_block(exchange, lane, &block, exchange->gradients[0] + block.offset));
+    }
+    trace_exchange(exchange, lane, begin, &slice, 5 + (size_t)exchange->participants - 1);
+    return YOKE_OK;
+}
+
+/* The last bucket first: its gradients and weights are those that the cache still holds. */
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
-    bool finite = isfinite(exchange->parallel->flight.gradient_norm);
-    for (int bucket = 0; finite && bucket < exchange->parallel->flat->bucket_count; bucket++)
-        TRY(exchange_bucket(exchange, lane, bucket, true));
+    if (yoke_exchange_first_bad(exchange) != YOKE_ALL_FINITE) return YOKE_OK;
+    for (int bucket = exchange->parallel->flat->bucket_count - 1; bucket >= 0; bucket--)
+        TRY(update_slice(exchange, lane, bucket));
     return YOKE_OK;
 }
 
@@ -298,10 +366,10 @@ yoke_status yoke_exchange_update_owned(int owner, void *context) {
 
 yoke_status yoke_exchange_update_root(yoke_exchange *exchange) {
     yoke_data_parallel *parallel = exchange->parallel;
-    if (yoke_exchange_clips(exchange)) {
+    if (yoke_exchange_waits(exchange)) {
         TRY(yoke_apply(parallel, parallel->count, "update", yoke_exchange_sum_slices, exchange));
-        yoke_exchange_clip(exchange);
-        TRY(yoke_guard_check_norm(parallel));
+        if (yoke_exchange_clips(exchange)) yoke_exchange_clip(exchange);
+        TRY(yoke_guard_check_gradient(parallel));
     }
     return yoke_apply(parallel, parallel->count, "update", yoke_exchange_update_owned, exchange);
 }

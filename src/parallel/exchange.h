@@ -67,6 +67,7 @@ struct yoke_exchange {
     uint32_t *arrivals;              /* [buckets] lanes whose gradients are complete */
     int *next;                       /* [lanes] the bucket it exchanges next */
     double *square_sums;             /* [lanes] of the gradients it has summed, for clipping */
+    uint64_t *first_bad;             /* [lanes] flat element, as yoke_device_check_finite's */
     yoke_optimizer_step update;      /* of this step */
 };
 
@@ -82,8 +83,8 @@ yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate);
 yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate);
 /* On a lane's worker, before its bucket 0: the loss so far. NULL exchange: nothing to do. */
 yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
-/* Ends a step. NUMERIC: the norm of the gradient, when clipping, is not finite. */
-yoke_status yoke_exchange_norm(yoke_exchange *exchange);
+/* Ends a step. NUMERIC: the gradient is not finite. */
+yoke_status yoke_exchange_check(yoke_exchange *exchange);
 
 /* A part of a bucket, and the owner whose weights and optimizer's state it is. */
 typedef struct yoke_slice {
@@ -100,14 +101,22 @@ yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int buc
 /* The norm of the gradient and the scale that clips it, from the lanes' square_sums. */
 bool yoke_exchange_clips(const yoke_exchange *exchange);
 void yoke_exchange_clip(yoke_exchange *exchange);
+/* Whether the update waits until the whole gradient is summed: it is clipped, or checked. */
+bool yoke_exchange_waits(const yoke_exchange *exchange);
+/* Forgets what sums and checks of the last gradient have found. */
+void yoke_exchange_forget(yoke_exchange *exchange);
+/* The first flat element of the summed gradient that is not finite on any lane. */
+uint64_t yoke_exchange_first_bad(const yoke_exchange *exchange);
 
 /* to[elements] = the contributors' gradients from flat element `offset` on, summed in their order,
  * on the lane's worker. */
 yoke_status yoke_exchange_sum(const yoke_exchange *exchange, int lane, float *to, size_t offset,
                               size_t elements);
 /* Over memory that every participant reaches. advance: the lane's slice of every bucket that is
- * complete is summed, updated and published in one pass, unless the step clips. Clipping: all its
- * slices are summed and squared, unless the gradient is summed already, and then updated. */
+ * complete is summed to where participant 0's gradients were, and checked or squared; where the
+ * update does not wait, it is updated and published in the same pass. sum_slices does so for all
+ * buckets at once. update_slices: updates and publishes the summed slices, unless the gradient is
+ * not finite. */
 yoke_status yoke_exchange_advance(yoke_exchange *exchange, int lane);
 yoke_status yoke_exchange_sum_slices(int lane, void *exchange);
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane);

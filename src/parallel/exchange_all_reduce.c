@@ -1,6 +1,7 @@
 /* DistributedDataParallel on CPU devices: ranks all-reduce a finished bucket while backward goes
  * on, and each rank then updates its own weights: there is no root and nothing to publish. The loss
- * travels ahead of bucket 0, so that no rank updates in a step whose loss is not finite on any. */
+ * travels ahead of bucket 0, so that no rank updates in a step whose loss is not finite on any. All
+ * ranks hold the same sums, so each finds for itself whether they are finite. */
 #include <math.h>
 
 #include "parallel/engine.h"
@@ -51,15 +52,14 @@ static yoke_status all_reduce_ready(yoke_exchange *exchange, int lane, int index
 }
 
 static yoke_status all_reduce_finish(yoke_exchange *exchange, int lane) {
-    yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_wait(exchange->process_group));
     trace_wire(exchange, YOKE_STAGE_WAIT, begin, 0);
     if (*((all_reduce_exchange *)exchange)->found_nonfinite != 0) return YOKE_OK;
-    if (yoke_exchange_clips(exchange)) {
+    if (yoke_exchange_waits(exchange)) {
         TRY(yoke_exchange_sum_slices(lane, exchange));
-        yoke_exchange_clip(exchange);
-        if (!isfinite(parallel->flight.gradient_norm)) return YOKE_OK;
+        if (yoke_exchange_clips(exchange)) yoke_exchange_clip(exchange);
+        if (yoke_exchange_first_bad(exchange) != YOKE_ALL_FINITE) return YOKE_OK;
     }
     return yoke_exchange_update_owned(lane, exchange);
 }

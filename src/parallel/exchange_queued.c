@@ -399,7 +399,7 @@ static yoke_status update_root(queued_exchange *queued) {
 static yoke_status queued_update(yoke_exchange *exchange) {
     TRY(use_root(queued_of(exchange), update_root(queued_of(exchange))));
     TRY(queued_norm(exchange));
-    return yoke_guard_check_norm(exchange->parallel);
+    return yoke_guard_check_gradient(exchange->parallel);
 }
 
 static yoke_status queued_replicate(yoke_exchange *exchange, size_t weights, bool buffers) {

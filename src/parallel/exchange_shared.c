@@ -10,6 +10,7 @@
 /* How far a rank is, in memory that all ranks see. */
 typedef struct progress_flags {
     _Atomic uint32_t found_nonfinite; /* its loss is not finite; set before the first arrival */
+    _Atomic uint64_t first_bad;       /* of the gradients it has summed */
     _Atomic uint32_t arrivals[];      /* [buckets] the round whose gradients are complete */
 } progress_flags;
 
@@ -98,25 +99,41 @@ static yoke_status barrier(yoke_exchange *exchange) {
 }
 
 /* The norm over all ranks' slices, summed in their order. */
-static yoke_status exchange_clipped(yoke_exchange *exchange, int lane) {
-    double squares[YOKE_DEVICES_LIMIT], own;
-    TRY(yoke_exchange_sum_slices(lane, exchange));
-    own = exchange->square_sums[lane];
+static yoke_status clip(yoke_exchange *exchange, int lane) {
+    double squares[YOKE_DEVICES_LIMIT], own = exchange->square_sums[lane];
     TRY(yoke_process_group_all_gather(exchange->process_group, squares, &own, 1,
                                       YOKE_ELEMENT_FLOAT64));
     exchange->square_sums[lane] = 0;
     for (int rank = 0; rank < exchange->participants; rank++)
         exchange->square_sums[lane] += squares[rank];
     yoke_exchange_clip(exchange);
-    return yoke_exchange_update_slices(exchange, lane);
+    return YOKE_OK;
 }
 
-/* After the first barrier every rank's gradients are complete, after the second the weights. */
+/* Every rank learns what any rank has found in the gradients that it summed. */
+static yoke_status share_check(yoke_exchange *exchange, int lane) {
+    const shared_exchange *shared = (shared_exchange *)exchange;
+    atomic_store_explicit(&shared->flags[exchange->first]->first_bad, exchange->first_bad[lane],
+                          memory_order_release);
+    TRY(yoke_exchange_clips(exchange) ? clip(exchange, lane) : barrier(exchange));
+    for (int rank = 0; rank < exchange->participants; rank++) {
+        uint64_t bad =
+            atomic_load_explicit(&shared->flags[rank]->first_bad, memory_order_acquire);
+        if (bad < exchange->first_bad[lane]) exchange->first_bad[lane] = bad;
+    }
+    return YOKE_OK;
+}
+
+/* After the first barrier every rank's gradients are complete, after share_check their sums, and
+ * after the last barrier the weights. */
 static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
     TRY(barrier(exchange));
     if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
-    TRY(yoke_exchange_clips(exchange) ? exchange_clipped(exchange, lane)
-                                      : yoke_exchange_advance(exchange, lane));
+    TRY(yoke_exchange_advance(exchange, lane));
+    if (yoke_exchange_waits(exchange)) {
+        TRY(share_check(exchange, lane));
+        TRY(yoke_exchange_update_slices(exchange, lane));
+    }
     return barrier(exchange);
 }
 

@@ -24,11 +24,12 @@ static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
                                (uint32_t)parallel->count));
         TRY(yoke_exchange_advance(exchange, lane));
     }
-    if (!yoke_exchange_clips(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
-    TRY(yoke_exchange_sum_slices(lane, exchange));
-    TRY(yoke_workers_barrier(parallel->workers));
-    if (lane == 0) yoke_exchange_clip(exchange);
-    TRY(yoke_workers_barrier(parallel->workers));
+    if (!yoke_exchange_waits(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
+    TRY(yoke_workers_barrier(parallel->workers)); /* the whole gradient is summed and checked */
+    if (yoke_exchange_clips(exchange)) {
+        if (lane == 0) yoke_exchange_clip(exchange);
+        TRY(yoke_workers_barrier(parallel->workers));
+    }
     return yoke_exchange_update_slices(exchange, lane);
 }
 

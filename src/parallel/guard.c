@@ -27,6 +27,7 @@ static yoke_status copy_buffers(yoke_data_parallel *parallel, float *to, const f
 
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {
     parallel->guard.batches_tracked = parallel->batches_tracked;
+    yoke_exchange_forget(parallel->exchange);
     return copy_buffers(parallel, parallel->guard.buffers, parallel->lanes[0].memory->buffers);
 }
 
@@ -41,11 +42,24 @@ yoke_status yoke_guard_check_loss(const yoke_data_parallel *parallel) {
     return FAIL(YOKE_ERROR_NUMERIC, "the loss is not finite");
 }
 
-/* Only clipping knows the norm before the first update. Without it the next loss shows a gradient
- * that is not finite, and saving refuses such weights. */
-yoke_status yoke_guard_check_norm(const yoke_data_parallel *parallel) {
-    if (isfinite(parallel->flight.gradient_norm)) return YOKE_OK;
-    return FAIL(YOKE_ERROR_NUMERIC, "the gradient is not finite");
+/* The parameter that holds a flat element. */
+static const char *parameter_at(const yoke_data_parallel *parallel, uint64_t element) {
+    const yoke_flat *flat = parallel->flat;
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    int at = 0;
+    while (at < flat->parameter_count - 1 && flat->parameters[at + 1].offset <= element)
+        at++;
+    if (yoke_model_tensor(parallel->model, flat->parameters[at].tensor, &info) != YOKE_OK)
+        return "a parameter";
+    return info.name;
+}
+
+yoke_status yoke_guard_check_gradient(const yoke_data_parallel *parallel) {
+    uint64_t bad = yoke_exchange_first_bad(parallel->exchange);
+    if (bad == YOKE_ALL_FINITE) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC,
+                "the gradient of %s is not finite; the weights are those before the update",
+                parameter_at(parallel, bad));
 }
 
 typedef struct bad_layers {
@@ -74,9 +88,12 @@ static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
 }
 
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status) {
-    char where[160] = "";
+    char what[192] = "loss", where[160] = "";
     bad_layers found = {.parallel = parallel};
     if (status != YOKE_ERROR_NUMERIC) return recover(parallel, status);
+    uint64_t bad = yoke_exchange_first_bad(parallel->exchange);
+    if (bad != YOKE_ALL_FINITE)
+        snprintf(what, sizeof what, "gradient of %s", parameter_at(parallel, bad));
     TRY(yoke_apply(parallel, parallel->count, "loss", find_bad_layer, &found));
     TRY(yoke_guard_restore(parallel));
     for (int k = parallel->count - 1; k >= 0; k--)
@@ -86,6 +103,5 @@ yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status) {
     return FAIL(YOKE_ERROR_NUMERIC,
                 "step %llu: the %s is not finite%s. The weights are those before the step; try a "
                 "lower learning rate, warm-up or gradient clipping",
-                (unsigned long long)parallel->steps,
-                isfinite(parallel->flight.gradient_norm) ? "loss" : "gradient", where);
+                (unsigned long long)parallel->steps, what, where);
 }

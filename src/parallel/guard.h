@@ -1,6 +1,6 @@
 /* A failed step spoils no more than it must: running statistics return to those before it, no
- * weight is updated from a loss or norm that is not finite, and the error names the first bad
- * layer. */
+ * weight is updated from a loss or gradient that is not finite, and the error names the first bad
+ * layer or parameter. */
 #ifndef PARALLEL_GUARD_H
 #define PARALLEL_GUARD_H
 
@@ -18,11 +18,13 @@ void yoke_guard_destroy(yoke_data_parallel *parallel);
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel);
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
 
-/* NUMERIC: the summed loss, or the norm when clipping, is not finite. */
+/* NUMERIC: the summed loss is not finite; the summed gradient is not, and the text names the first
+ * parameter in backward's order. */
 yoke_status yoke_guard_check_loss(const yoke_data_parallel *parallel);
-yoke_status yoke_guard_check_norm(const yoke_data_parallel *parallel);
+yoke_status yoke_guard_check_gradient(const yoke_data_parallel *parallel);
 
-/* Ends a failed step. After NUMERIC the text names the first layer whose output is not finite. */
+/* Ends a failed step. After NUMERIC the text names the first layer whose output is not finite, or
+ * the parameter. */
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status);
 
 #endif

@@ -64,6 +64,7 @@ yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     TRY(parallel->exchange->kind->reduce(parallel->exchange));
     parallel->flight.progress = YOKE_STAGE_BACKWARD;
     parallel->gradient_on_root = true;
+    parallel->gradient_is_used = false;
     return YOKE_OK;
 }
 
@@ -72,8 +73,12 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
                     parallel == NULL ? "the engine is NULL"
                                      : "no gradient is on the root; call yoke_reduce first");
+    if (parallel->gradient_is_used)
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: this gradient is in the weights already; "
+                                         "run backward and yoke_reduce before the next update");
     TRY(yoke_exchange_set_rate(parallel->exchange, learning_rate));
     TRY(parallel->exchange->kind->update(parallel->exchange));
+    parallel->gradient_is_used = true;
     parallel->weights_version++;
     parallel->steps++;
     return YOKE_OK;

@@ -132,6 +132,49 @@ yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float 
     return YOKE_OK;
 }
 
+typedef struct finite_job {
+    const float *values;
+    size_t offset;
+    uint64_t *first_bad;
+} finite_job;
+
+/* All bits of the exponent are set in infinities and NaN, and in them alone. */
+static bool is_bad(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & 0x7f800000u) == 0x7f800000u;
+}
+
+CPU_CLONES static bool is_any_bad(const float *values, size_t count) {
+    uint32_t found = 0;
+#pragma omp simd reduction(| : found)
+    for (size_t i = 0; i < count; i++) {
+        found |= is_bad(values[i]);
+    }
+    return found != 0;
+}
+
+static void check_range(const void *job, size_t begin, size_t end) {
+    const finite_job *finite = job;
+    if (!is_any_bad(finite->values + begin, end - begin)) return;
+    while (!is_bad(finite->values[begin])) {
+        begin++;
+    }
+    uint64_t bad = finite->offset + begin;
+    uint64_t known = __atomic_load_n(finite->first_bad, __ATOMIC_RELAXED);
+    while (bad < known && !__atomic_compare_exchange_n(finite->first_bad, &known, bad, true,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                             size_t elements, size_t offset, uint64_t *first_bad) {
+    (void)stream;
+    finite_job job = {.values = values, .offset = offset, .first_bad = first_bad};
+    run_range(device, check_range, &job, elements);
+    return YOKE_OK;
+}
+
 typedef struct sgd_job {
     yoke_sgd_step step;
     float *weights;

@@ -351,6 +351,7 @@ const yoke_backend *yoke_cpu_backend(void) {
         .synchronize = cpu_synchronize,
         .sum = cpu_sum,
         .square_sum = cpu_square_sum,
+        .check_finite = cpu_check_finite,
         .sgd = cpu_sgd,
         .adamw = cpu_adamw,
         .accumulate = cpu_accumulate,

@@ -129,6 +129,8 @@ yoke_status cpu_sum(yoke_device *device, yoke_stream stream, float *to, const fl
                     int count, size_t elements);
 yoke_status cpu_square_sum(yoke_device *device, yoke_stream stream, const float *values,
                            size_t elements, double *sum);
+yoke_status cpu_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                             size_t elements, size_t offset, uint64_t *first_bad);
 yoke_status cpu_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                     float *weights, const float *gradients, float *velocity, size_t elements);
 yoke_status cpu_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
