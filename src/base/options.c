@@ -4,11 +4,20 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
 yoke_status yoke_pointer_check(const void *given, const char *name) {
     return given != NULL ? YOKE_OK : FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", name);
+}
+
+yoke_status yoke_process_check(pid_t process, const char *what) {
+    if (getpid() == process) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "process %d made %s, and a forked child has none of its threads; create another in "
+                "the child",
+                (int)process, what);
 }
 
 /* Far above what any struct will grow to; a struct_size beyond it was never set. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/options.h"
 
 #define WORKERS_MAX 1024
 #define CACHE_LINE 64
@@ -48,8 +49,9 @@ typedef struct yoke_worker {
 
 struct yoke_workers {
     yoke_workers_options options;
-    bool crowded; /* there are fewer cores than compute threads */
-    int threads;  /* running */
+    bool crowded;  /* there are fewer cores than compute threads */
+    int threads;   /* running */
+    pid_t process; /* theirs: a forked child has none of them */
 
     /* The current run. The caller writes these before it wakes the workers. */
     yoke_worker_job job; /* NULL: the thread ends */
@@ -186,6 +188,7 @@ static yoke_status join(yoke_workers *crew, int count, int *failed) {
 
 yoke_status yoke_workers_run(yoke_workers *workers, int count, yoke_worker_job job, void *context,
                              int *failed) {
+    TRY(yoke_process_check(workers->process, "these worker threads"));
     if (count < 1 || count > workers->options.count)
         return FAIL(YOKE_ERROR_ARGUMENT, "a run on %d workers: there are 1 to %d", count,
                     workers->options.count);
@@ -248,9 +251,12 @@ static yoke_status start_thread(yoke_workers *crew, int index) {
     return YOKE_OK;
 }
 
+/* One enters after the other: what each takes from the system, the next one finds taken. */
 static yoke_status start_threads(yoke_workers *crew) {
-    for (int i = 1; i < crew->options.count; i++)
+    for (int i = 1; i < crew->options.count; i++) {
         TRY(start_thread(crew, i));
+        TRY(join(crew, i + 1, NULL));
+    }
     return YOKE_OK;
 }
 
@@ -266,6 +272,7 @@ static void block_signals(sigset_t *before) {
 
 static yoke_status build(yoke_workers *crew, const yoke_workers_options *options) {
     crew->options = *options;
+    crew->process = getpid();
     crew->crowded = options->spare_cores < 0;
     for (int i = 0; i < options->count; i++) {
         crew->workers[i].index = i;
@@ -300,10 +307,11 @@ yoke_status yoke_workers_create(yoke_workers **workers, const yoke_workers_optio
 
 void yoke_workers_destroy(yoke_workers *workers) {
     if (workers == NULL) return;
+    bool forked = getpid() != workers->process;
     workers->job = NULL;
-    for (int i = 1; i <= workers->threads; i++)
+    for (int i = 1; i <= workers->threads && !forked; i++)
         wake_with_job(&workers->workers[i]);
-    for (int i = 1; i <= workers->threads; i++)
+    for (int i = 1; i <= workers->threads && !forked; i++)
         pthread_join(workers->workers[i].thread, NULL);
     free(workers);
 }

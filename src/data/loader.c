@@ -134,6 +134,7 @@ typedef struct loader_thread {
 /* `mutex` protects the fields after it and every slot's `ready`. The thread that fills a slot owns
  * its content; once the slot is ready the caller does. */
 struct yoke_loader {
+    pid_t process; /* its threads' */
     const yoke_dataset *dataset;
     yoke_loader_options options;
     yoke_augmentation augmentation; /* of the running epoch */
@@ -291,6 +292,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;
     int threads = options->threads ? options->threads : 1;
+    loader->process = getpid();
     loader->dataset = dataset;
     loader->augmentation = augmentation_of(options, 0);
     loader->decoding = yoke_augment_decoding(dataset, &loader->augmentation);
@@ -335,7 +337,7 @@ static void stop_threads(yoke_loader *loader) {
 
 void yoke_loader_destroy(yoke_loader *loader) {
     if (!loader) return;
-    if (loader->synchronised) stop_threads(loader);
+    if (loader->synchronised && getpid() == loader->process) stop_threads(loader);
     int threads = loader->options.threads ? loader->options.threads : 1;
     for (int i = 0; loader->threads && i < threads; i++)
         free(loader->threads[i].generated);
@@ -361,6 +363,7 @@ static void cancel_epoch(yoke_loader *loader) {
 
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     if (!loader) return FAIL(YOKE_ERROR_ARGUMENT, "the loader is NULL");
+    TRY(yoke_process_check(loader->process, "this loader"));
     const yoke_loader_options *options = &loader->options;
     yoke_sampler sampler = {.struct_size = sizeof sampler,
                             .rows = loader->dataset->rows,
@@ -411,6 +414,7 @@ static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t 
 yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *waited_ns) {
     if (!loader || !batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
+    TRY(yoke_process_check(loader->process, "this loader"));
     const loader_slot *slot = NULL;
     uint64_t waited = 0;
     pthread_mutex_lock(&loader->mutex);

@@ -74,7 +74,9 @@ struct yoke_backend {
     bool (*supports)(const yoke_device *device, yoke_precision precision);
     yoke_status (*enter)(yoke_device *device, bool bind, yoke_device_scope *scope);
     void (*leave)(yoke_device *device, const yoke_device_scope *scope);
-    yoke_status (*use)(yoke_device *device); /* NULL: nothing to do */
+    yoke_status (*start_team)(yoke_device *device); /* NULL: no compute threads */
+    void (*end_team)(yoke_device *device);          /* NULL: no compute threads */
+    yoke_status (*use)(yoke_device *device);        /* NULL: nothing to do */
     /* Runs once all devices of a list are open: enables peer access and tests it. NULL: nothing to
      * do. */
     yoke_status (*connect)(yoke_device *const *devices, int count);

@@ -228,6 +228,14 @@ void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope) {
     device->backend->leave(device, scope);
 }
 
+yoke_status yoke_device_start_team(yoke_device *device) {
+    return device->backend->start_team != NULL ? device->backend->start_team(device) : YOKE_OK;
+}
+
+void yoke_device_end_team(yoke_device *device) {
+    if (device->backend->end_team != NULL) device->backend->end_team(device);
+}
+
 yoke_status yoke_device_use(yoke_device *device) {
     return device->backend->use != NULL ? device->backend->use(device) : YOKE_OK;
 }

@@ -34,6 +34,11 @@ typedef struct yoke_device_scope {
 } yoke_device_scope;
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
+/* Before the calling thread first enters: starts its compute threads, so that no later call has to.
+ * SYSTEM: the system refused one. end_team ends those of the calling thread, and with them any that
+ * OpenMP keeps for it. */
+yoke_status yoke_device_start_team(yoke_device *device);
+void yoke_device_end_team(yoke_device *device);
 /* A worker that queued work on other devices calls this to return to its own. */
 yoke_status yoke_device_use(yoke_device *device);
 const char *yoke_precision_name(yoke_precision precision); /* "float32" */
@@ -140,21 +145,25 @@ yoke_status yoke_device_check_finite(yoke_device *device, yoke_stream stream, co
  * known. */
 typedef struct yoke_gate {
     float gradient_scale;  /* from clipping; 1: none */
-    int32_t closed;        /* 1: a loss or the norm is not finite, and updates change nothing */
+    int32_t closed;        /* 1: a value is not finite, and updates change nothing */
     float found_nonfinite; /* 0, or NaN when closed: the sum of several gates' values is NaN if one
                               of them is */
     double norm;           /* of the gradient; 0 without clipping */
+    uint64_t first_bad;    /* the smallest of the request's */
 } yoke_gate;
 /* gate = { min(1, clip_norm / (norm + 1e-6)), ... } with norm = sqrt(square_sums[0] + [1] + ...),
- * clip_norm 0: no clipping; closed when a loss or the norm is not finite, or when *found_nonfinite
- * is not 0. All pointers are device memory. Not where memory is shared. */
+ * clip_norm 0: no clipping; closed when a loss or the norm is not finite, when *found_nonfinite is
+ * not 0, or when one of first_bad is not YOKE_ALL_FINITE. All pointers are device memory. Not where
+ * memory is shared. */
 typedef struct yoke_gate_request {
     const double *losses, *square_sums;
     const float
         *found_nonfinite; /* closes the gate unless it is 0; may be the gate's own. NULL: none */
-    int loss_count, square_sum_count;
+    const uint64_t *first_bad;
+    int loss_count, square_sum_count, first_bad_count;
     double clip_norm;
-    bool closed; /* the host has found a loss that is not finite */
+    bool closed;       /* the host has found a loss that is not finite */
+    bool stays_closed; /* a closed gate does not open again */
 } yoke_gate_request;
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);

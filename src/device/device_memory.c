@@ -228,9 +228,11 @@ yoke_status yoke_devices_peer(const yoke_devices *devices, int from, int to, yok
     yoke_peer_info own = {.struct_size = sizeof own};
     own.path = ends.to_device->backend->path(ends.to_device, ends.from_device);
     yoke_device_scope scope;
+    TRY(yoke_device_start_team(ends.to_device));
     TRY(yoke_device_enter(ends.to_device, false, &scope));
     yoke_status status = measure(&ends, &own.bytes_per_second);
     yoke_device_leave(ends.to_device, &scope);
+    yoke_device_end_team(ends.to_device);
     if (status != YOKE_OK) return status;
     return yoke_options_store(info, &own, sizeof own, "yoke_peer_info");
 }

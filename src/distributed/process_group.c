@@ -2,6 +2,7 @@
  * checks its arguments, and a group that failed once returns that failure from every later call. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/device.h"
 #include "distributed/transport.h"
@@ -104,6 +105,7 @@ static yoke_status join_group(yoke_process_group **group, const yoke_process_gro
     const yoke_transport_request request = {.options = options, .store = store, .peers = peers};
     TRY(yoke_rendezvous(store, options->rank, peers, options->timeout_ms));
     TRY(open_transport(group, &request));
+    (*group)->process = getpid();
     (*group)->rank = options->rank->rank;
     (*group)->world = options->rank->world;
     (*group)->timeout_ms = options->timeout_ms;
@@ -138,7 +140,7 @@ yoke_status yoke_process_group_create(yoke_process_group **group,
 }
 
 void yoke_process_group_destroy(yoke_process_group *group) {
-    if (group == NULL) return;
+    if (group == NULL || group->process != getpid()) return; /* a fork must not close the rank */
     yoke_store *store = group->store;
     yoke_peer *peers = group->peers;
     group->destroy(group);
@@ -161,6 +163,7 @@ const char *yoke_process_group_transport(const yoke_process_group *group) {
 /* A call refused here has reached no other rank: the group stays usable. */
 static yoke_status check_group(const yoke_process_group *group) {
     TRY(yoke_pointer_check(group, "group"));
+    TRY(yoke_process_check(group->process, "this process group"));
     return group->broken ? FAIL(YOKE_ERROR_PEER, "the process group is broken: %s", group->cause)
                          : YOKE_OK;
 }

@@ -3,6 +3,8 @@
 #ifndef DISTRIBUTED_TRANSPORT_H
 #define DISTRIBUTED_TRANSPORT_H
 
+#include <sys/types.h>
+
 #include "distributed/distributed.h"
 #include "distributed/rendezvous/rendezvous.h"
 #include "distributed/store/store.h"
@@ -18,6 +20,7 @@ typedef struct yoke_reduce_call {
  * calls a function of the table. */
 struct yoke_process_group {
     char transport[32];
+    pid_t process; /* a forked child is no rank */
     int rank, world, timeout_ms;
     bool broken;     /* a call failed; every later call fails with `cause` */
     char cause[256]; /* the error text of that failure */

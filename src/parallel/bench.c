@@ -39,9 +39,8 @@ static yoke_status time_kernels(int lane, void *context) {
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing timing,
-                                           int repeat, double *milliseconds) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing timing, int repeat,
+                               double *milliseconds) {
     TRY(yoke_pointer_check(milliseconds, "milliseconds"));
     if (repeat < 1) return FAIL(YOKE_ERROR_ARGUMENT, "repeat is %d: at least 1", repeat);
     if (timing != YOKE_KERNELS_ALONE && timing != YOKE_KERNELS_IN_ORDER)
@@ -58,4 +57,10 @@ yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_ke
     yoke_status restored = yoke_guard_restore(parallel);
     *milliseconds = job.milliseconds;
     return status != YOKE_OK ? status : restored;
+}
+
+yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing timing,
+                                           int repeat, double *milliseconds) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_kernel_time"));
+    return yoke_leave(parallel, kernel_time(parallel, timing, repeat, milliseconds));
 }

@@ -54,6 +54,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         yoke_count_forward(parallel);
         TRY(yoke_apply(parallel, parallel->count, "step", train_lane, parallel));
         TRY(yoke_gather_scalars(parallel));
+        TRY(yoke_exchange_settle(parallel->exchange, parallel->steps));
     }
     TRY(yoke_ranks_add_results(parallel));
     TRY(yoke_guard_check_loss(parallel));
@@ -66,15 +67,14 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 
 static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
                          yoke_batch *batch, yoke_step_result *result) {
-    TRY(yoke_pointer_check(parallel, "engine"));
     if (training) TRY(yoke_unsynced_check_step(parallel));
     TRY(yoke_flight_check(parallel, given, true, batch));
     TRY(yoke_result_check(result));
     return yoke_flight_begin(parallel, batch, parallel->options.accumulate, training);
 }
 
-yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *given,
-                                    double learning_rate, yoke_step_result *result) {
+static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, double learning_rate,
+                        yoke_step_result *result) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
     yoke_status status = begin(parallel, given, true, &batch, result);
@@ -85,10 +85,17 @@ yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_bat
                  ? step_classic(parallel, &batch, learning_rate)
                  : step_overlap(parallel, &batch, learning_rate);
     parallel->flight.progress = YOKE_STAGE_LOAD;
+    if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
     if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));
     parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin_ns, 0);
     return yoke_ranks_report(parallel, yoke_result_store(parallel, result));
+}
+
+yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                    double learning_rate, yoke_step_result *result) {
+    TRY(yoke_enter(parallel, "yoke_data_parallel_step"));
+    return yoke_leave(parallel, step(parallel, batch, learning_rate, result));
 }
 
 /* Without learning. */
@@ -128,5 +135,6 @@ static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *give
 
 yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
                                         yoke_step_result *result) {
-    return yoke_ranks_report(parallel, evaluate(parallel, batch, result));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, evaluate(parallel, batch, result)));
 }

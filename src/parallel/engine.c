@@ -2,6 +2,7 @@
 #include "parallel/engine.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "parallel/recorded.h"
 
@@ -67,6 +68,7 @@ static void set_buckets(yoke_data_parallel *parallel) {
 
 static yoke_status enter_worker(int lane, void *context) {
     yoke_data_parallel *parallel = context;
+    TRY(yoke_device_start_team(parallel->lanes[lane].device));
     return yoke_device_enter(parallel->lanes[lane].device, true, &parallel->lanes[lane].scope);
 }
 
@@ -176,8 +178,7 @@ static yoke_status prepare_shard(int lane, void *context) {
 }
 
 /* Every shard size the micro-batches of a batch of `rows` are cut into. */
-yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
@@ -193,18 +194,15 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
     return YOKE_OK;
 }
 
+yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_prepare"));
+    return yoke_leave(parallel, prepare(parallel, rows, training));
+}
+
 /* Create and destroy. */
 
-static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
-                         const yoke_optimizer_options *optimizer) {
-    parallel->count = yoke_devices_count(parallel->devices);
-    parallel->queued = !yoke_devices_share_memory(parallel->devices);
-    TRY(load_options(parallel, options, optimizer));
-    TRY(yoke_groups_create(parallel));
-    TRY(yoke_ranks_join(parallel));
-    TRY(set_limits(parallel));
-    set_buckets(parallel);
-    TRY(build_lanes(parallel));
+/* What computes. */
+static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_exchange_create(parallel));
     TRY(plan_root(parallel));
     TRY(open_lanes(parallel));
@@ -216,7 +214,22 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     parallel->weights_version = parallel->frozen_version = parallel->buffers_version = 1;
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
-    TRY(yoke_replicate(parallel));
+    return yoke_replicate(parallel);
+}
+
+static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
+                         const yoke_optimizer_options *optimizer) {
+    parallel->entry.process = getpid();
+    parallel->count = yoke_devices_count(parallel->devices);
+    parallel->queued = !yoke_devices_share_memory(parallel->devices);
+    TRY(load_options(parallel, options, optimizer));
+    TRY(yoke_groups_create(parallel));
+    TRY(yoke_ranks_join(parallel));
+    TRY(set_limits(parallel));
+    set_buckets(parallel);
+    TRY(build_lanes(parallel));
+    TRY(yoke_enter(parallel, "yoke_data_parallel_create"));
+    TRY(yoke_leave(parallel, build_replicas(parallel)));
     yoke_trace_reset(parallel->trace);
     return YOKE_OK;
 }
@@ -257,6 +270,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
             yoke_lane_close(parallel, k);
     }
     yoke_workers_destroy(parallel->workers);
+    if (parallel->entry.team != 0) yoke_device_end_team(parallel->lanes[0].device);
     yoke_trace_destroy(parallel->trace);
     yoke_choices_destroy(parallel->choices);
     yoke_groups_destroy(&parallel->groups);

@@ -2,6 +2,7 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
+#include "parallel/entry.h"
 #include "parallel/exchange.h"
 #include "parallel/flight.h"
 #include "parallel/groups.h"
@@ -35,13 +36,14 @@ struct yoke_data_parallel {
     const yoke_flat *flat; /* the layout of every flat buffer; the root replica's */
     yoke_workers *workers;
     bool bound; /* the calling thread is the root's worker, until released */
+    yoke_entry entry;
     yoke_choices *choices;
     yoke_trace *trace;
     yoke_timeline timeline;
     yoke_exchange *exchange;
     yoke_root_loss root_loss;
     yoke_ranks ranks;
-    yoke_guard guard;
+    yoke_guard guards[YOKE_GUARDS];
     yoke_flight flight;
     yoke_unsynced unsynced;
 

@@ -147,6 +147,10 @@ yoke_status yoke_exchange_check(yoke_exchange *exchange) {
     return yoke_guard_check_gradient(exchange->parallel);
 }
 
+yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step) {
+    return exchange->kind->settle != NULL ? exchange->kind->settle(exchange, step) : YOKE_OK;
+}
+
 /* Slices. */
 
 /* Part `part` of `parts` of a bucket: owned by the participant, or all by participant 0. */
@@ -243,10 +247,9 @@ static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t beg
 /* A block of the lane's slice, which is in the cache: new weights from its summed gradients. */
 static yoke_status update_block(yoke_exchange *exchange, int lane, const yoke_slice *block,
                                 const float *gradients) {
-    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
-                              exchange->parallel->lanes[lane].device, block->offset,
-                              block->elements, exchange->parameters[block->owner] + block->offset,
-                              gradients));
+    TRY(yoke_optimizer_update(
+        block->optimizer, &exchange->update, exchange->parallel->lanes[lane].device, block->offset,
+        block->elements, exchange->parameters[block->owner] + block->offset, gradients));
     return publish(exchange, lane, block);
 }
 

@@ -38,6 +38,10 @@ typedef struct yoke_exchange_kind {
     yoke_status (*finish)(yoke_exchange *exchange, int lane);
     /* Waits for the norm of the gradient, where the devices compute it. */
     yoke_status (*norm)(yoke_exchange *exchange);
+    /* Reads what the devices found in steps before number `step` that answered OK before the
+     * devices had checked their gradients. NUMERIC: one changed nothing; now it never was. */
+    yoke_status (*settle)(yoke_exchange *exchange, uint64_t step);
+    void (*drop)(yoke_exchange *exchange); /* the step failed: nothing of it is left to settle */
 
     /* The stages by hand: the whole gradient on the root; the root's weights from it; the root's
      * first `weights` floats of the parameters, running statistics, or both, to every stale
@@ -85,6 +89,8 @@ yoke_status yoke_exchange_set_rate(yoke_exchange *exchange, double learning_rate
 yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
 /* Ends a step. NUMERIC: the gradient is not finite. */
 yoke_status yoke_exchange_check(yoke_exchange *exchange);
+/* NUMERIC: a step before number `step` turned out to have such a gradient. */
+yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step);
 
 /* A part of a bucket, and the owner whose weights and optimizer's state it is. */
 typedef struct yoke_slice {

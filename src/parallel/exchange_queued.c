@@ -24,15 +24,24 @@ typedef struct owner_memory {
     double *losses;      /* [lanes]; used on the root */
     double *square_sums; /* [lanes x buckets] on the root; others use the first [buckets] */
     double *work;        /* of one square sum */
+    uint64_t *first_bad; /* [lanes] on the root; others use the first; then YOKE_ALL_FINITE */
 } owner_memory;
+
+/* The root's gate of a step as the host reads it, later than the step answers. */
+typedef struct host_gate {
+    yoke_gate *gate;          /* pinned copy */
+    yoke_device_event *event; /* it has arrived */
+    uint64_t step;
+    bool is_unread;
+} host_gate;
 
 struct queued_exchange {
     yoke_exchange base;
     const carrier *carrier;
-    yoke_device_group *group; /* NULL for one device */
-    owner_memory *memory;     /* [lanes] */
-    yoke_gate *host_gate;     /* pinned copy of the root's gate, for its norm */
-    yoke_device_event *gated; /* host_gate has arrived */
+    yoke_device_group *group;          /* NULL for one device */
+    owner_memory *memory;              /* [lanes] */
+    yoke_device_event *gated;          /* the root's gate is made */
+    host_gate host_gates[YOKE_GUARDS]; /* step s has gate s % 2 */
 };
 
 static queued_exchange *queued_of(yoke_exchange *exchange) {
@@ -89,8 +98,10 @@ static yoke_status all_reduce_ranks(queued_exchange *queued, int bucket) {
 
 static yoke_status ask_ranks(queued_exchange *queued, yoke_gate_request *request) {
     yoke_gate *gate = queued->memory[0].gate;
-    yoke_gate_request own = {
-        .losses = request->losses, .loss_count = request->loss_count, .closed = request->closed};
+    yoke_gate_request own = {.losses = request->losses,
+                             .loss_count = request->loss_count,
+                             .closed = request->closed,
+                             .stays_closed = request->stays_closed};
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, gate, &own));
     request->found_nonfinite = &gate->found_nonfinite;
     return yoke_process_group_all_reduce_async(queued->base.process_group, &gate->found_nonfinite,
@@ -125,7 +136,8 @@ static const carrier *carrier_for(const yoke_exchange *exchange) {
 
 /* Life. */
 
-/* One allocation: gate, losses and, for clipping, the sums of squares and their workspace. */
+/* One allocation: gate, losses, what checks find and, for clipping, the sums of squares and their
+ * workspace. */
 static yoke_status open_memory(queued_exchange *queued, int lane) {
     const yoke_data_parallel *parallel = queued->base.parallel;
     owner_memory *memory = &queued->memory[lane];
@@ -133,13 +145,23 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
     size_t sums = losses * (size_t)parallel->flat->bucket_count, doubles = losses;
     if (yoke_exchange_clips(&queued->base))
         doubles += sums + yoke_square_sum_doubles(parallel->flat->elements);
-    TRY(yoke_device_allocate(lane_of(queued, lane)->device,
-                             sizeof *memory->gate + doubles * sizeof(double), "a gate",
+    size_t words = losses + 1, bytes = sizeof *memory->gate + words * sizeof *memory->first_bad;
+    uint64_t all_finite = YOKE_ALL_FINITE;
+    yoke_device *device = lane_of(queued, lane)->device;
+    TRY(yoke_device_allocate(device, bytes + doubles * sizeof(double), "a gate",
                              (void **)&memory->gate));
-    memory->losses = (double *)(memory->gate + 1);
+    memory->first_bad = (uint64_t *)(memory->gate + 1);
+    memory->losses = (double *)(memory->first_bad + words);
     memory->square_sums = memory->losses + losses;
     memory->work = memory->square_sums + sums;
-    return YOKE_OK;
+    return yoke_device_upload(device, YOKE_STREAM_COMMUNICATION, memory->first_bad + losses,
+                              &all_finite, sizeof all_finite);
+}
+
+static yoke_status open_host_gate(queued_exchange *queued, host_gate *gate) {
+    yoke_device *root = lane_of(queued, 0)->device;
+    TRY(yoke_device_event_create(&gate->event, root));
+    return yoke_device_allocate_host(root, sizeof *gate->gate, "a gate", (void **)&gate->gate);
 }
 
 static yoke_status open_group(queued_exchange *queued) {
@@ -168,8 +190,8 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     for (int lane = 0; lane < exchange->parallel->count; lane++)
         TRY(open_memory(queued, lane));
     TRY(yoke_device_event_create(&queued->gated, root));
-    TRY(yoke_device_allocate_host(root, sizeof *queued->host_gate, "a gate",
-                                  (void **)&queued->host_gate));
+    for (int i = 0; i < YOKE_GUARDS; i++)
+        TRY(open_host_gate(queued, &queued->host_gates[i]));
     return exchange->participants > 1 ? open_group(queued) : YOKE_OK;
 }
 
@@ -177,7 +199,10 @@ static void queued_close(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
     yoke_device_group_destroy(queued->group);
     yoke_device_event_destroy(queued->gated);
-    yoke_device_free_host(lane_of(queued, 0)->device, queued->host_gate);
+    for (int i = 0; i < YOKE_GUARDS; i++) {
+        yoke_device_event_destroy(queued->host_gates[i].event);
+        yoke_device_free_host(lane_of(queued, 0)->device, queued->host_gates[i].gate);
+    }
     for (int lane = 0; queued->memory != NULL && lane < exchange->parallel->count; lane++)
         yoke_device_free(lane_of(queued, lane)->device, queued->memory[lane].gate);
     free(queued->memory);
@@ -213,14 +238,13 @@ static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *req
     return queued->carrier->ask != NULL ? queued->carrier->ask(queued, request) : YOKE_OK;
 }
 
-/* The root decides for all owners: they copy its gate. The host needs the norm alone. */
-static yoke_status make_gates(queued_exchange *queued, const yoke_gate_request *request) {
-    yoke_device *root = lane_of(queued, 0)->device;
-    yoke_gate *gate = queued->memory[0].gate;
-    TRY(yoke_device_gate(root, YOKE_STREAM_COMMUNICATION, gate, request));
-    if (request->clip_norm > 0)
-        TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, queued->host_gate, gate,
-                                 sizeof *gate));
+static host_gate *host_gate_of(queued_exchange *queued) {
+    return &queued->host_gates[queued->base.parallel->steps % YOKE_GUARDS];
+}
+
+/* The root decides for all owners: they copy its gate. */
+static yoke_status share_gate(queued_exchange *queued) {
+    const yoke_gate *gate = queued->memory[0].gate;
     TRY(yoke_device_event_record(queued->gated, YOKE_STREAM_COMMUNICATION));
     for (int owner = 1; owner < queued->base.owners; owner++) {
         TRY(yoke_device_event_wait(queued->gated, lane_of(queued, owner)->device,
@@ -230,21 +254,69 @@ static yoke_status make_gates(queued_exchange *queued, const yoke_gate_request *
     return YOKE_OK;
 }
 
-/* The gates of a step: on its losses and, when clipping, on the norm over all owners. */
-static yoke_status gate_step(queued_exchange *queued) {
-    size_t buckets = (size_t)queued->base.parallel->flat->bucket_count;
-    double *sums = queued->memory[0].square_sums;
-    yoke_gate_request request = {.clip_norm = queued->base.parallel->optimizer_options.clip_norm};
+/* The host reads the gate when it waits for the devices anyway. */
+static yoke_status send_to_host(queued_exchange *queued) {
+    yoke_device *root = lane_of(queued, 0)->device;
+    host_gate *host = host_gate_of(queued);
+    TRY(yoke_device_download(root, YOKE_STREAM_COMMUNICATION, host->gate, queued->memory[0].gate,
+                             sizeof *host->gate));
+    TRY(yoke_device_event_record(host->event, YOKE_STREAM_COMMUNICATION));
+    host->step = queued->base.parallel->steps;
+    host->is_unread = true;
+    return YOKE_OK;
+}
+
+/* Whether the host has yet to read a gate: if that is closed, the next step changes nothing. */
+static bool has_unread(const queued_exchange *queued) {
+    return queued->host_gates[0].is_unread || queued->host_gates[1].is_unread;
+}
+
+/* A step's first gate: on its losses. */
+static yoke_status gate_losses(queued_exchange *queued) {
+    yoke_gate_request request = {.stays_closed = has_unread(queued)};
     TRY(gather_losses(queued, &request));
-    if (!yoke_exchange_clips(&queued->base)) return make_gates(queued, &request);
-    request.square_sums = sums;
-    request.square_sum_count = queued->base.owners * (int)buckets;
-    for (int owner = 1; owner < queued->base.owners; owner++) {
-        TRY(wait_for(queued, 0, owner));
-        TRY(copy_between(queued, 0, sums + (size_t)owner * buckets, owner,
-                         queued->memory[owner].square_sums, buckets * sizeof(double)));
+    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION,
+                         queued->memory[0].gate, &request));
+    for (int owner = 0; owner < queued->base.owners; owner++) {
+        uint64_t *first_bad = queued->memory[owner].first_bad;
+        TRY(copy_between(queued, owner, first_bad, owner, first_bad + queued->base.parallel->count,
+                         sizeof *first_bad));
     }
-    return make_gates(queued, &request);
+    return yoke_exchange_waits(&queued->base) ? YOKE_OK : share_gate(queued);
+}
+
+/* What the other owners found in their slices goes to the root. */
+static yoke_status gather_findings(queued_exchange *queued) {
+    size_t buckets = (size_t)queued->base.parallel->flat->bucket_count;
+    owner_memory *root = &queued->memory[0];
+    for (int owner = 1; owner < queued->base.owners; owner++) {
+        const owner_memory *from = &queued->memory[owner];
+        TRY(wait_for(queued, 0, owner));
+        TRY(copy_between(queued, 0, root->first_bad + owner, owner, from->first_bad,
+                         sizeof *from->first_bad));
+        if (yoke_exchange_clips(&queued->base))
+            TRY(copy_between(queued, 0, root->square_sums + (size_t)owner * buckets, owner,
+                             from->square_sums, buckets * sizeof(double)));
+    }
+    return YOKE_OK;
+}
+
+/* The gate of the whole gradient, which `owners` have checked and, when clipping, squared. `given`:
+ * a first gate, on the losses, which this one keeps closed. */
+static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given) {
+    const yoke_data_parallel *parallel = queued->base.parallel;
+    const owner_memory *root = &queued->memory[0];
+    yoke_gate_request request = {.first_bad = root->first_bad,
+                                 .first_bad_count = owners,
+                                 .stays_closed = given,
+                                 .losses = root->losses,
+                                 .square_sums = root->square_sums,
+                                 .clip_norm = parallel->optimizer_options.clip_norm};
+    if (request.clip_norm > 0) request.square_sum_count = owners * parallel->flat->bucket_count;
+    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, root->gate,
+                         &request));
+    TRY(send_to_host(queued));
+    return share_gate(queued);
 }
 
 /* One bucket. */
@@ -258,10 +330,18 @@ static yoke_status square_range(queued_exchange *queued, int owner, int bucket, 
                         sizeof(double));
 }
 
-static yoke_status square_bucket(queued_exchange *queued, int bucket) {
+static yoke_status check_range(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
+    TRY(yoke_device_check_finite(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
+                                 queued->base.gradients[owner] + range.offset, range.elements,
+                                 range.offset, queued->memory[owner].first_bad));
+    if (!yoke_exchange_clips(&queued->base)) return YOKE_OK;
+    return square_range(queued, owner, bucket, range);
+}
+
+static yoke_status check_bucket(queued_exchange *queued, int bucket) {
     for (int owner = 0; owner < queued->base.owners; owner++) {
         yoke_slice slice = yoke_exchange_owned(&queued->base, owner, bucket);
-        TRY(square_range(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
+        TRY(check_range(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
     }
     return YOKE_OK;
 }
@@ -283,18 +363,18 @@ static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     return queued->carrier->publish != NULL ? queued->carrier->publish(queued, bucket) : YOKE_OK;
 }
 
-/* Clipping needs the whole norm: until the last bucket only a part of it is computed. */
+/* Where the update waits for the whole gradient, a bucket is reduced and checked until then. */
 static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
     yoke_data_parallel *parallel = queued->base.parallel;
     yoke_stage_span span = {.stage = YOKE_STAGE_EXCHANGE, .bucket = bucket};
-    bool clips = yoke_exchange_clips(&queued->base);
+    bool waits = yoke_exchange_waits(&queued->base);
     for (int k = 0; k < parallel->count; k++)
         TRY(yoke_device_event_wait(parallel->lanes[k].events.buckets[bucket],
                                    parallel->lanes[k].device, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_stage_begin(parallel, &span));
-    if (bucket == 0 && !clips) TRY(gate_step(queued));
+    if (bucket == 0) TRY(gate_losses(queued));
     if (queued->carrier->reduce != NULL) TRY(queued->carrier->reduce(queued, bucket));
-    TRY(clips ? square_bucket(queued, bucket) : update_and_publish(queued, bucket));
+    TRY(waits ? check_bucket(queued, bucket) : update_and_publish(queued, bucket));
     return yoke_stage_end(parallel, &span);
 }
 
@@ -321,8 +401,9 @@ static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
 
 static yoke_status finish(queued_exchange *queued) {
     yoke_data_parallel *parallel = queued->base.parallel;
-    if (yoke_exchange_clips(&queued->base)) {
-        TRY(gate_step(queued));
+    if (yoke_exchange_waits(&queued->base)) {
+        TRY(gather_findings(queued));
+        TRY(gate_gradient(queued, queued->base.owners, true));
         for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
             TRY(update_and_publish(queued, bucket));
     }
@@ -342,11 +423,36 @@ static yoke_status queued_finish(yoke_exchange *exchange, int lane) {
     return use_root(queued, finish(queued));
 }
 
+/* Waits until the gate is on the host. */
+static yoke_status read_gate(queued_exchange *queued, host_gate *host) {
+    yoke_exchange *exchange = &queued->base;
+    host->is_unread = false;
+    TRY(yoke_device_event_synchronize(host->event));
+    exchange->first_bad[0] = host->gate->first_bad;
+    if (yoke_exchange_clips(exchange)) exchange->parallel->flight.gradient_norm = host->gate->norm;
+    return YOKE_OK;
+}
+
+static void queued_drop(yoke_exchange *exchange) {
+    host_gate_of(queued_of(exchange))->is_unread = false;
+}
+
 static yoke_status queued_norm(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
-    if (!yoke_exchange_clips(exchange)) return YOKE_OK;
-    TRY(yoke_device_event_synchronize(queued->gated));
-    exchange->parallel->flight.gradient_norm = queued->host_gate->norm;
+    return yoke_exchange_clips(exchange) ? read_gate(queued, host_gate_of(queued)) : YOKE_OK;
+}
+
+/* A later step, whose gate stayed closed, is undone with the first bad one. */
+static yoke_status queued_settle(yoke_exchange *exchange, uint64_t step) {
+    queued_exchange *queued = queued_of(exchange);
+    for (int i = 0; i < YOKE_GUARDS; i++) {
+        host_gate *host = &queued->host_gates[i];
+        if (!host->is_unread || host->step >= step) continue;
+        TRY(read_gate(queued, host));
+        if (!host->gate->closed) continue;
+        queued->host_gates[(i + 1) % YOKE_GUARDS].is_unread = false;
+        return yoke_guard_undo(exchange->parallel, host->step);
+    }
     return YOKE_OK;
 }
 
@@ -357,16 +463,15 @@ static yoke_status queued_reduce(yoke_exchange *exchange) {
     return queued->carrier->reduce_all != NULL ? queued->carrier->reduce_all(exchange) : YOKE_OK;
 }
 
-/* A gate without losses: by hand the caller decides about them. */
+/* By hand the caller decides about losses. */
 static yoke_status gate_root(queued_exchange *queued) {
     const yoke_data_parallel *parallel = queued->base.parallel;
-    yoke_gate_request request = {.losses = queued->memory[0].losses,
-                                 .square_sums = queued->memory[0].square_sums,
-                                 .clip_norm = parallel->optimizer_options.clip_norm};
-    if (request.clip_norm > 0) request.square_sum_count = parallel->flat->bucket_count;
-    for (int bucket = 0; bucket < request.square_sum_count; bucket++)
-        TRY(square_range(queued, 0, bucket, parallel->flat->buckets[bucket]));
-    return make_gates(queued, &request);
+    uint64_t *first_bad = queued->memory[0].first_bad;
+    TRY(copy_between(queued, 0, first_bad, 0, first_bad + parallel->count, sizeof *first_bad));
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+        if (yoke_exchange_waits(&queued->base))
+            TRY(check_range(queued, 0, bucket, parallel->flat->buckets[bucket]));
+    return gate_gradient(queued, 1, false);
 }
 
 /* Another owner's slice: the root's values go to the owner, who has the optimizer's state, and
@@ -398,7 +503,11 @@ static yoke_status update_root(queued_exchange *queued) {
 
 static yoke_status queued_update(yoke_exchange *exchange) {
     TRY(use_root(queued_of(exchange), update_root(queued_of(exchange))));
-    TRY(queued_norm(exchange));
+    if (!yoke_exchange_waits(exchange)) {
+        queued_drop(exchange);
+        return YOKE_OK;
+    }
+    TRY(read_gate(queued_of(exchange), host_gate_of(queued_of(exchange))));
     return yoke_guard_check_gradient(exchange->parallel);
 }
 
@@ -429,6 +538,8 @@ const yoke_exchange_kind yoke_exchange_queued = {
     .ready = queued_ready,
     .finish = queued_finish,
     .norm = queued_norm,
+    .settle = queued_settle,
+    .drop = queued_drop,
     .reduce = queued_reduce,
     .update = queued_update,
     .replicate = queued_replicate,

@@ -117,8 +117,7 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
                           memory_order_release);
     TRY(yoke_exchange_clips(exchange) ? clip(exchange, lane) : barrier(exchange));
     for (int rank = 0; rank < exchange->participants; rank++) {
-        uint64_t bad =
-            atomic_load_explicit(&shared->flags[rank]->first_bad, memory_order_acquire);
+        uint64_t bad = atomic_load_explicit(&shared->flags[rank]->first_bad, memory_order_acquire);
         if (bad < exchange->first_bad[lane]) exchange->first_bad[lane] = bad;
     }
     return YOKE_OK;

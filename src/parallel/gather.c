@@ -34,14 +34,18 @@ yoke_status yoke_result_store(const yoke_data_parallel *parallel, yoke_step_resu
     return yoke_options_store(result, &own, sizeof own, "yoke_step_result");
 }
 
-yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
-    if (parallel == NULL || !parallel->flight.losses_known)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_gather: %s",
-                    parallel == NULL ? "the engine is NULL"
-                                     : "no loss is known; call yoke_loss_replicas first");
+static yoke_status gather(yoke_data_parallel *parallel, yoke_step_result *result) {
+    if (!parallel->flight.losses_known)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_gather: no loss is known; call yoke_loss_replicas first");
     parallel->flight.result = (yoke_step_result){.struct_size = sizeof parallel->flight.result};
     TRY(yoke_gather_scalars(parallel));
     return yoke_result_store(parallel, result);
+}
+
+yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) {
+    TRY(yoke_enter_settled(parallel, "yoke_gather"));
+    return yoke_leave(parallel, gather(parallel, result));
 }
 
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
@@ -60,9 +64,7 @@ yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
-                                                    float *gradients) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status read_input_gradients(yoke_data_parallel *parallel, float *gradients) {
     TRY(yoke_pointer_check(gradients, "gradients"));
     if (!parallel->options.input_gradients)
         return FAIL(YOKE_ERROR_ARGUMENT, "this engine makes no gradients of its inputs: create it "
@@ -77,4 +79,10 @@ yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel
             lane->replica, gradients + (size_t)lane->shard.first * parallel->limits.row_elements));
     }
     return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
+                                                    float *gradients) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_input_gradients"));
+    return yoke_leave(parallel, read_input_gradients(parallel, gradients));
 }

@@ -6,35 +6,45 @@
 
 #include "parallel/engine.h"
 
+int yoke_guard_count(const yoke_data_parallel *parallel) {
+    return parallel->queued ? YOKE_GUARDS : 1;
+}
+
 yoke_status yoke_guard_create(yoke_data_parallel *parallel) {
     size_t bytes = parallel->flat->buffer_elements * sizeof(float);
-    if (bytes == 0) return YOKE_OK;
-    return yoke_device_allocate(parallel->lanes[0].device, bytes, "running statistics",
-                                (void **)&parallel->guard.buffers);
+    for (int i = 0; i < yoke_guard_count(parallel) && bytes > 0; i++)
+        TRY(yoke_device_allocate(parallel->lanes[0].device, bytes, "running statistics",
+                                 (void **)&parallel->guards[i].buffers));
+    return YOKE_OK;
 }
 
 void yoke_guard_destroy(yoke_data_parallel *parallel) {
-    if (parallel->guard.buffers == NULL) return;
-    yoke_device_free(parallel->lanes[0].device, parallel->guard.buffers);
+    for (int i = 0; i < YOKE_GUARDS; i++)
+        if (parallel->guards[i].buffers != NULL)
+            yoke_device_free(parallel->lanes[0].device, parallel->guards[i].buffers);
+}
+
+static yoke_guard *guard_of(yoke_data_parallel *parallel) {
+    return &parallel->guards[parallel->steps % (uint64_t)yoke_guard_count(parallel)];
 }
 
 static yoke_status copy_buffers(yoke_data_parallel *parallel, float *to, const float *from) {
     yoke_device *root = parallel->lanes[0].device;
-    if (parallel->guard.buffers == NULL) return YOKE_OK;
+    if (parallel->flat->buffer_elements == 0) return YOKE_OK;
     return yoke_device_copy(root, YOKE_STREAM_COMPUTE, to, root, from,
                             parallel->flat->buffer_elements * sizeof *to);
 }
 
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {
-    parallel->guard.batches_tracked = parallel->batches_tracked;
+    guard_of(parallel)->batches_tracked = parallel->batches_tracked;
     yoke_exchange_forget(parallel->exchange);
-    return copy_buffers(parallel, parallel->guard.buffers, parallel->lanes[0].memory->buffers);
+    return copy_buffers(parallel, guard_of(parallel)->buffers, parallel->lanes[0].memory->buffers);
 }
 
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel) {
-    parallel->batches_tracked = parallel->guard.batches_tracked;
+    parallel->batches_tracked = guard_of(parallel)->batches_tracked;
     parallel->buffers_version++;
-    return copy_buffers(parallel, parallel->lanes[0].memory->buffers, parallel->guard.buffers);
+    return copy_buffers(parallel, parallel->lanes[0].memory->buffers, guard_of(parallel)->buffers);
 }
 
 yoke_status yoke_guard_check_loss(const yoke_data_parallel *parallel) {
@@ -60,6 +70,18 @@ yoke_status yoke_guard_check_gradient(const yoke_data_parallel *parallel) {
     return FAIL(YOKE_ERROR_NUMERIC,
                 "the gradient of %s is not finite; the weights are those before the update",
                 parameter_at(parallel, bad));
+}
+
+yoke_status yoke_guard_undo(yoke_data_parallel *parallel, uint64_t step) {
+    uint64_t bad = yoke_exchange_first_bad(parallel->exchange);
+    parallel->steps = step;
+    TRY(yoke_guard_restore(parallel));
+    return FAIL(YOKE_ERROR_NUMERIC,
+                "step %llu: the gradient of %s is not finite, as the devices found after the step "
+                "had answered. The weights are those before that step; try a lower learning rate, "
+                "warm-up or gradient clipping",
+                (unsigned long long)step,
+                bad != YOKE_ALL_FINITE ? parameter_at(parallel, bad) : "another rank");
 }
 
 typedef struct bad_layers {
@@ -90,6 +112,7 @@ static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
 yoke_status yoke_guard_fail(yoke_data_parallel *parallel, yoke_status status) {
     char what[192] = "loss", where[160] = "";
     bad_layers found = {.parallel = parallel};
+    if (parallel->exchange->kind->drop != NULL) parallel->exchange->kind->drop(parallel->exchange);
     if (status != YOKE_ERROR_NUMERIC) return recover(parallel, status);
     uint64_t bad = yoke_exchange_first_bad(parallel->exchange);
     if (bad != YOKE_ALL_FINITE)

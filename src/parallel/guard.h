@@ -6,10 +6,14 @@
 
 #include "parallel/parallel.h"
 
+/* What a step may have to put back. Two, because the next step begins before GPUs have checked this
+ * one's gradient: step s has guard s % 2. */
 typedef struct yoke_guard {
     float *buffers; /* the root's running statistics before the step; NULL: the model has none */
     uint64_t batches_tracked;
 } yoke_guard;
+#define YOKE_GUARDS 2
+int yoke_guard_count(const yoke_data_parallel *parallel); /* the first alone on CPUs */
 
 yoke_status yoke_guard_create(yoke_data_parallel *parallel);
 void yoke_guard_destroy(yoke_data_parallel *parallel);
@@ -22,6 +26,10 @@ yoke_status yoke_guard_restore(yoke_data_parallel *parallel);
  * parameter in backward's order. */
 yoke_status yoke_guard_check_loss(const yoke_data_parallel *parallel);
 yoke_status yoke_guard_check_gradient(const yoke_data_parallel *parallel);
+
+/* Undoes step number `step`, whose gradient devices found to be not finite after it had answered
+ * OK, and all that came after it: none of it changed a weight. Answers NUMERIC. */
+yoke_status yoke_guard_undo(yoke_data_parallel *parallel, uint64_t step);
 
 /* Ends a failed step. After NUMERIC the text names the first layer whose output is not finite, or
  * the parameter. */

@@ -5,12 +5,10 @@
  * classic each stage ends before the next begins. */
 yoke_status yoke_apply(yoke_data_parallel *parallel, int lanes, const char *what,
                        yoke_replica_job job, void *context) {
-    yoke_device *root = parallel->lanes[0].device;
-    yoke_device_scope scope;
     int failed = -1;
-    if (!parallel->bound) TRY(yoke_device_enter(root, false, &scope));
-    yoke_status status = yoke_workers_run(parallel->workers, lanes, job, context, &failed);
-    if (!parallel->bound) yoke_device_leave(root, &scope);
+    TRY(yoke_enter(parallel, what));
+    yoke_status status =
+        yoke_leave(parallel, yoke_workers_run(parallel->workers, lanes, job, context, &failed));
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
                           yoke_device_name(parallel->lanes[failed].device));
@@ -36,19 +34,26 @@ static yoke_status run_host_job(int lane, void *context) {
 
 yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job job, void *context) {
     host_job host = {.job = job, .context = context};
-    if (parallel == NULL || job == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_parallel_apply: %s is NULL",
-                    parallel == NULL ? "the engine" : "the job");
-    return yoke_apply(parallel, parallel->count, "parallel_apply", run_host_job, &host);
+    if (job == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_parallel_apply: the job is NULL");
+    TRY(yoke_enter_settled(parallel, "yoke_parallel_apply"));
+    return yoke_leave(parallel,
+                      yoke_apply(parallel, parallel->count, "parallel_apply", run_host_job, &host));
 }
 
-yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status bind(yoke_data_parallel *parallel) {
     yoke_lane *root = &parallel->lanes[0];
     if (parallel->bound) return YOKE_OK;
+    if (!pthread_equal(parallel->entry.team, pthread_self()))
+        TRY(yoke_device_start_team(root->device));
+    parallel->entry.team = pthread_self();
     TRY(yoke_device_enter(root->device, true, &root->scope));
     parallel->bound = true;
     return YOKE_OK;
+}
+
+yoke_status yoke_data_parallel_bind(yoke_data_parallel *parallel) {
+    TRY(yoke_claim(parallel, "yoke_data_parallel_bind"));
+    return yoke_leave(parallel, bind(parallel));
 }
 
 void yoke_data_parallel_release(yoke_data_parallel *parallel) {

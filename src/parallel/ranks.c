@@ -147,9 +147,9 @@ static yoke_status share_state(yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    if (parallel->ranks.world == 1) return YOKE_OK;
-    return yoke_ranks_report(parallel, share_state(parallel));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_synchronize"));
+    if (parallel->ranks.world == 1) return yoke_leave(parallel, YOKE_OK);
+    return yoke_leave(parallel, yoke_ranks_report(parallel, share_state(parallel)));
 }
 
 yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status status) {

@@ -25,6 +25,6 @@ yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers) {
 }
 
 yoke_status yoke_replicate(yoke_data_parallel *parallel) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
-    return yoke_replicate_stale(parallel, true);
+    TRY(yoke_enter_settled(parallel, "yoke_replicate"));
+    return yoke_leave(parallel, yoke_replicate_stale(parallel, true));
 }

@@ -51,7 +51,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
         .gradients = flat + trainable * (size_t)((lane->accumulated != NULL) +
                                                  (parallel->unsynced.sums[replica] != NULL)),
         .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
-        .buffers = parallel->flat->buffer_elements * sizeof(float) * (replica == 0 ? 2 : 1),
+        .buffers = parallel->flat->buffer_elements * sizeof(float) *
+                   (replica == 0 ? 1 + (size_t)yoke_guard_count(parallel) : 1),
         .activations = lane->memory->activation_bytes,
         .scratch = lane->memory->scratch_bytes,
         .batch = lane->memory->batch_bytes,

@@ -98,9 +98,8 @@ yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_ba
     return YOKE_OK;
 }
 
-yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+static yoke_status scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
     yoke_batch batch;
-    TRY(yoke_pointer_check(parallel, "engine"));
     TRY(yoke_flight_check(parallel, given, false, &batch));
     if (batch.rows > parallel->limits.micro_rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -108,6 +107,11 @@ yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) 
                     batch.rows, parallel->options.accumulate, parallel->limits.micro_rows);
     TRY(yoke_flight_begin(parallel, &batch, 1, true));
     return yoke_scatter_micro_batch(parallel, &batch);
+}
+
+yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+    TRY(yoke_enter_settled(parallel, "yoke_scatter"));
+    return yoke_leave(parallel, scatter(parallel, given));
 }
 
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const float *gradients) {

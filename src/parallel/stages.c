@@ -16,7 +16,7 @@ static yoke_status backward_job(int lane, void *context) {
     return yoke_lane_backward(context, lane, NULL);
 }
 
-yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
+static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training) {
     TRY(yoke_flight_require(parallel, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
                             YOKE_STAGE_BACKWARD));
     yoke_flight *flight = &parallel->flight;
@@ -30,7 +30,12 @@ yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
     return YOKE_OK;
 }
 
-yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
+yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
+    TRY(yoke_enter_settled(parallel, "yoke_forward_replicas"));
+    return yoke_leave(parallel, forward_replicas(parallel, training));
+}
+
+static yoke_status loss_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require(parallel, "yoke_loss_replicas", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
     TRY(yoke_flight_require_labels(parallel, &parallel->flight.batch));
     TRY(yoke_apply(parallel, parallel->count, "loss", loss_job, parallel));
@@ -39,9 +44,14 @@ yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
+yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_loss_replicas"));
+    return yoke_leave(parallel, loss_replicas(parallel));
+}
+
 /* Gradients of values overwrite values that no later layer reads: there is no second backward
  * without a forward. */
-yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
+static yoke_status backward_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require(parallel, "yoke_backward_replicas", YOKE_STAGE_LOSS, YOKE_STAGE_LOSS));
     TRY(yoke_flight_require_training(parallel, "yoke_backward_replicas"));
     parallel->gradient_on_root = false;
@@ -54,9 +64,14 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
+yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_backward_replicas"));
+    return yoke_leave(parallel, backward_replicas(parallel));
+}
+
 /* The loss gradient was scaled by 1 / rows of the whole batch at its source, so the sum over
  * replicas is plain, whatever their shards. Reducing twice must not add twice. */
-yoke_status yoke_reduce(yoke_data_parallel *parallel) {
+static yoke_status reduce(yoke_data_parallel *parallel) {
     TRY(yoke_flight_require(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
     if (parallel->gradient_on_root) return YOKE_OK;
     TRY(yoke_unsynced_take(parallel));
@@ -68,11 +83,15 @@ yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
-yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
-    if (parallel == NULL || !parallel->gradient_on_root)
-        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: %s",
-                    parallel == NULL ? "the engine is NULL"
-                                     : "no gradient is on the root; call yoke_reduce first");
+yoke_status yoke_reduce(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_reduce"));
+    return yoke_leave(parallel, reduce(parallel));
+}
+
+static yoke_status update(yoke_data_parallel *parallel, double learning_rate) {
+    if (!parallel->gradient_on_root)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "yoke_update: no gradient is on the root; call yoke_reduce first");
     if (parallel->gradient_is_used)
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: this gradient is in the weights already; "
                                          "run backward and yoke_reduce before the next update");
@@ -84,16 +103,26 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
     return YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                       bool training, float *outputs) {
+yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
+    TRY(yoke_enter_settled(parallel, "yoke_update"));
+    return yoke_leave(parallel, update(parallel, learning_rate));
+}
+
+static yoke_status forward(yoke_data_parallel *parallel, const yoke_batch *batch, bool training,
+                           float *outputs) {
     TRY(yoke_scatter(parallel, batch));
     TRY(yoke_replicate(parallel));
     TRY(yoke_forward_replicas(parallel, training));
     return outputs != NULL ? yoke_gather_outputs(parallel, outputs) : YOKE_OK;
 }
 
-yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
-                                        const float *output_gradients) {
+yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                       bool training, float *outputs) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward"));
+    return yoke_leave(parallel, forward(parallel, batch, training, outputs));
+}
+
+static yoke_status backward(yoke_data_parallel *parallel, const float *output_gradients) {
     TRY(yoke_flight_require(parallel, "backward", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
     TRY(yoke_flight_require_training(parallel, "backward"));
     if (output_gradients != NULL)
@@ -102,4 +131,10 @@ yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
         TRY(yoke_loss_replicas(parallel));
     TRY(yoke_backward_replicas(parallel));
     return parallel->unsynced.on ? YOKE_OK : yoke_reduce(parallel);
+}
+
+yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
+                                        const float *output_gradients) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward"));
+    return yoke_leave(parallel, backward(parallel, output_gradients));
 }

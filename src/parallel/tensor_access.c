@@ -11,7 +11,6 @@ static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name,
                                  const float *values, size_t count, int *tensor) {
     const char *near = NULL;
     yoke_tensor_info info = {.struct_size = sizeof info};
-    TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(name, "name"));
     *tensor = yoke_model_find_tensor(parallel->model, name, &near);
     if (*tensor < 0)
@@ -35,18 +34,19 @@ static yoke_status find_and_wait(yoke_data_parallel *parallel, const char *name,
     return yoke_lanes_synchronize(parallel);
 }
 
-yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
-                                    size_t count) {
+static yoke_status read(yoke_data_parallel *parallel, const char *name, bool gradient,
+                        float *values, size_t count) {
     int tensor = -1;
-    TRY(find_and_wait(parallel, name, false, values, count, &tensor));
-    return yoke_replica_read(parallel->lanes[0].replica, tensor, false, values);
+    TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
+    return yoke_replica_read(parallel->lanes[0].replica, tensor, gradient, values);
 }
 
-yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
-                                     const float *values, size_t count) {
+static yoke_status write(yoke_data_parallel *parallel, const char *name, bool gradient,
+                         const float *values, size_t count) {
     int tensor = -1;
-    TRY(find_and_wait(parallel, name, false, values, count, &tensor));
-    TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, false, values));
+    TRY(find_and_wait(parallel, name, gradient, values, count, &tensor));
+    TRY(yoke_replica_write(parallel->lanes[0].replica, tensor, gradient, values));
+    if (gradient) return YOKE_OK;
     parallel->weights_version++;
     if (yoke_groups_freeze(&parallel->groups, tensor))
         parallel->frozen_version = parallel->weights_version;
@@ -54,18 +54,28 @@ yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *n
     return YOKE_OK;
 }
 
+yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name, float *values,
+                                    size_t count) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read"));
+    return yoke_leave(parallel, read(parallel, name, false, values, count));
+}
+
+yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
+                                     const float *values, size_t count) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_write"));
+    return yoke_leave(parallel, write(parallel, name, false, values, count));
+}
+
 yoke_status yoke_data_parallel_read_gradient(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count) {
-    int tensor = -1;
-    TRY(find_and_wait(parallel, name, true, values, count, &tensor));
-    return yoke_replica_read(parallel->lanes[0].replica, tensor, true, values);
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_gradient"));
+    return yoke_leave(parallel, read(parallel, name, true, values, count));
 }
 
 yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count) {
-    int tensor = -1;
-    TRY(find_and_wait(parallel, name, true, values, count, &tensor));
-    return yoke_replica_write(parallel->lanes[0].replica, tensor, true, values);
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_write_gradient"));
+    return yoke_leave(parallel, write(parallel, name, true, values, count));
 }
 
 static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
@@ -85,8 +95,7 @@ static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *stat
     return status;
 }
 
-yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status hash_root(yoke_data_parallel *parallel, uint64_t *hash) {
     TRY(yoke_pointer_check(hash, "hash"));
     XXH3_state_t *state = XXH3_createState();
     if (state == NULL) return FAIL_MEMORY(sizeof *state, "hash");
@@ -96,4 +105,9 @@ yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash
     if (status == YOKE_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     return status;
+}
+
+yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_hash"));
+    return yoke_leave(parallel, hash_root(parallel, hash));
 }

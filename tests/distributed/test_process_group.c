@@ -60,6 +60,7 @@ static yoke_process_group fake_group(void) {
     calls = 0;
     answer = YOKE_OK;
     return (yoke_process_group){.rank = 1,
+                                .process = getpid(),
                                 .world = 3,
                                 .barrier = fake_barrier,
                                 .broadcast = fake_one,

@@ -74,4 +74,12 @@ static inline int atomicAdd(int *address, int value) {
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
+static inline unsigned long long atomicMin(unsigned long long *address, unsigned long long value) {
+    unsigned long long known = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (value < known && !__atomic_compare_exchange_n(address, &known, value, true,
+                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return known;
+}
+
 #endif

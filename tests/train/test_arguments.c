@@ -41,29 +41,29 @@ static void an_engine_names_what_is_null(void **state) {
     uint64_t hash;
     yoke_memory_report report = {.struct_size = sizeof report};
     float values[CHECK_CLASSES] = {0};
-    REFUSED(yoke_replicate(NULL), "parallel is NULL");
+    REFUSED(yoke_replicate(NULL), "engine is NULL");
     REFUSED(yoke_forward_replicas(NULL, true), "engine is NULL");
     REFUSED(yoke_update(NULL, YOKE_OPTIMIZER_LEARNING_RATE), "engine is NULL");
     REFUSED(yoke_gather(NULL, &result), "engine is NULL");
     REFUSED(yoke_data_parallel_step(parallel, NULL, YOKE_OPTIMIZER_LEARNING_RATE, &result),
             "batch is NULL");
-    REFUSED(yoke_data_parallel_read(NULL, "fc.bias", values, CHECK_CLASSES), "parallel is NULL");
+    REFUSED(yoke_data_parallel_read(NULL, "fc.bias", values, CHECK_CLASSES), "engine is NULL");
     REFUSED(yoke_data_parallel_read(parallel, NULL, values, CHECK_CLASSES), "name is NULL");
     REFUSED(yoke_data_parallel_read(parallel, "fc.bias", NULL, CHECK_CLASSES), "values is NULL");
     REFUSED(yoke_data_parallel_write(parallel, "fc.bias", NULL, CHECK_CLASSES), "values is NULL");
-    REFUSED(yoke_data_parallel_hash(NULL, &hash), "parallel is NULL");
+    REFUSED(yoke_data_parallel_hash(NULL, &hash), "engine is NULL");
     REFUSED(yoke_data_parallel_hash(parallel, NULL), "hash is NULL");
     REFUSED(yoke_data_parallel_memory(NULL, 0, &report), "parallel is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, 0, NULL), "yoke_memory_report is NULL");
     REFUSED(yoke_data_parallel_memory(parallel, -1, &report), "replica -1");
     REFUSED(yoke_data_parallel_kernel_time(NULL, YOKE_KERNELS_ALONE, 1, &milliseconds),
-            "parallel is NULL");
+            "engine is NULL");
     REFUSED(yoke_data_parallel_kernel_time(parallel, YOKE_KERNELS_ALONE, 1, NULL),
             "milliseconds is NULL");
     REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
             "timing is 9");
-    REFUSED(yoke_data_parallel_bind(NULL), "parallel is NULL");
-    REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "parallel is NULL");
+    REFUSED(yoke_data_parallel_bind(NULL), "engine is NULL");
+    REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "engine is NULL");
 }
 
 static void an_engine_refuses_numbers_without_a_meaning(void **state) {

@@ -341,6 +341,8 @@ const yoke_backend *yoke_cpu_backend(void) {
         .supports = cpu_supports,
         .enter = cpu_enter,
         .leave = cpu_leave,
+        .start_team = cpu_start_team,
+        .end_team = cpu_end_team,
         .allocate = cpu_allocate,
         .release = cpu_release,
         .upload = cpu_upload,

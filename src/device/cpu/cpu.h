@@ -19,6 +19,10 @@ static inline cpu_device *cpu_of(yoke_device *device) {
     return (cpu_device *)device;
 }
 
+/* The compute threads of the calling thread. */
+yoke_status cpu_start_team(yoke_device *device);
+void cpu_end_team(yoke_device *device);
+
 /* Zeroes memory with the device's threads. */
 void cpu_clear(cpu_device *device, void *memory, size_t bytes);
 

@@ -26,6 +26,14 @@ yoke_status cuda_square_sum(yoke_device *device, yoke_stream stream, const float
     return YOKE_OK;
 }
 
+yoke_status cuda_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                              size_t elements, size_t offset, uint64_t *first_bad) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device),
+             cuda_run_check_finite(values, elements, offset, first_bad, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
 yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                       const yoke_gate_request *request) {
     TRY(cuda_use(device));

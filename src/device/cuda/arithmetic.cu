@@ -109,6 +109,31 @@ extern "C" cudaError_t cuda_run_square_sum(const float *values, size_t elements,
     return cudaGetLastError();
 }
 
+/* Check. */
+
+template <int N>
+static __device__ void check_at(const float *values, size_t at, size_t offset,
+                                uint64_t *first_bad) {
+    cuda_pack<float, N> pack = cuda_load<N>(values + at);
+    for (int lane = 0; lane < N; lane++)
+        if (!(fabsf(pack.at[lane]) <= FLT_MAX))
+            atomicMin((unsigned long long *)first_bad, (unsigned long long)(offset + at + lane));
+}
+
+static __global__ void check_finite(const float *values, size_t elements, size_t offset,
+                                    uint64_t *first_bad, size_t whole) {
+    GRID_STRIDE(i, whole / PACK) check_at<PACK>(values, i * PACK, offset, first_bad);
+    GRID_STRIDE(i, elements - whole) check_at<1>(values, whole + i, offset, first_bad);
+}
+
+extern "C" cudaError_t cuda_run_check_finite(const float *values, size_t elements, size_t offset,
+                                             uint64_t *first_bad, cudaStream_t stream) {
+    size_t whole = packed(elements, address(values));
+    LAUNCH(check_finite, pack_blocks(elements, whole), CUDA_THREADS, stream, values, elements,
+           offset, first_bad, whole);
+    return cudaGetLastError();
+}
+
 /* Gate. */
 
 static __device__ bool is_finite(double value) {
@@ -122,7 +147,11 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
         scale = request.clip_norm / (norm + 1e-6);
     }
     if (threadIdx.x > 0) return;
-    bool open = !request.closed && is_finite(norm) &&
+    uint64_t first_bad = YOKE_ALL_FINITE;
+    for (int i = 0; i < request.first_bad_count; i++)
+        if (request.first_bad[i] < first_bad) first_bad = request.first_bad[i];
+    bool open = !request.closed && is_finite(norm) && first_bad == YOKE_ALL_FINITE &&
+                !(request.stays_closed && gate->closed) &&
                 (request.found_nonfinite == NULL || *request.found_nonfinite == 0);
     for (int i = 0; i < request.loss_count; i++)
         open = is_finite(request.losses[i]) && open;
@@ -130,6 +159,7 @@ static __global__ void set_gate(yoke_gate *gate, yoke_gate_request request) {
     gate->closed = !open;
     gate->found_nonfinite = open ? 0.0f : nanf("");
     gate->norm = norm;
+    gate->first_bad = first_bad;
 }
 
 extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *request,

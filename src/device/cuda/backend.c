@@ -299,6 +299,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .record_destroy = cuda_record_destroy,
         .sum = cuda_sum,
         .square_sum = cuda_square_sum,
+        .check_finite = cuda_check_finite,
         .gate = cuda_gate,
         .sgd = cuda_sgd,
         .adamw = cuda_adamw,

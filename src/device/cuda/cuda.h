@@ -180,6 +180,8 @@ yoke_status cuda_sum(yoke_device *device, yoke_stream stream, float *to, const f
                      int count, size_t elements);
 yoke_status cuda_square_sum(yoke_device *device, yoke_stream stream, const float *values,
                             size_t elements, double *sum);
+yoke_status cuda_check_finite(yoke_device *device, yoke_stream stream, const float *values,
+                              size_t elements, size_t offset, uint64_t *first_bad);
 yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                       const yoke_gate_request *request);
 yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,

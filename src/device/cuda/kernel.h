@@ -13,8 +13,9 @@
  * every thread of a block must reach every barrier. Shared memory is static (`__shared__ float
  * part[32]`). Allowed of the device language: threadIdx.x, blockIdx.x, blockDim.x, gridDim.x (one
  * dimension), __shared__, __syncthreads, __shfl_xor_sync, __shfl_sync, atomicAdd on int,
- * __grid_constant__ (parameters whose arrays are indexed), and of cuda_bf16.h the conversions
- * alone. No float atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN. */
+ * atomicMin on unsigned long long, __grid_constant__ (parameters whose arrays are indexed), and of
+ * cuda_bf16.h the conversions alone. No float atomicAdd. ReLU is `x < 0 ? 0 : x`, which keeps NaN.
+ */
 #ifndef DEVICE_CUDA_KERNEL_H
 #define DEVICE_CUDA_KERNEL_H
 

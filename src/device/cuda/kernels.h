@@ -37,6 +37,9 @@ cudaError_t cuda_run_sum(const cuda_sum_job *job, cudaStream_t stream);
 /* sum: [yoke_square_sum_doubles(elements)]. */
 cudaError_t cuda_run_square_sum(const float *values, size_t elements, double *sum,
                                 cudaStream_t stream);
+/* Lowers *first_bad to offset + i of the first value that is not finite. */
+cudaError_t cuda_run_check_finite(const float *values, size_t elements, size_t offset,
+                                  uint64_t *first_bad, cudaStream_t stream);
 cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request *request,
                           cudaStream_t stream);
 typedef struct cuda_sgd_job {

@@ -1,0 +1,74 @@
+/* The OpenMP team of a device's worker. libgomp ends the process when it cannot start a thread, so
+ * plain threads try first; and it keeps a team until its thread ends, so the caller's is ended. */
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "device/cpu/cpu.h"
+
+#define LOOKS 100000 /* each yields the core */
+
+/* Of this process; 0: unknown. The system lists a folder for each, and each links to its parent. */
+static size_t count_threads(void) {
+    struct stat tasks;
+    return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2 ? tasks.st_nlink - 2 : 0;
+}
+
+static void *await(void *gate) {
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* All live at once, as the team's threads will. Answers how many the system gave. */
+static int try_threads(pthread_t *threads, int count, int *cause) {
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    sigset_t all, before;
+    int started = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the host's threads handle its signals */
+    pthread_mutex_lock(&gate);
+    while (started < count) {
+        *cause = pthread_create(&threads[started], NULL, await, &gate);
+        if (*cause != 0) break;
+        started++;
+    }
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* The system counts a thread for a moment after its end. */
+static void await_count(size_t count) {
+    for (int look = 0; look < LOOKS && count_threads() > count; look++)
+        sched_yield();
+}
+
+yoke_status cpu_start_team(yoke_device *device) {
+    int cause = 0, count = device->threads - 1;
+    if (count < 1) return YOKE_OK;
+    size_t before = count_threads();
+    pthread_t *threads = calloc((size_t)count, sizeof *threads);
+    if (threads == NULL) return FAIL_MEMORY((size_t)count * sizeof *threads, "compute threads");
+    int started = try_threads(threads, count, &cause);
+    free(threads);
+    if (started < count)
+        return FAIL(YOKE_ERROR_SYSTEM,
+                    "%s: cannot start compute thread %d of %d: %s; open the devices with fewer "
+                    "threads, or raise the limit on processes (ulimit -u)",
+                    device->name, started + 2, device->threads, strerror(cause));
+    await_count(before);
+#pragma omp parallel num_threads(device->threads)
+    __asm__ volatile(""); /* compilers leave an empty region out */
+    return YOKE_OK;
+}
+
+void cpu_end_team(yoke_device *device) {
+    if (device->threads > 1) omp_pause_resource_all(omp_pause_soft);
+}

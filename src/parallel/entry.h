@@ -1,0 +1,31 @@
+/* Every public call that computes enters the engine: one thread at a time, in the process that made
+ * it, with the root's compute threads. */
+#ifndef PARALLEL_ENTRY_H
+#define PARALLEL_ENTRY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "parallel/parallel.h"
+
+typedef struct yoke_entry {
+    pid_t process;
+    _Atomic pthread_t owner; /* the thread inside; 0: none */
+    int depth;               /* of its calls, since one may make another */
+    bool is_scoped;          /* `scope` holds what leave restores */
+    yoke_device_scope scope;
+    pthread_t team; /* the thread whose compute threads were started last */
+} yoke_entry;
+
+/* Begins a public call, or one inside it. ARGUMENT, and the text begins with `call`: the engine is
+ * NULL, another thread is inside, or this process is a fork of the engine's. After OK, leave ends
+ * it and returns `status`. */
+yoke_status yoke_enter(yoke_data_parallel *parallel, const char *call);
+yoke_status yoke_leave(yoke_data_parallel *parallel, yoke_status status);
+/* For all calls but a step, which settles later: NUMERIC as yoke_exchange_settle. */
+yoke_status yoke_enter_settled(yoke_data_parallel *parallel, const char *call);
+/* Without the root's compute threads, for the calls that bind and release them. */
+yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call);
+
+#endif
