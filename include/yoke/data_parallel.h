@@ -8,7 +8,9 @@
  * updates its own weights.
  *
  * The calling thread is the root device's worker. One thread at a time may use an engine, or the
- * devices that several engines share; engines with devices of their own run side by side.
+ * devices that several engines share; engines with devices of their own run side by side. A second
+ * thread inside an engine and a forked child get ARGUMENT; SYSTEM means that the system refused a
+ * compute thread.
  */
 #ifndef YOKE_DATA_PARALLEL_H
 #define YOKE_DATA_PARALLEL_H
@@ -99,7 +101,8 @@ typedef struct yoke_data_parallel_options {
  * @param optimizer      Copied. NULL: YOKE_SGD_OPTIONS_INIT.
  * @param options        Copied; not NULL.
  * @return ARGUMENT: the text names the offending option. MEMORY: it names the device, what was
- *         requested and what the device holds. PEER: the ranks disagree; it quotes both sides.
+ *         requested, what the device holds and what may help. SYSTEM: a thread could not start.
+ * PEER: the ranks disagree; it quotes both sides.
  */
 YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_model *model, yoke_devices *devices,
@@ -123,7 +126,8 @@ typedef struct yoke_group_report {
 YOKE_API yoke_status yoke_data_parallel_group(const yoke_data_parallel *parallel, int group,
                                               yoke_group_report *report);
 
-/** Destroys an engine and stops its workers.
+/** Destroys an engine and stops its workers. With several threads per device it also ends all
+ * OpenMP threads of the calling thread; OpenMP starts them again when a program needs them.
  *
  * @param parallel  May be NULL.
  */

@@ -18,6 +18,8 @@
  * What a call returns through an out-parameter belongs to the caller; what it returns directly is
  * borrowed.
  *
+ * Callbacks must not throw: a C++ exception that leaves a callback terminates the program.
+ *
  * Option structs begin with `struct_size`, so that a program and a library of different ages work
  * together. Each has an INIT macro with the defaults:
  *

@@ -45,6 +45,12 @@ void yoke_error_prefix(const char *format, ...) {
     memcpy(line, text, sizeof line);
 }
 
+yoke_status yoke_memory_advice(yoke_status status, const char *advice) {
+    size_t length = strlen(line);
+    if (status == YOKE_ERROR_MEMORY) snprintf(line + length, sizeof line - length, "; %s", advice);
+    return status;
+}
+
 yoke_error yoke_error_take(yoke_status status) {
     yoke_error error = {.status = status};
     memcpy(error.text, line, sizeof error.text);

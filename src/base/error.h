@@ -24,6 +24,9 @@ unsigned yoke_error_serial(void);
 /* Puts "prefix: " before the calling thread's line. */
 void yoke_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Returns `status`; after MEMORY the calling thread's line ends with what may help. */
+yoke_status yoke_memory_advice(yoke_status status, const char *advice);
+
 /* The calling thread's error as a value, and back (cleaning up may fail too and overwrite the
  * line). */
 yoke_error yoke_error_take(yoke_status status);

@@ -61,6 +61,7 @@ static const char *list_holders(const yoke_device *device, char *text, size_t si
     return text;
 }
 
+/* What may help differs: the caller knows whether rows, parameters or the optimizer asked. */
 static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const char *what) {
     char wanted[32], left[32], total[32], available[96] = "", holders[256];
     yoke_device_info info = {.struct_size = sizeof info};
@@ -69,8 +70,7 @@ static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const 
         snprintf(available, sizeof available, ", %s of %s free",
                  yoke_text_bytes((double)info.memory_free, left, sizeof left),
                  yoke_text_bytes((double)info.memory_bytes, total, sizeof total));
-    return FAIL(YOKE_ERROR_MEMORY,
-                "%s: out of memory: %s for %s%s; held: %s; use fewer rows a device", device->name,
+    return FAIL(YOKE_ERROR_MEMORY, "%s: out of memory: %s for %s%s; held: %s", device->name,
                 yoke_text_bytes((double)bytes, wanted, sizeof wanted), what, available,
                 list_holders(device, holders, sizeof holders));
 }

@@ -7,6 +7,10 @@
 
 /* Memory. */
 
+#define ADVICE_ROWS "use fewer rows a device, or accumulate"
+#define ADVICE_MODEL                                                                               \
+    "the model does not fit, whatever the rows: take a smaller one, or a device with more memory"
+
 static yoke_status allocate_floats(yoke_replica *replica, size_t count, const char *what,
                                    float **floats) {
     void *pointer = NULL;
@@ -91,12 +95,13 @@ static yoke_status find_regions(yoke_replica *replica, yoke_program *program) {
 /* Activations and scratch grow with the rows; a tenth of the memory is left for everything else. */
 static yoke_status suggest_rows(const yoke_program *program, size_t free_bytes,
                                 yoke_status status) {
-    if (status != YOKE_ERROR_MEMORY || free_bytes == 0) return status;
+    if (status != YOKE_ERROR_MEMORY || free_bytes == 0)
+        return yoke_memory_advice(status, ADVICE_ROWS);
     double needed = (double)(program->arena.bytes + program->scratch_bytes);
     int rows = (int)(0.9 * (double)free_bytes / needed * program->rows);
     yoke_error cause = yoke_error_take(status);
     if (rows < 1) return FAIL(status, "%s; not even one row would fit", cause.text);
-    return FAIL(status, "%s; about %d would fit", cause.text, rows);
+    return FAIL(status, "%s; " ADVICE_ROWS ": about %d would fit", cause.text, rows);
 }
 
 static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
@@ -110,8 +115,9 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
         program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
     if (memory->shadow == NULL && yoke_program_reads_shadow(program)) {
         size_t bytes = replica->flat->elements * sizeof *memory->shadow;
-        TRY(yoke_device_allocate(device, bytes, "parameters in bfloat16",
-                                 (void **)&memory->shadow));
+        TRY(yoke_memory_advice(
+            yoke_device_allocate(device, bytes, "parameters in bfloat16", (void **)&memory->shadow),
+            ADVICE_MODEL));
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address));
     if (!yoke_device_records(device)) return YOKE_OK;
@@ -211,8 +217,8 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
 }
 
 yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients) {
-    TRY(allocate_flat(replica, parameters, gradients));
-    TRY(allocate_batch(replica));
+    TRY(yoke_memory_advice(allocate_flat(replica, parameters, gradients), ADVICE_MODEL));
+    TRY(yoke_memory_advice(allocate_batch(replica), ADVICE_ROWS));
     TRY(place_program(replica, replica->programs[0]));
     sum_memory(replica);
     return YOKE_OK;

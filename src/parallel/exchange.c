@@ -50,9 +50,12 @@ static yoke_status create_optimizers(int lane, void *context) {
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
         int index = slice.owner * parallel->flat->bucket_count + bucket;
-        TRY(yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
+        TRY(yoke_memory_advice(
+            yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
                                   yoke_groups_ranges(&parallel->groups),
-                                  parallel->lanes[lane].device, slice.offset, slice.elements));
+                                  parallel->lanes[lane].device, slice.offset, slice.elements),
+            "the optimizer's state does not fit, whatever the rows: the sharded schedule divides "
+            "it among the devices, and SGD keeps less than AdamW"));
     }
     return YOKE_OK;
 }

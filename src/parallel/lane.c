@@ -45,11 +45,13 @@ yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
                                   (void **)&lane->scalars));
     if (parallel->options.accumulate > 1)
-        TRY(yoke_device_allocate(lane->device, parallel->flat->trainable_elements * sizeof(float),
-                                 "accumulated gradients", (void **)&lane->accumulated));
+        TRY(yoke_memory_advice(
+            yoke_device_allocate(lane->device, parallel->flat->trainable_elements * sizeof(float),
+                                 "accumulated gradients", (void **)&lane->accumulated),
+            "they are as large as the model, whatever the rows: accumulate 1 does without them"));
     TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
     if (!parallel->queued) return YOKE_OK;
-    TRY(create_staging(parallel, lane));
+    TRY(yoke_memory_advice(create_staging(parallel, lane), "use fewer rows a device"));
     TRY(yoke_clock_create(parallel, index));
     return yoke_recordings_create(lane);
 }

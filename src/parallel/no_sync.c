@@ -12,21 +12,25 @@ static yoke_status allocate_sum(int lane, void *context) {
                                 "gradients that add up", (void **)sum);
 }
 
-yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+static yoke_status no_sync(yoke_data_parallel *parallel, bool on) {
     if (on) TRY(yoke_apply(parallel, parallel->count, "no_sync", allocate_sum, parallel));
     parallel->unsynced.on = on;
     return YOKE_OK;
 }
 
+yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on) {
+    TRY(yoke_enter_settled(parallel, "yoke_no_sync"));
+    return yoke_leave(parallel, no_sync(parallel, on));
+}
+
 /* What the last backward left in the replicas is forgotten, too: no reduce may take it. */
 yoke_status yoke_zero_grad(yoke_data_parallel *parallel) {
-    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_enter_settled(parallel, "yoke_zero_grad"));
     parallel->unsynced.holds = false;
     parallel->gradient_on_root = false;
     if (parallel->flight.progress == YOKE_STAGE_BACKWARD)
         parallel->flight.progress = YOKE_STAGE_SCATTER;
-    return YOKE_OK;
+    return yoke_leave(parallel, YOKE_OK);
 }
 
 void yoke_unsynced_close(yoke_data_parallel *parallel) {

@@ -151,6 +151,44 @@ static void a_square_sum_is_the_cpus_to_the_bit(void **state) {
     }
 }
 
+/* Check. */
+
+static void a_check_finds_what_the_cpu_finds_and_closes_the_gate(void **state) {
+    const both_devices *both = *state;
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        size_t elements = lengths[i];
+        for (int bad = 0; bad < (elements > 0 ? 3 : 1); bad++) {
+            twin values = twin_new(both->gpu, elements, i % SHIFTS, 9);
+            uint64_t words[2] = {YOKE_ALL_FINITE, YOKE_ALL_FINITE}, expected = YOKE_ALL_FINITE;
+            if (bad > 0) values.host[elements - 1] = NAN;
+            if (bad > 1) values.host[elements / 2] = -INFINITY;
+            if (elements > 0)
+                device_put(both->gpu, values.there, values.host, elements * sizeof(float));
+            uint64_t *there = device_copy_of(both->gpu, words, sizeof words);
+            EXPECT_OK(
+                yoke_device_check_finite(both->cpu, STREAM, values.host, elements, 50, &expected));
+            EXPECT_OK(
+                yoke_device_check_finite(both->gpu, STREAM, values.there, elements, 50, there + 1));
+            device_take(both->gpu, words, there, sizeof words);
+            assert_true(words[0] == YOKE_ALL_FINITE && words[1] == expected);
+            assert_true((expected == YOKE_ALL_FINITE) == (bad == 0));
+            yoke_gate gate, *gate_there = NULL;
+            EXPECT_OK(yoke_device_allocate(both->gpu, sizeof gate, "a test", (void **)&gate_there));
+            yoke_gate_request request = {.first_bad = there, .first_bad_count = 2};
+            EXPECT_OK(yoke_device_gate(both->gpu, STREAM, gate_there, &request));
+            device_take(both->gpu, &gate, gate_there, sizeof gate);
+            assert_true(gate.closed == (bad > 0) && gate.first_bad == expected);
+            request = (yoke_gate_request){.stays_closed = true};
+            EXPECT_OK(yoke_device_gate(both->gpu, STREAM, gate_there, &request));
+            device_take(both->gpu, &gate, gate_there, sizeof gate);
+            assert_true(gate.closed == (bad > 0));
+            yoke_device_free(both->gpu, gate_there);
+            yoke_device_free(both->gpu, there);
+            twin_free(&values);
+        }
+    }
+}
+
 /* Gate. */
 
 typedef struct gate_case {
@@ -383,6 +421,7 @@ int main(void) {
         cmocka_unit_test(a_sum_is_the_left_fold_to_the_bit),
         cmocka_unit_test(a_sum_of_no_buffers_or_too_many_is_refused),
         cmocka_unit_test(a_square_sum_is_the_cpus_to_the_bit),
+        cmocka_unit_test(a_check_finds_what_the_cpu_finds_and_closes_the_gate),
         cmocka_unit_test(a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm),
         cmocka_unit_test(sgd_takes_the_steps_of_the_cpu_to_the_bit),
         cmocka_unit_test(the_first_step_of_sgd_does_not_read_the_velocity),

@@ -178,7 +178,7 @@ static void out_of_memory_names_the_largest_holders_and_the_device_goes_on(void 
     assert_memory_equal(said, "cuda:0: out of memory: ", 23);
     assert_non_null(strstr(said, " for the optimizer, "));
     assert_non_null(strstr(said, " free; held: 4.0 MiB by the activations, 3.0 MiB by the weights, "
-                                 "2.0 MiB by the gradients; "));
+                                 "2.0 MiB by the gradients"));
     memory = allocate(device, 1 << 20);
     yoke_device_free(device, memory);
     for (size_t i = 0; i < 5; i++)

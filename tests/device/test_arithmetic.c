@@ -1,5 +1,7 @@
 /* Flat arithmetic on the CPU gives a plain loop's bits, whatever the instruction set, the number
  * of threads and the cut of the range. */
+#include <float.h>
+
 #include "operation_check.h"
 
 /* Large enough to be shared by threads, odd enough to have tails everywhere. */
@@ -142,6 +144,47 @@ static void square_sum_adds_blocks_of_4096_in_order(void **state) {
     yoke_devices_close(one);
     yoke_devices_close(two);
     test_free(values);
+}
+
+/* The largest float is finite; on several threads the first of all bad elements counts. */
+static void a_check_finds_the_first_element_that_is_not_finite(void **state) {
+    (void)state;
+    enum { ELEMENTS = 300001, OFFSET = 1000 };
+    static const size_t places[] = {0, 1, 17, 65535, 150000, ELEMENTS - 1};
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    float *finite = malloc(ELEMENTS * sizeof *finite);
+    for (size_t i = 0; i < ELEMENTS; i++)
+        finite[i] = i % 3 == 0 ? FLT_MAX : i % 3 == 1 ? -FLT_MAX : FLT_MIN / 8;
+    for (int threads = 1; threads <= 3; threads++) {
+        yoke_devices *devices = NULL;
+        yoke_devices_options open = {
+            .struct_size = sizeof open, .list = "cpu", .threads = threads, .unbound = true};
+        CHECK(yoke_devices_open(&devices, &open));
+        yoke_device *device = yoke_devices_at(devices, 0);
+        uint64_t first = YOKE_ALL_FINITE;
+        CHECK(yoke_device_check_finite(device, YOKE_STREAM_COMPUTE, finite, ELEMENTS, OFFSET,
+                                       &first));
+        assert_true(first == YOKE_ALL_FINITE);
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            float before = finite[places[i]], last = finite[ELEMENTS - 1];
+            finite[ELEMENTS - 1] = NAN;
+            finite[places[i]] = bad[i % 4];
+            first = YOKE_ALL_FINITE;
+            CHECK(yoke_device_check_finite(device, YOKE_STREAM_COMPUTE, finite, ELEMENTS, OFFSET,
+                                           &first));
+            assert_int_equal(first, OFFSET + places[i]);
+            finite[places[i]] = before;
+            finite[ELEMENTS - 1] = last;
+        }
+        first = 7; /* an earlier range's */
+        finite[3] = NAN;
+        CHECK(yoke_device_check_finite(device, YOKE_STREAM_COMPUTE, finite, ELEMENTS, OFFSET,
+                                       &first));
+        assert_int_equal(first, 7);
+        finite[3] = 1;
+        yoke_devices_close(devices);
+    }
+    free(finite);
 }
 
 static void square_sum_of_large_floats_does_not_overflow(void **state) {
@@ -321,6 +364,7 @@ int main(void) {
         cmocka_unit_test(sum_may_be_left_in_the_first_buffer),
         cmocka_unit_test(square_sum_adds_blocks_of_4096_in_order),
         cmocka_unit_test(square_sum_of_large_floats_does_not_overflow),
+        cmocka_unit_test(a_check_finds_the_first_element_that_is_not_finite),
         cmocka_unit_test(sgd_is_torchs_in_every_form),
         cmocka_unit_test(the_first_sgd_step_forgets_what_velocity_held),
         cmocka_unit_test(adamw_is_torchs),

@@ -33,8 +33,7 @@ static cure cure_of(cudaError_t error) {
         cudaError_t error;
         cure cure;
     } cures[] = {
-        {cudaErrorMemoryAllocation,
-         {YOKE_ERROR_MEMORY, "use fewer rows a device, or end other programs on this GPU"}},
+        {cudaErrorMemoryAllocation, {YOKE_ERROR_MEMORY, "end other programs on this GPU"}},
         {cudaErrorDevicesUnavailable,
          {YOKE_ERROR_DEVICE, "another process uses the GPU exclusively (nvidia-smi shows it)"}},
         {cudaErrorNoKernelImageForDevice,
@@ -127,7 +126,7 @@ static yoke_status library_failed(cuda_device *device, yoke_status status, const
     int length = 0;
     const char *name = name_of_call(call, &length);
     return FAIL(status, "%s: %.*s: %s%s", name_of(device), length, name, text,
-                status == YOKE_ERROR_MEMORY ? "; use fewer rows a device" : "");
+                status == YOKE_ERROR_MEMORY ? "; end other programs on this GPU" : "");
 }
 
 yoke_status cuda_lt_failed(cuda_device *device, cublasStatus_t status, const char *call) {
