@@ -77,7 +77,7 @@ typedef struct yoke_data_parallel_options {
      * optimizer's options hold for all. Alike on all ranks. create reads it during the call only.
      */
     const yoke_parameter_group *groups;
-    int group_count; /**< Of `groups`. */
+    int group_count;        /**< Of `groups`. */
     bool skip_finite_check; /**< Update each bucket at once instead of after a check of the whole
                                  gradient: then NaN in a gradient shows in the next loss only, with
                                  the weights gone. Clipping checks all the same. */

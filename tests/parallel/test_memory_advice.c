@@ -20,7 +20,7 @@ static const struct {
 } rows[] = {
     {" for parameters", "take a smaller one", false},
     {" for gradients", "take a smaller one", false},
-    {" for running statistics, ", NULL, false},
+    {" for running statistics", NULL, false},
     {" moments", "the sharded schedule divides it", false},
     {" for accumulated gradients", "accumulate 1 does without", false},
     {" for activations", "use fewer rows a device", true},
