@@ -6,6 +6,7 @@
  * Data-parallel training on all the devices of one machine from one process.
  *
  * - trainer.h: training from a dataset to a checkpoint with one call
+ * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine, and the stages of a step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what
  * - device.h: the devices; distributed.h: several processes
@@ -33,6 +34,7 @@
 #ifndef YOKE_YOKE_H
 #define YOKE_YOKE_H
 
+#include "yoke/checkpoint.h"
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/device.h"

@@ -1,5 +1,6 @@
 /* A reader of the target sees the old file or the whole new one, never a part: write fills a
- * temporary file beside the target, and commit syncs it and renames it over the target. */
+ * temporary file beside the target; commit syncs it, renames it over the target and syncs the
+ * folder, so that file and name survive a power cut. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -77,19 +78,19 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
     return YOKE_OK;
 }
 
-/* Makes the new name survive a power cut. An error here is ignored: the file is complete under its
- * name, and some file systems refuse to sync a directory. */
-static void sync_directory(const char *path) {
+/* Makes the new name survive a power cut; 0 or errno. Some file systems cannot sync a directory. */
+static int sync_directory(const char *path) {
     const char *slash = strrchr(path, '/');
     char *directory = slash == NULL   ? strdup(".")
                       : slash == path ? strdup("/")
                                       : strndup(path, (size_t)(slash - path));
-    if (directory == NULL) return;
+    if (directory == NULL) return ENOMEM;
     int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(directory);
-    if (descriptor < 0) return;
-    fsync(descriptor);
+    if (descriptor < 0) return errno == EACCES ? 0 : errno; /* a folder one may only write to */
+    int cause = fsync(descriptor) == 0 ? 0 : errno;
     close(descriptor);
+    return cause == EINVAL || cause == ENOTSUP ? 0 : cause;
 }
 
 yoke_status yoke_file_commit(yoke_file_writer *writer) {
@@ -105,7 +106,8 @@ yoke_status yoke_file_commit(yoke_file_writer *writer) {
             return fail_writer(writer, "put the new file in place", errno);
         free(writer->temporary);
         writer->temporary = NULL;
-        sync_directory(writer->path);
+        int cause = sync_directory(writer->path);
+        if (cause != 0) return fail_writer(writer, "write its directory to the disk", cause);
     }
     yoke_file_abort(writer);
     return YOKE_OK;

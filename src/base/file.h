@@ -15,7 +15,8 @@ typedef struct yoke_file_writer {
 } yoke_file_writer;
 
 /* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and
- * the temporary file is gone. */
+ * the temporary file is gone; only where commit could not sync the folder, the target is the new
+ * file, which a power cut may still undo. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes);
 yoke_status yoke_file_commit(yoke_file_writer *writer);

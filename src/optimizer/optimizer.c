@@ -16,16 +16,25 @@ struct yoke_optimizer {
     float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
 };
 
-static int state_count(const yoke_optimizer_options *options) {
+int yoke_optimizer_state_count(const yoke_optimizer_options *options) {
     if (options->kind == YOKE_ADAMW) return 2;
     return options->momentum > 0 ? 1 : 0;
+}
+
+const char *yoke_optimizer_state_name(const yoke_optimizer_options *options, int state) {
+    if (options->kind == YOKE_SGD) return "momentum_buffer";
+    return state == 0 ? "exp_avg" : "exp_avg_sq";
+}
+
+float *yoke_optimizer_state(const yoke_optimizer *optimizer, int state) {
+    return optimizer->states[state];
 }
 
 static yoke_status build(yoke_optimizer *optimizer) {
     static const char *const purposes[2] = {"the optimizer's first moments",
                                             "the optimizer's second moments"};
     if (optimizer->elements == 0) return YOKE_OK;
-    for (int i = 0; i < state_count(&optimizer->options); i++) {
+    for (int i = 0; i < yoke_optimizer_state_count(&optimizer->options); i++) {
         void *state = NULL;
         TRY(yoke_device_allocate(optimizer->device, optimizer->elements * sizeof(float),
                                  purposes[i], &state));
@@ -65,7 +74,8 @@ void yoke_optimizer_destroy(yoke_optimizer *optimizer) {
 }
 
 size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
-    return (size_t)state_count(&optimizer->options) * optimizer->elements * sizeof(float);
+    return (size_t)yoke_optimizer_state_count(&optimizer->options) * optimizer->elements *
+           sizeof(float);
 }
 
 static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,

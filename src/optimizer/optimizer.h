@@ -49,6 +49,14 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
                                   yoke_device *device, size_t offset, size_t elements,
                                   float *weights, const float *gradients);
 
+/* The values that the rule keeps for each parameter, under PyTorch's names: "momentum_buffer", or
+ * "exp_avg" and "exp_avg_sq". */
+#define YOKE_OPTIMIZER_STATES 2
+int yoke_optimizer_state_count(const yoke_optimizer_options *options);
+const char *yoke_optimizer_state_name(const yoke_optimizer_options *options, int state);
+/* [elements of the optimizer], in its device's memory; NULL for an optimizer of no elements. */
+float *yoke_optimizer_state(const yoke_optimizer *optimizer, int state);
+
 /* torch.nn.utils.clip_grad_norm_: min(1, clip / (norm + 1e-6)). */
 float yoke_clip_scale(double clip_norm, double norm);
 

@@ -14,5 +14,38 @@ void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64
 uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel);
 /* The trace to record spans in. yoke_data_parallel_trace waits for the devices, this does not. */
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
+/* What the engine was made with, defaults filled in. */
+const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
+const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);
+/* The group's rank 0, or the only process: it reads and writes files. */
+bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
+/* Returns `status`; a failure ends the process group, so that no other rank waits for this one. */
+yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_status status);
+
+/* The state of an engine on the host: all that another engine needs to go on bit for bit. */
+typedef struct yoke_state_tensor {
+    yoke_tensor_info info; /* "fc.weight", "optimizer.fc.weight.exp_avg" */
+    float *values;         /* [info.count] in PyTorch's order; NULL: integer, or not on this rank */
+    int tensor;            /* of the model; -1: the optimizer's */
+    const yoke_parameter *parameter; /* the optimizer's: whose state, */
+    int slot;                        /* and which */
+    char *own_name;                  /* of the optimizer's, or NULL */
+} yoke_state_tensor;
+
+typedef struct yoke_state {
+    yoke_state_tensor *tensors;
+    int count, slots;                /* slots: states of the optimizer for each parameter */
+    uint64_t steps, batches_tracked; /* the step is also the state of the random numbers */
+    float *values;                   /* of all tensors; NULL on ranks that keep none */
+    float *flat;                     /* one slot in the engine's own layout, on its way */
+} yoke_state;
+
+/* Allocates all memory that take and give need. Rank 0 keeps the values. */
+yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel);
+void yoke_state_destroy(yoke_state *state); /* takes NULL */
+/* Between steps, by all ranks together: take copies the engine's state, give makes it the engine's.
+ * Schedules and numbers of devices may differ between the two engines. */
+yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel);
+yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state);
 
 #endif

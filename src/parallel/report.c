@@ -17,6 +17,23 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
     return parallel->steps;
 }
 
+const yoke_data_parallel_options *
+yoke_data_parallel_options_of(const yoke_data_parallel *parallel) {
+    return &parallel->options;
+}
+
+const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel) {
+    return &parallel->optimizer_options;
+}
+
+bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel) {
+    return parallel->ranks.rank == 0;
+}
+
+yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_status status) {
+    return yoke_ranks_report(parallel, status);
+}
+
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
     return parallel->trace;
 }

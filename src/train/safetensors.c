@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/digest.h"
+
 #define HEADER_LIMIT 100000000u /* of the specification */
 #define LENGTH_BYTES 8u
 #define FILE_LIMIT ((size_t)1 << 40)
@@ -352,7 +354,7 @@ static void emit_tensors(yoke_json *json, const yoke_file_tensor *tensors, int c
     }
 }
 
-/* Length, JSON, and spaces up to a multiple of eight. */
+/* Length, JSON, and spaces up to a multiple of eight; sealed if it has a seal. */
 static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json) {
     size_t length = (json->length + 7) / 8 * 8, bytes = LENGTH_BYTES + length;
     char *header = malloc(bytes);
@@ -361,6 +363,7 @@ static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json)
         header[i] = (char)(unsigned char)(length >> 8 * i);
     memcpy(header + LENGTH_BYTES, json->text, json->length);
     memset(header + LENGTH_BYTES + json->length, ' ', length - json->length);
+    yoke_seal(header, bytes);
     yoke_status status = yoke_file_write(writer, header, bytes);
     free(header);
     return status;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/checkpoint.h"
+
 /* Mismatches of one kind: how many, and the first two as text. */
 typedef struct mismatch {
     int count;
@@ -117,9 +119,11 @@ static yoke_status report(const comparison *found, const char *path, const yoke_
                 text);
 }
 
-/* Whether the model lacks this name of the file. */
+/* Whether the model lacks this name of the file; the optimizer's state of a checkpoint is no
+ * weight. */
 static bool is_lacking(const yoke_weights_match *match, int index) {
     const char *name = plain_name(match->file->tensors[index].name);
+    if (yoke_checkpoint_has_state(match->file, name)) return false;
     return yoke_model_find_tensor(match->model, name, NULL) < 0;
 }
 

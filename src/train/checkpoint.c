@@ -1,0 +1,352 @@
+/* The checkpoint file: what yoke_state_save writes and yoke_state_load reads. */
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/digest.h"
+#include "train/weights_match.h"
+
+#define FORMAT_KEY "yoke.format"
+#define FORMAT "1"
+#define DIGEST "xxh3."
+#define STATE "optimizer."
+
+/* Writing. */
+
+/* What a file gets: its tensors, and its notes with a digest for each tensor. */
+typedef struct draft {
+    yoke_file_tensor *tensors;
+    const float **values; /* [count], in the order of tensors; NULL: the count of batches */
+    int64_t batches;
+    yoke_file_note *notes;
+    char **keys;                       /* [count] "xxh3.fc.weight" */
+    char (*digests)[YOKE_DIGEST_TEXT]; /* [count] */
+    int count, note_count;
+} draft;
+
+static void draft_free(draft *made) {
+    for (int i = 0; made->keys != NULL && i < made->count; i++)
+        free(made->keys[i]);
+    free(made->digests);
+    free(made->keys);
+    free(made->notes);
+    free(made->values);
+    free(made->tensors);
+}
+
+static yoke_status draft_allocate(draft *made, const yoke_state *state, const yoke_facts *facts) {
+    size_t count = (size_t)state->count, notes = count + (size_t)facts->count + 8;
+    made->count = state->count;
+    made->tensors = calloc(count + 1, sizeof *made->tensors);
+    made->values = calloc(count + 1, sizeof *made->values);
+    made->notes = calloc(notes, sizeof *made->notes);
+    made->keys = calloc(count + 1, sizeof *made->keys);
+    made->digests = calloc(count + 1, sizeof *made->digests);
+    if (made->tensors && made->values && made->notes && made->keys && made->digests) return YOKE_OK;
+    return FAIL_MEMORY(notes * sizeof *made->notes, "the table of a checkpoint");
+}
+
+static const float *values_of(const yoke_state *state, const char *name) {
+    for (int i = 0; i < state->count; i++)
+        if (state->tensors[i].info.name == name) return state->tensors[i].values;
+    return NULL;
+}
+
+/* Values that are not finite must not replace the last good ones. */
+static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
+    for (size_t i = 0; i < tensor->elements; i++)
+        if (!isfinite(values[i]))
+            return FAIL(YOKE_ERROR_NUMERIC,
+                        "element %zu of %s is not finite: not saving this state", i, tensor->name);
+    return YOKE_OK;
+}
+
+static const void *bytes_of(const draft *made, int index) {
+    return made->values[index] != NULL ? (const void *)made->values[index] : &made->batches;
+}
+
+static yoke_status draft_tensors(draft *made, const yoke_state *state) {
+    for (int i = 0; i < state->count; i++) {
+        const yoke_tensor_info *info = &state->tensors[i].info;
+        yoke_file_tensor *tensor = &made->tensors[i];
+        tensor->name = info->name;
+        tensor->dtype = info->integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32;
+        tensor->ndim = info->ndim;
+        memcpy(tensor->shape, info->shape, sizeof info->shape);
+    }
+    made->batches = (int64_t)state->batches_tracked;
+    TRY(yoke_safetensors_arrange(made->tensors, made->count));
+    for (int i = 0; i < made->count; i++) {
+        made->values[i] = values_of(state, made->tensors[i].name);
+        if (made->values[i] != NULL) TRY(check_finite(&made->tensors[i], made->values[i]));
+    }
+    return YOKE_OK;
+}
+
+static void add_note(draft *made, const char *key, const char *value) {
+    made->notes[made->note_count++] = (yoke_file_note){key, value};
+}
+
+static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
+    add_note(made, FORMAT_KEY, FORMAT);
+    add_note(made, "yoke.version", yoke_version());
+    add_note(made, YOKE_SEAL, YOKE_SEAL_BLANK);
+    for (int i = 0; i < facts->count; i++)
+        add_note(made, facts->items[i].key, facts->items[i].value);
+    for (int i = 0; i < made->count; i++) {
+        const yoke_file_tensor *tensor = &made->tensors[i];
+        if (asprintf(&made->keys[i], DIGEST "%s", tensor->name) < 0) {
+            made->keys[i] = NULL;
+            return FAIL_MEMORY(strlen(tensor->name), "the name of a digest");
+        }
+        yoke_digest_text(bytes_of(made, i), tensor->bytes, made->digests[i]);
+        add_note(made, made->keys[i], made->digests[i]);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status write_file(const draft *made, const char *path) {
+    yoke_file_writer writer;
+    TRY(yoke_safetensors_create(&writer, path, made->tensors, made->count, made->notes,
+                                made->note_count));
+    for (int i = 0; i < made->count; i++) /* a failed write has removed the file */
+        TRY(yoke_file_write(&writer, bytes_of(made, i), made->tensors[i].bytes));
+    return yoke_file_commit(&writer);
+}
+
+yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
+                                  const char *path) {
+    draft made = {0};
+    yoke_status status = draft_allocate(&made, state, facts);
+    if (status == YOKE_OK) status = draft_tensors(&made, state);
+    if (status == YOKE_OK) status = draft_notes(&made, facts);
+    if (status == YOKE_OK) status = write_file(&made, path);
+    draft_free(&made);
+    return status;
+}
+
+/* Reading. */
+
+static yoke_status check_format(const yoke_safetensors *file) {
+    const char *format = yoke_safetensors_note(file, FORMAT_KEY);
+    if (format == NULL)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: weights without the state of a run: no checkpoint. To start from weights, "
+                    "use --init",
+                    file->path);
+    if (strcmp(format, FORMAT) != 0)
+        return FAIL(YOKE_ERROR_DATA, "%s: a checkpoint of format '%.20s'; this library reads %s",
+                    file->path, format, FORMAT);
+    return YOKE_OK;
+}
+
+static const char *digest_of(const yoke_safetensors *file, const char *name) {
+    for (int i = 0; i < file->note_count; i++) {
+        const char *key = file->notes[i].key;
+        if (strncmp(key, DIGEST, strlen(DIGEST)) == 0 && strcmp(key + strlen(DIGEST), name) == 0)
+            return file->notes[i].value;
+    }
+    return NULL;
+}
+
+static yoke_status verify(const yoke_safetensors *file) {
+    size_t header = (size_t)(file->buffer - file->data);
+    TRY(check_format(file));
+    if (!yoke_seal_matches((const char *)file->data, header))
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: altered: the header, bytes 0 to %zu, does not match its digest",
+                    file->path, header - 1);
+    for (int i = 0; i < file->count; i++) {
+        const yoke_file_tensor *tensor = &file->tensors[i];
+        const char *digest = digest_of(file, tensor->name);
+        if (digest == NULL)
+            return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no digest", file->path, tensor->name);
+        if (!yoke_digest_matches(file->buffer + tensor->begin, tensor->bytes, digest))
+            return FAIL(YOKE_ERROR_DATA,
+                        "%s: altered: tensor %s, bytes %zu to %zu, does not match its digest",
+                        file->path, tensor->name, header + tensor->begin,
+                        header + tensor->begin + tensor->bytes - 1);
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_checkpoint_open(yoke_checkpoint **checkpoint, const char *path) {
+    TRY(yoke_pointer_check(checkpoint, "checkpoint"));
+    *checkpoint = NULL;
+    TRY(yoke_pointer_check(path, "path"));
+    yoke_checkpoint *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
+    yoke_status status = yoke_safetensors_open(&made->file, path);
+    if (status == YOKE_OK) status = verify(&made->file);
+    if (status != YOKE_OK) {
+        yoke_checkpoint_close(made);
+        return status;
+    }
+    *checkpoint = made;
+    return YOKE_OK;
+}
+
+void yoke_checkpoint_close(yoke_checkpoint *checkpoint) {
+    if (checkpoint == NULL) return;
+    yoke_safetensors_close(&checkpoint->file);
+    free(checkpoint);
+}
+
+bool yoke_checkpoint_fact(const yoke_checkpoint *checkpoint, int index, const char **key,
+                          const char **value) {
+    if (checkpoint == NULL || index < 0 || index >= checkpoint->file.note_count) return false;
+    *key = checkpoint->file.notes[index].key;
+    *value = checkpoint->file.notes[index].value;
+    return true;
+}
+
+static yoke_status check_index(const yoke_checkpoint *checkpoint, int index) {
+    TRY(yoke_pointer_check(checkpoint, "checkpoint"));
+    if (index >= 0 && index < checkpoint->file.count) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "tensor %d: %s has %d", index, checkpoint->file.path,
+                checkpoint->file.count);
+}
+
+yoke_status yoke_checkpoint_tensor(const yoke_checkpoint *checkpoint, int index,
+                                   yoke_checkpoint_tensor_info *info) {
+    TRY(check_index(checkpoint, index));
+    const yoke_safetensors *file = &checkpoint->file;
+    const yoke_file_tensor *tensor = &file->tensors[index];
+    yoke_checkpoint_tensor_info own = {.struct_size = sizeof own,
+                                       .name = tensor->name,
+                                       .dtype = yoke_dtype_name(tensor->dtype),
+                                       .ndim = tensor->ndim,
+                                       .count = tensor->elements,
+                                       .offset =
+                                           (size_t)(file->buffer - file->data) + tensor->begin,
+                                       .bytes = tensor->bytes,
+                                       .digest = digest_of(file, tensor->name)};
+    memcpy(own.shape, tensor->shape, sizeof own.shape);
+    return yoke_options_store(info, &own, sizeof own, "yoke_checkpoint_tensor_info");
+}
+
+yoke_status yoke_checkpoint_values(const yoke_checkpoint *checkpoint, int index, float *values,
+                                   size_t count) {
+    TRY(check_index(checkpoint, index));
+    TRY(yoke_pointer_check(values, "values"));
+    const yoke_file_tensor *tensor = &checkpoint->file.tensors[index];
+    if (tensor->elements != count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu elements, not %zu", tensor->name,
+                    tensor->elements, count);
+    return yoke_safetensors_floats(&checkpoint->file, tensor, values);
+}
+
+uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
+                                uint64_t otherwise) {
+    const char *text = yoke_safetensors_note(&checkpoint->file, key);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name) {
+    return strncmp(name, STATE, strlen(STATE)) == 0 &&
+           yoke_safetensors_note(file, FORMAT_KEY) != NULL;
+}
+
+/* DATA, listing missing, unknown and misshapen names, unless the file has the model's tensors. */
+static yoke_status compare_weights(const yoke_safetensors *file, const yoke_model *model) {
+    yoke_weights_match match = {.file = file, .model = model};
+    yoke_status status = yoke_weights_match_open(&match);
+    yoke_weights_match_close(&match);
+    return status;
+}
+
+/* The optimizer's state that the file lacks, or has in another shape, begins at zero only if the
+ * optimizer may differ. */
+static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_state *state,
+                                     bool may_differ) {
+    for (int i = 0; i < state->count && !may_differ; i++) {
+        const yoke_tensor_info *info = &state->tensors[i].info;
+        if (state->tensors[i].tensor >= 0) continue;
+        const yoke_file_tensor *tensor = yoke_safetensors_find(file, info->name);
+        if (tensor == NULL)
+            return FAIL(YOKE_ERROR_DATA, "%s: the optimizer's state lacks %s", file->path,
+                        info->name);
+        if (tensor->elements != info->count || !yoke_dtype_is_float(tensor->dtype))
+            return FAIL(YOKE_ERROR_DATA, "%s: %s has %zu elements of %s, not %zu of F32",
+                        file->path, info->name, tensor->elements, yoke_dtype_name(tensor->dtype),
+                        info->count);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status read_values(const yoke_safetensors *file, yoke_state *state) {
+    for (int i = 0; i < state->count; i++) {
+        yoke_state_tensor *to = &state->tensors[i];
+        if (to->info.integer) continue;
+        const yoke_file_tensor *from = yoke_safetensors_find(file, to->info.name);
+        if (from != NULL && from->elements == to->info.count)
+            TRY(yoke_safetensors_floats(file, from, to->values));
+        else
+            memset(to->values, 0, to->info.count * sizeof *to->values);
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
+                                 const yoke_facts *own, const char *anyway, yoke_state *state) {
+    const yoke_safetensors *file = &checkpoint->file;
+    bool may_differ = yoke_facts_lists(anyway, "optimizer") || yoke_facts_lists(anyway, "momentum");
+    TRY(compare_weights(file, model));
+    TRY(yoke_facts_compare(own, file, anyway));
+    TRY(compare_optimizer(file, state, may_differ));
+    TRY(read_values(file, state));
+    state->steps = yoke_checkpoint_number(checkpoint, "step", 0);
+    state->batches_tracked = yoke_checkpoint_number(checkpoint, "batches_tracked", state->steps);
+    return YOKE_OK;
+}
+
+/* An engine's state in a file. */
+
+static yoke_status write_state(yoke_data_parallel *parallel, const yoke_state *state,
+                               const char *path) {
+    yoke_facts facts = {0};
+    if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
+    yoke_facts_add(&facts, "step", "%llu", (unsigned long long)state->steps);
+    yoke_facts_add(&facts, "batches_tracked", "%llu", (unsigned long long)state->batches_tracked);
+    yoke_facts_add_engine(&facts, parallel);
+    return yoke_checkpoint_write(state, &facts, path);
+}
+
+yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
+    yoke_state *state = NULL;
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(path, "path"));
+    yoke_status status = yoke_state_create(&state, parallel);
+    if (status == YOKE_OK) status = yoke_state_take(state, parallel);
+    if (status == YOKE_OK) status = write_state(parallel, state, path);
+    yoke_state_destroy(state);
+    return status;
+}
+
+static yoke_status read_state(yoke_data_parallel *parallel, yoke_state *state, const char *path,
+                              const char *anyway) {
+    yoke_checkpoint *checkpoint = NULL;
+    yoke_facts own = {0};
+    if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
+    yoke_facts_add_engine(&own, parallel);
+    TRY(yoke_checkpoint_open(&checkpoint, path));
+    yoke_status status =
+        yoke_checkpoint_read(checkpoint, yoke_data_parallel_model(parallel), &own, anyway, state);
+    yoke_checkpoint_close(checkpoint);
+    return status;
+}
+
+yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path, const char *anyway) {
+    yoke_state *state = NULL;
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(path, "path"));
+    yoke_status status = yoke_state_create(&state, parallel);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_report(parallel, read_state(parallel, state, path, anyway));
+    if (status == YOKE_OK) status = yoke_state_give(parallel, state);
+    yoke_state_destroy(state);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* Checkpoints inside the library: the facts that they state, writing them and reading them back.
+ * The public interface is yoke/checkpoint.h. */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include "parallel/parallel.h"
+#include "train/train.h"
+#include "yoke/checkpoint.h"
+
+/* Facts: keys and values in __metadata__, in fixed memory. A resumed run compares those whose key
+ * begins with "config." with its own. */
+typedef struct yoke_fact {
+    char key[40], value[216];
+} yoke_fact;
+
+#define YOKE_FACTS 64
+typedef struct yoke_facts {
+    yoke_fact items[YOKE_FACTS];
+    int count;
+} yoke_facts;
+
+void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel);
+/* ARGUMENT when a fact of `config.` differs whose name `anyway` does not list. */
+yoke_status yoke_facts_compare(const yoke_facts *own, const yoke_safetensors *file,
+                               const char *anyway);
+bool yoke_facts_lists(const char *anyway, const char *name);
+
+struct yoke_checkpoint {
+    yoke_safetensors file;
+};
+
+/* A fact that is a number; `otherwise` when it is absent. */
+uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
+                                uint64_t otherwise);
+/* Whether `name` of a checkpoint's file is the optimizer's state. */
+bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name);
+
+/* Writes the state that rank 0 has taken. It calls no device: any thread may call it. */
+yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
+                                  const char *path);
+/* Fills `state`, of an engine with `model`, from a checkpoint that fits it. */
+yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
+                                 const yoke_facts *own, const char *anyway, yoke_state *state);
+
+#endif
