@@ -197,6 +197,15 @@ YOKE_API void yoke_loader_destroy(yoke_loader *loader);
  */
 YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
 
+/** Begins an epoch behind its first batches, which are not read.
+ *
+ * @param loader  The loader.
+ * @param epoch   Counted from 0.
+ * @param batch   The first batch to lend, 0 to yoke_loader_batches; that many: the epoch is over.
+ * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches.
+ */
+YOKE_API yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t batch);
+
 /** Lends the next batch.
  *
  * @param loader          The loader.

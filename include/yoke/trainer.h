@@ -36,8 +36,10 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_EVALUATION, /**< After an evaluation. */
     YOKE_EVENT_SAVED,      /**< A file was written; `text` is its path. */
     YOKE_EVENT_WARNING, /**< Something failed but training goes on (a full disk); `text` says it. */
-    YOKE_EVENT_SKIPPED  /**< During yoke_trainer_create: a tensor of `init` was left out; `skip` and
+    YOKE_EVENT_SKIPPED, /**< During yoke_trainer_create: a tensor of `init` was left out; `skip` and
                              `text` say which. */
+    YOKE_EVENT_RESUMED  /**< `text` says which checkpoint the run goes on from, or that there is
+                             none. WARNING and RESUMED may come while the trainer is created. */
 } yoke_event_kind;
 
 /** Why yoke_weights_load_partial left a tensor out. */
@@ -55,6 +57,13 @@ typedef struct yoke_weights_skip {
     const char *name;        /**< Of the tensor, without "module.". */
     const char *text;        /**< A line that says so. */
 } yoke_weights_skip;
+
+/** What counts the time between two checkpoints. */
+typedef enum yoke_checkpoint_unit {
+    YOKE_CHECKPOINT_EPOCHS, /**< Epochs. */
+    YOKE_CHECKPOINT_STEPS,  /**< Steps. */
+    YOKE_CHECKPOINT_SECONDS /**< Seconds, by the clock of rank 0. */
+} yoke_checkpoint_unit;
 
 /** What the trainer reports. It, and its text, live until the callback returns. */
 typedef struct yoke_event {
@@ -117,6 +126,20 @@ typedef struct yoke_trainer_options {
     int group_count;                    /**< Of `groups`. */
     const char *init_allow_missing;     /**< As yoke_weights_load_options.allow_missing. */
     const char *init_allow_unknown;     /**< As yoke_weights_load_options.allow_unknown. */
+    /** A folder of checkpoints, `step-00001234.safetensors`; made if its parent exists. NULL: none.
+     * The run also writes one when it ends or is stopped. Without `resume` the folder must hold
+     * none. A thread of its own writes them; where that thread is still busy, the next checkpoint
+     * waits for the first step after it. */
+    const char *checkpoint_dir;
+    double checkpoint_every; /**< How many units lie between two checkpoints; 0: one. */
+    yoke_checkpoint_unit checkpoint_unit; /**< Of `checkpoint_every`. */
+    int keep;                             /**< Newest checkpoints to keep; 0: 3. */
+    bool keep_best;     /**< Also keep the one of the best evaluation, as `best.safetensors`. */
+    const char *resume; /**< A checkpoint to go on from, or "auto": the newest in `checkpoint_dir`
+                             that verifies, or from scratch where there is none. NULL: from
+                             scratch. */
+    const char *resume_anyway; /**< Options that may differ from the checkpoint's, as
+                                    yoke_state_load's `anyway`. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -126,7 +149,8 @@ typedef struct yoke_trainer_options {
             YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED, YOKE_COLLECTIVES_AUTO,   \
             64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
-            true /* broadcast_buffers */, false, NULL, 0, NULL, NULL                               \
+            true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL                                           \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -146,7 +170,8 @@ YOKE_API yoke_status yoke_trainer_create(yoke_trainer **trainer,
  */
 YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 
-/** Trains to the end, evaluates and saves. In DDP all ranks call it together.
+/** Trains to the end, evaluates and saves. A checkpoint that cannot be written is a WARNING, and
+ * training goes on; only the last one's failure is the run's. In DDP all ranks call it together.
  *
  * @param trainer  The trainer.
  * @return CANCELLED: a rank called yoke_trainer_stop; the step was finished and the file saved, and

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,13 +81,14 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
 
 /* Makes the new name survive a power cut; 0 or errno. Some file systems cannot sync a directory. */
 static int sync_directory(const char *path) {
+    char directory[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    char *directory = slash == NULL   ? strdup(".")
-                      : slash == path ? strdup("/")
-                                      : strndup(path, (size_t)(slash - path));
-    if (directory == NULL) return ENOMEM;
+    if (slash == NULL)
+        strcpy(directory, ".");
+    else
+        snprintf(directory, sizeof directory, "%.*s", slash == path ? 1 : (int)(slash - path),
+                 path);
     int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(directory);
     if (descriptor < 0) return errno == EACCES ? 0 : errno; /* a folder one may only write to */
     int cause = fsync(descriptor) == 0 ? 0 : errno;
     close(descriptor);

@@ -66,8 +66,8 @@ static part part_of(const progress *view, const yoke_event *event) {
 
 static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
     char elapsed[16], left[16];
-    double remaining =
-        event->seconds_elapsed / (double)event->step * (double)(event->steps - event->step);
+    double remaining = event->seconds_elapsed / (double)(event->step - view->first) *
+                       (double)(event->steps - event->step);
     snprintf(text, size, "[%s<%s, %.0f img/s, loss %.3g]",
              clock_text(event->seconds_elapsed, elapsed), clock_text(remaining, left), view->rate,
              event->loss);
@@ -133,6 +133,8 @@ static bool line_is_due(const progress *view, const yoke_event *event) {
 
 void progress_step(progress *view, const yoke_event *event) {
     double rate = event->step_ms > 0 ? 1e3 * event->rows / event->step_ms : 0;
+    if (!view->begun) view->first = event->step - 1;
+    view->begun = true;
     view->rate = view->rate > 0 ? view->rate + SMOOTHING * (rate - view->rate) : rate;
     if (view->silent) return;
     if (line_is_due(view, event)) {

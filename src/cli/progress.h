@@ -13,6 +13,8 @@ typedef struct progress {
     int epochs;    /* 0: the run is one bar of steps */
     double rate;   /* images a second, smoothed */
     double last_shown; /* seconds since the run began */
+    bool begun;
+    uint64_t first; /* steps before this run, of the run that it resumes */
 } progress;
 
 /* epochs: equal parts of the run; 0 for a run that has a number of steps. */

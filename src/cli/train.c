@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,13 +19,15 @@ typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
     const char *allow_missing, *allow_unknown;
     group_flags groups;
+    const char *checkpoint_dir, *checkpoint_every, *resume, *resume_anyway;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
     int shuffle, augment, accumulate, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
-    bool nesterov, json, quiet;
+    int keep;
+    bool nesterov, keep_best, json, quiet;
 } train_flags;
 
 #define AT(field) offsetof(train_flags, field)
@@ -106,6 +109,20 @@ static const cli_option options[] = {
      CLI_TEXT, AT(allow_unknown), 0, 0},
     {"save", "FILE", "write the weights as safetensors, also when a signal ends the run", CLI_TEXT,
      AT(save), 0, 0},
+    {"checkpoint-dir", "DIR",
+     "write checkpoints there, also when the run ends or a signal stops it", CLI_TEXT,
+     AT(checkpoint_dir), 0, 0},
+    {"checkpoint-every", "N[s|m|steps|epochs]",
+     "seconds, minutes, steps or epochs between checkpoints; N alone: steps (1epochs)", CLI_TEXT,
+     AT(checkpoint_every), 0, 0},
+    {"keep", "K", "newest checkpoints to keep (3)", CLI_INTEGER, AT(keep), 1, 1 << 30},
+    {"keep-best", NULL, "also keep the checkpoint of the best evaluation, best.safetensors",
+     CLI_FLAG, AT(keep_best), 0, 0},
+    {"resume", "auto|FILE",
+     "go on from a checkpoint; auto: the newest in --checkpoint-dir that is whole, if any",
+     CLI_TEXT, AT(resume), 0, 0},
+    {"resume-anyway", "FIELD[,FIELD]", "options that may differ from the checkpoint's", CLI_TEXT,
+     AT(resume_anyway), 0, 0},
     {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (0)", CLI_INTEGER,
      AT(evaluate_every), -1, 1 << 20},
     {"metrics", "FILE", "write one line of JSON for each step and evaluation", CLI_TEXT,
@@ -123,10 +140,13 @@ const cli_verb train_verb = {
     .summary = "train a model with data parallelism",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more = "The defaults, in brackets, train resnet20 on synthetic images in under a minute.\n"
-            "--mode ddp needs a launcher: yoke launch --nproc-per-node 2 -- train --mode ddp ...\n"
-            "Ctrl-C finishes the step, writes --save and exits with 130; a second Ctrl-C exits at "
-            "once.\n"};
+    .more =
+        "The defaults, in brackets, train resnet20 on synthetic images in under a minute.\n"
+        "--mode ddp needs a launcher: yoke launch --nproc-per-node 2 -- train --mode ddp ...\n"
+        "Ctrl-C finishes the step, writes --save and a checkpoint, and exits with 130; a second "
+        "Ctrl-C exits at once.\n"
+        "Ranks that yoke launch --max-restarts starts again go on from the newest checkpoint in "
+        "--checkpoint-dir.\n"};
 
 /* NaN: the default depends on the optimizer. */
 static const train_flags defaults = {.model = "resnet20",
@@ -139,6 +159,53 @@ static const train_flags defaults = {.model = "resnet20",
 
 static double given_or(double given, double otherwise) {
     return isnan(given) ? otherwise : given;
+}
+
+/* Reads --checkpoint-every into the options; false: it is malformed. */
+static bool read_interval(yoke_trainer_options *run, const char *text) {
+    static const struct {
+        const char *suffix;
+        yoke_checkpoint_unit unit;
+        double scale;
+    } units[] = {{"", YOKE_CHECKPOINT_STEPS, 1},
+                 {"steps", YOKE_CHECKPOINT_STEPS, 1},
+                 {"epochs", YOKE_CHECKPOINT_EPOCHS, 1},
+                 {"s", YOKE_CHECKPOINT_SECONDS, 1},
+                 {"m", YOKE_CHECKPOINT_SECONDS, 60}};
+    char *end;
+    if (text == NULL) return true;
+    double amount = strtod(text, &end);
+    if (end == text || !(amount > 0) || isinf(amount)) return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(end, units[i].suffix) != 0) continue;
+        run->checkpoint_unit = units[i].unit;
+        run->checkpoint_every = amount * units[i].scale;
+        return true;
+    }
+    return false;
+}
+
+/* A launcher that starts failed ranks again counts its restarts. */
+static bool is_restarted(void) {
+    const char *count = getenv("TORCHELASTIC_RESTART_COUNT");
+    return count != NULL && atoi(count) > 0;
+}
+
+static int check_checkpoint_flags(const train_flags *flags) {
+    yoke_trainer_options unused;
+    if (!read_interval(&unused, flags->checkpoint_every))
+        return cli_usage_error("train",
+                               "--checkpoint-every %s: a number above 0 and s, m, steps or epochs, "
+                               "as in 10m",
+                               flags->checkpoint_every);
+    bool wants_folder = flags->checkpoint_every != NULL || flags->keep > 0 || flags->keep_best;
+    if (flags->checkpoint_dir == NULL && wants_folder)
+        return cli_usage_error("train", "--checkpoint-every, --keep and --keep-best need "
+                                        "--checkpoint-dir");
+    if (flags->resume != NULL && strcmp(flags->resume, "auto") == 0 &&
+        flags->checkpoint_dir == NULL)
+        return cli_usage_error("train", "--resume auto needs --checkpoint-dir");
+    return -1;
 }
 
 static int check_flags(const train_flags *flags) {
@@ -154,7 +221,7 @@ static int check_flags(const train_flags *flags) {
             "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
     if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
         return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
-    return -1;
+    return check_checkpoint_flags(flags);
 }
 
 static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags) {
@@ -199,7 +266,14 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .mean_of_ranks = flags->loss_mean == NO,
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
-                                  .trace = flags->trace};
+                                  .trace = flags->trace,
+                                  .checkpoint_dir = flags->checkpoint_dir,
+                                  .keep = flags->keep,
+                                  .keep_best = flags->keep_best,
+                                  .resume = flags->resume,
+                                  .resume_anyway = flags->resume_anyway};
+    (void)read_interval(run, flags->checkpoint_every);
+    if (run->resume == NULL && run->checkpoint_dir != NULL && is_restarted()) run->resume = "auto";
 }
 
 /* Signals. */
@@ -258,6 +332,7 @@ static void on_event(const yoke_event *event, void *payload) {
     }
     if (event->kind == YOKE_EVENT_SKIPPED) fprintf(stderr, "init     %s\n", event->text);
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
+    if (event->kind == YOKE_EVENT_RESUMED) fprintf(stderr, "%s\n", event->text);
     if (event->kind != YOKE_EVENT_EVALUATION) return;
     fprintf(stderr, "epoch %llu: loss %.4f", (unsigned long long)event->epoch + 1, event->loss);
     if (event->accuracy >= 0) fprintf(stderr, ", accuracy %.2f %%", 100 * event->accuracy);

@@ -349,21 +349,29 @@ void yoke_loader_destroy(yoke_loader *loader) {
     free(loader);
 }
 
-/* Stops the running epoch: afterwards no thread fills a slot. Call it with the mutex held. */
-static void cancel_epoch(yoke_loader *loader) {
+/* Stops the running epoch: afterwards no thread fills a slot, and `first` is the next batch. Call
+ * it with the mutex held. */
+static void cancel_epoch(yoke_loader *loader, size_t first) {
     loader->begun = false;
     atomic_store(&loader->cancelled, true);
     while (loader->filling > 0)
         pthread_cond_wait(&loader->filled, &loader->mutex);
     atomic_store(&loader->cancelled, false);
-    loader->next_fill = loader->next_read = loader->released = 0;
+    loader->next_fill = loader->next_read = loader->released = first;
     for (int i = 0; i < loader->slot_count; i++)
         loader->slots[i].ready = false;
 }
 
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
+    return yoke_loader_begin_at(loader, epoch, 0);
+}
+
+yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t batch) {
     if (!loader) return FAIL(YOKE_ERROR_ARGUMENT, "the loader is NULL");
     TRY(yoke_process_check(loader->process, "this loader"));
+    if (batch > loader->batches)
+        return FAIL(YOKE_ERROR_ARGUMENT, "batch %zu of an epoch: it has %zu", batch,
+                    loader->batches);
     const yoke_loader_options *options = &loader->options;
     yoke_sampler sampler = {.struct_size = sizeof sampler,
                             .rows = loader->dataset->rows,
@@ -372,7 +380,7 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
                             .seed = options->seed,
                             .epoch = epoch};
     pthread_mutex_lock(&loader->mutex);
-    cancel_epoch(loader);
+    cancel_epoch(loader, batch);
     loader->augmentation = augmentation_of(options, epoch);
     yoke_status status = yoke_sampler_indices(&sampler, loader->order);
     loader->begun = status == YOKE_OK;

@@ -4,22 +4,45 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
+#define METRICS_LIMIT ((size_t)1 << 30)
+
+/* The bytes of the lines up to `step`: those of later steps are about to be written again. */
+static off_t lines_up_to(const char *path, uint64_t step) {
+    unsigned char *data;
+    size_t bytes, whole = 0;
+    unsigned long long line_step;
+    if (yoke_file_read(path, METRICS_LIMIT, &data, &bytes) != YOKE_OK) return 0;
+    for (char *line = (char *)data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        if (sscanf(line, "{\"step\":%llu,", &line_step) != 1 || line_step > step) break;
+        whole = (size_t)(end + 1 - (char *)data);
+    }
+    free(data);
+    return (off_t)whole;
+}
+
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path, bool resumed,
+                              uint64_t step) {
     *metrics = (yoke_metrics){0};
     if (path == NULL) return YOKE_OK;
     char *copy = strdup(path);
     if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    off_t kept = resumed ? lines_up_to(path, step) : 0;
+    int start = kept > 0 ? 0 : O_TRUNC;
+    int descriptor = open(path, O_WRONLY | O_CREAT | start | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor < 0) {
         free(copy);
         return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", path, strerror(errno));
     }
     metrics->path = copy;
     metrics->descriptor = descriptor;
+    metrics->whole = kept;
+    if (kept > 0 && ftruncate(descriptor, kept) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot go on with the metrics: %s", path, strerror(errno));
     return YOKE_OK;
 }
 

@@ -15,8 +15,9 @@ typedef struct yoke_metrics {
     yoke_json line;
 } yoke_metrics;
 
-/* Replaces the file; a NULL path turns metrics off. IO names path and cause. */
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path);
+/* Replaces the file; a NULL path turns metrics off. IO names path and cause. resumed: the lines of
+ * a file up to `step` stay. */
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path, bool resumed, uint64_t step);
 void yoke_metrics_close(yoke_metrics *metrics);
 
 /* Appends the line of a STEP or EVALUATION event, whole or not at all. Only the first line

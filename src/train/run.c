@@ -5,14 +5,14 @@
 
 #define ROOT_LANE 0
 
-/* Calls the host program's on_event; fills in the fields that all events share. */
-static void emit(yoke_trainer *trainer, yoke_event *event) {
+void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
     if (trainer->options.on_event == NULL) return;
     event->struct_size = sizeof *event;
     event->step = trainer->step;
     event->steps = trainer->steps;
     event->epoch = trainer->epoch;
-    event->seconds_elapsed = (double)(yoke_now_ns() - trainer->begin_ns) * 1e-9;
+    if (trainer->begin_ns > 0)
+        event->seconds_elapsed = (double)(yoke_now_ns() - trainer->begin_ns) * 1e-9;
     trainer->options.on_event(event, trainer->options.payload);
 }
 
@@ -20,10 +20,10 @@ void yoke_trainer_stop(yoke_trainer *trainer) {
     atomic_store(&trainer->stopping, true);
 }
 
-/* Reports the last error as a warning: the run continues, or ends for another reason. */
-static void warn(yoke_trainer *trainer) {
+/* The run continues, or ends for another reason. */
+void yoke_trainer_warn(yoke_trainer *trainer) {
     yoke_event event = {.kind = YOKE_EVENT_WARNING, .accuracy = -1, .text = yoke_last_error()};
-    emit(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
 }
 
 /* Training continues without metrics: warns once, and tries again with every line. */
@@ -32,7 +32,7 @@ static void record(yoke_trainer *trainer, yoke_event *event) {
     event->epoch = trainer->epoch;
     if (yoke_metrics_write(&trainer->metrics, event) == YOKE_OK || trainer->metrics_failed) return;
     trainer->metrics_failed = true;
-    warn(trainer);
+    yoke_trainer_warn(trainer);
 }
 
 /* Before. */
@@ -83,6 +83,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     uint64_t computed_ns = yoke_now_ns() - begin;
     double step_ms = (double)(computed_ns + waited_ns) * 1e-6;
     trainer->step++;
+    trainer->batches++;
     trainer->last_step = result;
     trainer->computed_ns += computed_ns;
     trainer->waited_ns += waited_ns;
@@ -94,36 +95,29 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
                         .rows = result.rows,
                         .step_ms = step_ms};
     record(trainer, &event);
-    emit(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
     return YOKE_OK;
 }
 
 /* The loop. */
 
-static yoke_status check_stop(yoke_trainer *trainer) {
-    bool stop;
-    TRY(yoke_trainer_poll_stop(trainer, &stop));
-    if (!stop) return YOKE_OK;
+static yoke_status serve_requests(yoke_trainer *trainer) {
+    yoke_requests asked;
+    yoke_trainer_collect_saves(trainer);
+    TRY(yoke_trainer_poll(trainer, &asked));
+    if (asked.save) TRY(yoke_trainer_begin_save(trainer));
+    if (!asked.stop) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu of %llu",
                 (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
 }
 
-/* A stopped run continues after the batches of this epoch that it has trained on. */
-static yoke_status skip_trained(yoke_trainer *trainer) {
-    uint64_t trained = trainer->step - trainer->epoch * yoke_loader_batches(trainer->loader);
-    yoke_batch batch = {.struct_size = sizeof batch};
-    for (uint64_t i = 0; i < trained; i++)
-        TRY(yoke_loader_next(trainer->loader, &batch, NULL));
-    return YOKE_OK;
-}
-
+/* A stopped or resumed run continues behind the batches of this epoch that it has trained on. */
 static yoke_status run_epoch(yoke_trainer *trainer) {
-    TRY(yoke_loader_begin(trainer->loader, trainer->epoch));
-    TRY(skip_trained(trainer));
+    TRY(yoke_loader_begin_at(trainer->loader, trainer->epoch, (size_t)trainer->batches));
     while (trainer->step < trainer->steps) {
         yoke_batch batch = {.struct_size = sizeof batch};
         uint64_t waited_ns;
-        TRY(check_stop(trainer));
+        TRY(serve_requests(trainer));
         TRY(next_batch(trainer, &batch, &waited_ns));
         if (epoch_is_over(&batch)) return YOKE_OK;
         TRY(take_step(trainer, &batch, waited_ns));
@@ -160,10 +154,10 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     for (;;) {
         yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
-        bool stop;
+        yoke_requests asked;
         if (epoch_is_over(&batch)) return YOKE_OK;
-        TRY(yoke_trainer_poll_stop(trainer, &stop));
-        if (stop)
+        TRY(yoke_trainer_poll(trainer, &asked));
+        if (asked.stop)
             return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
                         sum->rows, trainer->test_dataset.rows);
         TRY(yoke_data_parallel_evaluate(trainer->parallel, &batch, &result));
@@ -191,7 +185,7 @@ static yoke_status evaluate(yoke_trainer *trainer) {
                         .accuracy = yoke_trainer_accuracy(&result),
                         .rows = result.rows};
     record(trainer, &event);
-    emit(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
     return YOKE_OK;
 }
 
@@ -202,26 +196,40 @@ static bool evaluation_is_due(const yoke_trainer *trainer) {
     return every > 0 && (trainer->epoch + 1) % (uint64_t)every == 0;
 }
 
+static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
+    TRY(evaluate(trainer));
+    return yoke_trainer_save_best(trainer);
+}
+
+static void end_epoch(yoke_trainer *trainer) {
+    if (trainer->batches < yoke_loader_batches(trainer->loader)) return;
+    trainer->epoch++;
+    trainer->batches = 0;
+}
+
 static yoke_status train(yoke_trainer *trainer) {
-    for (; trainer->step < trainer->steps; trainer->epoch++) {
+    bool was_finished = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
+    if (was_finished && trainer->options.evaluate_every >= 0) return evaluate(trainer);
+    while (trainer->step < trainer->steps) {
         TRY(run_epoch(trainer));
-        if (evaluation_is_due(trainer)) TRY(evaluate(trainer));
+        if (evaluation_is_due(trainer)) TRY(evaluate_and_keep(trainer));
+        end_epoch(trainer);
     }
     return YOKE_OK;
 }
 
 /* After. */
 
-static void emit_saved(yoke_trainer *trainer, const char *path) {
+void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path) {
     yoke_event event = {.kind = YOKE_EVENT_SAVED, .accuracy = -1, .text = path};
-    emit(trainer, &event);
+    yoke_trainer_emit(trainer, &event);
 }
 
 static yoke_status save(yoke_trainer *trainer) {
     const char *path = trainer->options.save;
     if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_weights_save(trainer->parallel, trainer->model, path));
-    emit_saved(trainer, path);
+    yoke_trainer_emit_saved(trainer, path);
     return YOKE_OK;
 }
 
@@ -229,7 +237,7 @@ static yoke_status write_trace(yoke_trainer *trainer) {
     const char *path = trainer->options.trace;
     if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_trace_write(yoke_data_parallel_trace(trainer->parallel), path));
-    emit_saved(trainer, path);
+    yoke_trainer_emit_saved(trainer, path);
     return YOKE_OK;
 }
 
@@ -239,7 +247,7 @@ static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status la
     if (first->status == YOKE_OK || first->status == YOKE_ERROR_CANCELLED)
         *first = yoke_error_take(later);
     else
-        warn(trainer);
+        yoke_trainer_warn(trainer);
 }
 
 /* Results that all ranks reach after the same step. A launcher ends the other ranks when one exits
@@ -248,10 +256,14 @@ static bool is_common(yoke_status status) {
     return status == YOKE_OK || status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_NUMERIC;
 }
 
-/* Saves the weights after the last step, after a stop, after a failure of the data, and after a
- * loss that is not finite, from which no weight was updated. */
+/* Writes the last checkpoint, unless the loss is not finite: the step that failed would be the next
+ * one of a resumed run. Saves the weights after the last step, after a stop, after a failure of the
+ * data, and after a loss that is not finite, from which no weight was updated. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
+    bool together = trainer->ranks == NULL || is_common(first.status);
+    if (!trainer->in_step && together && first.status != YOKE_ERROR_NUMERIC)
+        add_failure(trainer, &first, yoke_trainer_end_saves(trainer));
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
     /* No rank returns before rank 0 has written the files. */
@@ -268,7 +280,7 @@ static yoke_status run(yoke_trainer *trainer) {
     TRY(prepare_all(trainer));
     trainer->begin_ns = yoke_now_ns();
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
-    emit(trainer, &ready);
+    yoke_trainer_emit(trainer, &ready);
     return finish(trainer, train(trainer));
 }
 

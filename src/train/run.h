@@ -6,11 +6,21 @@
 
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
+#include "train/checkpoint_writer.h"
 #include "train/train.h"
+
+/* The checkpoints of a run: saving.c writes them, resume.c reads them. */
+typedef struct yoke_checkpoints {
+    yoke_state *state;              /* NULL: the run neither writes nor reads any */
+    yoke_checkpoint_writer *writer; /* of rank 0 */
+    uint64_t step, epoch, time_ns;  /* of the last one, or of the start */
+    bool resumed, has_best;
+    double best; /* accuracy, or minus the loss where there is no accuracy */
+} yoke_checkpoints;
 
 struct yoke_trainer {
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
-    char *texts[9];
+    char *texts[12];
     yoke_optimizer_options optimizer;
     yoke_devices *devices;
     yoke_process_group *ranks;               /* DDP; NULL otherwise */
@@ -25,7 +35,8 @@ struct yoke_trainer {
 
     atomic_bool stopping;
     bool in_step; /* a step began and did not finish: the weights are undefined */
-    uint64_t step, steps, epoch;
+    uint64_t step, steps, epoch, batches; /* batches: done in this epoch */
+    yoke_checkpoints checkpoints;
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
@@ -33,13 +44,37 @@ struct yoke_trainer {
 
 /* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
  * what the ranks train on. set_shard: the loader loads this rank's rows. writes: whether this
- * process writes the files. poll_stop: whether a stop was requested on any rank. Without ranks the
- * last four are trivial. */
+ * process writes the files. poll: what was requested on any rank. Without ranks the last four are
+ * trivial. */
 yoke_status yoke_trainer_join(yoke_trainer *trainer);
 yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer);
 void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader);
 bool yoke_trainer_writes(const yoke_trainer *trainer);
-yoke_status yoke_trainer_poll_stop(yoke_trainer *trainer, bool *stop);
+typedef struct yoke_requests {
+    bool stop, save;
+} yoke_requests;
+yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked);
+
+/* run.c. emit: calls the host program's on_event; fills in the fields that all events share. warn:
+ * reports the last error as a warning. */
+void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
+void yoke_trainer_warn(yoke_trainer *trainer);
+void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);
+
+/* resume.c. facts: what the trainer adds to the engine's facts. resume: opens the folder, and goes
+ * on from a checkpoint where the options say so; all ranks together. */
+void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts);
+yoke_status yoke_trainer_resume(yoke_trainer *trainer);
+
+/* saving.c; all of these without a folder: nothing to do. is_due: on rank 0, whether a checkpoint
+ * is due and can begin. begin: copies the state, by all ranks together, and lets it be written.
+ * best: the same after an evaluation that is the best so far. collect: reports what was written.
+ * end: writes the last one and waits for it. */
+bool yoke_trainer_save_is_due(const yoke_trainer *trainer);
+yoke_status yoke_trainer_begin_save(yoke_trainer *trainer);
+yoke_status yoke_trainer_save_best(yoke_trainer *trainer);
+void yoke_trainer_collect_saves(yoke_trainer *trainer);
+yoke_status yoke_trainer_end_saves(yoke_trainer *trainer);
 
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);

@@ -1,4 +1,5 @@
 /* Opens what a run needs, in the order of use, and closes it in reverse; summarizes a run. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,34 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->metrics,
                              &options->trace,
                              &options->init_allow_missing,
-                             &options->init_allow_unknown};
+                             &options->init_allow_unknown,
+                             &options->checkpoint_dir,
+                             &options->resume,
+                             &options->resume_anyway};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
         if (trainer->texts[i] == NULL) return FAIL_MEMORY(strlen(*fields[i]) + 1, "an option");
         *fields[i] = trainer->texts[i];
     }
+    return YOKE_OK;
+}
+
+static yoke_status check_checkpoint_options(const yoke_trainer_options *options) {
+    bool automatic = options->resume != NULL && strcmp(options->resume, "auto") == 0;
+    if (!(options->checkpoint_every >= 0) || isinf(options->checkpoint_every))
+        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_every is %g: at least 0",
+                    options->checkpoint_every);
+    if (options->checkpoint_unit < YOKE_CHECKPOINT_EPOCHS ||
+        options->checkpoint_unit > YOKE_CHECKPOINT_SECONDS)
+        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_unit %d is unknown",
+                    (int)options->checkpoint_unit);
+    if (options->keep < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "keep is %d: at least 1, or 0 for 3", options->keep);
+    if (automatic && options->checkpoint_dir == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "resume auto looks for the newest checkpoint in checkpoint_dir, which is not "
+                    "set");
     return YOKE_OK;
 }
 
@@ -43,7 +65,7 @@ static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_ONECYCLE)
         return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
                     (int)options->lr_schedule);
-    return YOKE_OK;
+    return check_checkpoint_options(options);
 }
 
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
@@ -58,6 +80,8 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (options->batch == 0) options->batch = 64;
     if (options->epochs == 0) options->epochs = 1;
     if (options->accumulate == 0) options->accumulate = 1;
+    if (options->checkpoint_every == 0) options->checkpoint_every = 1;
+    if (options->keep == 0) options->keep = 3;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -77,8 +101,14 @@ static yoke_status check_writable(const char *path) {
 static yoke_status open_files(yoke_trainer *trainer) {
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(check_writable(trainer->options.save));
-    TRY(check_writable(trainer->options.trace));
-    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
+    return check_writable(trainer->options.trace);
+}
+
+/* A resumed run keeps the lines of the steps that it does not repeat. */
+static yoke_status open_metrics(yoke_trainer *trainer) {
+    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
+    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics,
+                             trainer->checkpoints.resumed, trainer->step);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole
@@ -206,7 +236,8 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(open_files(trainer));
     TRY(build_engine(trainer));
     plan_steps(trainer);
-    return YOKE_OK;
+    TRY(yoke_trainer_resume(trainer));
+    return open_metrics(trainer);
 }
 
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {
@@ -226,6 +257,8 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
 
 void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL) return;
+    yoke_checkpoint_writer_destroy(trainer->checkpoints.writer);
+    yoke_state_destroy(trainer->checkpoints.state);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
     yoke_model_destroy(trainer->model);

@@ -80,13 +80,15 @@ yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
     snprintf(facts, sizeof facts,
              "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
              "augment %d\nlr_schedule %d\nlearning_rate %.17g\nwarmup_steps %llu\n"
-             "label_smoothing %.17g\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n",
+             "label_smoothing %.17g\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
+             "checkpoint_dir %d\nkeep_best %d\nresume %d\n",
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
              !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
              options->optimizer->learning_rate, (unsigned long long)options->warmup_steps,
              options->label_smoothing, options->evaluate_every, trainer->test_dataset.rows,
-             options->init != NULL, options->save != NULL);
+             options->init != NULL, options->save != NULL, options->checkpoint_dir != NULL,
+             options->keep_best, options->resume != NULL);
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 
@@ -101,12 +103,12 @@ bool yoke_trainer_writes(const yoke_trainer *trainer) {
     return trainer->ranks == NULL || yoke_process_group_rank(trainer->ranks) == 0;
 }
 
-yoke_status yoke_trainer_poll_stop(yoke_trainer *trainer, bool *stop) {
-    int64_t any = atomic_load(&trainer->stopping);
+yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked) {
+    int64_t any[2] = {atomic_load(&trainer->stopping), yoke_trainer_save_is_due(trainer)};
     yoke_status status = YOKE_OK;
     if (trainer->ranks != NULL)
         status =
-            yoke_process_group_all_reduce(trainer->ranks, &any, 1, YOKE_ELEMENT_INT64, YOKE_MAX);
-    *stop = any != 0;
+            yoke_process_group_all_reduce(trainer->ranks, any, 2, YOKE_ELEMENT_INT64, YOKE_MAX);
+    *asked = (yoke_requests){.stop = any[0] != 0, .save = any[1] != 0};
     return status;
 }

@@ -296,6 +296,54 @@ static void an_epoch_ended_at_any_batch_leaves_the_next_in_randperms_order(void 
     yoke_dataset_close(dataset);
 }
 
+/* A callback that counts its calls shows that no earlier row is read. */
+typedef struct counted_rows {
+    atomic_int calls;
+} counted_rows;
+
+static yoke_status count_row(void *payload, size_t row, float *input, int32_t *label,
+                             float *targets) {
+    (void)targets;
+    atomic_fetch_add(&((counted_rows *)payload)->calls, 1);
+    for (int i = 0; i < VALUES; i++)
+        input[i] = (float)row;
+    *label = 0;
+    return YOKE_OK;
+}
+
+static void an_epoch_begun_at_any_batch_gives_the_rest_and_reads_no_more(void **state) {
+    (void)state;
+    counted_rows counted = {0};
+    yoke_row_source source = {.struct_size = sizeof source,
+                              .rows = ROWS,
+                              .shape = {1, 2, 3, false},
+                              .classes = 7,
+                              .read = count_row,
+                              .payload = &counted};
+    yoke_dataset *dataset = NULL;
+    EXPECT_OK(yoke_dataset_from_callback(&dataset, &source));
+    yoke_loader *loader =
+        create(dataset, (yoke_loader_options){.batch = 10, .shuffle = true, .seed = 5});
+    float rows[ROWS];
+    yoke_batch batch;
+    for (size_t first = 0; first <= 11; first++) {
+        EXPECT_OK(yoke_loader_begin_at(loader, 3, first));
+        if (first > 0) atomic_store(&counted.calls, 0);
+        size_t row = 10 * first;
+        for (int count; (count = next(loader, &batch)) > 0;)
+            for (int i = 0; i < count; i++, row++) {
+                if (first == 0) rows[row] = batch.inputs[i * VALUES];
+                assert_true(batch.inputs[i * VALUES] == rows[row]);
+            }
+        assert_true(row >= ROWS);
+        assert_true(atomic_load(&counted.calls) <= ROWS - (first < 11 ? (int)(10 * first) : ROWS));
+    }
+    assert_int_equal(yoke_loader_begin_at(loader, 0, 12), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "batch 12 of an epoch: it has 11"));
+    yoke_loader_destroy(loader);
+    yoke_dataset_close(dataset);
+}
+
 static void destroying_a_running_loader_neither_hangs_nor_reads_on(void **state) {
     (void)state;
     yoke_loader_destroy(NULL);
@@ -391,6 +439,7 @@ int main(void) {
         cmocka_unit_test(regression_targets_arrive_with_their_rows),
         cmocka_unit_test(a_failing_row_ends_the_epoch_at_its_batch_with_its_error),
         cmocka_unit_test(an_epoch_ended_at_any_batch_leaves_the_next_in_randperms_order),
+        cmocka_unit_test(an_epoch_begun_at_any_batch_gives_the_rest_and_reads_no_more),
         cmocka_unit_test(destroying_a_running_loader_neither_hangs_nor_reads_on),
         cmocka_unit_test(waiting_is_nothing_when_ahead_and_something_when_not),
         cmocka_unit_test(a_batch_stays_untouched_until_the_next_call),

@@ -2,7 +2,7 @@
 #include "support/failing_allocator.h"
 #include "trainer_check.h"
 
-static char first[128], saved[128], metrics[128], trace[128];
+static char first[128], saved[128], metrics[128], trace[128], saves[128], checkpoint[192];
 
 static yoke_trainer_options whole_run(log_of_run *run) {
     yoke_trainer_options options = small(run);
@@ -13,6 +13,8 @@ static yoke_trainer_options whole_run(log_of_run *run) {
     options.save = in_folder("saved", saved);
     options.metrics = in_folder("metrics", metrics);
     options.trace = in_folder("trace", trace);
+    options.checkpoint_dir = in_folder("saves", saves);
+    snprintf(checkpoint, sizeof checkpoint, "%s/step-00000001.safetensors", saves);
     return options;
 }
 
@@ -45,6 +47,7 @@ static void every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing(vo
         long living = __atomic_load_n(&own_living, __ATOMIC_SEQ_CST);
         end = counted(&own_allocations) + ++site;
         __atomic_store_n(&fail_at, end, __ATOMIC_SEQ_CST);
+        (void)unlink(checkpoint);
         yoke_status status = run_and_close(&options, &failing);
         __atomic_store_n(&fail_at, 0, __ATOMIC_SEQ_CST);
         if (status != YOKE_OK && status != YOKE_ERROR_MEMORY && !is_janssons(status))
@@ -55,6 +58,7 @@ static void every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing(vo
     assert_true(site > 200);
     print_message("%lu allocations failed one by one\n", site - 1);
     assert_int_equal(unlink(first) + unlink(saved) + unlink(metrics) + unlink(trace), 0);
+    assert_int_equal(unlink(checkpoint) + rmdir(saves), 0);
 }
 
 int main(void) {

@@ -31,12 +31,13 @@
 /* What a run told. */
 typedef struct log {
     yoke_trainer *trainer;
-    int ready, steps, evaluations, saved, warnings, skipped;
+    int ready, steps, evaluations, saved, warnings, skipped, resumed;
     double losses[STEPS_KEPT];
     int rows[STEPS_KEPT];
     yoke_event evaluation;
-    char warning[512];
+    char warning[512], resumed_from[512];
     uint64_t stop_after; /* 0: never */
+    int first_step;      /* of a resumed run */
     bool stop_when_saved;
 } log_of_run;
 
@@ -62,7 +63,7 @@ static inline void on_event(const yoke_event *event, void *payload) {
     assert_int_equal(event->struct_size, sizeof *event);
     switch (event->kind) {
     case YOKE_EVENT_READY:
-        assert_int_equal(run->steps, 0);
+        assert_int_equal(run->steps, run->first_step);
         run->ready++;
         break;
     case YOKE_EVENT_STEP:
@@ -90,6 +91,11 @@ static inline void on_event(const yoke_event *event, void *payload) {
         assert_string_equal(event->text, event->skip->text);
         snprintf(run->warning, sizeof run->warning, "%s", event->text);
         run->skipped++;
+        break;
+    case YOKE_EVENT_RESUMED:
+        snprintf(run->resumed_from, sizeof run->resumed_from, "%s", event->text);
+        run->steps = run->first_step = (int)event->step;
+        run->resumed++;
         break;
     }
 }

@@ -1,0 +1,157 @@
+/* Which checkpoints a folder holds: by name, newest first. */
+#include "train/checkpoint_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEP_FORMAT "step-%08" PRIu64 ".safetensors"
+
+static void join(char path[PATH_MAX], const char *folder, const char *name) {
+    snprintf(path, PATH_MAX, "%s/%s", folder, name);
+}
+
+void yoke_folder_path(char path[PATH_MAX], const char *folder, uint64_t step) {
+    char name[64];
+    snprintf(name, sizeof name, STEP_FORMAT, step);
+    join(path, folder, name);
+}
+
+void yoke_folder_best_path(char path[PATH_MAX], const char *folder) {
+    join(path, folder, YOKE_BEST_NAME);
+}
+
+/* Only names that yoke_folder_path makes. */
+static bool read_step(const char *name, uint64_t *step) {
+    char again[64];
+    if (sscanf(name, "step-%" SCNu64, step) != 1) return false;
+    snprintf(again, sizeof again, STEP_FORMAT, *step);
+    return strcmp(name, again) == 0;
+}
+
+static int newest_first(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a < b) - (a > b);
+}
+
+/* The steps of all files, newest first; the caller frees *steps. */
+static yoke_status list_steps(const char *folder, uint64_t **steps, size_t *count) {
+    size_t capacity = 0;
+    *steps = NULL;
+    *count = 0;
+    DIR *directory = opendir(folder);
+    if (directory == NULL)
+        return FAIL(errno == ENOENT ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot list: %s",
+                    folder, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        uint64_t step;
+        if (!read_step(entry->d_name, &step)) continue;
+        if (*count == capacity) {
+            capacity = 2 * capacity + 16;
+            uint64_t *grown = realloc(*steps, capacity * sizeof *grown);
+            if (grown == NULL) {
+                closedir(directory);
+                free(*steps);
+                *steps = NULL;
+                return FAIL_MEMORY(capacity * sizeof *grown, "a list of checkpoints");
+            }
+            *steps = grown;
+        }
+        (*steps)[(*count)++] = step;
+    }
+    closedir(directory);
+    if (*count > 0) qsort(*steps, *count, sizeof **steps, newest_first);
+    return YOKE_OK;
+}
+
+/* A killed writer leaves a temporary file. */
+static void remove_leftovers(const char *folder) {
+    char path[PATH_MAX];
+    DIR *directory = opendir(folder);
+    if (directory == NULL) return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        const char *name = entry->d_name;
+        bool own = strncmp(name, "step-", 5) == 0 || strncmp(name, "best.", 5) == 0;
+        if (!own || strstr(name, ".safetensors.tmp.") == NULL) continue;
+        join(path, folder, name);
+        (void)unlink(path);
+    }
+    closedir(directory);
+}
+
+yoke_status yoke_folder_open(const char *folder) {
+    char path[PATH_MAX];
+    yoke_file_writer writer;
+    if (strlen(folder) + 64 > PATH_MAX)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a folder's name of %zu bytes: at most %d fit a path",
+                    strlen(folder), PATH_MAX - 64);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot make the folder of checkpoints: %s", folder,
+                    strerror(errno));
+    remove_leftovers(folder);
+    yoke_folder_best_path(path, folder);
+    TRY(yoke_file_create(&writer, path));
+    yoke_file_abort(&writer);
+    return YOKE_OK;
+}
+
+uint64_t yoke_folder_newest_above(const char *folder, uint64_t step) {
+    uint64_t *steps, newest = 0;
+    size_t count;
+    if (list_steps(folder, &steps, &count) != YOKE_OK) return 0;
+    if (count > 0 && steps[0] > step) newest = steps[0];
+    free(steps);
+    return newest;
+}
+
+void yoke_folder_prune(const char *folder, uint64_t step, int keep) {
+    char path[PATH_MAX];
+    uint64_t *steps;
+    size_t count;
+    int kept = 0;
+    if (list_steps(folder, &steps, &count) != YOKE_OK) return; /* too many files do no harm */
+    for (size_t i = 0; i < count; i++) {
+        if (steps[i] > step || ++kept <= keep) continue;
+        yoke_folder_path(path, folder, steps[i]);
+        (void)unlink(path);
+    }
+    free(steps);
+}
+
+static yoke_status pass_over(yoke_status status, void (*passed)(void *payload, const char *text),
+                             void *payload) {
+    char text[YOKE_ERROR_TEXT_BYTES + 16];
+    if (status == YOKE_ERROR_MEMORY) return status; /* says nothing about the file */
+    snprintf(text, sizeof text, "passed over %s", yoke_last_error());
+    passed(payload, text);
+    return YOKE_OK;
+}
+
+yoke_status yoke_folder_open_newest(yoke_checkpoint **checkpoint, const char *folder,
+                                    void (*passed)(void *payload, const char *text),
+                                    void *payload) {
+    char path[PATH_MAX];
+    uint64_t *steps;
+    size_t count;
+    *checkpoint = NULL;
+    TRY(list_steps(folder, &steps, &count));
+    yoke_status status = YOKE_OK;
+    for (size_t i = 0; i <= count && status == YOKE_OK && *checkpoint == NULL; i++) {
+        if (i < count)
+            yoke_folder_path(path, folder, steps[i]);
+        else
+            yoke_folder_best_path(path, folder);
+        if (i == count && !yoke_file_exists(path)) break;
+        yoke_status opened = yoke_checkpoint_open(checkpoint, path);
+        if (opened != YOKE_OK) status = pass_over(opened, passed, payload);
+    }
+    free(steps);
+    TRY(status);
+    if (*checkpoint != NULL) return YOKE_OK;
+    return FAIL(YOKE_ERROR_MISSING, "%s has no checkpoint that can be read", folder);
+}

@@ -1,0 +1,144 @@
+/* The thread that writes checkpoints. The mutex protects the phase; in phase BUSY the thread owns
+ * the rest, in every other phase the caller does. */
+#include "train/checkpoint_writer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NICENESS 5 /* it shares cores with the devices */
+
+typedef enum phase { IDLE, BUSY, DONE, ENDING } phase;
+
+struct yoke_checkpoint_writer {
+    const yoke_state *state;
+    const char *folder;
+    int keep;
+    bool best;
+    yoke_facts facts;
+    char path[PATH_MAX];
+    yoke_error error; /* of the last file */
+
+    phase phase;
+    bool running;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    pthread_t thread;
+};
+
+static void write_one(yoke_checkpoint_writer *writer) {
+    uint64_t step = writer->state->steps;
+    if (writer->best)
+        yoke_folder_best_path(writer->path, writer->folder);
+    else
+        yoke_folder_path(writer->path, writer->folder, step);
+    yoke_status status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
+    writer->error = yoke_error_take(status);
+    /* The new file is complete and on the disk. */
+    if (status == YOKE_OK && !writer->best) yoke_folder_prune(writer->folder, step, writer->keep);
+}
+
+static void set_phase(yoke_checkpoint_writer *writer, phase next) {
+    pthread_mutex_lock(&writer->mutex);
+    writer->phase = next;
+    pthread_cond_broadcast(&writer->changed);
+    pthread_mutex_unlock(&writer->mutex);
+}
+
+/* Waits while the phase is `busy` (caller) or is not (thread); returns the phase. */
+static phase await_phase(yoke_checkpoint_writer *writer, bool busy) {
+    pthread_mutex_lock(&writer->mutex);
+    while (writer->phase != ENDING && (writer->phase == BUSY) == busy)
+        pthread_cond_wait(&writer->changed, &writer->mutex);
+    phase now = writer->phase;
+    pthread_mutex_unlock(&writer->mutex);
+    return now;
+}
+
+static void *thread_main(void *context) {
+    yoke_checkpoint_writer *writer = context;
+    id_t id = (id_t)gettid();
+    (void)setpriority(PRIO_PROCESS, id, getpriority(PRIO_PROCESS, id) + NICENESS);
+    while (await_phase(writer, false) == BUSY) {
+        write_one(writer);
+        set_phase(writer, DONE);
+    }
+    return NULL;
+}
+
+/* The host program's threads handle its signals. */
+static yoke_status start_thread(yoke_checkpoint_writer *writer) {
+    sigset_t all, kept;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &kept);
+    int code = pthread_create(&writer->thread, NULL, thread_main, writer);
+    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    writer->running = code == 0;
+    if (code == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_SYSTEM, "the thread that writes checkpoints cannot start: %s",
+                strerror(code));
+}
+
+yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
+                                          const char *folder, int keep) {
+    *writer = NULL;
+    yoke_checkpoint_writer *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "the writer of checkpoints");
+    made->state = state;
+    made->folder = folder;
+    made->keep = keep;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    yoke_status status = start_thread(made);
+    if (status != YOKE_OK) {
+        yoke_checkpoint_writer_destroy(made);
+        return status;
+    }
+    *writer = made;
+    return YOKE_OK;
+}
+
+void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer) {
+    if (writer == NULL) return;
+    if (writer->running) {
+        (void)await_phase(writer, true);
+        set_phase(writer, ENDING);
+        pthread_join(writer->thread, NULL);
+    }
+    pthread_cond_destroy(&writer->changed);
+    pthread_mutex_destroy(&writer->mutex);
+    free(writer);
+}
+
+bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer) {
+    pthread_mutex_lock(&writer->mutex);
+    bool busy = writer->phase == BUSY;
+    pthread_mutex_unlock(&writer->mutex);
+    return busy;
+}
+
+void yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer) {
+    (void)await_phase(writer, true);
+}
+
+void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,
+                                  bool best) {
+    writer->facts = *facts;
+    writer->best = best;
+    set_phase(writer, BUSY);
+}
+
+bool yoke_checkpoint_writer_collect(yoke_checkpoint_writer *writer, yoke_status *status,
+                                    const char **path) {
+    pthread_mutex_lock(&writer->mutex);
+    bool finished = writer->phase == DONE;
+    if (finished) writer->phase = IDLE;
+    pthread_mutex_unlock(&writer->mutex);
+    if (!finished) return false;
+    *status = yoke_error_restore(&writer->error);
+    *path = writer->path;
+    return true;
+}

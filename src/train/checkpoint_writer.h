@@ -1,0 +1,26 @@
+/* Writes checkpoints on a thread of its own while training goes on. One at a time: the state that
+ * is being written must not change. */
+#ifndef TRAIN_CHECKPOINT_WRITER_H
+#define TRAIN_CHECKPOINT_WRITER_H
+
+#include "train/checkpoint_folder.h"
+
+typedef struct yoke_checkpoint_writer yoke_checkpoint_writer;
+
+/* Starts the thread. `state` outlives the writer. */
+yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
+                                          const char *folder, int keep);
+/* Waits for the file in progress. Takes NULL. */
+void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer);
+
+bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer);
+void yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer);
+/* Writes the state as it is now. Only when idle. best: to best.safetensors; otherwise to the file
+ * of its step, after which older files are removed. */
+void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,
+                                  bool best);
+/* True once for each finished file: its path, and its status with the error's text. */
+bool yoke_checkpoint_writer_collect(yoke_checkpoint_writer *writer, yoke_status *status,
+                                    const char **path);
+
+#endif

@@ -1,0 +1,149 @@
+/* Going on from a checkpoint: which one, whether it fits this run, and where in the run it was. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/run.h"
+
+static const char *schedule_name(yoke_lr_schedule_kind kind) {
+    static const char *const names[] = {"constant", "step", "cosine", "onecycle"};
+    return names[kind];
+}
+
+void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
+    const yoke_trainer_options *options = &trainer->options;
+    const yoke_dataset_info *rows = &trainer->dataset;
+    static const char *const augments[] = {"none", "crop-flip", "crop-flip-cutout"};
+    yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
+                   rows->name, rows->rows, rows->shape.channels, rows->shape.height,
+                   rows->shape.width, rows->classes, rows->target_count);
+    yoke_facts_add(facts, "config.shuffle", "%s", options->no_shuffle ? "no" : "yes");
+    yoke_facts_add(facts, "config.augment", "%s", augments[options->augment]);
+    yoke_facts_add(facts, "config.label_smoothing", "%.17g", options->label_smoothing);
+    yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
+    yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);
+    /* With a constant rate a run may be resumed to more steps. */
+    yoke_facts_add(facts, options->lr_schedule == YOKE_LR_CONSTANT ? "run.steps" : "config.steps",
+                   "%llu", (unsigned long long)trainer->steps);
+    yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
+    yoke_facts_add(facts, "run.ranks", "%d",
+                   trainer->ranks != NULL ? yoke_process_group_world(trainer->ranks) : 1);
+}
+
+static void emit_text(yoke_trainer *trainer, yoke_event_kind kind, const char *text) {
+    yoke_event event = {.kind = kind, .accuracy = -1, .text = text};
+    yoke_trainer_emit(trainer, &event);
+}
+
+static void report_passed(void *payload, const char *text) {
+    emit_text(payload, YOKE_EVENT_WARNING, text);
+}
+
+/* *checkpoint stays NULL where the run begins from scratch. */
+static yoke_status find_checkpoint(yoke_trainer *trainer, yoke_checkpoint **checkpoint) {
+    const yoke_trainer_options *options = &trainer->options;
+    *checkpoint = NULL;
+    if (options->resume == NULL) return YOKE_OK;
+    if (strcmp(options->resume, "auto") != 0)
+        return yoke_checkpoint_open(checkpoint, options->resume);
+    yoke_status status =
+        yoke_folder_open_newest(checkpoint, options->checkpoint_dir, report_passed, trainer);
+    return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
+}
+
+/* Where the run was. Another batch size moves the position in the epoch to the batch that begins at
+ * or before it. */
+static void set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
+    uint64_t own = (uint64_t)trainer->options.batch;
+    uint64_t theirs = yoke_checkpoint_number(checkpoint, "config.batch", own);
+    trainer->step = yoke_checkpoint_number(checkpoint, "step", 0);
+    trainer->epoch = yoke_checkpoint_number(checkpoint, "epoch", trainer->step / a_epoch);
+    trainer->batches =
+        yoke_checkpoint_number(checkpoint, "epoch_batches", trainer->step % a_epoch) * theirs / own;
+    if (trainer->batches > a_epoch) trainer->batches = a_epoch;
+    const char *best = yoke_safetensors_note(&checkpoint->file, "best");
+    trainer->checkpoints.has_best = best != NULL;
+    if (best != NULL) trainer->checkpoints.best = strtod(best, NULL);
+}
+
+static yoke_status load(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+    yoke_facts own = {0};
+    char text[PATH_MAX + 80];
+    yoke_facts_add_engine(&own, trainer->parallel);
+    yoke_trainer_add_facts(trainer, &own);
+    TRY(yoke_checkpoint_read(checkpoint, trainer->model, &own, trainer->options.resume_anyway,
+                             trainer->checkpoints.state));
+    set_position(trainer, checkpoint);
+    trainer->checkpoints.resumed = true;
+    snprintf(text, sizeof text, "resumed from %s, after step %llu of %llu", checkpoint->file.path,
+             (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
+    emit_text(trainer, YOKE_EVENT_RESUMED, text);
+    return YOKE_OK;
+}
+
+/* Files of later steps, from another course of the run, would be taken for the newest. */
+static yoke_status check_folder(const yoke_trainer *trainer) {
+    const char *folder = trainer->options.checkpoint_dir;
+    bool automatic =
+        trainer->options.resume != NULL && strcmp(trainer->options.resume, "auto") == 0;
+    if (folder == NULL || automatic) return YOKE_OK;
+    uint64_t newest = yoke_folder_newest_above(folder, trainer->step);
+    if (newest == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s: has a checkpoint of step %llu, and this run begins after step %llu: go on "
+                "from the newest with --resume auto, or choose another folder",
+                folder, (unsigned long long)newest, (unsigned long long)trainer->step);
+}
+
+/* What rank 0 does alone. */
+static yoke_status open_and_load(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    yoke_checkpoint *checkpoint;
+    char text[PATH_MAX + 80];
+    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
+    if (options->checkpoint_dir != NULL) TRY(yoke_folder_open(options->checkpoint_dir));
+    TRY(find_checkpoint(trainer, &checkpoint));
+    yoke_status status = checkpoint != NULL ? load(trainer, checkpoint) : YOKE_OK;
+    if (checkpoint == NULL && options->resume != NULL) {
+        snprintf(text, sizeof text, "no checkpoint in %s: training begins from scratch",
+                 options->checkpoint_dir);
+        emit_text(trainer, YOKE_EVENT_RESUMED, text);
+    }
+    yoke_checkpoint_close(checkpoint);
+    TRY(status);
+    TRY(check_folder(trainer));
+    if (options->checkpoint_dir == NULL) return YOKE_OK;
+    return yoke_checkpoint_writer_create(&trainer->checkpoints.writer, trainer->checkpoints.state,
+                                         options->checkpoint_dir, options->keep);
+}
+
+/* The other ranks learn where rank 0 is. */
+static yoke_status share_position(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    int64_t place[] = {own->resumed, (int64_t)trainer->step, (int64_t)trainer->epoch,
+                       (int64_t)trainer->batches, own->has_best};
+    if (trainer->ranks == NULL) return YOKE_OK;
+    TRY(yoke_process_group_broadcast(trainer->ranks, place, sizeof place / sizeof place[0],
+                                     YOKE_ELEMENT_INT64, 0));
+    TRY(yoke_process_group_broadcast(trainer->ranks, &own->best, 1, YOKE_ELEMENT_FLOAT64, 0));
+    own->resumed = place[0] != 0;
+    trainer->step = (uint64_t)place[1];
+    trainer->epoch = (uint64_t)place[2];
+    trainer->batches = (uint64_t)place[3];
+    own->has_best = place[4] != 0;
+    return YOKE_OK;
+}
+
+yoke_status yoke_trainer_resume(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    if (trainer->options.checkpoint_dir == NULL && trainer->options.resume == NULL) return YOKE_OK;
+    TRY(yoke_state_create(&own->state, trainer->parallel));
+    TRY(open_and_load(trainer)); /* create aborts the group after a failure */
+    TRY(share_position(trainer));
+    if (own->resumed) TRY(yoke_state_give(trainer->parallel, own->state));
+    own->step = trainer->step;
+    own->epoch = trainer->epoch;
+    own->time_ns = yoke_now_ns();
+    return YOKE_OK;
+}

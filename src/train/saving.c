@@ -1,0 +1,103 @@
+/* When a run writes checkpoints, and what they state about it. The training thread copies the
+ * state; the writer's thread writes the copy. */
+#include <stdio.h>
+
+#include "train/run.h"
+
+static bool has_folder(const yoke_trainer *trainer) {
+    return trainer->options.checkpoint_dir != NULL;
+}
+
+static bool interval_is_over(const yoke_trainer *trainer) {
+    const yoke_checkpoints *last = &trainer->checkpoints;
+    double every = trainer->options.checkpoint_every;
+    switch (trainer->options.checkpoint_unit) {
+    case YOKE_CHECKPOINT_EPOCHS:
+        return (double)(trainer->epoch - last->epoch) >= every;
+    case YOKE_CHECKPOINT_STEPS:
+        return (double)(trainer->step - last->step) >= every;
+    case YOKE_CHECKPOINT_SECONDS:
+        break;
+    }
+    return (double)(yoke_now_ns() - last->time_ns) * 1e-9 >= every;
+}
+
+bool yoke_trainer_save_is_due(const yoke_trainer *trainer) {
+    const yoke_checkpoints *own = &trainer->checkpoints;
+    return own->writer != NULL && trainer->step > own->step && interval_is_over(trainer) &&
+           !yoke_checkpoint_writer_is_busy(own->writer);
+}
+
+/* What the next steps need beside the engine's state, and the options that decide them. */
+static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
+    const yoke_checkpoints *own = &trainer->checkpoints;
+    yoke_facts_add(facts, "step", "%llu", (unsigned long long)own->state->steps);
+    yoke_facts_add(facts, "epoch", "%llu", (unsigned long long)trainer->epoch);
+    yoke_facts_add(facts, "epoch_batches", "%llu", (unsigned long long)trainer->batches);
+    yoke_facts_add(facts, "batches_tracked", "%llu",
+                   (unsigned long long)own->state->batches_tracked);
+    if (own->has_best) yoke_facts_add(facts, "best", "%.17g", own->best);
+    yoke_facts_add_engine(facts, trainer->parallel);
+    yoke_trainer_add_facts(trainer, facts);
+}
+
+/* On rank 0 the writer is idle: nobody reads the state that is overwritten. */
+static yoke_status start(yoke_trainer *trainer, bool best) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    yoke_facts facts = {0};
+    if (own->writer != NULL) {
+        yoke_checkpoint_writer_wait(own->writer);
+        yoke_trainer_collect_saves(trainer);
+    }
+    TRY(yoke_state_take(own->state, trainer->parallel));
+    if (own->writer == NULL) return YOKE_OK;
+    describe(trainer, &facts);
+    yoke_checkpoint_writer_start(own->writer, &facts, best);
+    return YOKE_OK;
+}
+
+yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    TRY(start(trainer, false));
+    own->step = trainer->step;
+    own->epoch = trainer->epoch;
+    own->time_ns = yoke_now_ns();
+    return YOKE_OK;
+}
+
+yoke_status yoke_trainer_save_best(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    double accuracy = yoke_trainer_accuracy(&trainer->last_evaluation);
+    double value = accuracy >= 0 ? accuracy : -trainer->last_evaluation.loss;
+    if (!has_folder(trainer) || !trainer->options.keep_best) return YOKE_OK;
+    if (own->has_best && !(value > own->best)) return YOKE_OK;
+    own->has_best = true;
+    own->best = value;
+    return start(trainer, true);
+}
+
+/* The older files are still there after a failure, and the next checkpoint may succeed. */
+void yoke_trainer_collect_saves(yoke_trainer *trainer) {
+    yoke_status status;
+    const char *path;
+    yoke_checkpoint_writer *writer = trainer->checkpoints.writer;
+    if (writer == NULL || !yoke_checkpoint_writer_collect(writer, &status, &path)) return;
+    if (status == YOKE_OK)
+        yoke_trainer_emit_saved(trainer, path);
+    else
+        yoke_trainer_warn(trainer);
+}
+
+yoke_status yoke_trainer_end_saves(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
+    yoke_status status = YOKE_OK;
+    const char *path;
+    if (!has_folder(trainer)) return YOKE_OK;
+    bool is_new = trainer->step > own->step;
+    if (is_new) TRY(yoke_trainer_begin_save(trainer));
+    if (own->writer == NULL) return YOKE_OK;
+    yoke_checkpoint_writer_wait(own->writer);
+    if (!yoke_checkpoint_writer_collect(own->writer, &status, &path)) return YOKE_OK;
+    if (status == YOKE_OK) yoke_trainer_emit_saved(trainer, path);
+    return status;
+}

@@ -1,0 +1,400 @@
+/* A trainer that goes on from its checkpoints, and the folder that it keeps them in. */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "train/checkpoint_folder.h"
+#include "trainer_check.h"
+
+enum { RUN_STEPS = 20, BATCHES = 4 };
+
+static char saves[128];
+
+/* Empties and removes the folder of checkpoints. */
+static void clear_saves(void) {
+    char path[512];
+    in_folder("saves", saves);
+    DIR *directory = opendir(saves);
+    if (directory == NULL) return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", saves, entry->d_name);
+        if (entry->d_name[0] != '.') unlink(path);
+    }
+    closedir(directory);
+    rmdir(saves);
+}
+
+static int count_saves(void) {
+    int count = 0;
+    DIR *directory = opendir(saves);
+    if (directory == NULL) return 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static bool has_save(uint64_t step) {
+    char path[PATH_MAX];
+    yoke_folder_path(path, saves, step);
+    return access(path, R_OK) == 0;
+}
+
+static yoke_trainer_options saving(log_of_run *run) {
+    yoke_trainer_options options = small(run);
+    options.steps = RUN_STEPS;
+    options.checkpoint_dir = saves;
+    options.checkpoint_every = 3600;
+    options.checkpoint_unit = YOKE_CHECKPOINT_SECONDS; /* only at the end */
+    options.resume = "auto";
+    return options;
+}
+
+/* Leaves the writer time between two steps. */
+static void on_event_slowly(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    usleep(5000);
+}
+
+/* Every setting that changes what a later step computes. */
+static void vary(yoke_trainer_options *options, int setting) {
+    static const yoke_optimizer_options adamw = {.struct_size = sizeof adamw,
+                                                 .kind = YOKE_ADAMW,
+                                                 .learning_rate = 0.01,
+                                                 .weight_decay = 0.1,
+                                                 .beta1 = 0.9,
+                                                 .beta2 = 0.99,
+                                                 .epsilon = 1e-8};
+    if (setting == 0) return;
+    options->optimizer = &adamw;
+    options->augment = YOKE_AUGMENT_CROP_FLIP;
+    options->lr_schedule = YOKE_LR_ONECYCLE;
+    options->accumulate = 2;
+    options->evaluate_every = 1;
+    options->devices = devices_of(setting + 1);
+    options->schedule = setting == 1 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
+}
+
+static void a_run_stopped_after_any_step_goes_on_bit_for_bit(void **state) {
+    (void)state;
+    for (int setting = 0; setting < 3; setting++) {
+        log_of_run whole = {0};
+        yoke_trainer_options options = saving(&whole);
+        vary(&options, setting);
+        options.checkpoint_dir = options.resume = NULL;
+        EXPECT_OK(train(&whole, &options));
+        for (int k = 1; k < RUN_STEPS; k += setting == 2 ? 3 : 1) {
+            clear_saves();
+            log_of_run stopped = {.stop_after = (uint64_t)k}, resumed = {0};
+            options.checkpoint_dir = saves;
+            options.resume = "auto";
+            options.payload = &stopped;
+            assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
+            assert_int_equal(stopped.warnings, 0);
+            assert_true(has_save((uint64_t)k));
+            yoke_trainer_destroy(stopped.trainer);
+            options.payload = &resumed;
+            EXPECT_OK(train(&resumed, &options));
+            assert_int_equal(resumed.first_step, k);
+            assert_int_equal(resumed.steps, RUN_STEPS);
+            for (int step = k; step < RUN_STEPS; step++)
+                assert_true(resumed.losses[step] == whole.losses[step]);
+            assert_true(resumed.evaluation.loss == whole.evaluation.loss);
+            assert_true(hash_of(resumed.trainer) == hash_of(whole.trainer));
+            yoke_trainer_destroy(resumed.trainer);
+        }
+        yoke_trainer_destroy(whole.trainer);
+    }
+    clear_saves();
+}
+
+static void a_finished_run_can_go_on_to_more_steps(void **state) {
+    (void)state;
+    log_of_run whole = {0}, first = {0}, again = {0}, longer = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&whole);
+    options.checkpoint_dir = options.resume = NULL;
+    EXPECT_OK(train(&whole, &options));
+    options = saving(&first);
+    options.steps = 7;
+    EXPECT_OK(train(&first, &options));
+    yoke_trainer_destroy(first.trainer);
+    options.payload = &again; /* nothing is left to do */
+    EXPECT_OK(train(&again, &options));
+    assert_int_equal(again.steps, 7);
+    assert_true(again.evaluation.loss == first.evaluation.loss);
+    yoke_trainer_destroy(again.trainer);
+    options.payload = &longer;
+    options.steps = RUN_STEPS;
+    EXPECT_OK(train(&longer, &options));
+    assert_true(hash_of(longer.trainer) == hash_of(whole.trainer));
+    yoke_trainer_destroy(longer.trainer);
+    yoke_trainer_destroy(whole.trainer);
+    clear_saves();
+}
+
+/* What is kept. */
+
+static void the_newest_checkpoints_and_the_best_are_kept(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.checkpoint_every = 1;
+    options.checkpoint_unit = YOKE_CHECKPOINT_EPOCHS;
+    options.on_event = on_event_slowly;
+    options.keep = 2;
+    options.keep_best = true;
+    options.evaluate_every = 1;
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.warnings, 0);
+    assert_int_equal(count_saves(), 3);
+    assert_true(has_save(RUN_STEPS));
+    char path[PATH_MAX];
+    yoke_checkpoint *best;
+    yoke_folder_best_path(path, saves);
+    EXPECT_OK(yoke_checkpoint_open(&best, path));
+    const char *value = yoke_safetensors_note(&best->file, "best");
+    assert_true(strtod(value, NULL) >= run.evaluation.accuracy);
+    yoke_checkpoint_close(best);
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+static void every_interval_gives_a_checkpoint(void **state) {
+    (void)state;
+    static const struct {
+        yoke_checkpoint_unit unit;
+        double every;
+        int at_least, at_most; /* the writer may still be busy when the next one is due */
+    } cases[] = {{YOKE_CHECKPOINT_EPOCHS, 2, 2, 3},
+                 {YOKE_CHECKPOINT_STEPS, 6, 2, 4},
+                 {YOKE_CHECKPOINT_SECONDS, 1e-9, 2, RUN_STEPS},
+                 {YOKE_CHECKPOINT_SECONDS, 3600, 1, 1}};
+    for (int i = 0; i < 4; i++) {
+        log_of_run run = {0};
+        clear_saves();
+        yoke_trainer_options options = saving(&run);
+        options.checkpoint_unit = cases[i].unit;
+        options.checkpoint_every = cases[i].every;
+        options.keep = 100;
+        options.on_event = on_event_slowly;
+        EXPECT_OK(train(&run, &options));
+        assert_int_equal(run.saved, count_saves());
+        assert_in_range(run.saved, cases[i].at_least, cases[i].at_most);
+        assert_true(has_save(RUN_STEPS));
+        yoke_trainer_destroy(run.trainer);
+    }
+    clear_saves();
+}
+
+/* What auto passes over. */
+
+static void spoil(uint64_t step, long length) {
+    char path[PATH_MAX];
+    yoke_folder_path(path, saves, step);
+    if (length >= 0) {
+        assert_int_equal(truncate(path, length), 0);
+        return;
+    }
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, length, SEEK_END), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, length, SEEK_END), 0);
+    fputc(byte ^ 1, file);
+    fclose(file);
+}
+
+static void stop_at(uint64_t step) {
+    log_of_run run = {.stop_after = step};
+    yoke_trainer_options options = saving(&run);
+    assert_int_equal(train(&run, &options), YOKE_ERROR_CANCELLED);
+    yoke_trainer_destroy(run.trainer);
+}
+
+static void auto_passes_over_what_is_damaged_and_says_why(void **state) {
+    (void)state;
+    log_of_run whole = {0}, resumed = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&whole);
+    options.checkpoint_dir = options.resume = NULL;
+    EXPECT_OK(train(&whole, &options));
+    stop_at(5);
+    stop_at(9);
+    stop_at(13);
+    spoil(13, 100);
+    spoil(9, -20);
+    options = saving(&resumed);
+    EXPECT_OK(train(&resumed, &options));
+    assert_int_equal(resumed.warnings, 2);
+    assert_non_null(strstr(resumed.warning, "step-00000009.safetensors"));
+    assert_non_null(strstr(resumed.warning, "bytes"));
+    assert_non_null(strstr(resumed.resumed_from, "step-00000005.safetensors, after step 5 of 20"));
+    assert_true(hash_of(resumed.trainer) == hash_of(whole.trainer));
+    yoke_trainer_destroy(resumed.trainer);
+    yoke_trainer_destroy(whole.trainer);
+    clear_saves();
+}
+
+static void without_a_checkpoint_auto_begins_from_scratch_and_says_so(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.steps = 1;
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.resumed, 1);
+    assert_non_null(strstr(run.resumed_from, "from scratch"));
+    assert_non_null(strstr(run.resumed_from, saves));
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+/* Refusals. */
+
+static void expect_refused(yoke_trainer_options options, yoke_status status, const char *word) {
+    yoke_trainer *trainer;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), status);
+    if (strstr(yoke_last_error(), word) == NULL)
+        fail_msg("'%s' is not in: %s", word, yoke_last_error());
+}
+
+static void another_run_is_refused_unless_the_field_is_named(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    clear_saves();
+    stop_at(6);
+    yoke_trainer_options options = saving(&run);
+    options.batch = 25;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "batch is 25 here and 16 there");
+    options.resume_anyway = "batch";
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.steps, RUN_STEPS);
+    assert_int_equal(run.rows[6], 25); /* 32 rows of the epoch were done: the second half again */
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+    stop_at(6);
+    options = saving(&run);
+    options.seed = 8;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "seed is 8 here and 7 there");
+    options = saving(&run);
+    options.dataset = "synthetic:1x8x8,classes=3,rows=60";
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "synthetic of 60 rows");
+    options = saving(&run);
+    options.augment = YOKE_AUGMENT_CROP_FLIP;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "augment is crop-flip here and none there");
+    options = saving(&run);
+    options.lr_schedule = YOKE_LR_COSINE;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "lr_schedule is cosine here and constant there");
+    options = saving(&run);
+    options.dataset = "synthetic:1x8x8,classes=4,rows=50";
+    expect_refused(options, YOKE_ERROR_DATA, "of a different shape");
+    clear_saves();
+}
+
+static void a_folder_with_later_steps_is_refused(void **state) {
+    (void)state;
+    char path[PATH_MAX];
+    log_of_run run = {0};
+    clear_saves();
+    stop_at(3);
+    stop_at(6);
+    yoke_trainer_options options = saving(&run);
+    options.resume = NULL;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "step 6, and this run begins after step 0");
+    yoke_folder_path(path, saves, 3);
+    options.resume = path;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "step 6, and this run begins after step 3");
+    options.checkpoint_dir = NULL;
+    EXPECT_OK(train(&run, &options)); /* from the file, without a folder */
+    assert_int_equal(run.first_step, 3);
+    yoke_trainer_destroy(run.trainer);
+    options.resume = "auto";
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "checkpoint_dir");
+    options.resume = "/no-such-file";
+    expect_refused(options, YOKE_ERROR_MISSING, "/no-such-file");
+    clear_saves();
+}
+
+/* A limit on the size of files stands in for a full disk. */
+static void a_full_disk_is_a_warning_and_the_older_checkpoint_stays(void **state) {
+    (void)state;
+    struct rlimit before, limit;
+    log_of_run run = {0};
+    clear_saves();
+    stop_at(4);
+    yoke_trainer_options options = saving(&run);
+    options.checkpoint_unit = YOKE_CHECKPOINT_STEPS;
+    options.checkpoint_every = 1;
+    options.keep = 1;
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 3000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    yoke_status status = yoke_trainer_run(run.trainer);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, YOKE_ERROR_IO); /* the last one */
+    assert_int_equal(run.steps, RUN_STEPS);
+    assert_true(run.warnings >= 1);
+    assert_non_null(strstr(run.warning, "cannot write"));
+    assert_int_equal(count_saves(), 1);
+    assert_true(has_save(4));
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+/* Metrics. */
+
+static int lines_of(const char *path, char *last, size_t size) {
+    int lines = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(last, (int)size, file) != NULL)
+        lines++;
+    fclose(file);
+    return lines;
+}
+
+static void a_resumed_run_goes_on_with_its_metrics(void **state) {
+    (void)state;
+    char metrics[128], line[256], path[PATH_MAX];
+    log_of_run stopped = {.stop_after = 9}, resumed = {0};
+    clear_saves();
+    stop_at(6);
+    yoke_trainer_options options = saving(&stopped);
+    options.resume = NULL;
+    options.checkpoint_dir = NULL;
+    options.metrics = in_folder("metrics", metrics);
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
+    yoke_trainer_destroy(stopped.trainer);
+    assert_int_equal(lines_of(metrics, line, sizeof line), 9);
+    yoke_folder_path(path, saves, 6);
+    options.resume = path;
+    options.payload = &resumed;
+    options.evaluate_every = -1;
+    EXPECT_OK(train(&resumed, &options)); /* lines 7 to 9 come again */
+    yoke_trainer_destroy(resumed.trainer);
+    assert_int_equal(lines_of(metrics, line, sizeof line), RUN_STEPS);
+    assert_non_null(strstr(line, "\"step\":20,"));
+    unlink(metrics);
+    clear_saves();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
+        cmocka_unit_test(a_finished_run_can_go_on_to_more_steps),
+        cmocka_unit_test(the_newest_checkpoints_and_the_best_are_kept),
+        cmocka_unit_test(every_interval_gives_a_checkpoint),
+        cmocka_unit_test(auto_passes_over_what_is_damaged_and_says_why),
+        cmocka_unit_test(without_a_checkpoint_auto_begins_from_scratch_and_says_so),
+        cmocka_unit_test(another_run_is_refused_unless_the_field_is_named),
+        cmocka_unit_test(a_folder_with_later_steps_is_refused),
+        cmocka_unit_test(a_full_disk_is_a_warning_and_the_older_checkpoint_stays),
+        cmocka_unit_test(a_resumed_run_goes_on_with_its_metrics),
+    };
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
+}
