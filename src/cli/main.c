@@ -12,9 +12,16 @@ static const struct {
     const cli_verb *verb;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {&train_verb, train_main},   {&evaluate_verb, evaluate_main}, {&devices_verb, devices_main},
-    {&bench_verb, bench_main},   {&compare_verb, compare_main},   {&verify_verb, verify_main},
-    {&launch_verb, launch_main}, {&version_verb, version_main},   {&help_verb, help_main},
+    {&train_verb, train_main},
+    {&evaluate_verb, evaluate_main},
+    {&devices_verb, devices_main},
+    {&bench_verb, bench_main},
+    {&compare_verb, compare_main},
+    {&verify_verb, verify_main},
+    {&launch_verb, launch_main},
+    {&checkpoint_verb, checkpoint_main},
+    {&version_verb, version_main},
+    {&help_verb, help_main},
 };
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 
@@ -106,10 +113,11 @@ static void print_exit_codes(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
                yoke_status_name(rows[i].status), rows[i].text);
-    printf(" 126  launch: cannot start the program\n"
-           " 127  launch: cannot find the program\n"
-           " 130  SIGINT ended the run; train finished its step and wrote --save\n"
-           " 143  SIGTERM ended the run; train finished its step and wrote --save\n");
+    printf(
+        " 126  launch: cannot start the program\n"
+        " 127  launch: cannot find the program\n"
+        " 130  SIGINT ended the run; train finished its step and wrote --save and a checkpoint\n"
+        " 143  SIGTERM ended the run; train finished its step and wrote --save and a checkpoint\n");
 }
 
 int help_main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 /* What a checkpoint states about its run, and how a resumed run compares that with its own. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/checkpoint.h"
@@ -17,20 +18,29 @@ void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
     va_end(arguments);
 }
 
+void yoke_facts_add_real(yoke_facts *facts, const char *key, double value) {
+    char text[32];
+    int digits = 6; /* as few as bring back the value */
+    do
+        snprintf(text, sizeof text, "%.*g", digits, value);
+    while (strtod(text, NULL) != value && digits++ < 17);
+    yoke_facts_add(facts, key, "%s", text);
+}
+
 static void add_optimizer(yoke_facts *facts, const yoke_optimizer_options *optimizer) {
     bool sgd = optimizer->kind == YOKE_SGD;
     yoke_facts_add(facts, CONFIG "optimizer", "%s", sgd ? "sgd" : "adamw");
-    yoke_facts_add(facts, CONFIG "learning_rate", "%.17g", optimizer->learning_rate);
-    yoke_facts_add(facts, CONFIG "weight_decay", "%.17g", optimizer->weight_decay);
-    yoke_facts_add(facts, CONFIG "clip_norm", "%.17g", optimizer->clip_norm);
+    yoke_facts_add_real(facts, CONFIG "learning_rate", optimizer->learning_rate);
+    yoke_facts_add_real(facts, CONFIG "weight_decay", optimizer->weight_decay);
+    yoke_facts_add_real(facts, CONFIG "clip_norm", optimizer->clip_norm);
     if (sgd) {
-        yoke_facts_add(facts, CONFIG "momentum", "%.17g", optimizer->momentum);
+        yoke_facts_add_real(facts, CONFIG "momentum", optimizer->momentum);
         yoke_facts_add(facts, CONFIG "nesterov", "%s", optimizer->nesterov ? "yes" : "no");
         return;
     }
-    yoke_facts_add(facts, CONFIG "beta1", "%.17g", optimizer->beta1);
-    yoke_facts_add(facts, CONFIG "beta2", "%.17g", optimizer->beta2);
-    yoke_facts_add(facts, CONFIG "epsilon", "%.17g", optimizer->epsilon);
+    yoke_facts_add_real(facts, CONFIG "beta1", optimizer->beta1);
+    yoke_facts_add_real(facts, CONFIG "beta2", optimizer->beta2);
+    yoke_facts_add_real(facts, CONFIG "epsilon", optimizer->epsilon);
 }
 
 void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel) {

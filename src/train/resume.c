@@ -19,7 +19,7 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
                    rows->shape.width, rows->classes, rows->target_count);
     yoke_facts_add(facts, "config.shuffle", "%s", options->no_shuffle ? "no" : "yes");
     yoke_facts_add(facts, "config.augment", "%s", augments[options->augment]);
-    yoke_facts_add(facts, "config.label_smoothing", "%.17g", options->label_smoothing);
+    yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
     yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
     yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);
     /* With a constant rate a run may be resumed to more steps. */

@@ -36,7 +36,7 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, "epoch_batches", "%llu", (unsigned long long)trainer->batches);
     yoke_facts_add(facts, "batches_tracked", "%llu",
                    (unsigned long long)own->state->batches_tracked);
-    if (own->has_best) yoke_facts_add(facts, "best", "%.17g", own->best);
+    if (own->has_best) yoke_facts_add_real(facts, "best", own->best);
     yoke_facts_add_engine(facts, trainer->parallel);
     yoke_trainer_add_facts(trainer, facts);
 }

@@ -1,0 +1,174 @@
+/* yoke checkpoint diff: tensor by tensor, in the order of the first file. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/checkpoint_verb.h"
+
+/* How two tensors of one name differ. */
+typedef struct difference {
+    const char *name, *what; /* what: NULL where both hold floats of one shape */
+    size_t elements;         /* that differ */
+    double absolute;         /* the largest, */
+    uint64_t ulps;           /* likewise */
+} difference;
+
+typedef struct report {
+    bool as_json;
+    yoke_json json;
+    int tensors, different;
+} report;
+
+/* The place of a float among all floats in their order; -0 and 0 have one place. */
+static int64_t place_of(float value) {
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits >= 0 ? bits : -(int64_t)(bits & INT32_MAX);
+}
+
+static void compare_floats(difference *found, const float *left, const float *right, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(&left[i], &right[i], sizeof left[i]) == 0) continue;
+        int64_t apart = place_of(left[i]) - place_of(right[i]);
+        uint64_t ulps = (uint64_t)(apart < 0 ? -apart : apart);
+        double absolute = fabs((double)left[i] - (double)right[i]);
+        found->elements++;
+        if (ulps > found->ulps) found->ulps = ulps;
+        if (absolute > found->absolute) found->absolute = absolute;
+    }
+}
+
+static yoke_status compare_values(difference *found, const yoke_checkpoint *left, int left_index,
+                                  const yoke_checkpoint *right, int right_index, size_t count) {
+    float *values = calloc(2 * count + 1, sizeof *values);
+    if (values == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for two tensors of %zu elements", count);
+    yoke_status status = yoke_checkpoint_values(left, left_index, values, count);
+    if (status == YOKE_OK)
+        status = yoke_checkpoint_values(right, right_index, values + count, count);
+    if (status == YOKE_OK) compare_floats(found, values, values + count, count);
+    free(values);
+    return status;
+}
+
+/* -1: there is no tensor of that name. */
+static int find(const yoke_checkpoint *checkpoint, const char *name,
+                yoke_checkpoint_tensor_info *info) {
+    info->struct_size = sizeof *info;
+    for (int i = 0; yoke_checkpoint_tensor(checkpoint, i, info) == YOKE_OK; i++)
+        if (strcmp(info->name, name) == 0) return i;
+    return -1;
+}
+
+static void print_difference(report *out, const difference *found) {
+    out->different++;
+    if (!out->as_json && found->what != NULL) printf("%-52s  %s\n", found->name, found->what);
+    if (!out->as_json && found->what == NULL)
+        printf("%-52s  %10zu  %12.6g  %12" PRIu64 "\n", found->name, found->elements,
+               found->absolute, found->ulps);
+    if (!out->as_json) return;
+    yoke_json_open(&out->json, NULL, '{');
+    yoke_json_text(&out->json, "name", found->name);
+    if (found->what != NULL) {
+        yoke_json_text(&out->json, "what", found->what);
+    } else {
+        yoke_json_integer(&out->json, "elements", (int64_t)found->elements);
+        yoke_json_real(&out->json, "max_absolute", found->absolute);
+        yoke_json_integer(&out->json, "max_ulps", (int64_t)found->ulps);
+    }
+    yoke_json_close(&out->json, '}');
+}
+
+static yoke_status compare_tensor(report *out, const yoke_checkpoint *left, int index,
+                                  const yoke_checkpoint *right) {
+    yoke_checkpoint_tensor_info one = {.struct_size = sizeof one}, two;
+    char text[320], shapes[2][128];
+    yoke_status status = yoke_checkpoint_tensor(left, index, &one);
+    if (status != YOKE_OK) return status;
+    int other = find(right, one.name, &two);
+    difference found = {.name = one.name, .what = text};
+    out->tensors++;
+    bool same_shape = other >= 0 && one.ndim == two.ndim &&
+                      memcmp(one.shape, two.shape, sizeof one.shape) == 0 &&
+                      strcmp(one.dtype, two.dtype) == 0;
+    if (same_shape && strcmp(one.digest, two.digest) == 0) return YOKE_OK;
+    if (other < 0)
+        snprintf(text, sizeof text, "only in the first");
+    else if (!same_shape)
+        snprintf(text, sizeof text, "%s %s, and %s %s", one.dtype,
+                 checkpoint_shape(&one, shapes[0]), two.dtype, checkpoint_shape(&two, shapes[1]));
+    else if (one.dtype[0] != 'F')
+        snprintf(text, sizeof text, "integers differ");
+    else
+        found.what = NULL;
+    if (found.what == NULL) status = compare_values(&found, left, index, right, other, one.count);
+    if (status == YOKE_OK) print_difference(out, &found);
+    return status;
+}
+
+static yoke_status compare_tensors(report *out, const yoke_checkpoint *left,
+                                   const yoke_checkpoint *right) {
+    yoke_checkpoint_tensor_info info = {.struct_size = sizeof info}, other;
+    yoke_status status = YOKE_OK;
+    for (int i = 0; status == YOKE_OK && yoke_checkpoint_tensor(left, i, &info) == YOKE_OK; i++)
+        status = compare_tensor(out, left, i, right);
+    for (int i = 0; status == YOKE_OK && yoke_checkpoint_tensor(right, i, &info) == YOKE_OK; i++) {
+        if (find(left, info.name, &other) >= 0) continue;
+        print_difference(out, &(difference){.name = info.name, .what = "only in the second"});
+        out->tensors++;
+    }
+    return status;
+}
+
+/* Facts that differ, beside the tensors: the step, or an option. */
+static void compare_facts(report *out, const yoke_checkpoint *left, const yoke_checkpoint *right) {
+    const char *key, *value;
+    for (int i = 0; yoke_checkpoint_fact(left, i, &key, &value); i++) {
+        const char *other = checkpoint_fact(right, key);
+        if (!checkpoint_is_told(key) || (other != NULL && strcmp(other, value) == 0)) continue;
+        if (other == NULL) other = "-";
+        if (!out->as_json) {
+            printf("%-24s  %s, and %s\n", key, value, other);
+            continue;
+        }
+        yoke_json_open(&out->json, NULL, '{');
+        yoke_json_text(&out->json, "name", key);
+        yoke_json_text(&out->json, "first", value);
+        yoke_json_text(&out->json, "second", other);
+        yoke_json_close(&out->json, '}');
+    }
+}
+
+static yoke_status print_report(report *out, const yoke_checkpoint *left,
+                                const yoke_checkpoint *right) {
+    yoke_json_open(&out->json, NULL, '{');
+    yoke_json_open(&out->json, "facts", '[');
+    compare_facts(out, left, right);
+    yoke_json_close(&out->json, ']');
+    yoke_json_open(&out->json, "different", '[');
+    if (!out->as_json)
+        printf("%-52s  %10s  %12s  %12s\n", "tensor", "elements", "max |a - b|", "max ULPs");
+    yoke_status status = compare_tensors(out, left, right);
+    yoke_json_close(&out->json, ']');
+    yoke_json_integer(&out->json, "tensors", out->tensors);
+    yoke_json_close(&out->json, '}');
+    if (status != YOKE_OK) return status;
+    if (out->as_json) return cli_print_json(&out->json, stdout);
+    printf("%d of %d tensors differ\n", out->different, out->tensors);
+    return YOKE_OK;
+}
+
+int checkpoint_diff(const char *left_path, const char *right_path, bool as_json) {
+    yoke_checkpoint *left = NULL, *right = NULL;
+    report out = {.as_json = as_json};
+    yoke_json_begin(&out.json);
+    yoke_status status = yoke_checkpoint_open(&left, left_path);
+    if (status == YOKE_OK) status = yoke_checkpoint_open(&right, right_path);
+    if (status == YOKE_OK) status = print_report(&out, left, right);
+    yoke_json_end(&out.json);
+    yoke_checkpoint_close(right);
+    yoke_checkpoint_close(left);
+    if (status != YOKE_OK) return cli_fail(status);
+    return out.different > 0 ? 1 : 0;
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Checkpoints as the tool writes, reads and compares them: killed runs go on bit for bit.
+
+usage: test_checkpoint_tool.py YOKE [unittest arguments]
+"""
+import json
+import signal
+import subprocess
+import unittest
+
+from launch_case import Case, LIMIT_S, YOKE, environment, launch, wait_until
+
+# Steps of some milliseconds: a run that lasts until it is killed.
+LONG = """train --model resnet20 --dataset synthetic:3x8x8,rows=320 --batch 32 --algorithm direct --augment crop-flip
+  --steps 200 --quiet --json --evaluate-every -1 --threads 1""".split()
+SHORT = """train --model mlp --dataset synthetic:1x8x8,rows=100 --devices cpu --batch 20 --algorithm direct --quiet
+  --json --epochs 3""".split()
+
+
+class Tool(Case):
+    def yoke(self, *arguments, code=0):
+        result = subprocess.run([YOKE, *map(str, arguments)], cwd=self.folder, timeout=LIMIT_S, check=False, text=True,
+                                capture_output=True, env=environment())
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+    def hash(self, *arguments):
+        return json.loads(self.yoke(*arguments).stdout)["weights_hash"]
+
+    def saves(self):
+        return sorted(path.name for path in (self.folder / "saves").glob("*"))
+
+    def start_and_wait_for_a_checkpoint(self):
+        process = subprocess.Popen([YOKE, *LONG, "--devices", "2xcpu", "--checkpoint-dir", "saves", "--checkpoint-every",
+                                    "5", "--resume", "auto"], cwd=self.folder, env=environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        known = set(self.saves())
+        wait_until(lambda: any(name.endswith(".safetensors") and name not in known for name in self.saves()),
+                   "a checkpoint")
+        return process
+
+
+class Runs(Tool):
+    def test_a_killed_run_goes_on_bit_for_bit(self):
+        whole = self.hash(*LONG, "--devices", "2xcpu")
+        for number, code in [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]:
+            process = self.start_and_wait_for_a_checkpoint()
+            process.send_signal(number)
+            self.assertEqual(process.wait(LIMIT_S), code)
+        self.assertEqual(self.hash(*LONG, "--devices", "2xcpu", "--checkpoint-dir", "saves", "--resume", "auto"), whole)
+        self.assertEqual(len(self.saves()), 3, "the newest, and no temporary file")
+
+    def test_restarted_ranks_go_on_from_the_newest_checkpoint(self):
+        for schedule in ["overlap", "sharded"]:
+            run = [*LONG, "--mode", "ddp", "--devices", "cpu", "--schedule", schedule]
+            whole = launch("--nproc-per-node", 2, "--", *run, cwd=self.folder)
+            self.assertEqual(whole.returncode, 0, whole.stderr)
+            saves = f"saves-{schedule}"
+            words = " ".join([str(YOKE), *run, "--checkpoint-dir", saves, "--checkpoint-every", "5"])
+            words = words.replace(" --quiet", "")
+            # The first time, rank 1 dies of SIGKILL after a checkpoint.
+            script = (f"[ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec {words}; {words} & "
+                      f"until ls {saves}/step-*.safetensors; do sleep 0.01; done; kill -9 $!; wait $!")
+            killed = self.sh(script, "--nproc-per-node", 2, "--max-restarts", 1)
+            self.assertEqual(killed.returncode, 0, killed.stderr)
+            self.assertIn("restarting all ranks (1 of 1)", killed.stderr)
+            self.assertRegex(killed.stderr, f"resumed from {saves}/step-[0-9]*.safetensors, after step [0-9]+ of 200")
+            hashes = [json.loads(done.stdout.splitlines()[-1])["weights_hash"] for done in (whole, killed)]
+            self.assertEqual(hashes[0], hashes[1])
+
+
+class Verbs(Tool):
+    def setUp(self):
+        super().setUp()
+        self.yoke(*SHORT, "--checkpoint-dir", "saves", "--checkpoint-every", "4", "--keep-best", "--evaluate-every", "1")
+        self.last = "saves/step-00000015.safetensors"
+
+    def damage(self):
+        path = self.folder / self.last
+        data = bytearray(path.read_bytes())
+        data[-5] ^= 1
+        path.write_bytes(data)
+
+    def test_list_names_every_checkpoint_and_what_is_damaged(self):
+        listed = self.yoke("checkpoint", "list", "saves").stdout.splitlines()
+        self.assertEqual(len(listed), 1 + len(self.saves()))
+        self.assertRegex(listed[-1], r"^step-00000015.safetensors +15 +3 +mlp for 1x8x8")
+        self.damage()
+        listed = json.loads(self.yoke("checkpoint", "list", "saves", "--json").stdout)["checkpoints"]
+        self.assertEqual([entry["valid"] for entry in listed], [True] * (len(listed) - 1) + [False])
+        self.assertIn("does not match its digest", listed[-1]["error"])
+        self.yoke("checkpoint", "list", "nowhere", code=66)
+
+    def test_show_prints_facts_and_tensors(self):
+        words = self.yoke("checkpoint", "show", self.last).stdout
+        for pattern in [r"step +15\n", r"config.batch +20\n", r"fc1.weight +F32 +\[1024, 64\] +[0-9a-f]{16}\n",
+                        r"optimizer.fc3.bias.momentum_buffer +F32 +\[10\]"]:
+            self.assertRegex(words, pattern)
+        shown = json.loads(self.yoke("checkpoint", "show", self.last, "--json").stdout)
+        self.assertEqual((shown["facts"]["step"], shown["facts"]["config.seed"]), ("15", "0"))
+        self.assertEqual(len(shown["tensors"]), 12)
+
+    def test_verify_exits_with_the_code_of_the_first_bad_file(self):
+        self.assertIn("step-00000015.safetensors: valid\n",
+                      self.yoke("checkpoint", "verify", *[f"saves/{name}" for name in self.saves()]).stdout)
+        self.damage()
+        self.assertRegex(self.yoke("checkpoint", "verify", self.last, code=65).stderr,
+                         r"yoke: saves/step-00000015.safetensors: altered: tensor \S+, bytes [0-9]+ to [0-9]+, ")
+        self.yoke("checkpoint", "verify", "nowhere", code=66)
+
+    def test_diff_names_the_tensors_that_differ(self):
+        self.assertIn("0 of 12 tensors differ", self.yoke("checkpoint", "diff", self.last, self.last).stdout)
+        again = [*SHORT, "--lr", "0.051", "--resume", self.last, "--resume-anyway", "learning_rate", "--epochs", "4",
+                 "--checkpoint-dir", "more"]
+        self.yoke(*again)
+        words = self.yoke("checkpoint", "diff", self.last, "more/step-00000020.safetensors", code=1).stdout
+        self.assertRegex(words, r"config.learning_rate +0.05, and 0.051\n")
+        self.assertRegex(words, r"fc1.weight +[0-9]+ +[0-9.e-]+ +[0-9]+\n")
+        found = json.loads(self.yoke("checkpoint", "diff", self.last, "more/step-00000020.safetensors", "--json",
+                                     code=1).stdout)
+        self.assertEqual(found["tensors"], 12)
+        self.assertGreater(found["different"][0]["max_ulps"], 0)
+
+    def test_usage_is_checked(self):
+        for arguments in [[], ["list"], ["diff", self.last], ["remove", self.last]]:
+            self.assertIn("checkpoint takes list DIR", self.yoke("checkpoint", *arguments, code=2).stderr)
+        for flags, words in [(["--checkpoint-every", "5x"], "as in 10m"), (["--keep", "2"], "need --checkpoint-dir"),
+                             (["--resume", "auto"], "needs --checkpoint-dir")]:
+            self.assertIn(words, self.yoke("train", *flags, code=2).stderr)
+
+    def test_a_checkpoint_can_be_evaluated(self):
+        self.yoke("evaluate", "--init", self.last, "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=100",
+                  "--devices", "cpu")
+
+
+if __name__ == "__main__":
+    unittest.main()
