@@ -152,7 +152,7 @@ static const char *digest_of(const yoke_safetensors *file, const char *name) {
     return NULL;
 }
 
-static yoke_status verify(const yoke_safetensors *file) {
+yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
     size_t header = (size_t)(file->buffer - file->data);
     TRY(check_format(file));
     if (!yoke_seal_matches((const char *)file->data, header))
@@ -180,7 +180,7 @@ yoke_status yoke_checkpoint_open(yoke_checkpoint **checkpoint, const char *path)
     yoke_checkpoint *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
     yoke_status status = yoke_safetensors_open(&made->file, path);
-    if (status == YOKE_OK) status = verify(&made->file);
+    if (status == YOKE_OK) status = yoke_checkpoint_verify(&made->file);
     if (status != YOKE_OK) {
         yoke_checkpoint_close(made);
         return status;

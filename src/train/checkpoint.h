@@ -32,6 +32,9 @@ struct yoke_checkpoint {
     yoke_safetensors file;
 };
 
+/* DATA unless the file is a checkpoint and every digest is right. */
+yoke_status yoke_checkpoint_verify(const yoke_safetensors *file);
+
 /* A fact that is a number; `otherwise` when it is absent. */
 uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
                                 uint64_t otherwise);

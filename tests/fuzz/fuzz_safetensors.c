@@ -1,0 +1,27 @@
+/* The reader of safetensors: a file that it accepts is covered by its tensors. */
+#include "fuzz/fuzz.h"
+#include "train/train.h"
+
+static void read_tensor(const yoke_safetensors *file, const yoke_file_tensor *tensor) {
+    int64_t integer;
+    float *values = malloc(tensor->elements * sizeof *values + 1);
+    if (values == NULL) return;
+    (void)yoke_safetensors_floats(file, tensor, values);
+    (void)yoke_safetensors_integer(file, tensor, &integer);
+    free(values);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    yoke_safetensors file;
+    unsigned char *own = (unsigned char *)fuzz_copy(data, size);
+    if (yoke_safetensors_parse(&file, "fuzzed", own, size) != YOKE_OK) return 0;
+    size_t covered = 0;
+    for (int i = 0; i < file.count; i++) {
+        covered += file.tensors[i].bytes;
+        if (yoke_safetensors_find(&file, file.tensors[i].name) != &file.tensors[i]) abort();
+        read_tensor(&file, &file.tensors[i]);
+    }
+    if (covered != (size_t)(file.data + file.bytes - file.buffer)) abort();
+    yoke_safetensors_close(&file);
+    return 0;
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Writes seeds for the fuzz targets: small valid inputs, and some that are almost valid.
+
+usage: make_seeds.py FOLDER
+"""
+import gzip
+import json
+import pathlib
+import struct
+import sys
+
+FACTS = {"format": "pt", "yoke.format": "1", "yoke.version": "0.1.0", "xxh3.header": "0" * 16, "step": "12", "epoch": "1",
+         "epoch_batches": "4", "batches_tracked": "12", "best": "0.5", "config.model": "tiny for 2x1x1",
+         "config.seed": "0", "config.batch": "1", "config.optimizer": "sgd", "config.momentum": "0.9",
+         "xxh3.fc.weight": "2d06800538d394c2", "xxh3.fc.bias": "2d06800538d394c2",
+         "xxh3.optimizer.fc.weight.momentum_buffer": "2d06800538d394c2"}
+TINY = [("fc.weight", "F32", [2, 2]), ("fc.bias", "F32", [2]), ("optimizer.fc.weight.momentum_buffer", "F32", [2, 2]),
+        ("optimizer.fc.bias.momentum_buffer", "F32", [2])]
+BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1}
+
+
+def safetensors(tensors, metadata=None, header=None):
+    table, end = ({"__metadata__": metadata} if metadata else {}), 0
+    for name, dtype, shape in tensors:
+        size = BYTES[dtype]
+        for extent in shape:
+            size *= extent
+        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = (header or json.dumps(table, separators=(",", ":"))).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + bytes(i % 64 for i in range(end))
+
+
+def frame(kind, body, sequence=1, version=2):
+    return b"YOKE" + struct.pack(">HHII", version, kind, sequence, len(body)) + body
+
+
+def idx(kind, *extents):
+    count = 1
+    for extent in extents:
+        count *= extent
+    return struct.pack(">I", 0x800 + kind) + b"".join(struct.pack(">I", e) for e in extents) + bytes(count)
+
+
+def seeds():
+    every_type = [(f"t{i}", dtype, [i % 3, 1]) for i, dtype in enumerate(BYTES)]
+    files = [safetensors([]), safetensors(TINY), safetensors(every_type), safetensors(TINY, FACTS),
+             safetensors([("n", "I64", [])], {"format": "pt"}),
+             safetensors([], header='{"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}'),
+             safetensors(TINY, {"a\\\"b\u00e4": "\U0001f600"}), b"", b"\0" * 8, b"\xff" * 16]
+    yield from (("safetensors", file) for file in files)
+    yield from (("checkpoint", file) for file in [safetensors(TINY, FACTS), safetensors(TINY[:2], FACTS), files[1],
+                                                  safetensors(TINY, dict(FACTS, **{"config.batch": "2"})),
+                                                  safetensors(TINY, dict(FACTS, **{"yoke.format": "2"}))])
+    for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n"]:
+        yield "choices", text.encode()
+    for body in [frame(4, b"key\0value"), frame(7, b"sum\0" + struct.pack(">q", -3)), frame(5, b"key\0") + frame(6, b"key\0"),
+                 frame(1, bytes(32)), frame(4, b"no end"), b"tcp://host:1234", b"tcp://[::1]:99999", b"4(x2),3",
+                 b"gpu[03-05,9],head", b"1(x", b"2(x99999999999)"]:
+        yield "rendezvous", body
+    for kind, body in enumerate([idx(3, 2, 2, 2), idx(1, 1), gzip.compress(idx(3, 1, 2, 2), mtime=0), bytes(3073),
+                                 bytes([1, 2]) + bytes(3072)]):
+        yield "dataset", bytes([kind]) + body
+        yield "dataset", bytes([kind]) + body[:-1]
+        yield "dataset", bytes([kind]) + body + b"\x09"
+
+
+def main():
+    counts = {}
+    for target, data in seeds():
+        folder = pathlib.Path(sys.argv[1]) / target
+        folder.mkdir(parents=True, exist_ok=True)
+        counts[target] = counts.get(target, 0) + 1
+        (folder / f"{counts[target]:02}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
