@@ -46,7 +46,8 @@ YOKE_API yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *p
 /** A checkpoint that was read and verified. */
 typedef struct yoke_checkpoint yoke_checkpoint;
 
-/** Reads a checkpoint and compares every digest.
+/** Reads a checkpoint and compares every digest. A state that another program wrote, PyTorch for
+ * example, has none: its fact `yoke.format` is `unsealed`.
  *
  * @param[out] checkpoint  The checkpoint; close it with yoke_checkpoint_close. NULL on failure.
  * @param path             The file.
@@ -83,7 +84,8 @@ typedef struct yoke_checkpoint_tensor_info {
     size_t count;       /**< Elements. */
     size_t offset;      /**< Of its first byte in the file. */
     size_t bytes;       /**< In the file. */
-    const char *digest; /**< XXH3-64 of its bytes, 16 hexadecimal digits. */
+    const char *digest; /**< XXH3-64 of its bytes, 16 hexadecimal digits; NULL in a file that
+                           another program wrote without digests. */
 } yoke_checkpoint_tensor_info;
 
 /** Describes a tensor.

@@ -142,7 +142,7 @@ static void show_words(const yoke_checkpoint *checkpoint) {
     printf("\n%-52s  %-5s  %-20s  %s\n", "tensor", "dtype", "shape", "xxh3");
     for (int i = 0; next_tensor(checkpoint, i, &info); i++)
         printf("%-52s  %-5s  %-20s  %s\n", info.name, info.dtype, checkpoint_shape(&info, shape),
-               info.digest);
+               info.digest != NULL ? info.digest : "-");
 }
 
 static yoke_status show_json(const yoke_checkpoint *checkpoint) {
@@ -166,7 +166,7 @@ static yoke_status show_json(const yoke_checkpoint *checkpoint) {
         yoke_json_close(&json, ']');
         yoke_json_integer(&json, "offset", (int64_t)info.offset);
         yoke_json_integer(&json, "bytes", (int64_t)info.bytes);
-        yoke_json_text(&json, "xxh3", info.digest);
+        if (info.digest != NULL) yoke_json_text(&json, "xxh3", info.digest);
         yoke_json_close(&json, '}');
     }
     yoke_json_close(&json, ']');
