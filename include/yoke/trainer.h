@@ -128,8 +128,8 @@ typedef struct yoke_trainer_options {
     const char *init_allow_unknown;     /**< As yoke_weights_load_options.allow_unknown. */
     /** A folder of checkpoints, `step-00001234.safetensors`; made if its parent exists. NULL: none.
      * The run also writes one when it ends or is stopped. Without `resume` the folder must hold
-     * none. A thread of its own writes them; where that thread is still busy, the next checkpoint
-     * waits for the first step after it. */
+     * none of a later step. A thread of its own writes them; where that thread is still busy, the
+     * next checkpoint waits for the first step after it. */
     const char *checkpoint_dir;
     double checkpoint_every; /**< How many units lie between two checkpoints; 0: one. */
     yoke_checkpoint_unit checkpoint_unit; /**< Of `checkpoint_every`. */
