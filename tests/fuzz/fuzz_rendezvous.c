@@ -33,11 +33,27 @@ static void read_frames(const uint8_t *data, size_t size) {
     yoke_store_table_clear(&table);
 }
 
+/* Of an address that begins with tcp:// only, as the store asks. */
+static void read_address(const char *text) {
+    static const char scheme[] = "tcp://";
+    yoke_tcp_address address;
+    size_t length = strlen(text);
+    if (strncmp(text, scheme, strlen(scheme)) == 0) {
+        (void)yoke_tcp_parse(&address, text);
+        return;
+    }
+    char *whole = malloc(sizeof scheme + length);
+    if (whole == NULL) abort();
+    memcpy(whole, scheme, sizeof scheme);
+    memcpy(whole + strlen(scheme), text, length + 1);
+    (void)yoke_tcp_parse(&address, whole);
+    free(whole);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = fuzz_copy(data, size), host[64];
-    yoke_tcp_address address;
     yoke_slurm_tasks tasks;
-    (void)yoke_tcp_parse(&address, text);
+    read_address(text);
     (void)yoke_slurm_tasks_parse(text, 1, &tasks);
     (void)yoke_slurm_first_host(text, host, sizeof host);
     free(text);
