@@ -17,6 +17,8 @@ yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
 const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);
+/* A line for each parameter group; the caller frees it. NULL: no memory. */
+char *yoke_data_parallel_groups_text(const yoke_data_parallel *parallel);
 /* The group's rank 0, or the only process: it reads and writes files. */
 bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
 /* Returns `status`; a failure ends the process group, so that no other rank waits for this one. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/checkpoint.h"
+#include "train/digest.h"
 
 #define CONFIG "config."
 
@@ -43,6 +44,21 @@ static void add_optimizer(yoke_facts *facts, const yoke_optimizer_options *optim
     yoke_facts_add_real(facts, CONFIG "epsilon", optimizer->epsilon);
 }
 
+/* A list too long for a fact is there as its digest. */
+static void add_groups(yoke_facts *facts, const yoke_data_parallel *parallel) {
+    char digest[YOKE_DIGEST_TEXT], *text = yoke_data_parallel_groups_text(parallel);
+    size_t length = text != NULL ? strlen(text) : 0;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '\n') text[i] = ';';
+    if (length < sizeof facts->items[0].value) {
+        yoke_facts_add(facts, CONFIG "groups", "%s", length > 0 ? text : "none");
+    } else {
+        yoke_digest_text(text, length, digest);
+        yoke_facts_add(facts, CONFIG "groups", "%.100s... (%s)", text, digest);
+    }
+    free(text);
+}
+
 void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = yoke_data_parallel_options_of(parallel);
     const yoke_model *model = yoke_data_parallel_model(parallel);
@@ -56,6 +72,7 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     yoke_facts_add(facts, CONFIG "precision", "%s", yoke_precision_name(options->precision));
     yoke_facts_add(facts, CONFIG "mean_of_ranks", "%s", options->mean_of_ranks ? "yes" : "no");
     add_optimizer(facts, yoke_data_parallel_optimizer_of(parallel));
+    add_groups(facts, parallel);
     yoke_facts_add(facts, "run.schedule", "%s", schedules[options->schedule]);
     yoke_facts_add(facts, "run.algorithm", "%s",
                    options->algorithm == YOKE_ALGORITHM_DIRECT ? "direct" : "measured");

@@ -252,6 +252,42 @@ static void options_that_differ_are_named_with_both_values(void **state) {
     yoke_model_destroy(model);
 }
 
+static void frozen_parameters_have_no_state_and_groups_are_compared(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 12, .accumulate = 1};
+    yoke_parameter_group groups[2] = {YOKE_PARAMETER_GROUP_INIT, YOKE_PARAMETER_GROUP_INIT};
+    yoke_data_parallel_options options = options_of(&s);
+    yoke_optimizer_options optimizer = optimizer_of(&s);
+    yoke_model *model = check_model(true, 0);
+    yoke_checkpoint *checkpoint;
+    groups[0].pattern = "conv1.*";
+    groups[0].frozen = true;
+    groups[1].pattern = "fc.*";
+    groups[1].learning_rate_scale = 0.5;
+    options.groups = groups;
+    options.group_count = 2;
+    options.schedule = YOKE_SCHEDULE_SHARDED;
+    check_engine whole = check_engine_make(model, 2, options, &optimizer);
+    EXPECT_OK(go_on(whole.parallel, &s, 0, true, 1, 0));
+    check_engine resumed = check_engine_make(model, 2, options, &optimizer);
+    EXPECT_OK(yoke_state_load(resumed.parallel, file_of(7), NULL));
+    EXPECT_OK(go_on(resumed.parallel, &s, 7, false, 1, 0));
+    EXPECT_OK(yoke_state_save(resumed.parallel, file_of(0)));
+    expect_same_tensors(file_of(0), file_of(STEPS));
+    EXPECT_OK(yoke_checkpoint_open(&checkpoint, file_of(0)));
+    assert_null(yoke_safetensors_find(&checkpoint->file, "optimizer.conv1.weight.momentum_buffer"));
+    assert_non_null(
+        yoke_safetensors_find(&checkpoint->file, "optimizer.conv2.weight.momentum_buffer"));
+    yoke_checkpoint_close(checkpoint);
+    check_engine_free(&whole);
+    check_engine_free(&resumed);
+    check_engine plain = plain_engine(model, &s, 7);
+    expect_refused(plain.parallel, NULL, YOKE_ERROR_ARGUMENT,
+                   (const char *[]){"groups is none here and group conv1.*", NULL});
+    check_engine_free(&plain);
+    yoke_model_destroy(model);
+}
+
 static void another_models_state_lists_missing_unknown_and_misshapen_names(void **state) {
     (void)state;
     const ddp_setting s = {.batch = 12, .accumulate = 1};
@@ -363,6 +399,7 @@ int main(void) {
         cmocka_unit_test(a_state_moves_between_schedules_and_numbers_of_devices),
         cmocka_unit_test(ranks_resume_after_any_step),
         cmocka_unit_test(options_that_differ_are_named_with_both_values),
+        cmocka_unit_test(frozen_parameters_have_no_state_and_groups_are_compared),
         cmocka_unit_test(another_models_state_lists_missing_unknown_and_misshapen_names),
         cmocka_unit_test(a_checkpoint_initialises_weights_and_weights_are_no_checkpoint),
         cmocka_unit_test(every_flipped_bit_and_every_cut_is_noticed),
