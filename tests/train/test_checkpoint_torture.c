@@ -117,6 +117,7 @@ ssize_t WRAP(write)(int descriptor, const void *data, size_t bytes) {
 
 static char folder[] = "/tmp/yoke-torture-XXXXXX";
 static yoke_state *state_of_run;
+static yoke_model *model; /* has the names of the state */
 
 static int make_folder(void **state) {
     (void)state;
@@ -139,7 +140,7 @@ static int remove_folder(void **state) {
 }
 
 static void take_state(void) {
-    yoke_model *model = check_model(true, 0);
+    model = check_model(true, 0);
     yoke_data_parallel_options options = {.batch = 4, .algorithm = YOKE_ALGORITHM_DIRECT};
     check_engine engine = check_engine_make(model, 1, options, NULL);
     EXPECT_OK(yoke_state_create(&state_of_run, engine.parallel));
@@ -240,6 +241,7 @@ static void a_fault_at_any_call_leaves_a_checkpoint_that_verifies(void **state) 
             }
     }
     yoke_state_destroy(state_of_run);
+    yoke_model_destroy(model);
     print_message("%d faults at %d calls of a save: a valid checkpoint remained %d times\n",
                   checked, sites, checked);
 }
