@@ -11,15 +11,6 @@
 
 /* The parts of a state. */
 
-/* Frozen parameters lie in no bucket and have no state of the optimizer. */
-static bool is_updated(const yoke_flat *flat, const yoke_parameter *parameter) {
-    for (int i = 0; i < flat->bucket_count; i++)
-        if (parameter->offset >= flat->buckets[i].offset &&
-            parameter->offset < flat->buckets[i].offset + flat->buckets[i].elements)
-            return true;
-    return false;
-}
-
 static yoke_status add_model_tensors(yoke_state *state, const yoke_model *model) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
@@ -49,10 +40,11 @@ static yoke_status add_optimizer_tensor(yoke_state *state, const yoke_data_paral
     return YOKE_OK;
 }
 
+/* Frozen parameters have no state of the optimizer. */
 static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
     for (int slot = 0; slot < state->slots; slot++)
         for (int i = 0; i < parallel->flat->parameter_count; i++)
-            if (is_updated(parallel->flat, &parallel->flat->parameters[i]))
+            if (!parallel->flat->parameters[i].frozen)
                 TRY(add_optimizer_tensor(state, parallel, &parallel->flat->parameters[i], slot));
     return YOKE_OK;
 }
@@ -229,9 +221,10 @@ static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_take"));
     state->steps = parallel->steps;
     state->batches_tracked = parallel->batches_tracked;
-    return yoke_ranks_report(parallel, take(state, parallel));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, take(state, parallel)));
 }
 
 static yoke_status share_steps(yoke_data_parallel *parallel) {
@@ -265,5 +258,6 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
 }
 
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
-    return yoke_ranks_report(parallel, give(parallel, state));
+    TRY(yoke_enter_settled(parallel, "yoke_state_give"));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, give(parallel, state)));
 }
