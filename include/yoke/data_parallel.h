@@ -81,6 +81,10 @@ typedef struct yoke_data_parallel_options {
     bool skip_finite_check; /**< Update each bucket at once instead of after a check of the whole
                                  gradient: then NaN in a gradient shows in the next loss only, with
                                  the weights gone. Clipping checks all the same. */
+    const char *choices;    /**< A file that keeps which algorithms were measured to be the fastest,
+                                 so that every run on this machine computes the same bits; create
+                                 makes it, in a folder that exists. In DDP rank 0 alone uses it.
+                                 Read during create only. NULL: measure anew in every engine. */
 } yoke_data_parallel_options;
 
 /** The defaults; set batch. */
@@ -89,7 +93,7 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */, false /* skip_finite_check */                                     \
+            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */                 \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -102,7 +106,8 @@ typedef struct yoke_data_parallel_options {
  * @param options        Copied; not NULL.
  * @return ARGUMENT: the text names the offending option. MEMORY: it names the device, what was
  *         requested, what the device holds and what may help. SYSTEM: a thread could not start.
- * PEER: the ranks disagree; it quotes both sides.
+ *         PEER: the ranks disagree; it quotes both sides. DATA: options.choices is another kind of
+ *         file, or damaged; it names the line.
  */
 YOKE_API yoke_status yoke_data_parallel_create(yoke_data_parallel **parallel,
                                                const yoke_model *model, yoke_devices *devices,
@@ -456,6 +461,13 @@ YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, in
 YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
                                         const char **layer_and_pass, const char **algorithm,
                                         double *milliseconds);
+
+/** Why choices of this engine are not in options.choices, so that another run may measure others.
+ *
+ * @param parallel  The engine; not NULL.
+ * @return NULL: all are, or there is no such file. Borrowed from the engine.
+ */
+YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
 
 /** The engine's trace.
  *

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/parameter_groups.h"
@@ -16,7 +17,7 @@
 #define SYNTHETIC "synthetic"
 
 typedef struct train_flags {
-    const char *model, *dataset, *devices, *init, *save, *metrics, *trace;
+    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *choices;
     const char *allow_missing, *allow_unknown;
     group_flags groups;
     const char *checkpoint_dir, *checkpoint_every, *resume, *resume_anyway;
@@ -90,8 +91,11 @@ static const cli_option options[] = {
      AT(loss_mean), 0, 0},
     {"timeout", "SECONDS", "ddp: longest wait for another rank (60)", CLI_INTEGER, AT(timeout), 1,
      1 << 20},
-    {"algorithm", "measured|direct", "fastest by measurement, or the same in every run (measured)",
+    {"algorithm", "measured|direct", "the fastest by measurement, or by a fixed rule (measured)",
      CLI_CHOICE, AT(algorithm), 0, 0},
+    {"choices", "FILE|none",
+     "file that keeps what was measured, for the same bits in every run (in ~/.cache/yoke)",
+     CLI_TEXT, AT(choices), 0, 0},
     {"seed", "N", "seed of weights, row order, augmentation and dropout (0)", CLI_UNSIGNED,
      AT(seed), 0, 0},
     {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
@@ -271,7 +275,8 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .keep = flags->keep,
                                   .keep_best = flags->keep_best,
                                   .resume = flags->resume,
-                                  .resume_anyway = flags->resume_anyway};
+                                  .resume_anyway = flags->resume_anyway,
+                                  .choices = flags->choices};
     (void)read_interval(run, flags->checkpoint_every);
     if (run->resume == NULL && run->checkpoint_dir != NULL && is_restarted()) run->resume = "auto";
 }
@@ -313,6 +318,7 @@ typedef struct session {
     yoke_process_group_options group;
     group_list groups;
     skipped_list skipped;
+    choices_path choices;
     bool speaks; /* rank 0; the others print failures only */
 } session;
 
@@ -439,6 +445,8 @@ static int open_and_run(session *now, train_flags *flags) {
     yoke_trainer_options run_options;
     yoke_status status = choose_devices(flags, &now->view, &now->rank);
     if (status != YOKE_OK) return cli_fail(status);
+    if (flags->algorithm != YOKE_ALGORITHM_DIRECT)
+        flags->choices = choices_place(&now->choices, flags->choices, now->speaks);
     fill_optimizer(&optimizer, flags);
     fill_options(&run_options, flags);
     run_options.optimizer = &optimizer;

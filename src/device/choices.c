@@ -4,17 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/device.h"
+#include "device/choices_file.h"
 
 typedef struct choice {
     char *key, *name;
     int candidate;
     double milliseconds;
+    bool used;  /* by a plan of this record's engine */
+    bool saved; /* the file has it */
 } choice;
 
 struct yoke_choices {
     choice *rows;
     int count, capacity;
+    yoke_choices_file *file; /* NULL: none */
 };
 
 yoke_status yoke_choices_create(yoke_choices **choices) {
@@ -29,15 +32,58 @@ void yoke_choices_destroy(yoke_choices *choices) {
         free(choices->rows[i].key);
         free(choices->rows[i].name);
     }
+    yoke_choices_file_close(choices->file);
     free(choices->rows);
     free(choices);
 }
 
-int yoke_choices_find(const yoke_choices *choices, const char *key) {
+static choice *row_of(const yoke_choices *choices, const char *key) {
     for (int i = 0; i < choices->count; i++) {
-        if (strcmp(choices->rows[i].key, key) == 0) return choices->rows[i].candidate;
+        if (strcmp(choices->rows[i].key, key) == 0) return &choices->rows[i];
     }
-    return -1;
+    return NULL;
+}
+
+/* A yoke_choice_taker. */
+static yoke_status add_saved(void *record, const yoke_choice_line *line) {
+    yoke_choices *choices = record;
+    if (row_of(choices, line->key) != NULL) return YOKE_OK;
+    TRY(yoke_choices_add(choices, line->key, line->candidate, line->name, line->milliseconds));
+    choices->rows[choices->count - 1].used = false;
+    choices->rows[choices->count - 1].saved = true;
+    return YOKE_OK;
+}
+
+yoke_status yoke_choices_keep(yoke_choices *choices, const char *path, const char *machine) {
+    TRY(yoke_choices_file_open(&choices->file, path, machine));
+    return yoke_choices_file_read(choices->file, add_saved, choices);
+}
+
+/* An unknown key: another process may have measured it since this one read the file, or measure it
+ * now. */
+int yoke_choices_find(yoke_choices *choices, const char *key) {
+    choice *row = row_of(choices, key);
+    if (row == NULL && yoke_choices_file_hold(choices->file, add_saved, choices))
+        row = row_of(choices, key);
+    if (row == NULL) return -1;
+    if (!row->used) row->used = true;
+    return row->candidate;
+}
+
+yoke_status yoke_choices_commit(yoke_choices *choices) {
+    if (choices->file == NULL) return YOKE_OK;
+    for (int i = 0; i < choices->count; i++) {
+        choice *row = &choices->rows[i];
+        if (row->saved) continue;
+        yoke_choices_file_add(choices->file, &(yoke_choice_line){row->candidate, row->milliseconds,
+                                                                 row->name, row->key});
+        row->saved = true;
+    }
+    return yoke_choices_file_commit(choices->file);
+}
+
+const char *yoke_choices_warning(const yoke_choices *choices) {
+    return yoke_choices_file_warning(choices->file);
 }
 
 static yoke_status grow(yoke_choices *choices) {
@@ -52,7 +98,7 @@ static yoke_status grow(yoke_choices *choices) {
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds) {
     if (choices->count == choices->capacity) TRY(grow(choices));
-    choice row = {strdup(key), strdup(candidate_name), candidate, milliseconds};
+    choice row = {strdup(key), strdup(candidate_name), candidate, milliseconds, true, false};
     if (row.key == NULL || row.name == NULL) {
         free(row.key);
         free(row.name);
@@ -64,12 +110,15 @@ yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candida
 
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds) {
-    if (index < 0 || index >= choices->count) return false;
-    const choice *row = &choices->rows[index];
-    *key = row->key;
-    *name = row->name;
-    *milliseconds = row->milliseconds;
-    return true;
+    for (int i = 0; index >= 0 && i < choices->count; i++) {
+        const choice *row = &choices->rows[i];
+        if (!row->used || index-- > 0) continue;
+        *key = row->key;
+        *name = row->name;
+        *milliseconds = row->milliseconds;
+        return true;
+    }
+    return false;
 }
 
 yoke_status yoke_choices_write(const yoke_choices *choices, char **text) {
@@ -78,6 +127,7 @@ yoke_status yoke_choices_write(const yoke_choices *choices, char **text) {
     if (file == NULL) return FAIL_MEMORY(4096, "the record of choices");
     for (int i = 0; i < choices->count; i++) {
         const choice *row = &choices->rows[i];
+        if (!row->used) continue;
         fprintf(file, "%d\t%.9g\t%s\t%s\n", row->candidate, row->milliseconds, row->name, row->key);
     }
     return fclose(file) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the record of choices");

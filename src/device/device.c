@@ -200,6 +200,18 @@ yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_d
     return yoke_options_store(info, &own, sizeof own, "yoke_device_info");
 }
 
+void yoke_device_facts(const yoke_device *device, char *text, size_t size) {
+    yoke_device_info info = {.struct_size = sizeof info};
+    yoke_backend_info backend = {.struct_size = sizeof backend};
+    device->backend->describe(device, &info);
+    for (int i = 0; yoke_backend_describe(i, &backend); i++)
+        if (strcmp(backend.name, device->backend->name) == 0) break;
+    snprintf(text, size, "yoke %d.%d.%d, %s, %s", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
+             YOKE_VERSION_PATCH, info.description, backend.detail);
+    for (char *at = text; *at != '\0'; at++)
+        if (*at == '\t' || *at == '\n') *at = ' ';
+}
+
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index) {
     return devices->at[index];
 }

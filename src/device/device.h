@@ -362,14 +362,25 @@ yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *r
  * result. Not thread-safe: one thread makes all plans. */
 yoke_status yoke_choices_create(yoke_choices **choices);
 void yoke_choices_destroy(yoke_choices *choices);
+/* Keeps choices in a file, so that every run makes the same ones: reads those of `machine`. find
+ * then looks an unknown key up again behind the file's lock, which commit releases once it has
+ * written what was added. A folder or file that cannot be written is no failure but a warning.
+ * DATA: the file is no record of choices; the text names the line. */
+yoke_status yoke_choices_keep(yoke_choices *choices, const char *path, const char *machine);
+yoke_status yoke_choices_commit(yoke_choices *choices);
+/* Why choices of this record are in no file; NULL: all are, or there is no file. */
+const char *yoke_choices_warning(const yoke_choices *choices);
+/* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
+ * their versions, in one line. */
+void yoke_device_facts(const yoke_device *device, char *text, size_t size);
 /* `key` names shape, pass and precision, but not the number of rows. Returns -1 when unknown. */
-int yoke_choices_find(const yoke_choices *choices, const char *key);
+int yoke_choices_find(yoke_choices *choices, const char *key);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
-/* Row `index` of the record; false past the end. */
+/* Row `index` of the choices in use; false past the end. */
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds);
-/* The record as text, one choice per line; the caller frees it. read adds the choices of such a
+/* The choices in use as text, one per line; the caller frees it. read adds the choices of such a
  * text, and changes the text. PEER: it is no record. */
 yoke_status yoke_choices_write(const yoke_choices *choices, char **text);
 yoke_status yoke_choices_read(yoke_choices *choices, char *text);

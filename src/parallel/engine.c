@@ -123,11 +123,22 @@ static yoke_status plan_replica(int index, void *context) {
     return yoke_replica_create(&lane->replica, parallel->model, &options);
 }
 
+/* Rank 0's choices are everybody's, so it alone keeps them. */
+static yoke_status keep_choices(yoke_data_parallel *parallel) {
+    char machine[1280];
+    const char *path = parallel->options.choices;
+    if (path == NULL || parallel->ranks.rank > 0) return YOKE_OK;
+    yoke_device_facts(parallel->lanes[0].device, machine, sizeof machine);
+    return yoke_choices_keep(parallel->choices, path, machine);
+}
+
 static yoke_status plan_root(yoke_data_parallel *parallel) {
     bool first = parallel->ranks.rank == 0;
     TRY(yoke_choices_create(&parallel->choices));
+    TRY(keep_choices(parallel));
     if (!first) TRY(yoke_ranks_share_choices(parallel)); /* rank 0 sends what it has measured */
     TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));
+    TRY(yoke_choices_commit(parallel->choices));
     if (first) TRY(yoke_ranks_share_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->lanes[0].replica);
     TRY(yoke_groups_cut(parallel));
@@ -191,7 +202,7 @@ static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training
         TRY(yoke_record_lanes(parallel, micro, training));
         if (training) TRY(yoke_root_loss_prepare(parallel, micro));
     }
-    return YOKE_OK;
+    return yoke_choices_commit(parallel->choices);
 }
 
 yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, bool training) {

@@ -67,6 +67,10 @@ bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
     return yoke_choices_at(parallel->choices, index, layer_and_pass, algorithm, milliseconds);
 }
 
+const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel) {
+    return yoke_choices_warning(parallel->choices);
+}
+
 yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,
                                       yoke_memory_report *report) {
     TRY(yoke_pointer_check(parallel, "parallel"));

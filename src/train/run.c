@@ -26,6 +26,13 @@ void yoke_trainer_warn(yoke_trainer *trainer) {
     yoke_trainer_emit(trainer, &event);
 }
 
+static void warn_of_choices(yoke_trainer *trainer) {
+    yoke_event event = {.kind = YOKE_EVENT_WARNING,
+                        .accuracy = -1,
+                        .text = yoke_data_parallel_choices_warning(trainer->parallel)};
+    if (event.text != NULL) emit(trainer, &event);
+}
+
 /* Training continues without metrics: warns once, and tries again with every line. */
 static void record(yoke_trainer *trainer, yoke_event *event) {
     event->step = trainer->step;
@@ -279,6 +286,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
 static yoke_status run(yoke_trainer *trainer) {
     TRY(prepare_all(trainer));
     trainer->begin_ns = yoke_now_ns();
+    warn_of_choices(trainer);
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
     yoke_trainer_emit(trainer, &ready);
     return finish(trainer, train(trainer));

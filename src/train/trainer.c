@@ -22,7 +22,8 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->init_allow_unknown,
                              &options->checkpoint_dir,
                              &options->resume,
-                             &options->resume_anyway};
+                             &options->resume_anyway,
+                             &options->choices};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -207,7 +208,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .mean_of_ranks = options->mean_of_ranks,
                                          .pixels = yoke_loader_pixels(trainer->loader),
                                          .groups = options->groups,
-                                         .group_count = options->group_count};
+                                         .group_count = options->group_count,
+                                         .choices = options->choices};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */

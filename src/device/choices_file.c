@@ -1,0 +1,224 @@
+/* Reading, locking and replacing the file of choices. A lock file beside it orders the processes;
+ * the file itself is replaced as a whole, so a reader needs no lock and no crash leaves a part of a
+ * line. */
+#include "device/choices_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEADER "yoke choices 1\n" /* and the version of the format */
+#define LIMIT_BYTES ((size_t)64 << 20)
+#define LOCK_SECONDS 120 /* longer than a process measures a large model */
+#define POLL_NS 10000000L
+
+struct yoke_choices_file {
+    char *path, *lock_path, *machine;
+    int lock;     /* -1: not held */
+    bool gave_up; /* the lock cannot be had: do not wait again */
+    char *added;  /* lines for commit; grows through open_memstream */
+    size_t added_bytes;
+    FILE *lines;
+    yoke_error failure; /* of hold, for commit */
+    char warning[YOKE_ERROR_TEXT_BYTES];
+};
+
+/* Life. */
+
+yoke_status yoke_choices_file_open(yoke_choices_file **file, const char *path,
+                                   const char *machine) {
+    *file = NULL;
+    yoke_choices_file *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "the file of choices");
+    made->lock = -1;
+    made->path = strdup(path);
+    made->machine = strdup(machine);
+    if (asprintf(&made->lock_path, "%s.lock", path) < 0) made->lock_path = NULL;
+    if (made->path == NULL || made->machine == NULL || made->lock_path == NULL) {
+        yoke_choices_file_close(made);
+        return FAIL_MEMORY(2 * strlen(path) + strlen(machine), "the file of choices");
+    }
+    *file = made;
+    return YOKE_OK;
+}
+
+static void drop_lines(yoke_choices_file *file) {
+    if (file->lines != NULL) fclose(file->lines);
+    free(file->added);
+    file->lines = NULL;
+    file->added = NULL;
+}
+
+static void unlock(yoke_choices_file *file) {
+    if (file->lock >= 0) close(file->lock);
+    file->lock = -1;
+}
+
+void yoke_choices_file_close(yoke_choices_file *file) {
+    if (file == NULL) return;
+    drop_lines(file);
+    unlock(file);
+    free(file->machine);
+    free(file->lock_path);
+    free(file->path);
+    free(file);
+}
+
+const char *yoke_choices_file_warning(const yoke_choices_file *file) {
+    return file != NULL && file->warning[0] != '\0' ? file->warning : NULL;
+}
+
+static void warn(yoke_choices_file *file, const char *cause) {
+    file->gave_up = true;
+    if (file->warning[0] != '\0') return;
+    snprintf(file->warning, sizeof file->warning,
+             "%.300s; the algorithms that this run measures are not kept: another run may choose "
+             "others and get other bits",
+             cause);
+}
+
+/* Reading. */
+
+/* machine, candidate, milliseconds, name, key. Changes `text`. */
+static bool parse_line(char *text, const char **machine, yoke_choice_line *line) {
+    char *fields[5] = {NULL};
+    int64_t candidate;
+    for (int i = 0; i < 5; i++)
+        fields[i] = strsep(&text, "\t");
+    if (fields[4] == NULL || text != NULL || fields[4][0] == '\0') return false;
+    if (!yoke_text_integer(fields[1], 0, INT_MAX, &candidate)) return false;
+    if (!yoke_text_real(fields[2], 0, 1e12, &line->milliseconds)) return false;
+    *machine = fields[0];
+    line->candidate = (int)candidate;
+    line->name = fields[3];
+    line->key = fields[4];
+    return true;
+}
+
+static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_choice_taker take,
+                              void *context) {
+    static const char remedy[] = "delete the file, and the next run measures anew";
+    size_t header = strlen(HEADER);
+    if (strncmp(text, HEADER, header) != 0)
+        return FAIL(YOKE_ERROR_DATA, "%s: line 1 is not \"%.*s\"; %s", file->path, (int)header - 1,
+                    HEADER, remedy);
+    char *rest = text + header;
+    for (int number = 2; *rest != '\0'; number++) {
+        char *line = rest, *end = strchr(rest, '\n');
+        const char *machine;
+        yoke_choice_line found;
+        rest = end != NULL ? end + 1 : rest + strlen(rest);
+        if (end != NULL) *end = '\0';
+        if (end == NULL || !parse_line(line, &machine, &found))
+            return FAIL(YOKE_ERROR_DATA, "%s: line %d is %s; %s", file->path, number,
+                        end == NULL ? "cut off" : "not a choice", remedy);
+        if (strcmp(machine, file->machine) == 0) TRY(take(context, &found));
+    }
+    return YOKE_OK;
+}
+
+/* *text is NULL where there is no file. An empty file is one that a program made for this purpose.
+ */
+static yoke_status read_text(const yoke_choices_file *file, char **text, size_t *bytes) {
+    unsigned char *data = NULL;
+    *text = NULL;
+    yoke_status status = yoke_file_read(file->path, LIMIT_BYTES, &data, bytes);
+    if (status == YOKE_ERROR_MISSING) return YOKE_OK;
+    TRY(status);
+    if (*bytes > 0 && memchr(data, '\0', *bytes) == NULL) {
+        *text = (char *)data;
+        return YOKE_OK;
+    }
+    free(data);
+    if (*bytes == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s is no text file; delete it, and the next run measures anew",
+                file->path);
+}
+
+yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context) {
+    char *text;
+    size_t bytes;
+    TRY(read_text(file, &text, &bytes));
+    yoke_status status = text != NULL ? take_lines(file, text, take, context) : YOKE_OK;
+    free(text);
+    return status;
+}
+
+/* Locking. */
+
+static bool lock(yoke_choices_file *file) {
+    char cause[YOKE_ERROR_TEXT_BYTES];
+    int descriptor = open(file->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int failed = descriptor < 0 ? errno : 0;
+    for (long polls = 0; failed == 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0; polls++) {
+        const struct timespec pause = {.tv_nsec = POLL_NS};
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            failed = errno;
+        else if (polls > LOCK_SECONDS * (1000000000L / POLL_NS))
+            failed = ETIMEDOUT;
+        else
+            nanosleep(&pause, NULL);
+    }
+    file->lock = descriptor;
+    if (failed == 0) return true;
+    unlock(file);
+    snprintf(cause, sizeof cause, "%.300s: cannot lock: %s", file->lock_path, strerror(failed));
+    warn(file, cause);
+    return false;
+}
+
+bool yoke_choices_file_hold(yoke_choices_file *file, yoke_choice_taker take, void *context) {
+    if (file == NULL || file->lock >= 0 || file->gave_up || !lock(file)) return false;
+    yoke_status status = yoke_choices_file_read(file, take, context);
+    if (status != YOKE_OK) file->failure = yoke_error_take(status);
+    return true;
+}
+
+/* Writing. */
+
+void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line) {
+    if (file->lock < 0) return;
+    if (file->lines == NULL) file->lines = open_memstream(&file->added, &file->added_bytes);
+    if (file->lines == NULL) {
+        warn(file, "out of memory for the file of choices");
+        return;
+    }
+    fprintf(file->lines, "%s\t%d\t%.9g\t%s\t%s\n", file->machine, line->candidate,
+            line->milliseconds, line->name, line->key);
+}
+
+static yoke_status write_all(const yoke_choices_file *file, const char *text, size_t bytes) {
+    yoke_file_writer writer;
+    TRY(yoke_file_create(&writer, file->path));
+    if (text == NULL) TRY(yoke_file_write(&writer, HEADER, strlen(HEADER)));
+    if (text != NULL) TRY(yoke_file_write(&writer, text, bytes));
+    TRY(yoke_file_write(&writer, file->added, file->added_bytes));
+    return yoke_file_commit(&writer);
+}
+
+static yoke_status append(yoke_choices_file *file) {
+    char *text = NULL;
+    size_t bytes = 0;
+    if (fflush(file->lines) != 0 || file->added == NULL)
+        return FAIL_MEMORY(file->added_bytes, "the file of choices");
+    TRY(read_text(file, &text, &bytes));
+    yoke_status status = write_all(file, text, bytes);
+    free(text);
+    return status;
+}
+
+yoke_status yoke_choices_file_commit(yoke_choices_file *file) {
+    yoke_error failure = file->failure;
+    file->failure = (yoke_error){0};
+    if (failure.status == YOKE_OK && file->lines != NULL && append(file) != YOKE_OK)
+        warn(file, yoke_last_error());
+    drop_lines(file);
+    unlock(file);
+    return failure.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&failure);
+}

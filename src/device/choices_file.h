@@ -1,0 +1,36 @@
+/* The file in which choices outlive a run. It is text: a header line, then one choice per line. A
+ * line never changes once it is written, so the first run to measure a key decides for all. */
+#ifndef DEVICE_CHOICES_FILE_H
+#define DEVICE_CHOICES_FILE_H
+
+#include "device/device.h"
+
+typedef struct yoke_choices_file yoke_choices_file;
+
+typedef struct yoke_choice_line {
+    int candidate;
+    double milliseconds;
+    const char *name, *key;
+} yoke_choice_line;
+
+/* Takes a choice of the file's machine. */
+typedef yoke_status (*yoke_choice_taker)(void *context, const yoke_choice_line *line);
+
+/* Opens nothing yet; `machine` selects the lines that count here. */
+yoke_status yoke_choices_file_open(yoke_choices_file **file, const char *path, const char *machine);
+/* Takes NULL; drops what was added and not committed. */
+void yoke_choices_file_close(yoke_choices_file *file);
+
+/* Hands every choice of this machine to `take`; a missing file has none. DATA: file and line. */
+yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context);
+/* Locks the file against other processes and reads it again, unless it is locked already. Waits for
+ * a process that is measuring. Takes NULL. Returns whether choices were read. */
+bool yoke_choices_file_hold(yoke_choices_file *file, yoke_choice_taker take, void *context);
+/* Adds a line, for commit to write. */
+void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line);
+/* Replaces the file by one with the added lines, and unlocks it. DATA: what the last hold met. */
+yoke_status yoke_choices_file_commit(yoke_choices_file *file);
+/* Why lines are not in the file; NULL: they are. Takes NULL. */
+const char *yoke_choices_file_warning(const yoke_choices_file *file);
+
+#endif

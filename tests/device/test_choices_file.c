@@ -1,0 +1,257 @@
+/* The file in which measured choices outlive a run: the first to measure decides for all, and
+ * damage is named by its line. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+
+#define MACHINE "a machine"
+#define PROCESSES 8
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        yoke_status expect_status_ = (call);                                                       \
+        if (expect_status_ != YOKE_OK)                                                             \
+            fail_msg("%s: %s: %s", #call, yoke_status_name(expect_status_), yoke_last_error());    \
+    } while (0)
+
+static char folder[] = "/tmp/yoke-choices-XXXXXX";
+static char path[64], lock_path[80];
+
+static int make_folder(void **state) {
+    (void)state;
+    if (mkdtemp(folder) == NULL) return 1;
+    snprintf(path, sizeof path, "%s/choices-1.txt", folder);
+    snprintf(lock_path, sizeof lock_path, "%s.lock", path);
+    return 0;
+}
+
+static int clear_folder(void **state) {
+    (void)state;
+    unlink(path);
+    unlink(lock_path);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    return rmdir(folder);
+}
+
+static yoke_choices *record_of(const char *machine) {
+    yoke_choices *choices = NULL;
+    EXPECT_OK(yoke_choices_create(&choices));
+    EXPECT_OK(yoke_choices_keep(choices, path, machine));
+    return choices;
+}
+
+/* What a plan does: it uses a known choice, or measures one. */
+static int choose(yoke_choices *choices, const char *key, int measured) {
+    int known = yoke_choices_find(choices, key);
+    if (known >= 0) return known;
+    EXPECT_OK(yoke_choices_add(choices, key, measured, "an algorithm", 0.1 + measured / 3.0));
+    return measured;
+}
+
+/* One run that needs one choice. */
+static int run_once(const char *machine, const char *key, int measured) {
+    yoke_choices *choices = record_of(machine);
+    int chosen = choose(choices, key, measured);
+    EXPECT_OK(yoke_choices_commit(choices));
+    assert_null(yoke_choices_warning(choices));
+    yoke_choices_destroy(choices);
+    return chosen;
+}
+
+static char *contents(void) {
+    unsigned char *data = NULL;
+    size_t bytes;
+    EXPECT_OK(yoke_file_read(path, 1 << 20, &data, &bytes));
+    return (char *)data;
+}
+
+static void write_file(const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void test_a_later_run_makes_the_choices_of_the_first(void **state) {
+    (void)state;
+    assert_int_equal(run_once(MACHINE, "conv forward", 3), 3);
+    char *before = contents();
+    assert_int_equal(run_once(MACHINE, "conv forward", 5), 3);
+    char *after = contents();
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+}
+
+static void test_the_record_lists_what_this_run_uses_with_the_time_once_measured(void **state) {
+    (void)state;
+    const char *key = NULL, *name = NULL;
+    double milliseconds = 0;
+    run_once(MACHINE, "conv forward", 3);
+    run_once(MACHINE, "conv backward", 4);
+    yoke_choices *choices = record_of(MACHINE);
+    assert_false(yoke_choices_at(choices, 0, &key, &name, &milliseconds));
+    choose(choices, "conv backward", 7);
+    assert_true(yoke_choices_at(choices, 0, &key, &name, &milliseconds));
+    assert_string_equal(key, "conv backward");
+    assert_string_equal(name, "an algorithm");
+    assert_true(fabs(milliseconds - (0.1 + 4 / 3.0)) < 1e-8);
+    assert_false(yoke_choices_at(choices, 1, &key, &name, &milliseconds));
+    yoke_choices_destroy(choices);
+}
+
+static void test_machines_keep_their_own_choices_in_one_file(void **state) {
+    (void)state;
+    assert_int_equal(run_once(MACHINE, "conv", 1), 1);
+    assert_int_equal(run_once("another machine", "conv", 2), 2);
+    assert_int_equal(run_once(MACHINE, "conv", 9), 1);
+    assert_int_equal(run_once("another machine", "conv", 9), 2);
+}
+
+static void test_a_run_takes_what_another_wrote_after_it_had_read_the_file(void **state) {
+    (void)state;
+    yoke_choices *early = record_of(MACHINE);
+    assert_int_equal(run_once(MACHINE, "conv", 1), 1);
+    assert_int_equal(choose(early, "conv", 2), 1);
+    EXPECT_OK(yoke_choices_commit(early));
+    yoke_choices_destroy(early);
+}
+
+/* Each process would measure another winner. */
+static void test_processes_that_start_together_end_with_the_same_choices(void **state) {
+    (void)state;
+    pid_t children[PROCESSES];
+    int first = -1;
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        if (children[i] != 0) continue;
+        yoke_choices *choices = record_of(MACHINE);
+        int one = yoke_choices_find(choices, "one");
+        if (one < 0) usleep(20000); /* measuring takes a while */
+        one = choose(choices, "one", i);
+        int two = choose(choices, "two", i);
+        EXPECT_OK(yoke_choices_commit(choices));
+        yoke_choices_destroy(choices);
+        _exit(one == two ? one : 100);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = 0;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_true(WIFEXITED(status));
+        if (first < 0) first = WEXITSTATUS(status);
+        assert_int_equal(WEXITSTATUS(status), first);
+    }
+    assert_in_range(first, 0, PROCESSES - 1);
+    assert_int_equal(run_once(MACHINE, "one", 50), first);
+}
+
+static void test_a_process_that_dies_while_it_measures_leaves_the_file_free(void **state) {
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        yoke_choices *choices = record_of(MACHINE);
+        choose(choices, "conv", 1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(run_once(MACHINE, "conv", 2), 2);
+}
+
+static void test_damage_is_named_by_file_and_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"yoke choices 9\n", "line 1"},
+        {"yoke", "line 1"},
+        {"yoke choices 1\nm\t1\t0.5\tname\tkey\nm\t1\t0.5\tname\tke", "line 3 is cut off"},
+        {"yoke choices 1\nm\t1\t0.5\tname\n", "line 2 is not a choice"},
+        {"yoke choices 1\nm\t-1\t0.5\tname\tkey\n", "line 2 is not a choice"},
+        {"yoke choices 1\nm\t1\tsoon\tname\tkey\n", "line 2 is not a choice"},
+        {"yoke choices 1\nm\t1\t0.5\tname\tkey\textra\n", "line 2 is not a choice"},
+        {"yoke choices 1\n\n", "line 2 is not a choice"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_choices *choices = NULL;
+        write_file(cases[i].text);
+        EXPECT_OK(yoke_choices_create(&choices));
+        assert_int_equal(yoke_choices_keep(choices, path, "m"), YOKE_ERROR_DATA);
+        assert_non_null(strstr(yoke_last_error(), cases[i].words));
+        assert_non_null(strstr(yoke_last_error(), path));
+        yoke_choices_destroy(choices);
+    }
+}
+
+static void test_damage_met_behind_the_lock_fails_the_run_that_meets_it(void **state) {
+    (void)state;
+    yoke_choices *choices = record_of(MACHINE);
+    write_file("not ours\n");
+    choose(choices, "conv", 1);
+    assert_int_equal(yoke_choices_commit(choices), YOKE_ERROR_DATA);
+    yoke_choices_destroy(choices);
+    char *text = contents();
+    assert_string_equal(text, "not ours\n");
+    free(text);
+}
+
+static void test_a_folder_that_cannot_be_written_is_a_warning(void **state) {
+    (void)state;
+    yoke_choices *choices = NULL;
+    EXPECT_OK(yoke_choices_create(&choices));
+    EXPECT_OK(yoke_choices_keep(choices, "/proc/yoke/choices-1.txt", MACHINE));
+    assert_int_equal(choose(choices, "conv", 4), 4);
+    assert_int_equal(choose(choices, "conv", 5), 4);
+    EXPECT_OK(yoke_choices_commit(choices));
+    assert_non_null(strstr(yoke_choices_warning(choices), "/proc/yoke/choices-1.txt.lock"));
+    yoke_choices_destroy(choices);
+}
+
+static void test_a_disk_that_is_full_is_a_warning_and_leaves_the_file_as_it_was(void **state) {
+    (void)state;
+    char temporary[96];
+    run_once(MACHINE, "conv", 1);
+    snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid());
+    assert_int_equal(mkdir(temporary, 0700), 0); /* where the new file would be made */
+    yoke_choices *choices = record_of(MACHINE);
+    assert_int_equal(choose(choices, "linear", 2), 2);
+    EXPECT_OK(yoke_choices_commit(choices));
+    assert_non_null(yoke_choices_warning(choices));
+    yoke_choices_destroy(choices);
+    assert_int_equal(rmdir(temporary), 0);
+    assert_int_equal(run_once(MACHINE, "conv", 9), 1);
+    assert_int_equal(run_once(MACHINE, "linear", 3), 3);
+}
+
+#define IN_CLEAN_FOLDER(test) cmocka_unit_test_teardown(test, clear_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_CLEAN_FOLDER(test_a_later_run_makes_the_choices_of_the_first),
+        IN_CLEAN_FOLDER(test_the_record_lists_what_this_run_uses_with_the_time_once_measured),
+        IN_CLEAN_FOLDER(test_machines_keep_their_own_choices_in_one_file),
+        IN_CLEAN_FOLDER(test_a_run_takes_what_another_wrote_after_it_had_read_the_file),
+        IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_choices),
+        IN_CLEAN_FOLDER(test_a_process_that_dies_while_it_measures_leaves_the_file_free),
+        IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),
+        IN_CLEAN_FOLDER(test_damage_met_behind_the_lock_fails_the_run_that_meets_it),
+        IN_CLEAN_FOLDER(test_a_folder_that_cannot_be_written_is_a_warning),
+        IN_CLEAN_FOLDER(test_a_disk_that_is_full_is_a_warning_and_leaves_the_file_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
