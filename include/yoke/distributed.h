@@ -127,7 +127,8 @@ YOKE_API const char *yoke_process_group_transport(const yoke_process_group *grou
  * are elements. Buffers are host memory; over NCCL also memory of the rank's GPU: the call then
  * waits for the GPU's communication stream, and the caller orders any other stream.
  *
- * Over shared memory a sum adds ranks in their order, in float32 for bfloat16. NCCL has its own
+ * Over shared memory a sum adds ranks in a fixed binary tree, ((0 + 1) + (2 + 3)) + 4, in float32
+ * for bfloat16. NCCL has its own
  * order and rounding.
  *
  * Every collective returns, on failure: ARGUMENT on every rank when ranks call different things,

@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/tree.h"
 #include "base/workers.h"
 
 #endif

@@ -33,8 +33,8 @@ typedef struct yoke_range {
     size_t offset, elements;
 } yoke_range;
 
-/* The root's range becomes the sum of the ranges of devices 0 .. contributors - 1: with copies a
- * left fold in that order, with NCCL in NCCL's order. The other devices' ranges may be
+/* The root's range becomes the sum of the ranges of devices 0 .. contributors - 1: with copies by
+ * yoke_device_sum's tree, with NCCL in NCCL's order. The other devices' ranges may be
  * overwritten. */
 yoke_status yoke_device_group_reduce(yoke_device_group *group, const yoke_range *range,
                                      int contributors);

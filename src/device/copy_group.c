@@ -1,5 +1,5 @@
 /* Collectives by copies, sums and events alone. They work on any backend, for any order of devices,
- * and for several devices on one GPU. Sums are left folds in the order of the devices, so the bits
+ * and for several devices on one GPU. Sums are trees in the order of the devices, so the bits
  * never change.
  *
  * A device that reads another's range first waits for that device's stream, which continues only

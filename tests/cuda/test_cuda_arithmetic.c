@@ -111,7 +111,7 @@ static void check_sum(const both_devices *both, int count, size_t elements, size
     twin_free(&to);
 }
 
-static void a_sum_is_the_left_fold_to_the_bit(void **state) {
+static void a_sum_is_the_tree_of_the_cpu_to_the_bit(void **state) {
     static const int counts[] = {1, 2, 3, 8};
     for (size_t c = 0; c < COUNT(counts); c++)
         for (size_t i = 0; i < COUNT(lengths); i++)
@@ -418,7 +418,7 @@ static void a_shadow_is_rounded_to_the_nearest_even(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sum_is_the_left_fold_to_the_bit),
+        cmocka_unit_test(a_sum_is_the_tree_of_the_cpu_to_the_bit),
         cmocka_unit_test(a_sum_of_no_buffers_or_too_many_is_refused),
         cmocka_unit_test(a_square_sum_is_the_cpus_to_the_bit),
         cmocka_unit_test(a_check_finds_what_the_cpu_finds_and_closes_the_gate),

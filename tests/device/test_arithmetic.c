@@ -5,7 +5,7 @@
 #include "operation_check.h"
 
 /* Large enough to be shared by threads, odd enough to have tails everywhere. */
-enum { COUNT = 70001, BUFFERS = 5 };
+enum { COUNT = 70001, BUFFERS = 11 };
 
 /* The compiler may not keep more than float holds, nor contract: this is the plain loop. */
 static float plain(float value) {
@@ -76,7 +76,18 @@ static void sum_check(void *context) {
     memset(sum->to, 0xff, COUNT * sizeof *sum->to);
 }
 
-static void sum_is_a_left_fold_in_the_given_order(void **state) {
+/* Element i of the sum: neighbours first, then pairs of pairs. */
+static float tree_of(float *const *from, int count, size_t i) {
+    float sums[BUFFERS];
+    for (int k = 0; k < count; k++)
+        sums[k] = from[k][i];
+    for (int apart = 1; apart < count; apart *= 2)
+        for (int k = 0; k + apart < count; k += 2 * apart)
+            sums[k] = plain(sums[k] + sums[k + apart]);
+    return sums[0];
+}
+
+static void sum_is_a_tree_in_the_given_order(void **state) {
     (void)state;
     sum_case sum = {.to = draw(0, 1, 9), .expected = draw(0, 1, 9)};
     for (int k = 0; k < BUFFERS; k++) {
@@ -84,11 +95,7 @@ static void sum_is_a_left_fold_in_the_given_order(void **state) {
     }
     for (sum.count = 1; sum.count <= BUFFERS; sum.count++) {
         for (size_t i = 0; i < COUNT; i++) {
-            float total = sum.from[0][i];
-            for (int k = 1; k < sum.count; k++) {
-                total = plain(total + sum.from[k][i]);
-            }
-            sum.expected[i] = total;
+            sum.expected[i] = tree_of(sum.from, sum.count, i);
         }
         for_every_cut(sum_range, &sum, sum_check);
     }
@@ -360,7 +367,7 @@ static void the_first_adamw_step_is_the_learning_rate(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum_is_a_left_fold_in_the_given_order),
+        cmocka_unit_test(sum_is_a_tree_in_the_given_order),
         cmocka_unit_test(sum_may_be_left_in_the_first_buffer),
         cmocka_unit_test(square_sum_adds_blocks_of_4096_in_order),
         cmocka_unit_test(square_sum_of_large_floats_does_not_overflow),

@@ -113,11 +113,15 @@ static void take(group_rig *rig, const group_job *job) {
         EXPECT_OK(yoke_device_synchronize(yoke_devices_at(rig->devices, k)));
 }
 
-static float fold(const group_rig *rig, int contributors, size_t i) {
-    float sum = rig->given[0][i];
-    for (int k = 1; k < contributors; k++)
-        sum += rig->given[k][i];
-    return sum;
+/* Neighbours first, then pairs of pairs. */
+static float tree(const group_rig *rig, int contributors, size_t i) {
+    float sums[YOKE_DEVICES_LIMIT];
+    for (int k = 0; k < contributors; k++)
+        sums[k] = rig->given[k][i];
+    for (int apart = 1; apart < contributors; apart *= 2)
+        for (int k = 0; k + apart < contributors; k += 2 * apart)
+            sums[k] += sums[k + apart];
+    return sums[0];
 }
 
 static void expect_element(const group_rig *rig, const group_job *job, int k, size_t i,
@@ -151,7 +155,7 @@ typedef struct collective_case {
 
 static void expect_reduced(const group_rig *rig, const group_job *job) {
     for (size_t i = job->offset; i < job->offset + job->elements; i++)
-        expect_element(rig, job, 0, i, fold(rig, job->contributors, i));
+        expect_element(rig, job, 0, i, tree(rig, job->contributors, i));
 }
 
 static void expect_broadcast(const group_rig *rig, const group_job *job) {
@@ -165,7 +169,7 @@ static void expect_scattered(const group_rig *rig, const group_job *job) {
     for (int k = 0; k < rig->count; k++)
         for (size_t i = 0; i < part; i++) {
             size_t at = job->offset + (size_t)k * part + i;
-            expect_element(rig, job, k, at, fold(rig, job->contributors, at));
+            expect_element(rig, job, k, at, tree(rig, job->contributors, at));
         }
 }
 
@@ -250,7 +254,7 @@ static void check_nccl(const collective_case *collective) {
 
 /* Promises. */
 
-static void copies_reduce_by_a_left_fold_to_the_bit(void **state) {
+static void copies_reduce_by_a_tree_to_the_bit(void **state) {
     (void)state;
     check_copy(&reduce);
 }
@@ -260,7 +264,7 @@ static void copies_broadcast_what_the_root_holds(void **state) {
     check_copy(&broadcast);
 }
 
-static void copies_reduce_each_part_by_a_left_fold_to_the_bit(void **state) {
+static void copies_reduce_each_part_by_a_tree_to_the_bit(void **state) {
     (void)state;
     check_copy(&reduce_scatter);
 }
@@ -312,7 +316,7 @@ static void collectives_follow_each_other_without_the_host(void **state) {
     take(&rig, &all);
     for (int k = 0; k < rig.count; k++)
         for (size_t i = EDGE; i < EDGE + all.elements; i++)
-            expect_element(&rig, &all, k, i, fold(&rig, rig.count, i));
+            expect_element(&rig, &all, k, i, tree(&rig, rig.count, i));
     expect_edges(&rig, &all);
     close_rig(&rig);
 }
@@ -383,9 +387,9 @@ int main(void) {
         cmocka_unit_test(devices_that_share_their_memory_have_no_group),
     };
     const struct CMUnitTest on_gpus[] = {
-        cmocka_unit_test(copies_reduce_by_a_left_fold_to_the_bit),
+        cmocka_unit_test(copies_reduce_by_a_tree_to_the_bit),
         cmocka_unit_test(copies_broadcast_what_the_root_holds),
-        cmocka_unit_test(copies_reduce_each_part_by_a_left_fold_to_the_bit),
+        cmocka_unit_test(copies_reduce_each_part_by_a_tree_to_the_bit),
         cmocka_unit_test(copies_gather_every_part),
         cmocka_unit_test(nccl_reduces_to_the_sum),
         cmocka_unit_test(nccl_broadcasts_what_the_root_holds),

@@ -170,10 +170,10 @@ static yoke_status keep_nan(yoke_process_group *group, const script *play) {
     return YOKE_OK;
 }
 
-/* 1 + 2^-52 needs a double's last bit; the sum of 2^60 and -2^60 around it keeps rank order. */
+/* 1 + 2^-52 needs a double's last bit; adding 2^60 before -2^60 would lose it. */
 static yoke_status sum_doubles(yoke_process_group *group, const script *play) {
     (void)play;
-    const double own[4] = {0x1p60, 1, -0x1p60, 1 + 0x1p-52};
+    const double own[4] = {1, 0x1p-52, 0x1p60, -0x1p60};
     double values[1] = {own[group->rank]};
     yoke_reduce_call call = {1, YOKE_ELEMENT_FLOAT64, YOKE_SUM, -1};
     TRY(group->reduce(group, values, &call));
@@ -181,7 +181,7 @@ static yoke_status sum_doubles(yoke_process_group *group, const script *play) {
     return FAIL(YOKE_ERROR_INTERNAL, "the sum is %.17g", values[0]);
 }
 
-static void doubles_are_summed_as_doubles_in_rank_order(void **state) {
+static void doubles_are_summed_as_doubles_in_a_tree(void **state) {
     (void)state;
     outcome *outcomes =
         play_threads(&(script){.world = 4, .timeout_ms = TIMEOUT_MS, .scene = sum_doubles});
@@ -203,7 +203,7 @@ int main(void) {
         cmocka_unit_test(processes_do_what_threads_do),
         cmocka_unit_test(buffers_larger_than_a_slot_go_in_chunks),
         cmocka_unit_test(private_and_shared_buffers_meet),
-        cmocka_unit_test(doubles_are_summed_as_doubles_in_rank_order),
+        cmocka_unit_test(doubles_are_summed_as_doubles_in_a_tree),
         cmocka_unit_test(started_reductions_go_on_behind_the_computation),
         cmocka_unit_test(progress_never_waits),
         cmocka_unit_test(a_nan_is_not_lost_in_a_minimum),

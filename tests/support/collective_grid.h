@@ -12,7 +12,7 @@
 /* Where buffers lie and how exact sums are. */
 typedef struct grid_memory grid_memory;
 struct grid_memory {
-    /* Small integers: sums are the same in any order. Otherwise they are left folds, to the bit. */
+    /* Small integers: sums are the same in any order. Otherwise they are trees, to the bit. */
     bool any_order;
     /* NULL: malloc, free and memcpy. */
     yoke_status (*make)(const grid_memory *memory, size_t bytes, void **buffer);
@@ -27,11 +27,11 @@ typedef struct setting {
     size_t count;
     yoke_element element;
     yoke_reduction reduction;
-    const grid_memory *memory; /* NULL: ordinary memory, left folds */
+    const grid_memory *memory; /* NULL: ordinary memory, trees */
 } setting;
 
-/* Values: element i of rank r, and the left fold over the ranks, by another road than the
- * library's. */
+/* Values: element i of rank r, and the reduction over the ranks: neighbours first, then
+ * pairs of pairs. */
 
 static inline size_t bytes_of(yoke_element element) {
     static const size_t bytes[] = {4, 2, 8, 8};
@@ -105,17 +105,26 @@ static inline double fold_doubles(yoke_reduction reduction, double left, double 
 
 /* Element i of the reduction over all ranks, rounded as it is stored. */
 static inline double folded_value(const setting *s, size_t i, int world) {
-    int64_t integer = 0;
-    float real = 0;
-    double wide = 0;
+    int64_t integers[YOKE_PEERS_LIMIT];
+    float reals[YOKE_PEERS_LIMIT];
+    double wides[YOKE_PEERS_LIMIT];
     for (int rank = 0; rank < world; rank++) {
         unsigned char stored[8];
         store_value(stored, 0, s->element, raw_value(s, rank, i));
         double value = load_value(stored, 0, s->element);
-        integer = rank == 0 ? (int64_t)value : fold_integers(s->reduction, integer, (int64_t)value);
-        real = rank == 0 ? (float)value : fold_floats(s->reduction, real, (float)value);
-        wide = rank == 0 ? value : fold_doubles(s->reduction, wide, value);
+        integers[rank] = (int64_t)value;
+        reals[rank] = (float)value;
+        wides[rank] = value;
     }
+    for (int apart = 1; apart < world; apart *= 2)
+        for (int rank = 0; rank + apart < world; rank += 2 * apart) {
+            integers[rank] = fold_integers(s->reduction, integers[rank], integers[rank + apart]);
+            reals[rank] = fold_floats(s->reduction, reals[rank], reals[rank + apart]);
+            wides[rank] = fold_doubles(s->reduction, wides[rank], wides[rank + apart]);
+        }
+    int64_t integer = integers[0];
+    float real = reals[0];
+    double wide = wides[0];
     if (s->reduction == YOKE_MEAN) {
         integer /= world;
         real /= (float)world;

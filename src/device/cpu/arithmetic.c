@@ -10,7 +10,7 @@
 enum {
     LINE_ELEMENTS = 16,          /* a cache line of floats: two threads never write the same line */
     PARALLEL_ELEMENTS = 1 << 16, /* one thread finishes fewer before a second one wakes up */
-    FOLD_ELEMENTS = 16384,       /* stay in the second-level cache while all operands are added */
+    TREE_ELEMENTS = 1024,        /* partial sums stay in the first-level cache */
     SQUARE_BLOCK = 4096,         /* the block of yoke_device_square_sum's definition */
     SQUARE_BLOCKS = 256,         /* block sums in memory at a time */
     SQUARE_LANES = 16
@@ -49,14 +49,36 @@ CPU_CLONES static void add_block(float *to, const float *left, const float *righ
     }
 }
 
+typedef float tree_block[TREE_ELEMENTS];
+
+typedef struct block_span {
+    size_t at, elements;
+} block_span;
+
+/* to = elements `at` and on of a block, from 2 or more buffers. The left subtree's sum lies in
+ * `to`, which may be in from[0], the right one's in work[0]. */
+static void sum_tree(float *to, const float *const *from, int count, block_span block,
+                     tree_block *work) {
+    int left = yoke_tree_left(count);
+    const float *operands[] = {from[0] + block.at, from[left] + block.at};
+    if (left > 1) {
+        sum_tree(to, from, left, block, work);
+        operands[0] = to;
+    }
+    if (count - left > 1) {
+        sum_tree(work[0], from + left, count - left, block, work + 1);
+        operands[1] = work[0];
+    }
+    add_block(to, operands[0], operands[1], block.elements);
+}
+
 static void sum_range(const void *job, size_t begin, size_t end) {
     const sum_job *sum = job;
-    for (size_t at = begin; at < end; at += FOLD_ELEMENTS) {
-        size_t count = end - at < FOLD_ELEMENTS ? end - at : FOLD_ELEMENTS;
-        add_block(sum->to + at, sum->from[0] + at, sum->from[1] + at, count);
-        for (int k = 2; k < sum->count; k++) {
-            add_block(sum->to + at, sum->to + at, sum->from[k] + at, count);
-        }
+    tree_block work[YOKE_TREE_LEVELS];
+    for (block_span block = {.at = begin}; block.at < end; block.at += TREE_ELEMENTS) {
+        size_t left = end - block.at;
+        block.elements = left < TREE_ELEMENTS ? left : TREE_ELEMENTS;
+        sum_tree(sum->to + block.at, sum->from, sum->count, block, work);
     }
 }
 

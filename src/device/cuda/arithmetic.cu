@@ -27,17 +27,42 @@ static unsigned pack_blocks(size_t elements, size_t whole) {
     return cuda_blocks(whole / PACK > elements - whole ? whole / PACK : elements - whole);
 }
 
-/* Sum. */
+/* Sum: the tree of base/tree.h, from its leaves up: neighbours first, then pairs of pairs. A thread
+ * loads the sources of a group at once and adds them, then adds the groups. */
+
+constexpr int GROUP = 8;
+static_assert(GROUP * GROUP >= CUDA_SOURCES, "two levels of groups hold all sources");
+
+/* sums[0] = the tree over sums[count], count <= GROUP. */
+template <int N> static __device__ void add_tree(cuda_pack<float, N> *sums, int count) {
+#pragma unroll
+    for (int apart = 1; apart < GROUP; apart *= 2)
+#pragma unroll
+        for (int k = 0; k + apart < GROUP; k += 2 * apart)
+            if (k + apart < count)
+                for (int lane = 0; lane < N; lane++)
+                    sums[k].at[lane] += sums[k + apart].at[lane];
+}
+
+template <int N>
+static __device__ cuda_pack<float, N> sum_group(const cuda_sum_job &job, int first, size_t at) {
+    cuda_pack<float, N> sums[GROUP] = {};
+#pragma unroll
+    for (int k = 0; k < GROUP; k++)
+        if (first + k < job.count) sums[k] = cuda_load<N>(job.from[first + k] + at);
+    add_tree<N>(sums, job.count - first);
+    return sums[0];
+}
 
 template <int N> static __device__ void sum_at(const cuda_sum_job &job, size_t at) {
-    cuda_pack<float, N> sum = cuda_load<N>(job.from[0] + at);
-#pragma unroll 4
-    for (int k = 1; k < job.count; k++) {
-        cuda_pack<float, N> next = cuda_load<N>(job.from[k] + at);
-        for (int lane = 0; lane < N; lane++)
-            sum.at[lane] += next.at[lane];
-    }
-    cuda_store(job.to + at, sum.at);
+    cuda_pack<float, N> sums[GROUP] = {};
+    int groups = (job.count + GROUP - 1) / GROUP;
+    sums[0] = sum_group<N>(job, 0, at);
+#pragma unroll
+    for (int group = 1; group < GROUP; group++)
+        if (group < groups) sums[group] = sum_group<N>(job, group * GROUP, at);
+    add_tree<N>(sums, groups);
+    cuda_store(job.to + at, sums[0].at);
 }
 
 static __global__ void sum(cuda_sum_job job, size_t whole) {

@@ -1,5 +1,5 @@
-/* Left folds over the ranks' buffers, in blocks that stay in the first-level cache. Every loop is
- * elementwise, so the bits depend neither on the instruction set nor on the blocks. */
+/* Trees over the ranks' buffers (base/tree.h), in blocks that stay in the first-level cache. Every
+ * loop is elementwise, so the bits depend neither on the instruction set nor on the blocks. */
 #include "distributed/shared_memory/reduce_kernels.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 #define CLONES
 #endif
 
-enum { BLOCK = 2048 }; /* elements */
+enum { BLOCK = 1024 }; /* elements */
 
 #define SUM_FLOAT(left, right) ((left) + (right))
 #define SUM_INTEGER(left, right) ((int64_t)((uint64_t)(left) + (uint64_t)(right))) /* may wrap */
@@ -25,25 +25,22 @@ enum { BLOCK = 2048 }; /* elements */
 #define MAX_INTEGER(left, right) ((right) > (left) ? (right) : (left))
 
 /* `to` may be either operand: element i depends on element i alone. */
-#define COMBINE(name, type, stored, load, operation)                                               \
-    CLONES static void name(type *to, const type *left, const stored *right, size_t count) {       \
+#define COMBINE(name, type, operation)                                                             \
+    CLONES static void name(type *to, const type *left, const type *right, size_t count) {         \
         _Pragma("omp simd") for (size_t i = 0; i < count; i++) {                                   \
-            to[i] = operation(left[i], load(right[i]));                                            \
+            to[i] = operation(left[i], right[i]);                                                  \
         }                                                                                          \
     }
 
-COMBINE(sum_float, float, float, , SUM_FLOAT)
-COMBINE(min_float, float, float, , MIN_FLOAT)
-COMBINE(max_float, float, float, , MAX_FLOAT)
-COMBINE(sum_double, double, double, , SUM_FLOAT)
-COMBINE(min_double, double, double, , MIN_FLOAT)
-COMBINE(max_double, double, double, , MAX_FLOAT)
-COMBINE(sum_integer, int64_t, int64_t, , SUM_INTEGER)
-COMBINE(min_integer, int64_t, int64_t, , MIN_INTEGER)
-COMBINE(max_integer, int64_t, int64_t, , MAX_INTEGER)
-COMBINE(sum_bfloat16, float, uint16_t, yoke_bfloat16_widen, SUM_FLOAT)
-COMBINE(min_bfloat16, float, uint16_t, yoke_bfloat16_widen, MIN_FLOAT)
-COMBINE(max_bfloat16, float, uint16_t, yoke_bfloat16_widen, MAX_FLOAT)
+COMBINE(sum_float, float, SUM_FLOAT)
+COMBINE(min_float, float, MIN_FLOAT)
+COMBINE(max_float, float, MAX_FLOAT)
+COMBINE(sum_double, double, SUM_FLOAT)
+COMBINE(min_double, double, MIN_FLOAT)
+COMBINE(max_double, double, MAX_FLOAT)
+COMBINE(sum_integer, int64_t, SUM_INTEGER)
+COMBINE(min_integer, int64_t, MIN_INTEGER)
+COMBINE(max_integer, int64_t, MAX_INTEGER)
 
 CLONES static void divide_float(float *values, size_t count, float divisor) {
 #pragma omp simd
@@ -79,7 +76,27 @@ CLONES static void narrow_block(uint16_t *to, const float *from, size_t count) {
     }
 }
 
-/* Partial results stay in `held` until the last rank: `to` may be a buffer not read yet. */
+/* A subtree: `count` ranks from `first` on, elements `at` and on of a block. */
+typedef struct fold_part {
+    int first, count;
+    size_t at, elements;
+} fold_part;
+
+static fold_part left_of(fold_part part) {
+    part.count = yoke_tree_left(part.count);
+    return part;
+}
+
+static fold_part right_of(fold_part part) {
+    int left = yoke_tree_left(part.count);
+    part.first += left;
+    part.count -= left;
+    return part;
+}
+
+/* tree: a subtree's operand, its one rank's buffer or the reduction in held[0]; held[1] and on are
+ * scratch. The whole tree's last step alone writes to `to`, which may be a buffer not read before.
+ */
 #define FOLD(name, type)                                                                           \
     static void combine_##name(yoke_reduction reduction, type *to, const type *left,               \
                                const type *right, size_t count) {                                  \
@@ -90,16 +107,25 @@ CLONES static void narrow_block(uint16_t *to, const float *from, size_t count) {
         else                                                                                       \
             sum_##name(to, left, right, count);                                                    \
     }                                                                                              \
-    static void fold_##name(type *to, const yoke_fold_set *fold, size_t at, size_t count) {        \
-        type held[BLOCK];                                                                          \
-        const type *left = (const type *)fold->from[0] + at;                                       \
-        for (int rank = 1; rank < fold->ranks; rank++) {                                           \
-            type *sum = rank + 1 < fold->ranks ? held : to;                                        \
-            combine_##name(fold->reduction, sum, left, (const type *)fold->from[rank] + at,        \
-                           count);                                                                 \
-            left = held;                                                                           \
+    static const type *tree_##name(const yoke_fold_set *fold, fold_part part,                      \
+                                   type(*held)[BLOCK]) {                                           \
+        if (part.count == 1) return (const type *)fold->from[part.first] + part.at;                \
+        const type *left = tree_##name(fold, left_of(part), held);                                 \
+        const type *right = tree_##name(fold, right_of(part), held + 1);                           \
+        combine_##name(fold->reduction, held[0], left, right, part.elements);                      \
+        return held[0];                                                                            \
+    }                                                                                              \
+    static void fold_##name(type *to, const yoke_fold_set *fold, fold_part all) {                  \
+        type held[YOKE_TREE_LEVELS + 1][BLOCK];                                                    \
+        size_t count = all.elements;                                                               \
+        if (all.count == 1) {                                                                      \
+            const type *only = tree_##name(fold, all, held);                                       \
+            if (to != only) memcpy(to, only, count * sizeof *to);                                  \
+        } else {                                                                                   \
+            const type *left = tree_##name(fold, left_of(all), held);                              \
+            const type *right = tree_##name(fold, right_of(all), held + 1);                        \
+            combine_##name(fold->reduction, to, left, right, count);                               \
         }                                                                                          \
-        if (fold->ranks == 1 && to != left) memcpy(to, left, count * sizeof *to);                  \
         if (fold->reduction == YOKE_MEAN) divide_##name(to, count, (type)fold->ranks);             \
     }
 
@@ -107,42 +133,41 @@ FOLD(float, float)
 FOLD(double, double)
 FOLD(integer, int64_t)
 
-static void combine_bfloat16(yoke_reduction reduction, float *to, const uint16_t *right,
-                             size_t count) {
-    if (reduction == YOKE_MIN) {
-        min_bfloat16(to, to, right, count);
-    } else if (reduction == YOKE_MAX) {
-        max_bfloat16(to, to, right, count);
-    } else {
-        sum_bfloat16(to, to, right, count);
+/* Folded as float32, from held[0] on. */
+static void tree_bfloat16(const yoke_fold_set *fold, fold_part part, float (*held)[BLOCK]) {
+    if (part.count == 1) {
+        widen_block(held[0], (const uint16_t *)fold->from[part.first] + part.at, part.elements);
+        return;
     }
+    tree_bfloat16(fold, left_of(part), held);
+    tree_bfloat16(fold, right_of(part), held + 1);
+    combine_float(fold->reduction, held[0], held[0], held[1], part.elements);
 }
 
-static void fold_bfloat16(uint16_t *to, const yoke_fold_set *fold, size_t at, size_t count) {
-    float held[BLOCK];
-    widen_block(held, (const uint16_t *)fold->from[0] + at, count);
-    for (int rank = 1; rank < fold->ranks; rank++) {
-        combine_bfloat16(fold->reduction, held, (const uint16_t *)fold->from[rank] + at, count);
-    }
-    if (fold->reduction == YOKE_MEAN) divide_float(held, count, (float)fold->ranks);
-    narrow_block(to, held, count);
+static void fold_bfloat16(uint16_t *to, const yoke_fold_set *fold, fold_part all) {
+    float held[YOKE_TREE_LEVELS + 1][BLOCK];
+    tree_bfloat16(fold, all, held);
+    if (fold->reduction == YOKE_MEAN) divide_float(held[0], all.elements, (float)fold->ranks);
+    narrow_block(to, held[0], all.elements);
 }
 
 void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count) {
     for (size_t done = 0; done < count; done += BLOCK) {
-        size_t at = begin + done, block = count - done < BLOCK ? count - done : BLOCK;
+        size_t left = count - done;
+        fold_part all = {
+            .count = fold->ranks, .at = begin + done, .elements = left < BLOCK ? left : BLOCK};
         switch (fold->element) {
         case YOKE_ELEMENT_FLOAT32:
-            fold_float((float *)to + done, fold, at, block);
+            fold_float((float *)to + done, fold, all);
             break;
         case YOKE_ELEMENT_BFLOAT16:
-            fold_bfloat16((uint16_t *)to + done, fold, at, block);
+            fold_bfloat16((uint16_t *)to + done, fold, all);
             break;
         case YOKE_ELEMENT_INT64:
-            fold_integer((int64_t *)to + done, fold, at, block);
+            fold_integer((int64_t *)to + done, fold, all);
             break;
         case YOKE_ELEMENT_FLOAT64:
-            fold_double((double *)to + done, fold, at, block);
+            fold_double((double *)to + done, fold, all);
             break;
         }
     }

@@ -1,4 +1,4 @@
-/* Reductions over the buffers of several ranks, in rank order. */
+/* Reductions over the buffers of several ranks, in one order. */
 #ifndef DISTRIBUTED_REDUCE_KERNELS_H
 #define DISTRIBUTED_REDUCE_KERNELS_H
 
@@ -14,7 +14,7 @@ typedef struct yoke_fold_set {
     char *from[FOLD_RANKS];
 } yoke_fold_set;
 
-/* to[count] = the left fold of from[ranks][begin .. begin + count), rank 0 first. bfloat16 is
+/* to[count] = the reduction of from[ranks][begin .. begin + count) by the tree of base/tree.h. bfloat16 is
  * folded as float32. MEAN divides the sum; integers round towards zero. MIN and MAX keep a NaN.
  * `to` may be one of `from`; otherwise they do not overlap. */
 void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count);
