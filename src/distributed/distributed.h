@@ -17,6 +17,10 @@ yoke_status yoke_process_group_synchronize(yoke_process_group *group);
  * of each rank's part in this process. DEVICE: the transport has no shared memory. */
 yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memory, void **peers);
 
+/* Every later all_reduce_async of the group adds in the order of base/tree.h, on every transport.
+ * DEVICE: NCCL picks its own. */
+yoke_status yoke_process_group_fix_order(yoke_process_group *group);
+
 /* Sets the deadline of later waits, in ms, and returns the one before. For work that one rank does
  * while the others wait. */
 int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms);

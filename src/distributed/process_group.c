@@ -313,6 +313,16 @@ yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memo
     return group->peers_of(group, memory, peers);
 }
 
+yoke_status yoke_process_group_fix_order(yoke_process_group *group) {
+    if (group->host != NULL)
+        return FAIL(YOKE_ERROR_DEVICE, "%s picks the order of its sums", group->transport);
+    if (group->world > YOKE_PEERS_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks: sums in a fixed order are for %d at most",
+                    group->world, YOKE_PEERS_LIMIT);
+    group->fixed_order = true;
+    return YOKE_OK;
+}
+
 int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms) {
     int before = group->timeout_ms;
     group->timeout_ms = timeout_ms;

@@ -22,8 +22,9 @@ struct yoke_process_group {
     char transport[32];
     pid_t process; /* a forked child is no rank */
     int rank, world, timeout_ms;
-    bool broken;     /* a call failed; every later call fails with `cause` */
-    char cause[256]; /* the error text of that failure */
+    bool fixed_order; /* all_reduce_async adds in the order of base/tree.h */
+    bool broken;      /* a call failed; every later call fails with `cause` */
+    char cause[256];  /* the error text of that failure */
     yoke_store *store;
     yoke_peer *peers; /* [world] */
 

@@ -140,6 +140,29 @@ static void started_sums_go_on_behind_the_computation(void **state) {
     EXPECT_OK(expect_folded("sum, then maximum", buckets, &s, group->world, 0));
 }
 
+/* Every size from none to several floats a rank, and one that is cut unevenly. */
+static void sums_in_a_fixed_order_are_trees_to_the_bit(void **state) {
+    enum { MOST = 12345, SIZES = 14 };
+    yoke_process_group *group = *state;
+    static float buckets[SIZES][MOST];
+    EXPECT_OK(yoke_process_group_fix_order(group));
+    for (int step = 0; step < 3; step++) {
+        setting s = {MOST, YOKE_ELEMENT_FLOAT32, YOKE_SUM, NULL};
+        for (size_t i = 0; i < SIZES; i++) {
+            size_t count = i + 1 < SIZES ? i : MOST;
+            fill(buckets[i], count, &s, group->rank, i);
+            EXPECT_OK(yoke_process_group_all_reduce_async(group, buckets[i], count));
+            if (group->rank % 2 == 0) EXPECT_OK(yoke_process_group_progress(group));
+        }
+        EXPECT_OK(yoke_process_group_wait(group));
+        for (size_t i = 0; i < SIZES; i++) {
+            s.count = i + 1 < SIZES ? i : MOST;
+            EXPECT_OK(expect_folded("a bucket", buckets[i], &s, group->world, i));
+        }
+    }
+    group->fixed_order = false;
+}
+
 static void progress_never_waits(void **state) {
     yoke_process_group *group = *state;
     float value = 1;
@@ -190,6 +213,7 @@ int main(void) {
         cmocka_unit_test(large_buffers_arrive_whole),
         cmocka_unit_test(twenty_five_million_elements_are_summed),
         cmocka_unit_test(started_sums_go_on_behind_the_computation),
+        cmocka_unit_test(sums_in_a_fixed_order_are_trees_to_the_bit),
         cmocka_unit_test(progress_never_waits),
         cmocka_unit_test(a_nan_is_not_lost_in_a_minimum),
     };

@@ -3,6 +3,7 @@
  * then a division. */
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "distributed/mpi/mpi_group.h"
 #include "distributed/shared_memory/reduce_kernels.h"
@@ -74,42 +75,100 @@ static yoke_status test_request(mpi_group *mpi, mpi_pending *one, bool *over) {
     return YOKE_OK;
 }
 
-/* Every rank's call is here: compares them and posts the sum. */
-static yoke_status post_sum(mpi_group *mpi, mpi_pending *one) {
-    TRY(compare_calls(mpi, one->all));
-    TRY(check_count(mpi, &one->call));
-    one->moves = true;
-    const yoke_mpi_transfer transfer = {.collective = YOKE_MPI_ALL_REDUCE,
-                                        .channel = YOKE_MPI_DATA,
-                                        .to = one->buffer,
-                                        .count = one->call.count};
+static yoke_status post_data(mpi_group *mpi, mpi_pending *one, yoke_mpi_collective collective,
+                             yoke_mpi_transfer transfer) {
+    transfer.collective = collective;
+    transfer.channel = YOKE_MPI_DATA;
     TRY_MPI(mpi, post(mpi->world, &transfer, &one->request));
     return YOKE_OK;
 }
 
-/* Posts the sums whose comparison is over, in order. */
+static yoke_status post_sum(mpi_group *mpi, mpi_pending *one) {
+    one->progress = SUM_ADDS;
+    return post_data(mpi, one, YOKE_MPI_ALL_REDUCE,
+                     (yoke_mpi_transfer){.to = one->buffer, .count = one->call.count});
+}
+
+/* Floats of a rank's slice; the last ones are short or empty, and padded. */
+static size_t slice_of(const mpi_group *mpi, const mpi_pending *one) {
+    size_t world = (size_t)mpi->group.world;
+    return ((size_t)one->call.count + world - 1) / world;
+}
+
+static yoke_status reserve_slices(mpi_group *mpi, size_t count) {
+    if (count <= mpi->slices_count) return YOKE_OK;
+    free(mpi->slices);
+    free(mpi->collected);
+    mpi->slices = calloc(count, sizeof *mpi->slices);
+    mpi->collected = calloc(count, sizeof *mpi->collected);
+    mpi->slices_count = mpi->slices != NULL && mpi->collected != NULL ? count : 0;
+    return mpi->slices_count > 0 ? YOKE_OK
+                                 : FAIL_MEMORY(2 * count * sizeof(float), "slices of gradients");
+}
+
+/* Every rank sends slice k to rank k. */
+static yoke_status collect_slices(mpi_group *mpi, mpi_pending *one) {
+    size_t slice = slice_of(mpi, one);
+    TRY(reserve_slices(mpi, slice * (size_t)mpi->group.world));
+    memcpy(mpi->slices, one->buffer, (size_t)one->call.count * sizeof(float));
+    one->progress = SUM_COLLECTS;
+    return post_data(
+        mpi, one, YOKE_MPI_ALL_TO_ALL,
+        (yoke_mpi_transfer){.from = mpi->slices, .to = mpi->collected, .count = slice});
+}
+
+/* Adds all ranks' parts of the own slice in the order of base/tree.h, and sends the sum to all. */
+static yoke_status return_slices(mpi_group *mpi, mpi_pending *one) {
+    size_t slice = slice_of(mpi, one);
+    yoke_fold_set fold = {.element = YOKE_ELEMENT_FLOAT32, .ranks = mpi->group.world};
+    for (int rank = 0; rank < mpi->group.world; rank++)
+        fold.from[rank] = (char *)(mpi->collected + (size_t)rank * slice);
+    yoke_fold(mpi->collected, &fold, 0, slice);
+    one->progress = SUM_RETURNS;
+    return post_data(
+        mpi, one, YOKE_MPI_ALL_GATHER,
+        (yoke_mpi_transfer){.from = mpi->collected, .to = mpi->slices, .count = slice});
+}
+
+/* Takes the next step of a sum whose last one is over. */
+static yoke_status advance_one(mpi_group *mpi, mpi_pending *one) {
+    switch (one->progress) {
+    case SUM_COMPARES: /* every rank's call is here */
+        TRY(compare_calls(mpi, one->all));
+        TRY(check_count(mpi, &one->call));
+        return mpi->group.fixed_order ? collect_slices(mpi, one) : post_sum(mpi, one);
+    case SUM_COLLECTS:
+        return return_slices(mpi, one);
+    case SUM_RETURNS:
+        memcpy(one->buffer, mpi->slices, (size_t)one->call.count * sizeof(float));
+        break;
+    case SUM_ADDS:
+    case SUM_IS_OVER:
+        break;
+    }
+    one->progress = SUM_IS_OVER;
+    return YOKE_OK;
+}
+
+/* Sums begin to move in order. Those in a fixed order share their memory: one moves at a time. */
 static yoke_status advance(mpi_group *mpi) {
-    bool in_order = true; /* every earlier sum is posted */
+    bool in_order = true; /* every earlier sum moves, or is over */
     for (int i = 0; i < mpi->pending_count && in_order; i++) {
         mpi_pending *one = at(mpi, i);
         bool over;
         TRY(test_request(mpi, one, &over));
-        if (over && !one->moves) TRY(post_sum(mpi, one));
-        in_order = one->moves;
+        if (over) TRY(advance_one(mpi, one));
+        in_order =
+            mpi->group.fixed_order ? one->progress == SUM_IS_OVER : one->progress != SUM_COMPARES;
     }
     return YOKE_OK;
 }
 
-static yoke_status retire(mpi_group *mpi) {
-    while (mpi->pending_count > 0) {
-        mpi_pending *oldest = at(mpi, 0);
-        bool over = false;
-        if (oldest->moves) TRY(test_request(mpi, oldest, &over));
-        if (!over) return YOKE_OK;
+static void retire(mpi_group *mpi) {
+    while (mpi->pending_count > 0 && at(mpi, 0)->progress == SUM_IS_OVER) {
         mpi->first = (mpi->first + 1) % PENDING_LIMIT;
         mpi->pending_count--;
     }
-    return YOKE_OK;
 }
 
 /* Waits until the oldest is complete. */
@@ -118,7 +177,7 @@ static yoke_status wait_oldest(mpi_group *mpi) {
     yoke_watchdog_await(&mpi->watchdog, CALL_ALL_REDUCE_ASYNC, operation);
     for (;;) {
         TRY(advance(mpi));
-        TRY(retire(mpi));
+        retire(mpi);
         if (mpi->pending_count == 0 || at(mpi, 0)->operation != operation) return YOKE_OK;
         TRY(yoke_watchdog_wait(&mpi->watchdog));
     }
@@ -128,7 +187,8 @@ static yoke_status advance_all(mpi_group *mpi, bool wait) {
     while (wait && mpi->pending_count > 0)
         TRY(wait_oldest(mpi));
     TRY(advance(mpi));
-    return retire(mpi);
+    retire(mpi);
+    return YOKE_OK;
 }
 
 yoke_status yoke_mpi_progress(yoke_process_group *group, bool wait) {
@@ -158,7 +218,7 @@ static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, si
     mpi_pending *one = at(mpi, mpi->pending_count);
     one->buffer = buffer;
     one->call = (yoke_call){.kind = CALL_ALL_REDUCE_ASYNC, .root = -1, .count = count};
-    one->moves = false;
+    one->progress = SUM_COMPARES;
     yoke_status status = announce(mpi, one);
     return status == YOKE_OK ? YOKE_OK : yoke_watchdog_fail(&mpi->watchdog, status);
 }

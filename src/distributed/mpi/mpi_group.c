@@ -97,6 +97,8 @@ static void release(mpi_group *mpi) {
     free(mpi->world);
     free(mpi->headers);
     free(mpi->wide);
+    free(mpi->slices);
+    free(mpi->collected);
     free(mpi);
 }
 

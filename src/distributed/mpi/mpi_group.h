@@ -11,12 +11,21 @@ enum {
     PENDING_LIMIT = 32 /* all_reduce_async in flight */
 };
 
-/* An all_reduce_async: the ranks first compare their calls, then the data move. */
+/* How far an all_reduce_async is. In a fixed order each rank collects its slice from all, adds them
+ * itself and sends the sum to all; otherwise MPI adds. */
+typedef enum sum_progress {
+    SUM_COMPARES, /* the ranks' calls */
+    SUM_ADDS,
+    SUM_COLLECTS,
+    SUM_RETURNS,
+    SUM_IS_OVER
+} sum_progress;
+
 typedef struct mpi_pending {
     float *buffer;
     yoke_call call;
     int64_t operation; /* the watchdog's number */
-    bool moves;        /* the comparison is over */
+    sum_progress progress;
     yoke_mpi_request request;
     int64_t own[CALL_WORDS], *all; /* [world][CALL_WORDS] */
 } mpi_pending;
@@ -31,6 +40,8 @@ typedef struct mpi_group {
     int64_t *headers; /* [world][CALL_WORDS] */
     float *wide;      /* bfloat16 as float32, while MPI sums it */
     size_t wide_count;
+    float *slices, *collected; /* [world][slice] of the sum in a fixed order that is under way */
+    size_t slices_count;       /* floats that fit in each */
     yoke_private_memory *memory;
     mpi_pending pending[PENDING_LIMIT]; /* a ring from `first`, oldest first */
     int first, pending_count;

@@ -7,7 +7,7 @@
 
 #define YOKE_MPI_FILE "libyoke_mpi.so"
 #define YOKE_MPI_SYMBOL "yoke_mpi_module"
-#define YOKE_MPI_VERSION 2 /* raise it with every change below or of yoke_element */
+#define YOKE_MPI_VERSION 3 /* raise it with every change below or of yoke_element */
 
 /* MPI's state of a group: two communicators and the operations. Only the module knows its fields.
  */
@@ -30,7 +30,8 @@ typedef enum yoke_mpi_collective {
     YOKE_MPI_GATHER,
     YOKE_MPI_ALL_GATHER,
     YOKE_MPI_REDUCE_SCATTER,
-    YOKE_MPI_SCATTER
+    YOKE_MPI_SCATTER,
+    YOKE_MPI_ALL_TO_ALL
 } yoke_mpi_collective;
 
 typedef struct yoke_mpi_transfer {

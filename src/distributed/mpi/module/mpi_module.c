@@ -156,6 +156,8 @@ static int post_to(const yoke_mpi_world *world, const yoke_mpi_transfer *transfe
         return MPI_Ireduce_scatter_block(from, to, count, type, operation, ranks, request);
     case YOKE_MPI_SCATTER:
         return MPI_Iscatter(transfer->from, count, type, to, count, type, root, ranks, request);
+    case YOKE_MPI_ALL_TO_ALL:
+        return MPI_Ialltoall(from, count, type, to, count, type, ranks, request);
     }
     return MPI_ERR_ARG;
 }
