@@ -85,7 +85,16 @@ typedef struct yoke_data_parallel_options {
                                  so that every run on this machine computes the same bits; create
                                  makes it, in a folder that exists. In DDP rank 0 alone uses it.
                                  Read during create only. NULL: measure anew in every engine. */
+    int shards; /**< Cut the batch into so many shards whatever the number of devices and
+                     ranks, which must be a power of two that divides this one. Each
+                     shard is computed alone, and gradients add up in a fixed binary
+                     tree: the weights do not depend on the number of devices and ranks
+                     if all devices have as many threads and make the same choices.
+                     Needs accumulate 1. 0: as many as devices, in rank order. */
 } yoke_data_parallel_options;
+
+/** The most that yoke_data_parallel_options.shards may be. */
+#define YOKE_SHARDS_LIMIT 1024
 
 /** The defaults; set batch. */
 #define YOKE_DATA_PARALLEL_OPTIONS_INIT                                                            \
@@ -93,7 +102,7 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */                 \
+            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */, 0 /* shards */ \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -146,7 +155,7 @@ YOKE_API void yoke_data_parallel_destroy(yoke_data_parallel *parallel);
  */
 YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel);
 
-/** The result of one batch: sums over the replicas, and over the ranks, in their order. */
+/** The result of one batch: sums over the replicas, and over the ranks, in a fixed order. */
 typedef struct yoke_step_result {
     size_t struct_size;   /**< sizeof(yoke_step_result). */
     double loss;          /**< Mean over `rows`. */

@@ -164,11 +164,16 @@ typedef struct yoke_loader_options {
     int world;             /**< DDP: the number of ranks. Each rank gets its part of each batch by
                                 torch.chunk's rule; all ranks get the same number of batches, and
                                 a part of a short batch may have no rows. 0: whole batches. */
+    int shards;            /**< DDP: as yoke_data_parallel_options.shards: a rank's part is that of
+                                its shards / world shards. 0: one shard each. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
-    { sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0, 0 }
+    {                                                                                              \
+        sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
+            0, 0                                                                                   \
+    }
 
 /** Prepares batches in the background while the caller computes on another. */
 typedef struct yoke_loader yoke_loader;

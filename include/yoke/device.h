@@ -48,11 +48,13 @@ typedef struct yoke_devices_options {
                            one device: entry local_rank % entries of the list, or CPU device
                            local_rank with its share of the cores. */
     int local_world;  /**< Processes that share the machine; 0: open the whole list. */
+    int shards;       /**< With threads 0: a CPU device gets cores / shards threads, at least 1,
+                           whatever the number of devices (yoke_data_parallel_options.shards). */
 } yoke_devices_options;
 
 /** The defaults. */
 #define YOKE_DEVICES_OPTIONS_INIT                                                                  \
-    { sizeof(yoke_devices_options), NULL, 0, false, 0, 0 }
+    { sizeof(yoke_devices_options), NULL, 0, false, 0, 0, 0 }
 
 /** One open device. */
 typedef struct yoke_device_info {

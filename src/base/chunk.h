@@ -20,6 +20,14 @@ static inline yoke_chunk yoke_chunk_of(int rows, int parts, int index) {
     return chunk;
 }
 
+/* Parts first .. first + count - 1 together. */
+static inline yoke_chunk yoke_chunk_span(int rows, int parts, int first, int count) {
+    yoke_chunk span = yoke_chunk_of(rows, parts, first);
+    yoke_chunk last = yoke_chunk_of(rows, parts, first + count - 1);
+    span.rows = last.first + last.rows - span.first;
+    return span;
+}
+
 /* Where part `part` of `parts` begins when `count` elements are cut at cache lines of `line`
  * elements, so that no two parts write to one line; part + 1 begins where it ends. */
 static inline size_t yoke_line_cut(size_t count, size_t line, int parts, int part) {

@@ -24,7 +24,7 @@ typedef struct train_flags {
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
-    int shuffle, augment, accumulate, evaluate_every, log_every;
+    int shuffle, augment, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
     int keep;
@@ -103,6 +103,11 @@ static const cli_option options[] = {
      CLI_CHOICE, AT(augment), 0, 0},
     {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER, AT(accumulate), 1,
      1 << 20},
+    {"shards", "N",
+     "compute a batch as N shards on 1, 2, 4 ... N devices or processes with the same bits; a "
+     "power "
+     "of two",
+     CLI_INTEGER, AT(shards), 1, YOKE_SHARDS_LIMIT},
     {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", CLI_REAL, AT(clip_norm),
      0, INFINITY},
     {"init", "FILE", "start from the weights in this safetensors file", CLI_TEXT, AT(init), 0, 0},
@@ -276,7 +281,8 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .keep_best = flags->keep_best,
                                   .resume = flags->resume,
                                   .resume_anyway = flags->resume_anyway,
-                                  .choices = flags->choices};
+                                  .choices = flags->choices,
+                                  .shards = flags->shards};
     (void)read_interval(run, flags->checkpoint_every);
     if (run->resume == NULL && run->checkpoint_dir != NULL && is_restarted()) run->resume = "auto";
 }
@@ -425,8 +431,10 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
     bool chosen = flags->devices != NULL;
     view->automatic = !chosen || strcmp(flags->devices, "auto") == 0;
     if (!chosen) flags->devices = "auto";
-    yoke_devices_options wanted = {
-        .struct_size = sizeof wanted, .list = flags->devices, .threads = flags->threads};
+    yoke_devices_options wanted = {.struct_size = sizeof wanted,
+                                   .list = flags->devices,
+                                   .threads = flags->threads,
+                                   .shards = flags->shards};
     if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) {
         wanted.local_rank = rank->local_rank;
         wanted.local_world = rank->local_world;

@@ -156,13 +156,19 @@ struct yoke_loader {
     bool begun, stopping;
 };
 
+/* This rank's rows of a batch of `rows`: those of its shards. */
+static yoke_chunk part_of(const yoke_loader_options *options, int rows) {
+    int each = options->shards / options->world;
+    return yoke_chunk_span(rows, options->shards, options->rank * each, each);
+}
+
 static void fill_batch(loader_thread *self, size_t batch) {
     yoke_loader *loader = self->loader;
     loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
-    slot->part = yoke_chunk_of(slot->whole_rows, loader->options.world, loader->options.rank);
+    slot->part = part_of(&loader->options, slot->whole_rows);
     slot->error.status = YOKE_OK;
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
         size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
@@ -269,12 +275,14 @@ static slot_kind kind_of(const yoke_loader *loader) {
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows ? batch : rows);
     bool pixels = loader->dataset->bytes && devices && !yoke_devices_share_memory(devices);
-    return (slot_kind){.dataset = loader->dataset,
-                       .augmentation = &loader->augmentation,
-                       .device = devices ? yoke_devices_at(devices, 0) : NULL,
-                       .rows = (size_t)yoke_chunk_of(most, options->world, 0).rows,
-                       .pixels = pixels,
-                       .placed = pixels && options->augment != YOKE_AUGMENT_NONE};
+    return (slot_kind){
+        .dataset = loader->dataset,
+        .augmentation = &loader->augmentation,
+        .device = devices ? yoke_devices_at(devices, 0) : NULL,
+        .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
+                    .rows,
+        .pixels = pixels,
+        .placed = pixels && options->augment != YOKE_AUGMENT_NONE};
 }
 
 static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
@@ -288,6 +296,10 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     TRY(yoke_options_load(&loader->options, sizeof loader->options, given, "yoke_loader_options"));
     TRY(check_options(dataset, &loader->options));
     if (loader->options.world == 0) loader->options.world = 1;
+    if (loader->options.shards == 0) loader->options.shards = loader->options.world;
+    if (loader->options.shards < 0 || loader->options.shards % loader->options.world != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d shards for %d ranks: a multiple of the ranks",
+                    loader->options.shards, loader->options.world);
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;

@@ -80,6 +80,14 @@ static void name_entry(const yoke_device_list *list, int index, char *name, size
     if (all > 1) snprintf(name + length, size - (size_t)length, "#%d", before);
 }
 
+/* 0: the backend divides the cores by the number of devices. */
+static int threads_of(const yoke_devices_options *options) {
+    cpu_set_t cores;
+    if (options->threads > 0 || options->shards <= 0) return options->threads;
+    int share = yoke_cores_allowed(&cores) / options->shards;
+    return share > 0 ? share : 1;
+}
+
 static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *options,
                             const yoke_device_list *list) {
     int index = devices->count, processes = options->local_world > 1 ? options->local_world : 1;
@@ -98,7 +106,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .count = list->count * processes,
                                  .ordinal = list->entries[index].ordinal,
                                  .name = name,
-                                 .threads = options->threads,
+                                 .threads = threads_of(options),
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
     devices->count++;

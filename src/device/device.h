@@ -125,8 +125,8 @@ bool yoke_device_reaches(const yoke_device *device, const yoke_device *other);
 
 /* Flat arithmetic: float32 ranges in memory that the device can read. */
 
-/* to[i] = the sum of from[count][i] by the tree of base/tree.h: ((0 + 1) + (2 + 3)) + 4. The bits do
- * not depend on how a range is cut. `from` may be memory of other devices that this one reaches;
+/* to[i] = the sum of from[count][i] by the tree of base/tree.h: ((0 + 1) + (2 + 3)) + 4. The bits
+ * do not depend on how a range is cut. `from` may be memory of other devices that this one reaches;
  * `to` may be from[0], and on GPUs any of `from`. */
 yoke_status yoke_device_sum(yoke_device *device, yoke_stream stream, float *to,
                             const float *const *from, int count, size_t elements);

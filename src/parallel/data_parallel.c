@@ -18,6 +18,7 @@ static yoke_status step_classic(yoke_data_parallel *parallel, const yoke_batch *
         TRY(yoke_guard_check_loss(parallel));
         TRY(yoke_scatter_from_root(parallel));
         TRY(yoke_backward_replicas(parallel));
+        TRY(yoke_shards_keep_statistics(parallel));
     }
     TRY(yoke_reduce(parallel));
     return yoke_update(parallel, learning_rate);
@@ -53,6 +54,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         TRY(yoke_record_lanes(parallel, flight->batch.rows, true));
         yoke_count_forward(parallel);
         TRY(yoke_apply(parallel, parallel->count, "step", train_lane, parallel));
+        TRY(yoke_shards_keep_statistics(parallel));
         TRY(yoke_gather_scalars(parallel));
         TRY(yoke_exchange_settle(parallel->exchange, parallel->steps));
     }
@@ -70,7 +72,7 @@ static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, 
     if (training) TRY(yoke_unsynced_check_step(parallel));
     TRY(yoke_flight_check(parallel, given, true, batch));
     TRY(yoke_result_check(result));
-    return yoke_flight_begin(parallel, batch, parallel->options.accumulate, training);
+    return yoke_flight_begin(parallel, batch, false, training);
 }
 
 static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, double learning_rate,

@@ -42,11 +42,17 @@ static yoke_status load_options(yoke_data_parallel *parallel,
 static yoke_status set_limits(yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     yoke_batch_limits *limits = &parallel->limits;
-    limits->rows = yoke_shard_rows(options->batch, parallel->ranks.world, 0);
+    bool shards = options->shards > 0;
+    limits->rows = shards ? yoke_chunk_span(options->batch, options->shards, 0,
+                                            options->shards / parallel->ranks.world)
+                                .rows
+                          : yoke_shard_rows(options->batch, parallel->ranks.world, 0);
     if (options->accumulate > limits->rows)
         return FAIL(YOKE_ERROR_ARGUMENT, "accumulate is %d: a rank has %d of the batch's %d rows",
                     options->accumulate, limits->rows, options->batch);
-    limits->micro_rows = yoke_shard_rows(limits->rows, options->accumulate, 0);
+    limits->micro_rows = shards
+                             ? yoke_shard_rows(options->batch, options->shards, 0) * parallel->count
+                             : yoke_shard_rows(limits->rows, options->accumulate, 0);
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     limits->channels = yoke_model_output_shape(parallel->model).channels;
@@ -55,11 +61,11 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
 }
 
 /* On devices that queue, a segment costs launches: buckets are DDP's there, and one device alone
- * needs no more than one. */
+ * needs no more than one. With shards they do not depend on the number of devices. */
 static void set_buckets(yoke_data_parallel *parallel) {
     yoke_data_parallel_options *own = &parallel->options;
     if (!parallel->queued || own->bucket_bytes > 0) return;
-    bool alone = parallel->count * parallel->ranks.world == 1;
+    bool alone = parallel->count * parallel->ranks.world == 1 && own->shards == 0;
     own->bucket_bytes = alone ? SIZE_MAX : QUEUED_BUCKET_BYTES;
     if (alone && own->first_bucket_bytes == 0) own->first_bucket_bytes = SIZE_MAX;
 }
@@ -116,7 +122,8 @@ static yoke_status plan_replica(int index, void *context) {
         .choices = parallel->choices,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
         .bucket_bytes = parallel->options.bucket_bytes,
-        .bucket_parts = parallel->exchange->owners,
+        .bucket_parts =
+            parallel->options.shards > 0 ? parallel->options.shards : parallel->exchange->owners,
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
     };
@@ -178,14 +185,43 @@ static yoke_status initialize_root(int lane, void *context) {
 
 typedef struct prepare_job {
     yoke_data_parallel *parallel;
-    int rows; /* of a micro-batch */
+    int rows;  /* of a micro-batch; with shards, of the whole batch */
+    int round; /* with shards; -1: without */
     bool training;
 } prepare_job;
 
 static yoke_status prepare_shard(int lane, void *context) {
     const prepare_job *job = context;
-    int rows = yoke_shard_rows(job->rows, job->parallel->count, lane);
-    return yoke_replica_prepare(job->parallel->lanes[lane].replica, rows, job->training);
+    const yoke_data_parallel *parallel = job->parallel;
+    int rows = job->round < 0 ? yoke_shard_rows(job->rows, parallel->count, lane)
+                              : yoke_shard_of_lane(parallel, job->rows, lane, job->round).rows;
+    return yoke_replica_prepare(parallel->lanes[lane].replica, rows, job->training);
+}
+
+static yoke_status prepare_rounds(yoke_data_parallel *parallel, int rows, bool training) {
+    for (int round = 0; round < parallel->shards.rounds; round++) {
+        prepare_job job = {parallel, .rows = rows, .round = round, .training = training};
+        int all = 0;
+        for (int k = 0; k < parallel->count; k++)
+            all += yoke_shard_of_lane(parallel, rows, k, round).rows;
+        if (all == 0) return YOKE_OK; /* neither have later rounds any */
+        TRY(yoke_apply(parallel, parallel->count, "prepare", prepare_shard, &job));
+        TRY(yoke_record_lanes(parallel, all, training));
+        if (training) TRY(yoke_root_loss_prepare(parallel, all));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status prepare_micros(yoke_data_parallel *parallel, int rows, bool training) {
+    for (int part = 0; part < parallel->options.accumulate; part++) {
+        int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
+        if (micro == 0) break;
+        prepare_job job = {parallel, .rows = micro, .round = -1, .training = training};
+        TRY(yoke_apply(parallel, parallel->count, "prepare", prepare_shard, &job));
+        TRY(yoke_record_lanes(parallel, micro, training));
+        if (training) TRY(yoke_root_loss_prepare(parallel, micro));
+    }
+    return YOKE_OK;
 }
 
 /* Every shard size the micro-batches of a batch of `rows` are cut into. */
@@ -193,15 +229,12 @@ static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
-    rows = yoke_shard_rows(rows, parallel->ranks.world, parallel->ranks.rank);
-    for (int part = 0; part < parallel->options.accumulate; part++) {
-        int micro = yoke_shard_rows(rows, parallel->options.accumulate, part);
-        if (micro == 0) break;
-        prepare_job job = {.parallel = parallel, .rows = micro, .training = training};
-        TRY(yoke_apply(parallel, parallel->count, "prepare", prepare_shard, &job));
-        TRY(yoke_record_lanes(parallel, micro, training));
-        if (training) TRY(yoke_root_loss_prepare(parallel, micro));
-    }
+    if (parallel->options.shards > 0)
+        TRY(prepare_rounds(parallel, rows, training));
+    else
+        TRY(prepare_micros(parallel,
+                           yoke_shard_rows(rows, parallel->ranks.world, parallel->ranks.rank),
+                           training));
     return yoke_choices_commit(parallel->choices);
 }
 
@@ -220,6 +253,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     parallel->timeline.clocks = parallel->queued ? parallel->count : 0;
     TRY(yoke_exchange_open(parallel->exchange));
     TRY(yoke_guard_create(parallel));
+    TRY(yoke_shards_create(parallel));
     TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, 1, "create", initialize_root, parallel));
     parallel->weights_version = parallel->frozen_version = parallel->buffers_version = 1;
@@ -236,6 +270,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(load_options(parallel, options, optimizer));
     TRY(yoke_groups_create(parallel));
     TRY(yoke_ranks_join(parallel));
+    TRY(yoke_shards_check(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
     TRY(build_lanes(parallel));
@@ -275,6 +310,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
         (void)yoke_lanes_synchronize(parallel);
         yoke_unsynced_close(parallel);
         yoke_root_loss_destroy(parallel);
+        yoke_shards_destroy(parallel);
         yoke_guard_destroy(parallel);
         yoke_exchange_destroy(parallel->exchange);
         for (int k = parallel->count - 1; k >= 0; k--)
@@ -292,7 +328,8 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
 void yoke_count_forward(yoke_data_parallel *parallel) {
     parallel->buffers_version++;
     parallel->ranks.buffers_are_equal = parallel->ranks.world == 1;
-    if (parallel->flight.batch.rows > 0) parallel->batches_tracked++;
+    bool counted = parallel->flight.by_shards && parallel->flight.micro > 0;
+    if (parallel->flight.batch.rows > 0 && !counted) parallel->batches_tracked++;
 }
 
 void yoke_count_update(yoke_data_parallel *parallel) {

@@ -12,6 +12,7 @@
 #include "parallel/parallel.h"
 #include "parallel/ranks.h"
 #include "parallel/root_loss.h"
+#include "parallel/shards.h"
 #include "parallel/timeline.h"
 
 /* The largest batch, and what its rows are. */
@@ -43,6 +44,7 @@ struct yoke_data_parallel {
     yoke_exchange *exchange;
     yoke_root_loss root_loss;
     yoke_ranks ranks;
+    yoke_shards shards;
     yoke_guard guards[YOKE_GUARDS];
     yoke_flight flight;
     yoke_unsynced unsynced;

@@ -35,6 +35,8 @@ yoke_status yoke_exchange_create(yoke_data_parallel *parallel) {
     }
     exchange->owners =
         parallel->options.schedule == YOKE_SCHEDULE_SHARDED ? exchange->participants : 1;
+    exchange->norm_parts = parallel->queued ? exchange->owners : exchange->participants;
+    if (parallel->options.shards > 0) exchange->norm_parts = parallel->options.shards;
     parallel->exchange = exchange;
     if (exchange->participants <= YOKE_DEVICES_LIMIT) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%d ranks share the update: the sharded schedule takes %d",
@@ -69,7 +71,8 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);
     exchange->arrivals = calloc(buckets, sizeof *exchange->arrivals);
     exchange->next = calloc(lanes, sizeof *exchange->next);
-    exchange->square_sums = calloc(lanes, sizeof *exchange->square_sums);
+    exchange->square_sums =
+        calloc((size_t)exchange->norm_parts * buckets, sizeof *exchange->square_sums);
     exchange->first_bad = calloc(lanes, sizeof *exchange->first_bad);
     if (!exchange->gradients || !exchange->parameters || !exchange->optimizers ||
         !exchange->arrivals || !exchange->next || !exchange->square_sums || !exchange->first_bad)
@@ -177,7 +180,16 @@ yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int buc
     return cut(exchange, exchange->owners, owner, bucket);
 }
 
+yoke_bucket yoke_exchange_square_range(const yoke_exchange *exchange, int part, int bucket) {
+    yoke_slice slice = cut(exchange, exchange->norm_parts, part, bucket);
+    return (yoke_bucket){.offset = slice.offset, .elements = slice.elements};
+}
+
 /* Clipping. */
+
+int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant) {
+    return exchange->norm_parts / exchange->participants * participant;
+}
 
 bool yoke_exchange_clips(const yoke_exchange *exchange) {
     return exchange->parallel->optimizer_options.clip_norm > 0;
@@ -186,8 +198,8 @@ bool yoke_exchange_clips(const yoke_exchange *exchange) {
 void yoke_exchange_clip(yoke_exchange *exchange) {
     yoke_data_parallel *parallel = exchange->parallel;
     double squares = 0;
-    for (int lane = 0; lane < parallel->count; lane++)
-        squares += exchange->square_sums[lane];
+    for (int i = 0; i < exchange->norm_parts * parallel->flat->bucket_count; i++)
+        squares += exchange->square_sums[i];
     parallel->flight.gradient_norm = sqrt(squares);
     exchange->update.gradient_scale =
         yoke_clip_scale(parallel->optimizer_options.clip_norm, parallel->flight.gradient_norm);
@@ -200,10 +212,8 @@ bool yoke_exchange_waits(const yoke_exchange *exchange) {
 }
 
 void yoke_exchange_forget(yoke_exchange *exchange) {
-    for (int lane = 0; lane < exchange->parallel->count; lane++) {
-        exchange->square_sums[lane] = 0;
+    for (int lane = 0; lane < exchange->parallel->count; lane++)
         exchange->first_bad[lane] = YOKE_ALL_FINITE;
-    }
 }
 
 uint64_t yoke_exchange_first_bad(const yoke_exchange *exchange) {
@@ -256,20 +266,26 @@ static yoke_status update_block(yoke_exchange *exchange, int lane, const yoke_sl
     return publish(exchange, lane, block);
 }
 
-static yoke_status check_slice(yoke_exchange *exchange, int lane, const yoke_slice *slice) {
+static yoke_status check_range(yoke_exchange *exchange, int lane, yoke_bucket range) {
     return yoke_device_check_finite(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE,
-                                    exchange->gradients[0] + slice->offset, slice->elements,
-                                    slice->offset, &exchange->first_bad[lane]);
+                                    exchange->gradients[0] + range.offset, range.elements,
+                                    range.offset, &exchange->first_bad[lane]);
 }
 
-/* A double holds the sum of the squares of all finite floats: a sum that is not finite has met a
- * gradient that is not. */
-static yoke_status square_slice(yoke_exchange *exchange, int lane, const yoke_slice *slice) {
-    double squares;
-    TRY(yoke_device_square_sum(exchange->parallel->lanes[lane].device, YOKE_STREAM_COMPUTE,
-                               exchange->gradients[0] + slice->offset, slice->elements, &squares));
-    exchange->square_sums[lane] += squares;
-    return isfinite(squares) ? YOKE_OK : check_slice(exchange, lane, slice);
+/* The lane's parts of the norm. A double holds the sum of the squares of all finite floats: a sum
+ * that is not finite has met a gradient that is not. */
+static yoke_status square_slice(yoke_exchange *exchange, int lane, int bucket) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    int buckets = parallel->flat->bucket_count, participant = exchange->first + lane;
+    int end = yoke_exchange_norm_part(exchange, participant + 1);
+    for (int part = yoke_exchange_norm_part(exchange, participant); part < end; part++) {
+        yoke_bucket range = yoke_exchange_square_range(exchange, part, bucket);
+        double *squares = &exchange->square_sums[part * buckets + bucket];
+        TRY(yoke_device_square_sum(parallel->lanes[lane].device, YOKE_STREAM_COMPUTE,
+                                   exchange->gradients[0] + range.offset, range.elements, squares));
+        if (!isfinite(*squares)) TRY(check_range(exchange, lane, range));
+    }
+    return YOKE_OK;
 }
 
 /* Sums the lane's slice of a bucket to where participant 0's gradients were, unless the sum lies
@@ -283,10 +299,11 @@ static yoke_status sum_slice(yoke_exchange *exchange, int lane, int bucket, bool
         float *to = exchange->gradients[0] + block.offset;
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
         TRY(yoke_exchange_sum(exchange, lane, to, block.offset, block.elements));
-        if (!clips) TRY(check_slice(exchange, lane, &block));
+        if (!clips) TRY(check_range(exchange, lane, (yoke_bucket){block.offset, block.elements}));
     }
-    if (clips) TRY(square_slice(exchange, lane, &slice));
-    if (!clips && is_summed) TRY(check_slice(exchange, lane, &slice));
+    if (clips) TRY(square_slice(exchange, lane, bucket));
+    if (!clips && is_summed)
+        TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
     size_t contributors = is_summed ? 0 : (size_t)exchange->parallel->flight.contributors;
     trace_exchange(exchange, lane, begin, &slice, contributors + 1);
     return YOKE_OK;

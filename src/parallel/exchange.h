@@ -70,9 +70,10 @@ struct yoke_exchange {
     yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
     uint32_t *arrivals;              /* [buckets] lanes whose gradients are complete */
     int *next;                       /* [lanes] the bucket it exchanges next */
-    double *square_sums;             /* [lanes] of the gradients it has summed, for clipping */
-    uint64_t *first_bad;             /* [lanes] flat element, as yoke_device_check_finite's */
-    yoke_optimizer_step update;      /* of this step */
+    int norm_parts;      /* of a bucket, squared one by one: with shards not by the participants */
+    double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
+    uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
+    yoke_optimizer_step update; /* of this step */
 };
 
 /* create picks the kind and the participants; open, after the replicas, makes the optimizers. */
@@ -103,8 +104,12 @@ typedef struct yoke_slice {
 yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket);
 /* All of a bucket that `owner` updates: its slice, or the whole of it where there is one owner. */
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
+/* Part `part` of the exchange's norm_parts: owners' and participants' slices are whole ones. */
+yoke_bucket yoke_exchange_square_range(const yoke_exchange *exchange, int part, int bucket);
 
-/* The norm of the gradient and the scale that clips it, from the lanes' square_sums. */
+/* The participant's first norm part; those of the next one follow. */
+int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant);
+/* The norm of the gradient and the scale that clips it, from the square_sums, added in order. */
 bool yoke_exchange_clips(const yoke_exchange *exchange);
 void yoke_exchange_clip(yoke_exchange *exchange);
 /* Whether the update waits until the whole gradient is summed: it is clipped, or checked. */

@@ -22,7 +22,7 @@ typedef struct carrier {
 typedef struct owner_memory {
     yoke_gate *gate;
     double *losses;      /* [lanes]; used on the root */
-    double *square_sums; /* [lanes x buckets] on the root; others use the first [buckets] */
+    double *square_sums; /* [norm parts x buckets] on the root; others use those of their parts */
     double *work;        /* of one square sum */
     uint64_t *first_bad; /* [lanes] on the root; others use the first; then YOKE_ALL_FINITE */
 } owner_memory;
@@ -142,7 +142,8 @@ static yoke_status open_memory(queued_exchange *queued, int lane) {
     const yoke_data_parallel *parallel = queued->base.parallel;
     owner_memory *memory = &queued->memory[lane];
     size_t losses = (size_t)parallel->count;
-    size_t sums = losses * (size_t)parallel->flat->bucket_count, doubles = losses;
+    size_t sums = (size_t)queued->base.norm_parts * (size_t)parallel->flat->bucket_count;
+    size_t doubles = losses;
     if (yoke_exchange_clips(&queued->base))
         doubles += sums + yoke_square_sum_doubles(parallel->flat->elements);
     size_t words = losses + 1, bytes = sizeof *memory->gate + words * sizeof *memory->first_bad;
@@ -285,9 +286,13 @@ static yoke_status gate_losses(queued_exchange *queued) {
     return yoke_exchange_waits(&queued->base) ? YOKE_OK : share_gate(queued);
 }
 
+static size_t parts_of_owner(const queued_exchange *queued) {
+    return (size_t)(queued->base.norm_parts / queued->base.owners);
+}
+
 /* What the other owners found in their slices goes to the root. */
 static yoke_status gather_findings(queued_exchange *queued) {
-    size_t buckets = (size_t)queued->base.parallel->flat->bucket_count;
+    size_t count = parts_of_owner(queued) * (size_t)queued->base.parallel->flat->bucket_count;
     owner_memory *root = &queued->memory[0];
     for (int owner = 1; owner < queued->base.owners; owner++) {
         const owner_memory *from = &queued->memory[owner];
@@ -295,8 +300,8 @@ static yoke_status gather_findings(queued_exchange *queued) {
         TRY(copy_between(queued, 0, root->first_bad + owner, owner, from->first_bad,
                          sizeof *from->first_bad));
         if (yoke_exchange_clips(&queued->base))
-            TRY(copy_between(queued, 0, root->square_sums + (size_t)owner * buckets, owner,
-                             from->square_sums, buckets * sizeof(double)));
+            TRY(copy_between(queued, 0, root->square_sums + (size_t)owner * count, owner,
+                             from->square_sums + (size_t)owner * count, count * sizeof(double)));
     }
     return YOKE_OK;
 }
@@ -312,7 +317,8 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
                                  .losses = root->losses,
                                  .square_sums = root->square_sums,
                                  .clip_norm = parallel->optimizer_options.clip_norm};
-    if (request.clip_norm > 0) request.square_sum_count = owners * parallel->flat->bucket_count;
+    if (request.clip_norm > 0)
+        request.square_sum_count = queued->base.norm_parts * parallel->flat->bucket_count;
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, root->gate,
                          &request));
     TRY(send_to_host(queued));
@@ -321,28 +327,32 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
 
 /* One bucket. */
 
-static yoke_status square_range(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
+/* Part `part` of a bucket's norm, by an owner that holds its gradients. */
+static yoke_status square_part(queued_exchange *queued, int owner, int part, int bucket) {
     const owner_memory *memory = &queued->memory[owner];
+    yoke_bucket range = yoke_exchange_square_range(&queued->base, part, bucket);
+    int sum = part * queued->base.parallel->flat->bucket_count + bucket;
     TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
                                queued->base.gradients[owner] + range.offset, range.elements,
                                memory->work));
-    return copy_between(queued, owner, memory->square_sums + bucket, owner, memory->work,
+    return copy_between(queued, owner, memory->square_sums + sum, owner, memory->work,
                         sizeof(double));
 }
 
-static yoke_status check_range(queued_exchange *queued, int owner, int bucket, yoke_bucket range) {
-    TRY(yoke_device_check_finite(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
-                                 queued->base.gradients[owner] + range.offset, range.elements,
-                                 range.offset, queued->memory[owner].first_bad));
-    if (!yoke_exchange_clips(&queued->base)) return YOKE_OK;
-    return square_range(queued, owner, bucket, range);
+static yoke_status check_range(queued_exchange *queued, int owner, yoke_bucket range) {
+    return yoke_device_check_finite(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
+                                    queued->base.gradients[owner] + range.offset, range.elements,
+                                    range.offset, queued->memory[owner].first_bad);
 }
 
 static yoke_status check_bucket(queued_exchange *queued, int bucket) {
+    int each = (int)parts_of_owner(queued), parts = queued->base.norm_parts;
     for (int owner = 0; owner < queued->base.owners; owner++) {
         yoke_slice slice = yoke_exchange_owned(&queued->base, owner, bucket);
-        TRY(check_range(queued, owner, bucket, (yoke_bucket){slice.offset, slice.elements}));
+        TRY(check_range(queued, owner, (yoke_bucket){slice.offset, slice.elements}));
     }
+    for (int part = 0; yoke_exchange_clips(&queued->base) && part < parts; part++)
+        TRY(square_part(queued, part / each, part, bucket));
     return YOKE_OK;
 }
 
@@ -467,10 +477,14 @@ static yoke_status queued_reduce(yoke_exchange *exchange) {
 static yoke_status gate_root(queued_exchange *queued) {
     const yoke_data_parallel *parallel = queued->base.parallel;
     uint64_t *first_bad = queued->memory[0].first_bad;
+    int parts = yoke_exchange_clips(&queued->base) ? queued->base.norm_parts : 0;
     TRY(copy_between(queued, 0, first_bad, 0, first_bad + parallel->count, sizeof *first_bad));
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
         if (yoke_exchange_waits(&queued->base))
-            TRY(check_range(queued, 0, bucket, parallel->flat->buckets[bucket]));
+            TRY(check_range(queued, 0, parallel->flat->buckets[bucket]));
+        for (int part = 0; part < parts; part++)
+            TRY(square_part(queued, 0, part, bucket));
+    }
     return gate_gradient(queued, 1, false);
 }
 

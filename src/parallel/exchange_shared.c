@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine.h"
 
@@ -17,6 +18,7 @@ typedef struct progress_flags {
 typedef struct shared_exchange {
     yoke_exchange base;
     progress_flags **flags; /* [ranks] */
+    double *own_squares;    /* this rank's part of the square_sums, to send */
     uint32_t round;         /* steps begun */
 } shared_exchange;
 
@@ -40,6 +42,10 @@ static yoke_status shared_open(yoke_exchange *exchange) {
     void *own = NULL;
     shared->flags = calloc(ranks, sizeof *shared->flags);
     if (shared->flags == NULL) return FAIL_MEMORY(ranks * sizeof own, "the ranks' flags");
+    size_t squares = (size_t)yoke_exchange_norm_part(exchange, 1) * buckets;
+    shared->own_squares = calloc(squares, sizeof *shared->own_squares);
+    if (shared->own_squares == NULL)
+        return FAIL_MEMORY(squares * sizeof *shared->own_squares, "the norm's parts");
     TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(uint32_t),
                                     &own));
     TRY(yoke_process_group_peers(group, own, (void **)shared->flags));
@@ -48,6 +54,7 @@ static yoke_status shared_open(yoke_exchange *exchange) {
 }
 
 static void shared_close(yoke_exchange *exchange) {
+    free(((shared_exchange *)exchange)->own_squares);
     free(((shared_exchange *)exchange)->flags);
 }
 
@@ -98,14 +105,14 @@ static yoke_status barrier(yoke_exchange *exchange) {
     return YOKE_OK;
 }
 
-/* The norm over all ranks' slices, summed in their order. */
-static yoke_status clip(yoke_exchange *exchange, int lane) {
-    double squares[YOKE_DEVICES_LIMIT], own = exchange->square_sums[lane];
-    TRY(yoke_process_group_all_gather(exchange->process_group, squares, &own, 1,
+/* The norm over all ranks' slices. */
+static yoke_status clip(yoke_exchange *exchange) {
+    size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
+    size_t count = (size_t)yoke_exchange_norm_part(exchange, 1) * buckets;
+    double *own = ((shared_exchange *)exchange)->own_squares;
+    memcpy(own, exchange->square_sums + (size_t)exchange->first * count, count * sizeof *own);
+    TRY(yoke_process_group_all_gather(exchange->process_group, exchange->square_sums, own, count,
                                       YOKE_ELEMENT_FLOAT64));
-    exchange->square_sums[lane] = 0;
-    for (int rank = 0; rank < exchange->participants; rank++)
-        exchange->square_sums[lane] += squares[rank];
     yoke_exchange_clip(exchange);
     return YOKE_OK;
 }
@@ -115,7 +122,7 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
     const shared_exchange *shared = (shared_exchange *)exchange;
     atomic_store_explicit(&shared->flags[exchange->first]->first_bad, exchange->first_bad[lane],
                           memory_order_release);
-    TRY(yoke_exchange_clips(exchange) ? clip(exchange, lane) : barrier(exchange));
+    TRY(yoke_exchange_clips(exchange) ? clip(exchange) : barrier(exchange));
     for (int rank = 0; rank < exchange->participants; rank++) {
         uint64_t bad = atomic_load_explicit(&shared->flags[rank]->first_bad, memory_order_acquire);
         if (bad < exchange->first_bad[lane]) exchange->first_bad[lane] = bad;

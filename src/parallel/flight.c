@@ -82,18 +82,37 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
 
 /* Cutting. */
 
-yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
-                              bool training) {
+/* The ranks' rows must be those of their shards, or one shard would lie on two of them. */
+static yoke_status check_place(const yoke_data_parallel *parallel) {
+    const yoke_flight *flight = &parallel->flight;
+    yoke_chunk own = yoke_shards_of_rank(parallel, flight->whole_rows);
+    if (!flight->by_shards || (flight->rows == own.rows && flight->first_row == own.first))
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%d rows from row %d of %d: with %d shards rank %d of %d has %d rows from row %d",
+                flight->rows, flight->first_row, flight->whole_rows, parallel->options.shards,
+                parallel->ranks.rank, parallel->ranks.world, own.rows, own.first);
+}
+
+static int count_micros(const yoke_batch *batch, int parts) {
     int micros = 0;
     while (yoke_shard_rows(batch->rows, parts, micros) > 0)
         micros++;
+    return micros > 0 ? micros : 1; /* a rank without rows takes part all the same */
+}
+
+yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
+                              bool training) {
+    bool by_shards = parallel->options.shards > 0 && !in_one;
+    int parts = in_one ? 1 : by_shards ? parallel->shards.rounds : parallel->options.accumulate;
     yoke_decoding decoding = parallel->flight.decoding;
     parallel->flight = (yoke_flight){
         .decoding = decoding,
         .training = training,
         .rows = batch->rows,
+        .by_shards = by_shards,
         .parts = parts,
-        .micros = micros > 0 ? micros : 1, /* a rank without rows takes part all the same */
+        .micros = by_shards ? parts : count_micros(batch, parts),
         .progress = YOKE_STAGE_LOAD,
         .gradient_norm = -1,
         .result = {.struct_size = sizeof(yoke_step_result)},
@@ -101,12 +120,32 @@ yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *ba
     parallel->input_gradients = false;
     for (int k = 0; k < parallel->count; k++)
         parallel->lanes[k].shard = (yoke_shard){0};
-    return yoke_ranks_place_batch(parallel, batch);
+    TRY(yoke_ranks_place_batch(parallel, batch));
+    return parallel->ranks.world > 1 ? check_place(parallel) : YOKE_OK;
+}
+
+/* Every lane takes the next one of its shards from the whole batch; a lane without rows counts as a
+ * gradient of zero. */
+static void cut_round(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    yoke_flight *flight = &parallel->flight;
+    int whole = parallel->ranks.world > 1 ? flight->whole_rows : flight->rows;
+    bool finite = !flight->training || yoke_flight_is_finite_so_far(flight);
+    flight->batch = *batch;
+    flight->batch.rows = 0;
+    if (parallel->count > flight->contributors) flight->contributors = parallel->count;
+    for (int k = 0; k < parallel->count; k++) {
+        yoke_lane *lane = &parallel->lanes[k];
+        lane->shard = yoke_shard_of_lane(parallel, whole, k, flight->micro);
+        if (!finite) lane->shard.rows = 0;
+        lane->bad_statistics = false;
+        lane->position = flight->batch.rows;
+        flight->batch.rows += lane->shard.rows;
+    }
 }
 
 /* After a loss that is not finite the rest of the batch is left out: the step fails, but other
  * ranks still wait for this rank's buckets. */
-void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
+static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
     yoke_flight *flight = &parallel->flight;
     yoke_chunk part = yoke_chunk_of(batch->rows, flight->parts, flight->micro);
     size_t first = (size_t)part.first, row = parallel->limits.row_elements;
@@ -124,10 +163,27 @@ void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
     int active = 0;
     for (int k = 0; k < parallel->count; k++) {
         parallel->lanes[k].shard = yoke_chunk_of(micro->rows, parallel->count, k);
+        parallel->lanes[k].position = parallel->lanes[k].shard.first;
         parallel->lanes[k].bad_statistics = false;
         active += parallel->lanes[k].shard.rows > 0;
     }
     if (active > flight->contributors) flight->contributors = active;
+}
+
+void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    if (parallel->flight.by_shards)
+        cut_round(parallel, batch);
+    else
+        cut_micro_batch(parallel, batch);
+}
+
+bool yoke_flight_is_idle(const yoke_data_parallel *parallel, int lane) {
+    const yoke_flight *flight = &parallel->flight;
+    if (parallel->lanes[lane].shard.rows > 0) return false;
+    int whole = parallel->ranks.world > 1 ? flight->whole_rows : flight->rows;
+    if (flight->by_shards) return yoke_shard_of_lane(parallel, whole, lane, 0).rows == 0;
+    int rows = yoke_shard_rows(flight->rows, flight->parts, 0);
+    return yoke_shard_rows(rows, parallel->count, lane) == 0;
 }
 
 bool yoke_flight_is_last(const yoke_flight *flight) {

@@ -12,7 +12,8 @@ typedef struct yoke_flight {
     int whole_rows;          /* of the batch, in all ranks; the loss gradient is divided by it */
     int first_row;           /* where this process's rows begin in the whole batch */
     int micro_first;         /* where the micro-batch begins in this process's rows */
-    int parts;               /* micro-batches to cut the batch into */
+    bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */
+    int parts;               /* micro-batches to cut the batch into; with shards, rounds */
     int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch */
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
@@ -24,12 +25,15 @@ typedef struct yoke_flight {
 /* Copies and checks the caller's batch. with_labels: it must have what the loss compares with. */
 yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
                               bool with_labels, yoke_batch *batch);
-/* Begins a batch of at most `parts` micro-batches; with ranks, finds its place in the whole. */
-yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, int parts,
+/* Begins a batch, which the engine's options cut; in_one: all of it goes to the devices at once.
+ * With ranks, finds its place in the whole. */
+yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
                               bool training);
 /* Cuts the current micro-batch into shards. */
 void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch);
 bool yoke_flight_is_last(const yoke_flight *flight);
+/* Whether no micro-batch or round so far has rows for the lane. */
+bool yoke_flight_is_idle(const yoke_data_parallel *parallel, int lane);
 
 /* Whether the losses are finite: of the micro-batches gathered so far; and of the shards that the
  * lanes have computed since. */

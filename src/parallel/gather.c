@@ -7,14 +7,18 @@
 yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
     yoke_step_result *sum = &parallel->flight.result;
+    double losses[YOKE_DEVICES_LIMIT];
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
+        losses[k] = 0;
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_event_synchronize(lane->events.losses));
-        sum->loss += lane->scalars->loss_sum;
+        losses[k] = lane->scalars->loss_sum;
         sum->correct += (int)lane->scalars->correct;
         sum->rows += lane->shard.rows;
     }
+    sum->loss += yoke_tree_sum(losses, parallel->count);
+    yoke_shards_add_losses(parallel, losses);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, 0);
     return yoke_timeline_turn(parallel);
 }

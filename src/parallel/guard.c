@@ -92,9 +92,7 @@ typedef struct bad_layers {
 static yoke_status find_bad_layer(int lane, void *context) {
     bad_layers *found = context;
     const yoke_data_parallel *parallel = found->parallel;
-    int rows = yoke_shard_rows(parallel->flight.rows, parallel->flight.parts, 0);
-    bool idle =
-        yoke_shard_rows(rows, parallel->count, lane) + parallel->lanes[lane].shard.rows == 0;
+    bool idle = yoke_flight_is_idle(parallel, lane);
     found->layers[lane] = idle ? NULL : yoke_replica_first_nonfinite(parallel->lanes[lane].replica);
     return YOKE_OK;
 }

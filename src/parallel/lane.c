@@ -40,15 +40,23 @@ static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane 
                                 "the next targets", (void **)&staging->targets);
 }
 
+int yoke_lane_sums(const yoke_data_parallel *parallel) {
+    if (parallel->options.shards > 0) return yoke_shards_sums(parallel);
+    return parallel->options.accumulate > 1 ? 1 : 0;
+}
+
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     yoke_lane *lane = &parallel->lanes[index];
     TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
                                   (void **)&lane->scalars));
-    if (parallel->options.accumulate > 1)
+    size_t sums = (size_t)yoke_lane_sums(parallel);
+    if (sums > 0)
         TRY(yoke_memory_advice(
-            yoke_device_allocate(lane->device, parallel->flat->trainable_elements * sizeof(float),
+            yoke_device_allocate(lane->device,
+                                 sums * parallel->flat->trainable_elements * sizeof(float),
                                  "accumulated gradients", (void **)&lane->accumulated),
-            "they are as large as the model, whatever the rows: accumulate 1 does without them"));
+            "each is as large as the model, whatever the rows: accumulate 1, or as many shards as "
+            "devices, does without them"));
     TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
     if (!parallel->queued) return YOKE_OK;
     TRY(yoke_memory_advice(create_staging(parallel, lane), "use fewer rows a device"));
@@ -191,6 +199,10 @@ static yoke_status idle_bucket(yoke_data_parallel *parallel, int index, yoke_buc
     const yoke_lane *lane = &parallel->lanes[index];
     float *gradient = lane->memory->gradients + bucket.offset;
     size_t bytes = bucket.elements * sizeof *gradient;
+    if (parallel->flight.by_shards) {
+        TRY(yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, gradient, bytes));
+        return yoke_shards_merge(parallel, index, bucket);
+    }
     if (!yoke_flight_is_last(&parallel->flight)) return YOKE_OK;
     if (!has_accumulated(parallel, index))
         return yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, gradient, bytes);
@@ -203,7 +215,9 @@ yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int index, int
     yoke_plan_step step = yoke_lane_plan_step(parallel, index);
     TRY(yoke_stage_begin(parallel, &span));
     TRY(yoke_replica_backward_segment(parallel->lanes[index].replica, segment, &step));
-    if (parallel->flight.micros > 1)
+    if (parallel->flight.by_shards)
+        TRY(yoke_shards_merge(parallel, index, parallel->flat->buckets[segment]));
+    else if (parallel->flight.micros > 1)
         TRY(accumulate_bucket(parallel, index, parallel->flat->buckets[segment]));
     return yoke_stage_end(parallel, &span);
 }

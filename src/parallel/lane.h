@@ -7,7 +7,8 @@
 #include "parallel/parallel.h"
 #include "parallel/timeline.h"
 
-/* Consecutive rows of the micro-batch; 0 rows: the lane is idle. */
+/* Consecutive rows of the micro-batch; with options.shards, of the batch. 0 rows: the lane is idle.
+ */
 typedef yoke_chunk yoke_shard;
 
 /* What the loss gives, in host memory that the device writes to. */
@@ -43,9 +44,10 @@ typedef struct yoke_lane {
     yoke_replica *replica;
     const yoke_replica_memory *memory; /* the replica's; borrowed */
     yoke_shard shard;
+    int position;        /* of the shard's first row among those of all lanes */
     bool bad_statistics; /* forward met statistics that are not finite: the loss is NaN */
     yoke_lane_scalars *scalars;
-    float *accumulated; /* gradients of earlier micro-batches; NULL without accumulation */
+    float *accumulated; /* gradients of earlier micro-batches, or shards; NULL: none are kept */
     /* Of the weights and running statistics this replica holds; behind the engine's: stale. */
     uint64_t weights_version, buffers_version;
     yoke_lane_events events;
@@ -56,6 +58,7 @@ typedef struct yoke_lane {
 
 /* Called on the lane's worker once its replica exists: memory and events. */
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int lane);
+int yoke_lane_sums(const yoke_data_parallel *parallel); /* gradients in `accumulated` */
 void yoke_lane_close(yoke_data_parallel *parallel, int lane);
 
 /* The three stages of a shard, on the lane's worker. backward runs segment by segment and hands

@@ -17,11 +17,11 @@ static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     fprintf(facts,
             "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n"
             "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n"
-            "skip_finite_check %d\n",
+            "skip_finite_check %d\nshards %d\n",
             options->batch, options->accumulate, yoke_precision_name(options->precision),
             (int)options->algorithm, (unsigned long long)options->seed, options->first_bucket_bytes,
             options->bucket_bytes, options->broadcast_buffers, options->mean_of_ranks,
-            options->skip_finite_check);
+            options->skip_finite_check, options->shards);
     fprintf(facts,
             "optimizer %s\nlearning_rate %.17g\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n"
             "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n",
@@ -188,15 +188,16 @@ yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
     const yoke_ranks *ranks = &parallel->ranks;
     yoke_step_result *sum = &parallel->flight.result;
     double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct};
-    double all[YOKE_AGREE_RANKS][RESULT_NUMBERS];
+    double all[YOKE_AGREE_RANKS][RESULT_NUMBERS], losses[YOKE_AGREE_RANKS];
     if (ranks->world == 1) return YOKE_OK;
     TRY(yoke_process_group_all_gather(ranks->process_group, all, own, RESULT_NUMBERS,
                                       YOKE_ELEMENT_FLOAT64));
     *sum = (yoke_step_result){.struct_size = sizeof *sum};
     for (int rank = 0; rank < ranks->world; rank++) {
-        sum->loss += all[rank][LOSS];
+        losses[rank] = all[rank][LOSS];
         sum->rows += (int)all[rank][ROWS];
         sum->correct += (int)all[rank][CORRECT];
     }
+    sum->loss = yoke_tree_sum(losses, ranks->world);
     return YOKE_OK;
 }

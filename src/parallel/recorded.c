@@ -101,9 +101,11 @@ yoke_status yoke_record_lanes(yoke_data_parallel *parallel, int rows, bool train
     record_job job = {.parallel = parallel, .rows = rows, .training = training};
     const yoke_data_parallel_options *options = &parallel->options;
     /* classic's loss on the root lies between forward and backward, and the sum of micro-batches
-     * between segments: such steps run stage by stage. */
+     * between segments: such steps run stage by stage. So do rounds, whose shards are not those of
+     * a batch of their own. */
     bool in_pieces = options->schedule == YOKE_SCHEDULE_CLASSIC || options->accumulate > 1;
-    if (parallel->lanes[0].recordings == NULL || (training && in_pieces)) return YOKE_OK;
+    if (parallel->lanes[0].recordings == NULL || parallel->shards.rounds > 1) return YOKE_OK;
+    if (training && in_pieces) return YOKE_OK;
     if (is_recorded(parallel, rows, training)) return YOKE_OK;
     int turn = parallel->timeline.turn;
     yoke_status status = YOKE_OK;

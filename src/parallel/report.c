@@ -83,7 +83,7 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     yoke_memory_report own = {
         .struct_size = sizeof own,
         .parameters = flat,
-        .gradients = flat + trainable * (size_t)((lane->accumulated != NULL) +
+        .gradients = flat + trainable * (size_t)(yoke_lane_sums(parallel) +
                                                  (parallel->unsynced.sums[replica] != NULL)),
         .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
         .buffers = parallel->flat->buffer_elements * sizeof(float) *

@@ -99,19 +99,20 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = parallel->lanes[0].device;
     size_t width = (size_t)parallel->limits.channels, rows = (size_t)micro->rows;
+    bool labels = parallel->limits.labels;
+    size_t row_bytes = labels ? sizeof *loss->labels : width * sizeof(float);
+    char *expected = labels ? (char *)loss->labels : (char *)loss->targets;
+    const char *given = labels ? (const char *)micro->labels : (const char *)micro->targets;
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_copy(
-            root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)lane->shard.first * width,
-            lane->device, lane->memory->outputs, (size_t)lane->shard.rows * width * sizeof(float)));
+            root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)lane->position * width, lane->device,
+            lane->memory->outputs, (size_t)lane->shard.rows * width * sizeof(float)));
+        TRY(yoke_device_upload(
+            root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
+            given + (size_t)lane->shard.first * row_bytes, (size_t)lane->shard.rows * row_bytes));
     }
-    if (parallel->limits.labels)
-        TRY(yoke_device_upload(root, YOKE_STREAM_COMPUTE, loss->labels, micro->labels,
-                               rows * sizeof *loss->labels));
-    else
-        TRY(yoke_device_upload(root, YOKE_STREAM_COMPUTE, loss->targets, micro->targets,
-                               rows * width * sizeof(float)));
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,
                     2 * rows * width * sizeof(float));
     return YOKE_OK;
@@ -133,6 +134,7 @@ static yoke_status loss_job(int worker, void *context) {
 yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++)
         *parallel->lanes[k].scalars = (yoke_lane_scalars){0};
+    if (parallel->flight.batch.rows == 0) return YOKE_OK; /* a round of shards without rows */
     TRY(yoke_root_loss_prepare(parallel, parallel->flight.batch.rows));
     return yoke_apply(parallel, 1, "loss", loss_job, parallel);
 }
@@ -146,8 +148,7 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
         size_t part = (size_t)lane->shard.rows * width * sizeof(float);
         TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients,
                              parallel->lanes[0].device,
-                             parallel->root_loss.gradients + (size_t)lane->shard.first * width,
-                             part));
+                             parallel->root_loss.gradients + (size_t)lane->position * width, part));
         bytes += 2 * part;
     }
     parallel->flight.progress = YOKE_STAGE_LOSS;

@@ -103,9 +103,9 @@ static yoke_status scatter(yoke_data_parallel *parallel, const yoke_batch *given
     TRY(yoke_flight_check(parallel, given, false, &batch));
     if (batch.rows > parallel->limits.micro_rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "a batch of %d rows at once: with %d micro-batches it is %d at most",
-                    batch.rows, parallel->options.accumulate, parallel->limits.micro_rows);
-    TRY(yoke_flight_begin(parallel, &batch, 1, true));
+                    "a batch of %d rows at once: this engine computes up to %d at a time",
+                    batch.rows, parallel->limits.micro_rows);
+    TRY(yoke_flight_begin(parallel, &batch, true, true));
     return yoke_scatter_micro_batch(parallel, &batch);
 }
 

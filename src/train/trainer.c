@@ -129,7 +129,8 @@ static yoke_status open_devices(yoke_trainer *trainer) {
         return yoke_trainer_join(trainer);
     yoke_devices_options all = {.struct_size = sizeof all,
                                 .list = trainer->options.devices,
-                                .threads = trainer->options.threads};
+                                .threads = trainer->options.threads,
+                                .shards = trainer->options.shards};
     TRY(yoke_devices_open(&trainer->devices, &all));
     bool several = yoke_devices_count(trainer->devices) > 1;
     return several && trainer->options.mode == YOKE_MODE_SINGLE ? keep_root(trainer) : YOKE_OK;
@@ -209,7 +210,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .pixels = yoke_loader_pixels(trainer->loader),
                                          .groups = options->groups,
                                          .group_count = options->group_count,
-                                         .choices = options->choices};
+                                         .choices = options->choices,
+                                         .shards = options->shards};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */

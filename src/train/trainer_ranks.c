@@ -12,7 +12,8 @@ static yoke_status open_device(yoke_trainer *trainer, int rank, int world) {
                                 .list = trainer->options.devices,
                                 .threads = trainer->options.threads,
                                 .local_rank = rank,
-                                .local_world = world};
+                                .local_world = world,
+                                .shards = trainer->options.shards};
     yoke_devices_close(trainer->devices);
     trainer->devices = NULL;
     return yoke_devices_open(&trainer->devices, &own);
@@ -24,6 +25,20 @@ typedef struct rank_place {
     cpu_set_t cores;
 } rank_place;
 #define PLACE_WORDS (sizeof(rank_place) / sizeof(int64_t))
+
+/* The threads of a rank's device with shards: a share of all cores that ranks of its machine may
+ * use, however a launcher has bound them. 0: without shards, or as the options say. */
+static int threads_with_shards(const yoke_trainer *trainer, const rank_place *places,
+                               const rank_place *own) {
+    const yoke_trainer_options *options = &trainer->options;
+    cpu_set_t cores;
+    if (options->shards <= 0 || options->threads > 0) return options->threads;
+    CPU_ZERO(&cores);
+    for (int rank = 0; rank < yoke_process_group_world(trainer->ranks); rank++)
+        if (places[rank].node == own->node) CPU_OR(&cores, &cores, &places[rank].cores);
+    int share = CPU_COUNT(&cores) / options->shards;
+    return share > 0 ? share : 1;
+}
 
 /* A launcher may have bound ranks to cores. Ranks bound to the same set of cores divide it. */
 static yoke_status divide_cores(yoke_trainer *trainer, const yoke_rank_info *info) {
@@ -39,8 +54,14 @@ static yoke_status divide_cores(yoke_trainer *trainer, const yoke_rank_info *inf
         before += rank < info->rank;
         all++;
     }
+    int threads = threads_with_shards(trainer, places, &own);
+    bool other_threads = status == YOKE_OK && threads != trainer->options.threads;
     free(places);
     TRY(status);
+    if (other_threads) {
+        trainer->options.threads = threads;
+        return open_device(trainer, before, all);
+    }
     return before == info->local_rank && all == info->local_world
                ? YOKE_OK
                : open_device(trainer, before, all);
@@ -97,6 +118,7 @@ void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *lo
     if (trainer->ranks == NULL) return;
     loader->rank = yoke_process_group_rank(trainer->ranks);
     loader->world = yoke_process_group_world(trainer->ranks);
+    loader->shards = trainer->options.shards;
 }
 
 bool yoke_trainer_writes(const yoke_trainer *trainer) {

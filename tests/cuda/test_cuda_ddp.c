@@ -58,12 +58,39 @@ static void no_rank_learns_from_a_nonfinite_loss_of_one(void **state) {
     expect_spoilt_batch_refused(false, 2, false); /* in the first of two micro-batches */
 }
 
+static yoke_status ask_for_shards(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    yoke_data_parallel_options options = options_of(plan->setting);
+    yoke_data_parallel *parallel = NULL;
+    options.process_group = group;
+    options.shards = 4;
+    return yoke_data_parallel_create(&parallel, plan->model, play->devices[group->rank], NULL,
+                                     &options);
+}
+
+static void shards_over_nccl_are_refused_with_the_reason(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 16, .accumulate = 1};
+    if (most_gpu_ranks() < 2) skip();
+    yoke_model *model = check_model(false, 0);
+    course plan = {.setting = &s, .model = model};
+    outcome *outcomes = play_on_gpus(
+        &(script){.world = 2, .timeout_ms = TIMEOUT_MS, .scene = ask_for_shards, .detail = &plan});
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_not_equal(outcomes[rank].error.status, YOKE_OK);
+        assert_non_null(strstr(outcomes[rank].error.text, "NCCL picks the order of its sums"));
+    }
+    free(outcomes);
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_learn_what_as_many_gpus_of_one_engine_learn),
         cmocka_unit_test(ranks_without_rows_take_part),
         cmocka_unit_test(batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it),
         cmocka_unit_test(no_rank_learns_from_a_nonfinite_loss_of_one),
+        cmocka_unit_test(shards_over_nccl_are_refused_with_the_reason),
     };
     play_ranks = play_on_gpus;
     return RUN_ON_DEVICES(tests, NULL, NULL);

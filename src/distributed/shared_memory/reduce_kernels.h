@@ -14,9 +14,9 @@ typedef struct yoke_fold_set {
     char *from[FOLD_RANKS];
 } yoke_fold_set;
 
-/* to[count] = the reduction of from[ranks][begin .. begin + count) by the tree of base/tree.h. bfloat16 is
- * folded as float32. MEAN divides the sum; integers round towards zero. MIN and MAX keep a NaN.
- * `to` may be one of `from`; otherwise they do not overlap. */
+/* to[count] = the reduction of from[ranks][begin .. begin + count) by the tree of base/tree.h.
+ * bfloat16 is folded as float32. MEAN divides the sum; integers round towards zero. MIN and MAX
+ * keep a NaN. `to` may be one of `from`; otherwise they do not overlap. */
 void yoke_fold(void *to, const yoke_fold_set *fold, size_t begin, size_t count);
 /* Turns the sum over `ranks` into their mean. bfloat16: `values` are its float32 sums. */
 void yoke_fold_divide(void *values, yoke_element element, size_t count, int ranks);

@@ -1,0 +1,158 @@
+/* Shards that do not depend on the devices: which rows, in what order gradients and losses add up,
+ * and whose running statistics remain. */
+#include "parallel/shards.h"
+
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+/* Options. */
+
+static bool is_power_of_two(int number) {
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+static yoke_status check_counts(const yoke_data_parallel *parallel) {
+    int shards = parallel->options.shards, devices = parallel->count * parallel->ranks.world;
+    if (shards < 0 || shards > YOKE_SHARDS_LIMIT || !is_power_of_two(shards))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "shards is %d: a power of two up to %d, or 0 for as many "
+                    "shards as devices",
+                    shards, YOKE_SHARDS_LIMIT);
+    if (is_power_of_two(devices) && devices <= shards) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%d shards on %d devices: every device computes equally many shards; choose 1, 2, "
+                "4, ... devices, at most %d",
+                shards, devices, shards);
+}
+
+/* What would make the result depend on the number of devices after all. */
+static yoke_status check_order(const yoke_data_parallel *parallel) {
+    const yoke_data_parallel_options *options = &parallel->options;
+    if (options->accumulate > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "accumulate %d with %d shards: devices compute a batch in pieces already, a "
+                    "shard at a time; leave accumulate at 1",
+                    options->accumulate, options->shards);
+    if (options->mean_of_ranks)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "mean_of_ranks depends on the number of ranks, %d shards "
+                    "do not: choose the mean over rows",
+                    options->shards);
+    if (options->collectives == YOKE_COLLECTIVES_NCCL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "NCCL picks the order of its sums, so %d shards need the collectives auto or "
+                    "copy",
+                    options->shards);
+    if (parallel->queued && options->process_group != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "NCCL picks the order of its sums, so %d shards need one process for all GPUs, "
+                    "or ranks with CPU devices",
+                    options->shards);
+    return YOKE_OK;
+}
+
+yoke_status yoke_shards_check(yoke_data_parallel *parallel) {
+    yoke_data_parallel_options *options = &parallel->options;
+    parallel->shards.rounds = 1;
+    if (options->shards == 0) return YOKE_OK;
+    TRY(check_counts(parallel));
+    TRY(check_order(parallel));
+    parallel->shards.rounds = options->shards / (parallel->count * parallel->ranks.world);
+    if (options->input_gradients && parallel->shards.rounds > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "input_gradients with %d shards on %d devices: they are those of one shard a "
+                    "device",
+                    options->shards, parallel->count);
+    options->collectives = YOKE_COLLECTIVES_COPY;
+    return parallel->ranks.world > 1 ? yoke_process_group_fix_order(options->process_group)
+                                     : YOKE_OK;
+}
+
+/* Life. */
+
+yoke_status yoke_shards_create(yoke_data_parallel *parallel) {
+    yoke_shards *shards = &parallel->shards;
+    size_t count = (size_t)parallel->count * (size_t)shards->rounds;
+    shards->losses = calloc(count, sizeof *shards->losses);
+    if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
+    size_t bytes = parallel->flat->buffer_elements * sizeof(float);
+    if (shards->rounds == 1 || bytes == 0) return YOKE_OK;
+    return yoke_device_allocate(parallel->lanes[0].device, bytes, "running statistics",
+                                (void **)&shards->statistics);
+}
+
+void yoke_shards_destroy(yoke_data_parallel *parallel) {
+    free(parallel->shards.losses);
+    if (parallel->shards.statistics != NULL)
+        yoke_device_free(parallel->lanes[0].device, parallel->shards.statistics);
+}
+
+/* Rows. */
+
+yoke_chunk yoke_shards_of_rank(const yoke_data_parallel *parallel, int rows) {
+    const yoke_ranks *ranks = &parallel->ranks;
+    int shards = parallel->options.shards;
+    if (shards == 0) return yoke_chunk_of(rows, ranks->world, ranks->rank);
+    return yoke_chunk_span(rows, shards, ranks->rank * (shards / ranks->world),
+                           shards / ranks->world);
+}
+
+yoke_chunk yoke_shard_of_lane(const yoke_data_parallel *parallel, int rows, int lane, int round) {
+    const yoke_ranks *ranks = &parallel->ranks;
+    int own = lane * parallel->shards.rounds + round;
+    int all = ranks->rank * parallel->count * parallel->shards.rounds;
+    yoke_chunk shard = yoke_chunk_of(rows, parallel->options.shards, all + own);
+    shard.first -= yoke_shards_of_rank(parallel, rows).first;
+    return shard;
+}
+
+/* Gradients: a binary counter. Level l holds the sum of 2^l shards; a shard's gradient climbs as
+ * long as the level is taken, left operand first, so the lane's sum is the subtree over its shards
+ * (base/tree.h). */
+
+int yoke_shards_sums(const yoke_data_parallel *parallel) {
+    int levels = 0;
+    while (parallel->shards.rounds >> (levels + 1) > 0)
+        levels++;
+    return levels;
+}
+
+yoke_status yoke_shards_merge(yoke_data_parallel *parallel, int index, yoke_bucket bucket) {
+    const yoke_lane *lane = &parallel->lanes[index];
+    const yoke_flight *flight = &parallel->flight;
+    size_t elements = parallel->flat->trainable_elements;
+    float *gradient = lane->memory->gradients + bucket.offset;
+    float *level = lane->accumulated + bucket.offset;
+    for (int round = flight->micro; round & 1; round >>= 1, level += elements)
+        TRY(yoke_device_sum(lane->device, YOKE_STREAM_COMPUTE, gradient,
+                            (const float *const[]){gradient, level}, 2, bucket.elements));
+    if (yoke_flight_is_last(flight)) return YOKE_OK;
+    return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, level, lane->device, gradient,
+                            bucket.elements * sizeof *level);
+}
+
+/* Statistics and losses. */
+
+yoke_status yoke_shards_keep_statistics(yoke_data_parallel *parallel) {
+    const yoke_flight *flight = &parallel->flight;
+    float *kept = parallel->shards.statistics, *own = parallel->lanes[0].memory->buffers;
+    yoke_device *root = parallel->lanes[0].device;
+    size_t bytes = parallel->flat->buffer_elements * sizeof *own;
+    if (kept == NULL || !flight->by_shards) return YOKE_OK;
+    if (flight->micro == 0)
+        return yoke_device_copy(root, YOKE_STREAM_COMPUTE, kept, root, own, bytes);
+    if (!yoke_flight_is_last(flight)) return YOKE_OK;
+    return yoke_device_copy(root, YOKE_STREAM_COMPUTE, own, root, kept, bytes);
+}
+
+void yoke_shards_add_losses(yoke_data_parallel *parallel, const double *losses) {
+    const yoke_flight *flight = &parallel->flight;
+    int rounds = parallel->shards.rounds;
+    if (!flight->by_shards) return;
+    for (int k = 0; k < parallel->count; k++)
+        parallel->shards.losses[k * rounds + flight->micro] = losses[k];
+    if (yoke_flight_is_last(flight))
+        parallel->flight.result.loss =
+            yoke_tree_sum(parallel->shards.losses, parallel->count * rounds);
+}

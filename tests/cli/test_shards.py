@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""yoke train --shards: equal weights on 1, 2, 4, 8 devices and on 1, 2, 4 processes.
+
+usage: test_shards.py YOKE [unittest arguments]. YOKE_TEST_MPIEXEC: mpiexec, where the build has MPI. YOKE_TEST_STEPS:
+steps of each run (4); 200 is the measure of docs/exactness.md.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
+MPIEXEC = os.environ.get("YOKE_TEST_MPIEXEC", "")
+STEPS = os.environ.get("YOKE_TEST_STEPS", "4")
+LIMIT_S = 120 + 10 * int(STEPS)
+# 44 rows are shards of 6, the last one of 2; the last batch of an epoch of 100 is short.
+RUN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x32x32,rows=100", "--batch", "44",
+       "--steps", STEPS, "--augment", "crop-flip", "--shards", "8", "--json", "--quiet"]
+
+
+class Shards(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.choices = ["--choices", str(pathlib.Path(cls.folder.name) / "choices")]
+        cls.expected = cls.train("--devices", "cpu")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def train(cls, *arguments, launcher=()):
+        environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                                    "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        command = [*launcher, YOKE, *RUN, *cls.choices, *arguments]
+        if launcher == "yoke launch":
+            command = [YOKE, "launch", *arguments[:2], "--", *RUN, *cls.choices, *arguments[2:]]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                                env=environment)
+        if result.returncode != 0:
+            raise AssertionError(f"{command}: {result.stderr}")
+        said = json.loads(result.stdout)
+        return said["weights_hash"], said["loss"], said["accuracy"]
+
+    def test_devices_and_schedules(self):
+        for devices in [1, 2, 4, 8]:
+            for schedule in ["overlap", "classic", "sharded"]:
+                with self.subTest(devices=devices, schedule=schedule):
+                    self.assertEqual(self.train("--devices", f"{devices}xcpu", "--schedule", schedule),
+                                     self.expected)
+
+    def test_processes_over_shared_memory(self):
+        for ranks in [1, 2, 4]:
+            for schedule in ["overlap", "sharded"]:
+                with self.subTest(ranks=ranks, schedule=schedule):
+                    found = self.train("--nproc-per-node", str(ranks), "--mode", "ddp", "--schedule", schedule,
+                                       launcher="yoke launch")
+                    self.assertEqual(found[0], self.expected[0])
+
+    @unittest.skipUnless(MPIEXEC, "the build has no MPI")
+    def test_processes_over_mpi(self):
+        for ranks in [2, 4]:
+            with self.subTest(ranks=ranks):
+                found = self.train("--mode", "ddp", "--transport", "mpi", launcher=[MPIEXEC, "-n", str(ranks)])
+                self.assertEqual(found[0], self.expected[0])
+
+    def test_what_shards_cannot_do_says_what_to_choose(self):
+        for words, arguments in [(["8 shards on 3 devices", "1, 2, 4"], ["--devices", "3xcpu"]),
+                                 (["accumulate 2 with 8 shards"], ["--accumulate", "2"]),
+                                 (["NCCL", "auto or copy"], ["--collectives", "nccl"])]:
+            result = subprocess.run([YOKE, *RUN, *self.choices, *arguments], capture_output=True, text=True,
+                                    timeout=LIMIT_S, check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            for word in words:
+                self.assertIn(word, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
