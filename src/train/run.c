@@ -30,7 +30,7 @@ static void warn_of_choices(yoke_trainer *trainer) {
     yoke_event event = {.kind = YOKE_EVENT_WARNING,
                         .accuracy = -1,
                         .text = yoke_data_parallel_choices_warning(trainer->parallel)};
-    if (event.text != NULL) emit(trainer, &event);
+    if (event.text != NULL) yoke_trainer_emit(trainer, &event);
 }
 
 /* Training continues without metrics: warns once, and tries again with every line. */
