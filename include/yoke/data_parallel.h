@@ -91,6 +91,12 @@ typedef struct yoke_data_parallel_options {
                      tree: the weights do not depend on the number of devices and ranks
                      if all devices have as many threads and make the same choices.
                      Needs accumulate 1. 0: as many as devices, in rank order. */
+    /** Batch norm in training normalises the rows of the whole micro-batch, over all devices and
+     * ranks, as torch.nn.SyncBatchNorm does, and all have the same running statistics; false: the
+     * rows of each shard, as in nn.DataParallel. On CPU devices; several GPUs are refused. In DDP
+     * all ranks then also call every forward and backward in training together. Not with shards,
+     * each of which is computed alone. */
+    bool synchronize_batch_norm;
 } yoke_data_parallel_options;
 
 /** The most that yoke_data_parallel_options.shards may be. */
@@ -102,7 +108,8 @@ typedef struct yoke_data_parallel_options {
         sizeof(yoke_data_parallel_options), YOKE_SCHEDULE_OVERLAP, YOKE_FLOAT32,                   \
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
-            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */, 0 /* shards */ \
+            0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
+            0 /* shards */, false                                                                  \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

@@ -144,6 +144,7 @@ typedef struct yoke_trainer_options {
                               is a WARNING. */
     int shards; /**< As yoke_data_parallel_options; with threads 0 a CPU device gets cores /
                      shards threads, at least 1, whatever the number of devices. */
+    bool synchronize_batch_norm; /**< As yoke_data_parallel_options. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -154,7 +155,7 @@ typedef struct yoke_trainer_options {
             64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */                     \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false              \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -28,7 +28,7 @@ typedef struct train_flags {
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
     int keep;
-    bool nesterov, keep_best, json, quiet;
+    bool nesterov, sync_batch_norm, keep_best, json, quiet;
 } train_flags;
 
 #define AT(field) offsetof(train_flags, field)
@@ -86,6 +86,9 @@ static const cli_option options[] = {
     {"broadcast-buffers", "yes|no",
      "ddp: all ranks evaluate with the batch norm statistics of rank 0 (yes)", CLI_CHOICE,
      AT(broadcast_buffers), 0, 0},
+    {"sync-batch-norm", NULL,
+     "batch norm over the rows of all devices and ranks, not of each alone; CPU devices", CLI_FLAG,
+     AT(sync_batch_norm), 0, 0},
     {"loss-mean", "rows|ranks",
      "ddp: mean over all rows, or over the ranks' means as in PyTorch (rows)", CLI_CHOICE,
      AT(loss_mean), 0, 0},
@@ -273,6 +276,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .bucket_bytes = (size_t)(flags->bucket_mb * 1048576),
                                   .broadcast_buffers = flags->broadcast_buffers != NO,
                                   .mean_of_ranks = flags->loss_mean == NO,
+                                  .synchronize_batch_norm = flags->sync_batch_norm,
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,

@@ -256,6 +256,17 @@ typedef struct yoke_operation {
 #define YOKE_PLAN_INPUTS 2
 #define YOKE_PLAN_PARAMETERS 2
 
+/* The participants, devices or ranks, whose batch norms normalise over the rows of all of them: one
+ * participant's view. */
+typedef struct yoke_norm_group {
+    int participants;
+    /* Waits for all participants; *all gets [participants, count], in their order, until the next
+     * call. Every participant calls it equally often, with equal counts. */
+    yoke_status (*all_gather)(void *context, const double *own, size_t count, const double **all);
+    void *context;
+    bool found_nonfinite; /* a batch norm's statistics were not finite; the owner clears it */
+} yoke_norm_group;
+
 typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
@@ -269,7 +280,9 @@ typedef struct yoke_plan_request {
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
      * one. A parameter and its gradient share one layout, in float32 for every precision. */
     yoke_layout parameters[YOKE_PLAN_PARAMETERS];
-    yoke_choices *choices; /* known choices; the plan measures an unknown shape and adds it */
+    yoke_choices *choices;       /* known choices; the plan measures an unknown shape and adds it */
+    yoke_norm_group *norm_group; /* of a batch norm in training; NULL: it normalises its own rows.
+                                    Only where memory is shared */
 } yoke_plan_request;
 
 /* What a plan needs; yoke_plan_create fills it in. The gradient of a value has the value's
@@ -315,6 +328,9 @@ typedef struct yoke_plan_step {
     uint64_t seed, step;
     uint64_t first_row; /* global row of this shard's row 0, for dropout */
     float loss_scale;   /* 1 / rows of the whole batch; the loss multiplies its gradient by it */
+    /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
+     * meets the others. alone: the plan meets nobody and normalises its own rows. */
+    bool idle, alone;
 } yoke_plan_step;
 
 /* create chooses algorithms and may measure them, for which it allocates and runs; bind fixes

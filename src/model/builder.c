@@ -248,6 +248,16 @@ yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {
     return model->loss.kind;
 }
 
+int yoke_model_norm_channels(const yoke_model *model) {
+    int widest = 0;
+    for (int i = 0; i < model->layer_count; i++) {
+        const yoke_operation *operation = &model->layers[i].operation;
+        if (operation->kind == YOKE_OP_BATCH_NORM && operation->input.channels > widest)
+            widest = operation->input.channels;
+    }
+    return widest;
+}
+
 yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation) {
     if (!model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);

@@ -59,12 +59,14 @@ static yoke_status search(const struct probe *probe, const char **name) {
     const yoke_replica *replica = probe->replica;
     const yoke_program *program = replica->current;
     const yoke_model *model = replica->model;
+    yoke_plan_step step = replica->last_step;
+    step.alone = true; /* each replica searches at its own pace */
     bool finite;
     TRY(is_finite(probe, 0, yoke_dims_of(model->input), &finite));
     if (!finite) *name = "input";
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
-        yoke_status status = yoke_plan_forward(program->plans[i], &replica->last_step);
+        yoke_status status = yoke_plan_forward(program->plans[i], &step);
         finite =
             status !=
             YOKE_ERROR_NUMERIC; /* the CPU's batch norm reports statistics that are not finite */

@@ -229,7 +229,7 @@ yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kerne
         return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
                     repeat);
     bool in_order = timing == YOKE_KERNELS_IN_ORDER;
-    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows},
+    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows, .alone = true},
                        .passes = in_order ? repeat : 1,
                        .runs = in_order ? 1 : repeat,
                        .memory = &replica->memory};

@@ -63,6 +63,7 @@ typedef struct yoke_replica_options {
     bool input_gradients; /* backward also computes the gradients of the model's inputs */
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
+    yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
 } yoke_replica_options;
 
 /* Plans the replica: plans for `rows` rows and the flat layout, without memory. Call create and
@@ -115,6 +116,11 @@ yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step)
  * are complete, and no later segment changes them. */
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
+
+/* With options.norm_group, for a replica without rows: its batch norms meet the others as those of
+ * forward, except for the first `met`, or of a segment would. */
+yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met);
+yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment);
 
 /* Downloads [rows of the latest forward, input shape]; call it after all segments of backward.
  * ARGUMENT unless options.input_gradients is set. */
@@ -192,6 +198,8 @@ yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const
                                 bool parameters);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
+/* Of the widest batch norm; 0: the model has none. */
+int yoke_model_norm_channels(const yoke_model *model);
 
 /* The operation of the loss alone, for the root in the classic schedule, which computes the loss of
  * the whole batch. */

@@ -17,6 +17,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         .input_gradient = yoke_program_requires_input_gradient(program, node),
         .frozen = !yoke_program_trains(program, node),
         .choices = from->choices,
+        .norm_group = from->norm_group,
     };
     for (int k = 0; k < node->input_count; k++)
         request.inputs[k] = program->layouts[node->inputs[k]];
@@ -310,6 +311,30 @@ yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_
     if (recorded && replays(program, program->recorded_segments[segment]))
         return yoke_recording_run(program->recorded_segments[segment]);
     return queue_segment(program, segment, step);
+}
+
+/* Without rows. */
+
+static bool is_norm(const yoke_program *program, int node) {
+    return program->model->nodes[node].operation.kind == YOKE_OP_BATCH_NORM;
+}
+
+yoke_status yoke_program_attend_forward(yoke_program *program, int met) {
+    const yoke_plan_step step = {.idle = true};
+    for (int i = 0, norms = 0; i < program->model->node_count; i++)
+        if (is_norm(program, i) && norms++ >= met) TRY(yoke_plan_forward(program->plans[i], &step));
+    return YOKE_OK;
+}
+
+yoke_status yoke_program_attend_segment(yoke_program *program, int segment) {
+    const yoke_plan_step step = {.idle = true};
+    int begin = segment > 0 ? program->segment_ends[segment - 1] : 0;
+    for (int i = begin; i < program->segment_ends[segment]; i++) {
+        const yoke_action *action = &program->actions[i];
+        if (action->kind == YOKE_ACTION_BACKWARD && is_norm(program, action->node))
+            TRY(yoke_plan_backward(program->plans[action->node], &step));
+    }
+    return YOKE_OK;
 }
 
 /* Recording: queues each plan once. On devices that record, plans do not read their `step`. */

@@ -86,6 +86,7 @@ typedef struct yoke_program_request {
     const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
+    yoke_norm_group *norm_group;
 } yoke_program_request;
 
 typedef struct yoke_program {
@@ -137,6 +138,9 @@ yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step);
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step);
 yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step);
+/* Only the batch norms, of a participant without rows. */
+yoke_status yoke_program_attend_forward(yoke_program *program, int met);
+yoke_status yoke_program_attend_segment(yoke_program *program, int segment);
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step);
 

@@ -138,6 +138,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .frozen = options->frozen,
         .flat = replica->flat,
         .choices = options->choices,
+        .norm_group = training ? options->norm_group : NULL,
     };
     TRY(yoke_program_create(program, &request));
     return replica->flat == NULL ? decide_flat(replica, *program) : YOKE_OK;
@@ -298,6 +299,16 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
         return FAIL(YOKE_ERROR_ARGUMENT, "backward segment %d, there are 0 to %d", segment,
                     replica->flat->bucket_count - 1);
     return yoke_program_segment(replica->current, segment, step);
+}
+
+/* The first program has all batch norms, whatever the rows, and a replica without rows has no other
+ * use for its memory. */
+yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met) {
+    return yoke_program_attend_forward(replica->programs[0], met);
+}
+
+yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment) {
+    return yoke_program_attend_segment(replica->programs[0], segment);
 }
 
 yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients) {

@@ -126,6 +126,7 @@ static yoke_status plan_replica(int index, void *context) {
             parallel->options.shards > 0 ? parallel->options.shards : parallel->exchange->owners,
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
+        .norm_group = yoke_sync_norm_group(parallel, index),
     };
     return yoke_replica_create(&lane->replica, parallel->model, &options);
 }
@@ -248,6 +249,7 @@ yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, int rows, b
 /* What computes. */
 static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_exchange_create(parallel));
+    TRY(yoke_sync_norm_create(parallel));
     TRY(plan_root(parallel));
     TRY(open_lanes(parallel));
     parallel->timeline.clocks = parallel->queued ? parallel->count : 0;
@@ -316,6 +318,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
         for (int k = parallel->count - 1; k >= 0; k--)
             yoke_lane_close(parallel, k);
     }
+    yoke_sync_norm_destroy(parallel->sync_norm);
     yoke_workers_destroy(parallel->workers);
     if (parallel->entry.team != 0) yoke_device_end_team(parallel->lanes[0].device);
     yoke_trace_destroy(parallel->trace);
@@ -329,7 +332,9 @@ void yoke_count_forward(yoke_data_parallel *parallel) {
     parallel->buffers_version++;
     parallel->ranks.buffers_are_equal = parallel->ranks.world == 1;
     bool counted = parallel->flight.by_shards && parallel->flight.micro > 0;
-    if (parallel->flight.batch.rows > 0 && !counted) parallel->batches_tracked++;
+    bool rows_elsewhere = parallel->sync_norm != NULL && parallel->ranks.world > 1;
+    if (counted || (parallel->flight.batch.rows == 0 && !rows_elsewhere)) return;
+    parallel->batches_tracked++;
 }
 
 void yoke_count_update(yoke_data_parallel *parallel) {

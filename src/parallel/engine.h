@@ -13,6 +13,7 @@
 #include "parallel/ranks.h"
 #include "parallel/root_loss.h"
 #include "parallel/shards.h"
+#include "parallel/sync_batch_norm.h"
 #include "parallel/timeline.h"
 
 /* The largest batch, and what its rows are. */
@@ -43,6 +44,7 @@ struct yoke_data_parallel {
     yoke_timeline timeline;
     yoke_exchange *exchange;
     yoke_root_loss root_loss;
+    yoke_sync_norm *sync_norm; /* NULL: a batch norm sees the rows of its shard */
     yoke_ranks ranks;
     yoke_shards shards;
     yoke_guard guards[YOKE_GUARDS];

@@ -94,11 +94,11 @@ static yoke_status check_place(const yoke_data_parallel *parallel) {
                 parallel->ranks.rank, parallel->ranks.world, own.rows, own.first);
 }
 
-static int count_micros(const yoke_batch *batch, int parts) {
+int yoke_flight_micros(int rows, int parts) {
     int micros = 0;
-    while (yoke_shard_rows(batch->rows, parts, micros) > 0)
+    while (yoke_shard_rows(rows, parts, micros) > 0)
         micros++;
-    return micros > 0 ? micros : 1; /* a rank without rows takes part all the same */
+    return micros > 0 ? micros : 1;
 }
 
 yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
@@ -112,7 +112,7 @@ yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *ba
         .rows = batch->rows,
         .by_shards = by_shards,
         .parts = parts,
-        .micros = by_shards ? parts : count_micros(batch, parts),
+        .micros = by_shards ? parts : yoke_flight_micros(batch->rows, parts),
         .progress = YOKE_STAGE_LOAD,
         .gradient_norm = -1,
         .result = {.struct_size = sizeof(yoke_step_result)},

@@ -14,7 +14,8 @@ typedef struct yoke_flight {
     int micro_first;         /* where the micro-batch begins in this process's rows */
     bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */
     int parts;               /* micro-batches to cut the batch into; with shards, rounds */
-    int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch */
+    int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch.
+                                Where batch norms meet, those of the rank with the most */
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
@@ -29,6 +30,8 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
  * With ranks, finds its place in the whole. */
 yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
                               bool training);
+/* The micro-batches of so many rows; 1 of none: a rank without rows takes part all the same. */
+int yoke_flight_micros(int rows, int parts);
 /* Cuts the current micro-batch into shards. */
 void yoke_flight_cut(yoke_data_parallel *parallel, const yoke_batch *batch);
 bool yoke_flight_is_last(const yoke_flight *flight);

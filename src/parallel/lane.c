@@ -151,8 +151,10 @@ yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int index) {
 
 yoke_status yoke_lane_forward(yoke_data_parallel *parallel, int lane) {
     int rows = parallel->lanes[lane].shard.rows;
-    if (rows == 0) return YOKE_OK;
-    return yoke_lane_queue_forward(parallel, lane, rows, parallel->flight.training);
+    yoke_status status = YOKE_OK;
+    yoke_sync_norm_begin(parallel, lane);
+    if (rows > 0) status = yoke_lane_queue_forward(parallel, lane, rows, parallel->flight.training);
+    return yoke_sync_norm_end(parallel, lane, status);
 }
 
 yoke_status yoke_lane_note_nonfinite(yoke_data_parallel *parallel, int lane, yoke_status status) {
@@ -170,12 +172,15 @@ yoke_status yoke_lane_loss(yoke_data_parallel *parallel, int index) {
 
 /* Backward. */
 
-/* Whether an earlier micro-batch left a gradient of this lane in `accumulated`. All but the last
- * are cut as the first is; the last, being smaller, may keep more lanes busy: 5 rows on 4 devices
- * are 2, 2, 1 and 4 rows are 1, 1, 1, 1. */
+/* Whether an earlier micro-batch left a gradient of this lane in `accumulated`. A smaller one may
+ * keep more lanes busy: 5 rows on 4 devices are 2, 2, 1 and 4 rows are 1, 1, 1, 1. */
 static bool has_accumulated(const yoke_data_parallel *parallel, int lane) {
-    int rows = yoke_shard_rows(parallel->flight.rows, parallel->flight.parts, 0);
-    return parallel->flight.micro > 0 && yoke_shard_rows(rows, parallel->count, lane) > 0;
+    const yoke_flight *flight = &parallel->flight;
+    for (int micro = 0; micro < flight->micro; micro++) {
+        int rows = yoke_shard_rows(flight->rows, flight->parts, micro);
+        if (yoke_shard_rows(rows, parallel->count, lane) > 0) return true;
+    }
+    return false;
 }
 
 /* Gradients of earlier micro-batches wait in `accumulated`: the first is copied there, later ones
@@ -226,6 +231,7 @@ yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane, yoke_exch
     const yoke_lane *own = &parallel->lanes[lane];
     bool idle = own->shard.rows == 0 || own->bad_statistics;
     for (int segment = 0; segment < parallel->flat->bucket_count; segment++) {
+        if (idle) TRY(yoke_sync_norm_attend(parallel, lane, segment));
         TRY(idle ? idle_bucket(parallel, lane, parallel->flat->buckets[segment])
                  : yoke_lane_queue_segment(parallel, lane, segment));
         if (exchange == NULL) continue;

@@ -17,11 +17,11 @@ static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     fprintf(facts,
             "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n"
             "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n"
-            "skip_finite_check %d\nshards %d\n",
+            "skip_finite_check %d\nshards %d\nsynchronize_batch_norm %d\n",
             options->batch, options->accumulate, yoke_precision_name(options->precision),
             (int)options->algorithm, (unsigned long long)options->seed, options->first_bucket_bytes,
             options->bucket_bytes, options->broadcast_buffers, options->mean_of_ranks,
-            options->skip_finite_check, options->shards);
+            options->skip_finite_check, options->shards, options->synchronize_batch_norm);
     fprintf(facts,
             "optimizer %s\nlearning_rate %.17g\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n"
             "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n",
@@ -159,15 +159,10 @@ yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status st
 
 /* A batch. */
 
-/* Where this rank's rows begin in the whole batch: the batch says so, or the ranks gather their
- * counts. */
-yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+/* Where this rank's rows begin in the whole batch, by all ranks' rows. */
+static yoke_status place_by_rows(yoke_data_parallel *parallel, const int64_t *rows) {
     const yoke_ranks *ranks = &parallel->ranks;
-    parallel->flight.first_row = batch->first_row;
-    parallel->flight.whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
-    if (ranks->world == 1 || batch->whole_rows > 0) return YOKE_OK;
-    int64_t own = batch->rows, rows[YOKE_AGREE_RANKS], before = 0, all = 0;
-    TRY(yoke_process_group_all_gather(ranks->process_group, rows, &own, 1, YOKE_ELEMENT_INT64));
+    int64_t before = 0, all = 0;
     for (int rank = 0; rank < ranks->world; rank++) {
         if (rank == ranks->rank) before = all;
         all += rows[rank];
@@ -179,6 +174,25 @@ yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batc
     parallel->flight.first_row = (int)before;
     parallel->flight.whole_rows = (int)all;
     return YOKE_OK;
+}
+
+/* The batch says where this rank's rows begin, or the ranks gather their counts. Where batch norms
+ * meet, a rank goes through as many micro-batches as the others, the last ones without rows. */
+yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    const yoke_ranks *ranks = &parallel->ranks;
+    yoke_flight *flight = &parallel->flight;
+    flight->first_row = batch->first_row;
+    flight->whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
+    bool is_placed = batch->whole_rows > 0;
+    bool meets = parallel->sync_norm != NULL && flight->training && flight->parts > 1;
+    if (ranks->world == 1 || (is_placed && !meets)) return YOKE_OK;
+    int64_t own = batch->rows, rows[YOKE_AGREE_RANKS];
+    TRY(yoke_process_group_all_gather(ranks->process_group, rows, &own, 1, YOKE_ELEMENT_INT64));
+    for (int rank = 0; meets && rank < ranks->world; rank++) {
+        int micros = yoke_flight_micros((int)rows[rank], flight->parts);
+        if (micros > flight->micros) flight->micros = micros;
+    }
+    return is_placed ? YOKE_OK : place_by_rows(parallel, rows);
 }
 
 /* Counts travel as doubles, exactly. */

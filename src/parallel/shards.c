@@ -34,6 +34,12 @@ static yoke_status check_order(const yoke_data_parallel *parallel) {
                     "accumulate %d with %d shards: devices compute a batch in pieces already, a "
                     "shard at a time; leave accumulate at 1",
                     options->accumulate, options->shards);
+    if (options->synchronize_batch_norm)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "synchronize_batch_norm joins the rows of all devices, but each of %d shards is "
+            "computed alone: leave one of the two out",
+            options->shards);
     if (options->mean_of_ranks)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mean_of_ranks depends on the number of ranks, %d shards "

@@ -211,7 +211,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .groups = options->groups,
                                          .group_count = options->group_count,
                                          .choices = options->choices,
-                                         .shards = options->shards};
+                                         .shards = options->shards,
+                                         .synchronize_batch_norm = options->synchronize_batch_norm};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */

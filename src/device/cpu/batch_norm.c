@@ -1,10 +1,11 @@
 /* Batch normalisation with an optional ReLU: one oneDNN primitive for each pass, in the layout of
  * its input. Forward saves mean, variance and the ReLU's mask for backward. Running statistics
- * follow torch.nn.BatchNorm2d. */
+ * follow torch.nn.BatchNorm2d. With a norm group, as torch.nn.SyncBatchNorm, sync_norm.c computes
+ * the statistics. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/sync_norm.h"
 
 typedef struct batch_norm_plan {
     cpu_primitive_plan plan;
@@ -15,6 +16,7 @@ typedef struct batch_norm_plan {
     size_t mean_offset, variance_offset, mask_offset; /* in `saved` */
     size_t unused_gradient_offset; /* in scratch: oneDNN always writes an input gradient */
     bool input_gradient;
+    cpu_sync_norm sync;
     float *mean, *variance, *running_mean, *running_variance;
 } batch_norm_plan;
 
@@ -49,6 +51,28 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     TRY(check_statistics(norm));
     update_running(norm);
     return YOKE_OK;
+}
+
+/* Statistics that are not finite do not end forward: the other participants wait at the next batch
+ * norm. Without rows anywhere the running statistics stay. */
+static yoke_status synchronized_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    batch_norm_plan *norm = (batch_norm_plan *)plan;
+    TRY(cpu_sync_norm_statistics(&norm->sync, step));
+    if (!step->idle) TRY(cpu_primitive_plan_forward(plan, step));
+    double values = norm->sync.total;
+    if (values == 0) return YOKE_OK;
+    yoke_status status = check_statistics(norm);
+    if (status != YOKE_OK && step->alone) return status;
+    if (status != YOKE_OK) norm->sync.group->found_nonfinite = true;
+    norm->unbiased = values > 1 ? values / (values - 1) : 0;
+    update_running(norm);
+    return YOKE_OK;
+}
+
+static yoke_status synchronized_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    batch_norm_plan *norm = (batch_norm_plan *)plan;
+    if (!step->idle) TRY(cpu_primitive_plan_backward(plan, step));
+    return cpu_sync_norm_correct(&norm->sync, step);
 }
 
 static yoke_status bind_backward(batch_norm_plan *norm, const yoke_plan_binding *binding,
@@ -93,6 +117,18 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
                                      {mask != NULL ? DNNL_ARG_WORKSPACE : 0, mask},
                                      CPU_LAST_ADDRESS};
     TRY(cpu_primitive_bind(&norm->plan.forward, cpu_of(plan->device), addresses, binding->scratch));
+    if (norm->sync.group != NULL)
+        cpu_sync_norm_bind(&norm->sync,
+                           &(cpu_sync_operands){.input = binding->inputs[0],
+                                                .input_gradient = norm->input_gradient
+                                                                      ? binding->input_gradients[0]
+                                                                      : NULL,
+                                                .mean = norm->mean,
+                                                .variance = norm->variance,
+                                                .scale = binding->parameters[0],
+                                                .scale_gradient = binding->parameter_gradients[0],
+                                                .shift_gradient = binding->parameter_gradients[1]},
+                           binding->scratch);
     return norm->training ? bind_backward(norm, binding, mask) : YOKE_OK;
 }
 
@@ -104,7 +140,8 @@ static yoke_status create_primitives(batch_norm_plan *norm, const yoke_plan_requ
                                .epsilon = (float)request->operation->epsilon,
                                .flags = dnnl_use_scale | dnnl_use_shift};
     if (request->operation->relu) operation.flags |= dnnl_fuse_norm_relu;
-    if (!norm->training) operation.flags |= dnnl_use_global_stats;
+    /* oneDNN reads mean and variance instead of computing them. */
+    if (!norm->training || norm->sync.group != NULL) operation.flags |= dnnl_use_global_stats;
     TRY(cpu_primitive_create(&norm->plan.forward, device, &operation));
     if (!norm->training) return YOKE_OK;
     operation.direction = CPU_BACKWARD_DATA;
@@ -124,9 +161,13 @@ static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
 
 static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, cpu_primitive_plan_backward,
-                                          cpu_primitive_plan_destroy};
-    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request, &calls));
+    static const yoke_plan_calls own_rows = {bind, forward, cpu_primitive_plan_backward,
+                                             cpu_primitive_plan_destroy};
+    static const yoke_plan_calls all_rows = {bind, synchronized_forward, synchronized_backward,
+                                             cpu_primitive_plan_destroy};
+    bool synchronized = request->training && request->norm_group != NULL;
+    TRY(yoke_plan_allocate(plan, sizeof(batch_norm_plan), &device->base, request,
+                           synchronized ? &all_rows : &own_rows));
     batch_norm_plan *norm = (batch_norm_plan *)*plan;
     const yoke_operation *operation = request->operation;
     int64_t channels = operation->input.channels;
@@ -137,6 +178,7 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     norm->channels = (size_t)channels;
     norm->momentum = operation->momentum;
     if (values > 1) norm->unbiased = (double)values / (double)(values - 1);
+    if (synchronized) norm->sync.group = request->norm_group;
     TRY(create_primitives(norm, request));
     yoke_plan_needs *needs = &norm->plan.base.needs;
     needs->output = request->inputs[0];
@@ -149,6 +191,8 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
         norm->unused_gradient_offset = aligned(needs->scratch_bytes);
         needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
     }
+    if (synchronized)
+        TRY(cpu_sync_norm_plan(&norm->sync, request, device->base.threads, &needs->scratch_bytes));
     needs->backward_reads_input = request->training;
     needs->backward_in_place = request->training;
     return YOKE_OK;
@@ -174,12 +218,13 @@ static void both_destroy(yoke_plan *plan) {
 static yoke_status both_forward(yoke_plan *plan, const yoke_plan_step *step) {
     const batch_norm_add_plan *both = (const batch_norm_add_plan *)plan;
     TRY(yoke_plan_forward(both->norm, step));
+    if (step->idle) return YOKE_OK;
     return yoke_plan_forward(both->add, step);
 }
 
 static yoke_status both_backward(yoke_plan *plan, const yoke_plan_step *step) {
     const batch_norm_add_plan *both = (const batch_norm_add_plan *)plan;
-    TRY(yoke_plan_backward(both->add, step));
+    if (!step->idle) TRY(yoke_plan_backward(both->add, step));
     return yoke_plan_backward(both->norm, step);
 }
 

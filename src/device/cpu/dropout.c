@@ -4,21 +4,15 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/geometry.h"
 
 enum { PARALLEL_ELEMENTS = 1 << 14 };
 
-/* Element (channel, pixel) of a row is at channel / block * block_stride + channel % block + pixel
- * * pixel_stride. A row in plain order counts as one channel. */
-typedef struct row_geometry {
-    size_t channels, padded_channels, pixels;
-    size_t block, block_stride, pixel_stride;
-} row_geometry;
-
 typedef struct dropout_plan {
     yoke_plan base;
-    size_t rows, row_stride, mask_stride; /* elements, bytes */
-    size_t elements;                      /* of one row, without padding */
-    row_geometry geometry;
+    size_t rows, mask_stride; /* bytes */
+    size_t elements;          /* of one row, without padding */
+    cpu_geometry geometry;    /* a row in plain order counts as one channel */
     bool half, active;
     uint32_t layer, threshold; /* a word below it drops its element */
     float scale;
@@ -50,7 +44,7 @@ static bool is_kept(const uint8_t *mask, size_t element) {
 
 static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_t channel,
                          const void *from, void *to) {
-    const row_geometry *geometry = &dropout->geometry;
+    const cpu_geometry *geometry = &dropout->geometry;
     bool padding = channel >= geometry->channels;
     size_t at = channel / geometry->block * geometry->block_stride + channel % geometry->block;
     size_t element = channel * geometry->pixels;
@@ -67,7 +61,8 @@ static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_
 }
 
 static void mask_row(const dropout_plan *dropout, size_t row, const void *from, void *to) {
-    size_t at = row * dropout->row_stride * (dropout->half ? sizeof(uint16_t) : sizeof(float));
+    size_t at =
+        row * dropout->geometry.row_stride * (dropout->half ? sizeof(uint16_t) : sizeof(float));
     const uint8_t *mask = dropout->mask + row * dropout->mask_stride;
     for (size_t channel = 0; channel < dropout->geometry.padded_channels; channel++) {
         mask_channel(dropout, mask, channel, (const char *)from + at, (char *)to + at);
@@ -122,33 +117,18 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return YOKE_OK;
 }
 
-/* Plain, channels last, or channels in one block: all layouts that plans of this room write. */
 static yoke_status read_geometry(dropout_plan *dropout, const cpu_desc *desc) {
-    const dnnl_dim_t *dims = desc->dims, *strides = desc->strides;
-    bool by_channel =
-        desc->inner_count == 0 || (desc->inner_count == 1 && desc->inner_dims[0] == 1);
-    bool dense_pixels = dims[2] == 1 || strides[2] == dims[3] * strides[3];
-    if (!desc->is_blocked || desc->ndims != 4 || !by_channel || !dense_pixels)
-        return FAIL(YOKE_ERROR_INTERNAL,
-                    "dropout over a layout of %d dimensions and %d blocks; at most one block, over "
-                    "the channels of 4 dimensions",
-                    desc->ndims, desc->inner_count);
-    size_t pixels = (size_t)(dims[2] * dims[3]);
-    dropout->row_stride = (size_t)strides[0];
-    dropout->geometry = (row_geometry){
-        .channels = (size_t)dims[1],
-        .padded_channels = (size_t)desc->padded_dims[1],
-        .pixels = pixels,
-        .block = desc->inner_count == 1 ? (size_t)desc->inner_blocks[0] : 1,
-        .block_stride = (size_t)strides[1],
-        .pixel_stride = (size_t)strides[3],
-    };
-    if (desc->inner_count == 0 && (size_t)strides[1] == pixels && strides[3] == 1)
-        dropout->geometry = (row_geometry){.channels = 1,
-                                           .padded_channels = 1,
-                                           .pixels = (size_t)dims[1] * pixels,
-                                           .block = 1,
-                                           .pixel_stride = 1};
+    cpu_geometry *geometry = &dropout->geometry;
+    TRY(cpu_geometry_read(geometry, desc, "dropout"));
+    if (desc->inner_count > 0 || geometry->block_stride != geometry->pixels ||
+        geometry->pixel_stride != 1)
+        return YOKE_OK;
+    *geometry = (cpu_geometry){.row_stride = geometry->row_stride,
+                               .channels = 1,
+                               .padded_channels = 1,
+                               .pixels = geometry->channels * geometry->pixels,
+                               .block = 1,
+                               .pixel_stride = 1};
     return YOKE_OK;
 }
 

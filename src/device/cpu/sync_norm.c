@@ -1,0 +1,322 @@
+/* Each participant reduces its rows to count, mean and squared deviations per channel. All
+ * participants gather these and combine them in the same order (Chan, Golub and LeVeque 1983), so
+ * they all have the same statistics, to the bit. Backward gathers the two sums over rows in which
+ * the gradient of the input depends on the other participants. */
+#include "device/cpu/sync_norm.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/clones.h"
+
+#define TILE 16 /* channels whose sums stay in registers */
+#define PARALLEL_ELEMENTS (1 << 14)
+
+static size_t aligned(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Loops over one row. Channels that lie side by side form a group of `width`. */
+
+typedef struct row_view {
+    size_t groups, width, group_stride, pixels, pixel_stride;
+} row_view;
+
+static row_view view_row(const cpu_geometry *geometry) {
+    row_view view = {.groups = geometry->padded_channels / geometry->block,
+                     .width = geometry->block,
+                     .group_stride = geometry->block_stride,
+                     .pixels = geometry->pixels,
+                     .pixel_stride = geometry->pixel_stride};
+    if (view.width == 1 && view.group_stride == 1) {
+        view.width = view.groups;
+        view.groups = 1;
+    }
+    return view;
+}
+
+static inline float load(const void *values, size_t at, bool half) {
+    return half ? yoke_bfloat16_widen(((const uint16_t *)values)[at]) : ((const float *)values)[at];
+}
+
+static inline void store(void *values, size_t at, bool half, float value) {
+    if (half)
+        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
+    else
+        ((float *)values)[at] = value;
+}
+
+/* The sums of `width` <= TILE channels side by side. */
+static inline void sum_tile(const row_view *view, const void *values, size_t at, bool half,
+                            size_t width, const float *origin, double *sums, double *squares) {
+    double tile_sums[TILE] = {0}, tile_squares[TILE] = {0};
+    for (size_t pixel = 0; pixel < view->pixels; pixel++, at += view->pixel_stride) {
+#pragma omp simd
+        for (size_t i = 0; i < width; i++) {
+            double difference = (double)load(values, at + i, half) - (double)origin[i];
+            tile_sums[i] += difference;
+            tile_squares[i] += difference * difference;
+        }
+    }
+    memcpy(sums, tile_sums, width * sizeof *sums);
+    memcpy(squares, tile_squares, width * sizeof *squares);
+}
+
+/* The sums of a channel whose pixels lie side by side. */
+static inline void sum_plane(const row_view *view, const void *values, size_t at, bool half,
+                             double origin, double *sums, double *squares) {
+    double sum = 0, square = 0;
+#pragma omp simd reduction(+ : sum, square)
+    for (size_t pixel = 0; pixel < view->pixels; pixel++) {
+        double difference = (double)load(values, at + pixel, half) - origin;
+        sum += difference;
+        square += difference * difference;
+    }
+    *sums = sum;
+    *squares = square;
+}
+
+static inline void sum_row(const row_view *view, const void *values, size_t row, bool half,
+                           const float *origin, double *sums, double *squares) {
+    for (size_t group = 0; group < view->groups; group++) {
+        size_t at = row + group * view->group_stride, channel = group * view->width;
+        if (view->width == 1 && view->pixel_stride == 1) {
+            sum_plane(view, values, at, half, (double)origin[channel], sums + channel,
+                      squares + channel);
+            continue;
+        }
+        for (size_t i = 0; i < view->width; i += TILE) {
+            size_t c = channel + i, width = view->width - i < TILE ? view->width - i : TILE;
+            if (width == TILE) /* a constant: the compiler keeps the sums in registers */
+                sum_tile(view, values, at + i, half, TILE, origin + c, sums + c, squares + c);
+            else
+                sum_tile(view, values, at + i, half, width, origin + c, sums + c, squares + c);
+        }
+    }
+}
+
+CPU_CLONES static void sum_row_float(const row_view *view, const void *values, size_t row,
+                                     const float *origin, double *sums, double *squares) {
+    sum_row(view, values, row, false, origin, sums, squares);
+}
+
+CPU_CLONES static void sum_row_half(const row_view *view, const void *values, size_t row,
+                                    const float *origin, double *sums, double *squares) {
+    sum_row(view, values, row, true, origin, sums, squares);
+}
+
+/* What correct_row needs of a plan. */
+typedef struct correction {
+    row_view view;
+    const void *input;
+    void *gradient;
+    const float *mean, *slope, *offset; /* [padded channels] */
+} correction;
+
+static inline void correct_row(const correction *by, size_t row, bool half) {
+    const row_view *view = &by->view;
+    bool planes = view->width == 1 && view->pixel_stride == 1;
+    size_t outer = planes ? 1 : view->pixels, inner = planes ? view->pixels : view->width;
+    for (size_t group = 0; group < view->groups; group++) {
+        for (size_t pixel = 0; pixel < outer; pixel++) {
+            size_t at = row + group * view->group_stride + pixel * view->pixel_stride;
+#pragma omp simd
+            for (size_t i = 0; i < inner; i++) {
+                size_t c = planes ? group : group * view->width + i;
+                float x = load(by->input, at + i, half) - by->mean[c];
+                float gradient = load(by->gradient, at + i, half);
+                store(by->gradient, at + i, half, gradient - (by->offset[c] + by->slope[c] * x));
+            }
+        }
+    }
+}
+
+CPU_CLONES static void correct_row_float(const correction *by, size_t row) {
+    correct_row(by, row, false);
+}
+
+CPU_CLONES static void correct_row_half(const correction *by, size_t row) {
+    correct_row(by, row, true);
+}
+
+static bool is_parallel(const cpu_sync_norm *sync) {
+    return sync->threads > 1 && sync->rows * sync->geometry.row_stride >= PARALLEL_ELEMENTS;
+}
+
+/* Forward. */
+
+static void sum_rows(const cpu_sync_norm *sync) {
+    const cpu_geometry *geometry = &sync->geometry;
+    const row_view view = view_row(geometry);
+    const void *input = sync->operands.input;
+    size_t channels = geometry->padded_channels;
+    for (size_t c = 0; c < channels; c++)
+        sync->origin[c] = load(
+            input, c / geometry->block * geometry->block_stride + c % geometry->block, sync->half);
+#pragma omp parallel for num_threads(sync->threads) if (is_parallel(sync))
+    for (size_t row = 0; row < sync->rows; row++) {
+        double *sums = sync->row_sums + 2 * channels * row, *squares = sums + channels;
+        size_t at = row * geometry->row_stride;
+        if (sync->half)
+            sum_row_half(&view, input, at, sync->origin, sums, squares);
+        else
+            sum_row_float(&view, input, at, sync->origin, sums, squares);
+    }
+}
+
+/* message = { count, means, squared deviations from them }. The differences to a value of the
+ * channel keep the subtraction of squares exact enough. */
+static void describe_rows(const cpu_sync_norm *sync) {
+    size_t channels = sync->geometry.channels, padded = sync->geometry.padded_channels;
+    double count = (double)sync->rows * (double)sync->geometry.pixels;
+    double *means = sync->message + 1, *deviations = means + channels;
+    sync->message[0] = count;
+    for (size_t c = 0; c < channels; c++) {
+        double sum = 0, squares = 0;
+        for (size_t row = 0; row < sync->rows; row++) {
+            sum += sync->row_sums[2 * padded * row + c];
+            squares += sync->row_sums[2 * padded * row + padded + c];
+        }
+        double deviation = squares - sum * sum / count;
+        means[c] = (double)sync->origin[c] + sum / count;
+        deviations[c] = deviation < 0 ? 0 : deviation; /* NaN stays NaN */
+    }
+}
+
+/* Waits for the others, unless the step is alone: all[participants][count]. */
+static yoke_status meet(const cpu_sync_norm *sync, const yoke_plan_step *step, size_t count,
+                        const double **all, int *participants) {
+    const yoke_norm_group *group = sync->group;
+    *participants = step->alone ? 1 : group->participants;
+    *all = sync->message;
+    if (step->alone) return YOKE_OK;
+    if (step->idle) memset(sync->message, 0, count * sizeof *sync->message);
+    return group->all_gather(group->context, sync->message, count, all);
+}
+
+static void combine(cpu_sync_norm *sync, const double *all, int participants) {
+    size_t channels = sync->geometry.channels, count = 1 + 2 * channels;
+    for (size_t c = 0; c < channels; c++) {
+        double sum = 0, deviations = 0;
+        for (int k = 0; k < participants; k++) {
+            const double *from = all + (size_t)k * count;
+            if (from[0] > 0) sum += from[0] * from[1 + c];
+        }
+        double mean = sum / sync->total;
+        for (int k = 0; k < participants; k++) {
+            const double *from = all + (size_t)k * count;
+            double apart = from[1 + c] - mean;
+            if (from[0] > 0) deviations += from[1 + channels + c] + from[0] * apart * apart;
+        }
+        sync->operands.mean[c] = (float)mean;
+        sync->operands.variance[c] = (float)(deviations / sync->total);
+    }
+}
+
+yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *step) {
+    const double *all;
+    int participants;
+    size_t count = 1 + 2 * sync->geometry.channels;
+    if (!step->idle) {
+        sum_rows(sync);
+        describe_rows(sync);
+    }
+    TRY(meet(sync, step, count, &all, &participants));
+    sync->total = 0;
+    for (int k = 0; k < participants; k++)
+        sync->total += all[(size_t)k * count];
+    if (sync->total == 1 && !step->alone)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "batch norm in training needs more than 1 value per channel, got 1 row of [%zu, "
+            "1, 1] on all devices together; give the batch at least 2 rows",
+            sync->geometry.channels);
+    if (sync->total > 0) combine(sync, all, participants);
+    return YOKE_OK;
+}
+
+/* Backward. With y = scale * (x - mean) / deviation + shift, normal = (x - mean) / deviation and
+ * means over all rows, dx = scale / deviation * (dy - mean(dy) - normal * mean(dy * normal)). The
+ * first term is there already. */
+
+static void set_coefficients(const cpu_sync_norm *sync, const double *all, int participants) {
+    const cpu_sync_operands *operands = &sync->operands;
+    size_t channels = sync->geometry.channels;
+    for (size_t c = 0; c < channels; c++) {
+        double shift = 0, scale = 0;
+        for (int k = 0; k < participants; k++) {
+            shift += all[(size_t)k * 2 * channels + c];
+            scale += all[(size_t)k * 2 * channels + channels + c];
+        }
+        double inverse = 1 / sqrt((double)operands->variance[c] + sync->epsilon);
+        double factor = (double)operands->scale[c] * inverse / sync->total;
+        sync->offset[c] = (float)(factor * shift);
+        sync->slope[c] = (float)(factor * inverse * scale);
+    }
+    for (size_t c = channels; c < sync->geometry.padded_channels; c++)
+        sync->offset[c] = sync->slope[c] = 0; /* padding stays 0 */
+}
+
+static void correct_rows(const cpu_sync_norm *sync) {
+    const correction by = {.view = view_row(&sync->geometry),
+                           .input = sync->operands.input,
+                           .gradient = sync->operands.input_gradient,
+                           .mean = sync->origin,
+                           .slope = sync->slope,
+                           .offset = sync->offset};
+    size_t channels = sync->geometry.channels, padded = sync->geometry.padded_channels;
+    memcpy(sync->origin, sync->operands.mean, channels * sizeof *sync->origin);
+    memset(sync->origin + channels, 0, (padded - channels) * sizeof *sync->origin);
+#pragma omp parallel for num_threads(sync->threads) if (is_parallel(sync))
+    for (size_t row = 0; row < sync->rows; row++) {
+        if (sync->half)
+            correct_row_half(&by, row * sync->geometry.row_stride);
+        else
+            correct_row_float(&by, row * sync->geometry.row_stride);
+    }
+}
+
+yoke_status cpu_sync_norm_correct(cpu_sync_norm *sync, const yoke_plan_step *step) {
+    const double *all;
+    int participants;
+    size_t channels = sync->geometry.channels;
+    for (size_t c = 0; c < channels && !step->idle; c++) {
+        sync->message[c] = (double)sync->operands.shift_gradient[c];
+        sync->message[channels + c] = (double)sync->operands.scale_gradient[c];
+    }
+    TRY(meet(sync, step, 2 * channels, &all, &participants));
+    if (step->idle || sync->operands.input_gradient == NULL) return YOKE_OK;
+    set_coefficients(sync, all, participants);
+    correct_rows(sync);
+    return YOKE_OK;
+}
+
+/* Planning. */
+
+yoke_status cpu_sync_norm_plan(cpu_sync_norm *sync, const yoke_plan_request *request, int threads,
+                               size_t *scratch_bytes) {
+    const cpu_desc *desc = cpu_layout_desc(&request->inputs[0]);
+    TRY(cpu_geometry_read(&sync->geometry, desc, "batch norm"));
+    sync->rows = (size_t)request->rows;
+    sync->half = desc->type == dnnl_bf16;
+    sync->threads = threads;
+    sync->epsilon = request->operation->epsilon;
+    sync->scratch_offset = aligned(*scratch_bytes);
+    size_t channels = sync->geometry.padded_channels, vector = aligned(channels * sizeof(float));
+    *scratch_bytes = sync->scratch_offset + aligned((1 + 2 * channels) * sizeof(double)) +
+                     aligned(sync->rows * 2 * channels * sizeof(double)) + 3 * vector;
+    return YOKE_OK;
+}
+
+void cpu_sync_norm_bind(cpu_sync_norm *sync, const cpu_sync_operands *operands, void *scratch) {
+    size_t channels = sync->geometry.padded_channels, vector = aligned(channels * sizeof(float));
+    char *at = (char *)scratch + sync->scratch_offset;
+    sync->operands = *operands;
+    sync->message = (double *)(void *)at;
+    at += aligned((1 + 2 * channels) * sizeof(double));
+    sync->row_sums = (double *)(void *)at;
+    at += aligned(sync->rows * 2 * channels * sizeof(double));
+    sync->origin = (float *)(void *)at;
+    sync->slope = (float *)(void *)(at + vector);
+    sync->offset = (float *)(void *)(at + 2 * vector);
+}

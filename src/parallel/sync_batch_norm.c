@@ -1,0 +1,109 @@
+/* The meetings of batch norms: of lanes over two buffers and a barrier, of ranks over an
+ * all-gather of their process group. */
+#include "parallel/sync_batch_norm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/engine.h"
+
+typedef struct sync_lane {
+    yoke_norm_group group;
+    yoke_data_parallel *parallel;
+    int lane;
+    int meetings; /* in this micro-batch so far */
+} sync_lane;
+
+struct yoke_sync_norm {
+    /* [participants, count of a meeting]. Two are enough: a lane that writes for a meeting has
+     * waited for all lanes at the one before it, so all have read the one before that. */
+    double *gathered[2];
+    sync_lane *lanes; /* [lanes] */
+};
+
+static yoke_status gather_from_lanes(void *context, const double *own, size_t count,
+                                     const double **all) {
+    sync_lane *lane = context;
+    yoke_data_parallel *parallel = lane->parallel;
+    double *gathered = parallel->sync_norm->gathered[lane->meetings++ % 2];
+    memcpy(gathered + (size_t)lane->lane * count, own, count * sizeof *own);
+    *all = gathered;
+    return yoke_workers_barrier(parallel->workers);
+}
+
+/* Comes in the same order among the all-reduces of buckets on every rank. */
+static yoke_status gather_from_ranks(void *context, const double *own, size_t count,
+                                     const double **all) {
+    sync_lane *lane = context;
+    yoke_data_parallel *parallel = lane->parallel;
+    double *gathered = parallel->sync_norm->gathered[lane->meetings++ % 2];
+    *all = gathered;
+    return yoke_process_group_all_gather(parallel->ranks.process_group, gathered, own, count,
+                                         YOKE_ELEMENT_FLOAT64);
+}
+
+yoke_status yoke_sync_norm_create(yoke_data_parallel *parallel) {
+    int world = parallel->ranks.world, participants = world > 1 ? world : parallel->count;
+    size_t channels = (size_t)yoke_model_norm_channels(parallel->model);
+    if (!parallel->options.synchronize_batch_norm || channels == 0 || participants == 1)
+        return YOKE_OK;
+    if (parallel->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "synchronize_batch_norm: the batch norms of GPUs do not meet yet; train on CPU "
+                    "devices, on one GPU, or without it");
+    yoke_sync_norm *sync = parallel->sync_norm = calloc(1, sizeof *sync);
+    if (sync == NULL) return FAIL_MEMORY(sizeof *sync, "synchronised batch norm");
+    sync->lanes = calloc((size_t)parallel->count, sizeof *sync->lanes);
+    size_t doubles = (size_t)participants * (1 + 2 * channels); /* count, mean, deviation */
+    for (int i = 0; i < 2; i++)
+        sync->gathered[i] = calloc(doubles, sizeof(double));
+    if (sync->lanes == NULL || sync->gathered[0] == NULL || sync->gathered[1] == NULL)
+        return FAIL_MEMORY(2 * doubles * sizeof(double), "synchronised batch norm");
+    for (int k = 0; k < parallel->count; k++) {
+        sync_lane *lane = &sync->lanes[k];
+        *lane = (sync_lane){.parallel = parallel, .lane = k};
+        lane->group =
+            (yoke_norm_group){.participants = participants,
+                              .all_gather = world > 1 ? gather_from_ranks : gather_from_lanes,
+                              .context = lane};
+    }
+    return YOKE_OK;
+}
+
+void yoke_sync_norm_destroy(yoke_sync_norm *sync) {
+    if (sync == NULL) return;
+    free(sync->lanes);
+    free(sync->gathered[1]);
+    free(sync->gathered[0]);
+    free(sync);
+}
+
+yoke_norm_group *yoke_sync_norm_group(const yoke_data_parallel *parallel, int lane) {
+    return parallel->sync_norm != NULL ? &parallel->sync_norm->lanes[lane].group : NULL;
+}
+
+static bool meets(const yoke_data_parallel *parallel) {
+    return parallel->sync_norm != NULL && parallel->flight.training;
+}
+
+void yoke_sync_norm_begin(const yoke_data_parallel *parallel, int lane) {
+    if (!meets(parallel)) return;
+    parallel->sync_norm->lanes[lane].meetings = 0;
+    parallel->sync_norm->lanes[lane].group.found_nonfinite = false;
+}
+
+/* A lane whose own values ended its forward early still meets the others, who do not know. */
+yoke_status yoke_sync_norm_end(const yoke_data_parallel *parallel, int lane, yoke_status status) {
+    if (!meets(parallel) || (status != YOKE_OK && status != YOKE_ERROR_NUMERIC)) return status;
+    const sync_lane *own = &parallel->sync_norm->lanes[lane];
+    yoke_error error = yoke_error_take(status);
+    TRY(yoke_replica_attend_forward(parallel->lanes[lane].replica, own->meetings));
+    if (status == YOKE_ERROR_NUMERIC) return yoke_error_restore(&error);
+    if (!own->group.found_nonfinite) return YOKE_OK;
+    return FAIL(YOKE_ERROR_NUMERIC, "the statistics of a batch norm are not finite");
+}
+
+yoke_status yoke_sync_norm_attend(const yoke_data_parallel *parallel, int lane, int segment) {
+    if (!meets(parallel)) return YOKE_OK;
+    return yoke_replica_attend_segment(parallel->lanes[lane].replica, segment);
+}

@@ -1,0 +1,26 @@
+/* Synchronised batch norm: where the batch norms of all lanes, or of all ranks, meet. Every
+ * participant meets the others equally often in a micro-batch, in the order of the model, also
+ * without rows and after an error in its values: nobody waits for one that does not come. */
+#ifndef PARALLEL_SYNC_BATCH_NORM_H
+#define PARALLEL_SYNC_BATCH_NORM_H
+
+#include "parallel/parallel.h"
+
+typedef struct yoke_sync_norm yoke_sync_norm;
+
+/* Leaves parallel->sync_norm NULL unless the options ask for it, the model has a batch norm, and
+ * there are several lanes or ranks. Comes before the replicas. */
+yoke_status yoke_sync_norm_create(yoke_data_parallel *parallel);
+void yoke_sync_norm_destroy(yoke_sync_norm *sync); /* takes NULL */
+
+/* Of a lane's replica; NULL without synchronisation. */
+yoke_norm_group *yoke_sync_norm_group(const yoke_data_parallel *parallel, int lane);
+
+/* On the lane's worker, around a forward that ended with `status`: meets the others where that
+ * forward did not, and returns NUMERIC where statistics were not finite on any lane. */
+void yoke_sync_norm_begin(const yoke_data_parallel *parallel, int lane);
+yoke_status yoke_sync_norm_end(const yoke_data_parallel *parallel, int lane, yoke_status status);
+/* On the worker of a lane that computes nothing in this segment of backward. */
+yoke_status yoke_sync_norm_attend(const yoke_data_parallel *parallel, int lane, int segment);
+
+#endif
