@@ -258,6 +258,15 @@ class Train(Case):
         for loss in losses[1:]:
             self.assertAlmostEqual(loss, losses[0], delta=1e-4 * losses[0])
 
+    @unittest.skipIf(BACKEND != "cpu", "several GPUs refuse")
+    def test_batch_norm_over_all_devices_trains_as_on_one(self):
+        run = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,rows=60", "--batch", "10", "--steps", "1",
+               "--algorithm", "direct"]
+        one = self.train(*run)["loss"]
+        together = self.train(*run, "--sync-batch-norm", *devices(3))["loss"]
+        self.assertAlmostEqual(together, one, delta=1e-4 * one)
+        self.assertNotAlmostEqual(self.train(*run, *devices(3))["loss"], one, delta=1e-4 * one)
+
     def test_saved_weights_evaluate_to_the_same_numbers(self):
         save = self.folder / "w.safetensors"
         said = self.train("--epochs", "4", "--save", save, *devices(2))

@@ -53,9 +53,10 @@ static void batch_norm_dropout_clipping_and_accumulation_change_nothing_about_it
 static void no_rank_learns_from_a_nonfinite_loss_of_one(void **state) {
     (void)state;
     if (most_gpu_ranks() < 2) skip();
-    expect_spoilt_batch_refused(false, 1, false);
-    expect_spoilt_batch_refused(true, 1, false);
-    expect_spoilt_batch_refused(false, 2, false); /* in the first of two micro-batches */
+    expect_spoilt_batch_refused(&(ddp_setting){.batch = 8, .accumulate = 1});
+    expect_spoilt_batch_refused(&(ddp_setting){.batch = 8, .accumulate = 1, .norm = true});
+    expect_spoilt_batch_refused(
+        &(ddp_setting){.batch = 8, .accumulate = 2}); /* in the first of two micro-batches */
 }
 
 static yoke_status ask_for_shards(yoke_process_group *group, const script *play) {

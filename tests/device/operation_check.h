@@ -30,6 +30,7 @@ typedef struct operation_check {
     yoke_precision precision;
     dnnl_format_tag_t tags[YOKE_PLAN_INPUTS]; /* of the inputs; 0: nchw */
     int input_count;                          /* 0: 1 */
+    yoke_norm_group *norm_group;
     /* filled by check_open */
     yoke_device *device;
     yoke_layout inputs[YOKE_PLAN_INPUTS];
@@ -180,7 +181,8 @@ static inline yoke_plan_request check_request(operation_check *check) {
                                  .training = check->training,
                                  .precision = check->precision,
                                  .algorithm = YOKE_ALGORITHM_DIRECT,
-                                 .input_gradient = !check->no_input_gradient};
+                                 .input_gradient = !check->no_input_gradient,
+                                 .norm_group = check->norm_group};
     if (check->input_count == 0) check->input_count = 1;
     for (int i = 0; i < check->input_count; i++) {
         const cpu_desc *desc = NULL;

@@ -309,6 +309,10 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
     groups.settings[0].groups = 3;
     groups.settings[1].groups = 1;
     expect_quarrel(&groups);
+    options.settings[1] = s;
+    options.settings[1].synchronized = true;
+    options.expected = "\"synchronize_batch_norm 0\", rank 1 has \"synchronize_batch_norm 1\"";
+    expect_quarrel(&options);
     const quarrel models = {
         {s, s}, {plain, other}, "rank 0 has \"conv2.weight [8, 8, 3, 3]\", rank 1 has \"bn1."};
     expect_quarrel(&models);
@@ -318,9 +322,11 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
 
 static void no_rank_learns_from_a_nonfinite_loss_of_one(void **state) {
     (void)state;
-    expect_spoilt_batch_refused(true, 1, false);
-    expect_spoilt_batch_refused(true, 1, true);
-    expect_spoilt_batch_refused(true, 2, false); /* in the first of two micro-batches */
+    expect_spoilt_batch_refused(&(ddp_setting){.batch = 8, .accumulate = 1, .norm = true});
+    expect_spoilt_batch_refused(
+        &(ddp_setting){.batch = 8, .accumulate = 1, .norm = true, .sharded = true});
+    expect_spoilt_batch_refused(&(ddp_setting){
+        .batch = 8, .accumulate = 2, .norm = true}); /* in the first of two micro-batches */
 }
 
 /* Memory. */

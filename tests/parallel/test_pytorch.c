@@ -20,13 +20,11 @@ static void evaluate(test_rig *rig, const json_t *wanted) {
 }
 
 static void run_case(const subject_model *subject, const json_t *fixture, const json_t *test_case,
-                     yoke_schedule schedule) {
+                     int devices, yoke_data_parallel_options options) {
     test_rig *rig = calloc(1, sizeof *rig);
     assert_non_null(rig);
     rig->subject = subject;
-    open_engine(rig, json_object_get(fixture, "tensors"), test_case,
-                devices_of(integer(test_case, "devices")),
-                (yoke_data_parallel_options){.schedule = schedule});
+    open_engine(rig, json_object_get(fixture, "tensors"), test_case, devices_of(devices), options);
     bool clipped = json_object_get(test_case, "clip_norm") != NULL;
     size_t steps = json_array_size(json_object_get(test_case, "losses"));
     assert_in_range(steps, 10, 10);
@@ -40,7 +38,7 @@ static void run_case(const subject_model *subject, const json_t *fixture, const 
         if (clipped)
             near(result.gradient_norm, real_at(test_case, "norms", step), LOSS_TOLERANCE, 0,
                  "gradient norm");
-        if (step == 0 && schedule == YOKE_SCHEDULE_CLASSIC && !clipped)
+        if (step == 0 && options.schedule == YOKE_SCHEDULE_CLASSIC && !clipped)
             compare_tensors(rig, json_object_get(test_case, "gradients"),
                             yoke_data_parallel_read_gradient);
     }
@@ -55,9 +53,9 @@ static void run_subject(const subject_model *subject) {
     size_t index;
     const json_t *test_case;
     json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
-        run_case(subject, fixture, test_case, YOKE_SCHEDULE_CLASSIC);
-        run_case(subject, fixture, test_case, YOKE_SCHEDULE_OVERLAP);
-        run_case(subject, fixture, test_case, YOKE_SCHEDULE_SHARDED);
+        for (int schedule = YOKE_SCHEDULE_OVERLAP; schedule <= YOKE_SCHEDULE_SHARDED; schedule++)
+            run_case(subject, fixture, test_case, integer(test_case, "devices"),
+                     (yoke_data_parallel_options){.schedule = (yoke_schedule)schedule});
     }
     assert_true(index > 0);
     json_decref(fixture);
@@ -73,6 +71,29 @@ static void a_resnet_trains_as_under_nn_data_parallel(void **state) {
     run_subject(&resnet);
 }
 
+/* PyTorch's SyncBatchNorm refuses CPUs, but by its definition it is the batch norm of one device
+ * over the whole batch. */
+static void devices_that_synchronise_batch_norm_train_as_one_in_pytorch(void **state) {
+    (void)state;
+    if (!devices_are_cpus()) skip(); /* GPUs refuse */
+    json_t *fixture = read_fixture(resnet.name);
+    size_t index;
+    int cases = 0;
+    const json_t *test_case;
+    json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
+        if (integer(test_case, "devices") > 1) continue;
+        for (int devices = 2; devices <= 4; devices++)
+            for (int schedule = YOKE_SCHEDULE_OVERLAP; schedule <= YOKE_SCHEDULE_SHARDED;
+                 schedule++)
+                run_case(&resnet, fixture, test_case, devices,
+                         (yoke_data_parallel_options){.schedule = (yoke_schedule)schedule,
+                                                      .synchronize_batch_norm = true});
+        cases++;
+    }
+    assert_int_equal(cases, 3);
+    json_decref(fixture);
+}
+
 static void a_regression_with_a_shared_layer_trains_as_in_pytorch(void **state) {
     (void)state;
     run_subject(&mlp);
@@ -82,6 +103,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convnet_trains_as_in_pytorch_on_one_to_four_devices),
         cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
+        cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(a_regression_with_a_shared_layer_trains_as_in_pytorch),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

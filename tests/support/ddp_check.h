@@ -16,6 +16,7 @@ typedef struct ddp_setting {
     int batch, accumulate, steps;
     bool own_buffers, mean_of_ranks, uncounted; /* uncounted: batches do not tell whole_rows */
     size_t bucket_bytes;                        /* 0: 1024 */
+    bool synchronized;                          /* batch norm */
 } ddp_setting;
 
 /* What a run gave: weights, and the losses of its steps. */
@@ -68,7 +69,8 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
         .broadcast_buffers = !s->own_buffers,
         .mean_of_ranks = s->mean_of_ranks,
         .groups = check_groups,
-        .group_count = s->groups};
+        .group_count = s->groups,
+        .synchronize_batch_norm = s->synchronized};
 }
 
 /* Every third batch is short. */
@@ -229,10 +231,10 @@ static inline yoke_status spoil_a_batch(yoke_process_group *group, const script 
     return yoke_error_restore(&error);
 }
 
-static inline void expect_spoilt_batch_refused(bool norm, int accumulate, bool sharded) {
-    yoke_model *model = check_model(norm, 0);
-    const ddp_setting s = {.sharded = sharded, .batch = 8, .accumulate = accumulate, .norm = norm};
-    course plan = {.setting = &s, .model = model};
+/* s->batch is 8. */
+static inline void expect_spoilt_batch_refused(const ddp_setting *s) {
+    yoke_model *model = check_model(s->norm, 0);
+    course plan = {.setting = s, .model = model};
     script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = spoil_a_batch, .detail = &plan};
     outcome *outcomes = play_ranks(&play);
     for (int rank = 0; rank < play.world; rank++)
