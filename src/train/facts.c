@@ -70,6 +70,8 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     yoke_facts_add(facts, CONFIG "batch", "%d", options->batch);
     yoke_facts_add(facts, CONFIG "accumulate", "%d", options->accumulate);
     yoke_facts_add(facts, CONFIG "shards", "%d", options->shards);
+    yoke_facts_add(facts, CONFIG "synchronize_batch_norm", "%s",
+                   options->synchronize_batch_norm ? "yes" : "no");
     yoke_facts_add(facts, CONFIG "precision", "%s", yoke_precision_name(options->precision));
     yoke_facts_add(facts, CONFIG "mean_of_ranks", "%s", options->mean_of_ranks ? "yes" : "no");
     add_optimizer(facts, yoke_data_parallel_optimizer_of(parallel));

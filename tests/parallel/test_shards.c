@@ -303,6 +303,9 @@ static void what_shards_cannot_do_is_refused_with_both_numbers(void **state) {
     options.mean_of_ranks = true;
     expect_refused(options, 2, "mean_of_ranks", "8 shards");
     options = options_for(YOKE_SCHEDULE_OVERLAP, SHARDS);
+    options.synchronize_batch_norm = true;
+    expect_refused(options, 2, "synchronize_batch_norm", "8 shards");
+    options = options_for(YOKE_SCHEDULE_OVERLAP, SHARDS);
     options.collectives = YOKE_COLLECTIVES_NCCL;
     expect_refused(options, 2, "NCCL", "8 shards");
     options = options_for(YOKE_SCHEDULE_OVERLAP, SHARDS);
