@@ -215,16 +215,40 @@ YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, bool training,
                                                 float *outputs);
 
+/** Forward alone, with every output of a model that has several.
+ *
+ * @param parallel      The engine.
+ * @param batch         As in yoke_data_parallel_forward.
+ * @param training      As there.
+ * @param[out] outputs  [yoke_model_output_count] arrays, each [rows, shape of its output], in the
+ *                      order of the batch; NULL: this one is not wanted.
+ * @return As yoke_data_parallel_forward.
+ */
+YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *parallel,
+                                                        const yoke_batch *batch, bool training,
+                                                        float *const *outputs);
+
 /** Backward alone, once after each forward in training mode. It leaves the summed gradient on the
  * root, for yoke_update; while yoke_no_sync is on, the gradients add up in the replicas instead.
  *
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
- *                          the batch's labels or targets.
+ *                          the batch's labels or targets. Further outputs have gradient 0.
  * @return ARGUMENT: no forward in training mode came before.
  */
 YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                                  const float *output_gradients);
+
+/** Backward alone from every output of a model that has several: torch.autograd.backward of their
+ * list.
+ *
+ * @param parallel          The engine.
+ * @param output_gradients  [yoke_model_output_count] arrays, each d loss / d output, [rows, shape
+ * of its output]; NULL: zeros.
+ * @return As yoke_data_parallel_backward.
+ */
+YOKE_API yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *parallel,
+                                                         const float *const *output_gradients);
 
 /** @defgroup stages The stages of a step
  *
@@ -407,6 +431,16 @@ YOKE_API yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *paral
  */
 YOKE_API yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
                                                              float *gradients);
+
+/** The same of any input of a model that has several.
+ *
+ * @param parallel        The engine.
+ * @param input           Counted from 0.
+ * @param[out] gradients  [rows, shape of this input]
+ * @return As yoke_data_parallel_read_input_gradients; also ARGUMENT: there is no such input.
+ */
+YOKE_API yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parallel *parallel,
+                                                                int input, float *gradients);
 
 /** Hashes all parameters and buffers: XXH3-64 of their float32 values in PyTorch's layout and
  * state_dict order.

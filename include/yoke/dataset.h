@@ -136,6 +136,10 @@ typedef struct yoke_batch {
     size_t inputs_count;  /**< Floats that `inputs` holds; 0: not said. Where a count is said, */
     size_t labels_count;  /**< the engine refuses a batch whose arrays are not as long as `rows` */
     size_t targets_count; /**< rows, shorter or longer. Likewise labels, and floats of targets. */
+    /** [more_input_count] arrays, each [rows, shape of its input]: inputs 1, 2, ... of a model with
+     * several. Datasets and loaders give none: a host program makes such batches. */
+    const float *const *more_inputs;
+    int more_input_count; /**< The number of the model's inputs - 1. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

@@ -32,6 +32,9 @@ typedef struct yoke_shape {
     bool flat;    /**< A vector, as yoke_flatten and yoke_linear write it. */
 } yoke_shape;
 
+#define YOKE_INPUTS_LIMIT 8  /**< Inputs of a model, at most. */
+#define YOKE_OUTPUTS_LIMIT 8 /**< Outputs of a model, at most. */
+
 /** torch.nn.Conv2d with a square kernel. Layer calls copy their options and the names in them. */
 typedef struct yoke_conv2d_options {
     size_t struct_size;      /**< sizeof(yoke_conv2d_options). */
@@ -111,7 +114,7 @@ typedef struct yoke_loss_options {
  *
  * @param[out] model  The model; destroy it with yoke_model_destroy. NULL on failure.
  * @param name        Appears in reports; copied. NULL: "model".
- * @param input       The shape of the rows that the model reads.
+ * @param input       The shape of the rows that the model reads: its first input, named "input".
  * @return ARGUMENT: `model` is NULL, or the shape is invalid.
  */
 YOKE_API yoke_status yoke_model_create(yoke_model **model, const char *name, yoke_shape input);
@@ -128,6 +131,27 @@ YOKE_API void yoke_model_destroy(yoke_model *model);
  * @return The value; index -1 when the model holds an error, as from every layer call.
  */
 YOKE_API yoke_value yoke_model_input(yoke_model *model);
+
+/** Adds one more input, as forward(self, left, right) has two. Inputs are counted from 0 in the
+ * order in which they are added; a batch brings all of them for every row.
+ *
+ * @param model  The model.
+ * @param name   Of the input, for messages; copied. No other input has it.
+ * @param shape  Of one row.
+ * @return The value that holds the rows of this input.
+ */
+YOKE_API yoke_value yoke_model_add_input(yoke_model *model, const char *name, yoke_shape shape);
+
+/** Names one more output, beside the one that yoke_model_finish names. Outputs are counted from 0
+ * in this order: the one that the loss reads, then the added ones. The model's loss does not read
+ * them; a program with a loss of its own does, with yoke_data_parallel_forward_outputs and
+ * yoke_data_parallel_backward_outputs.
+ *
+ * @param model  The model; yoke_model_finish reports an error of this call.
+ * @param name   Of the output, for messages; copied. No other output has it.
+ * @param value  A value of any shape; layers may read it, too.
+ */
+YOKE_API void yoke_model_add_output(yoke_model *model, const char *name, yoke_value value);
 
 /** Adds a convolution. Parameters: NAME.weight [out, in / groups, kernel, kernel], NAME.bias [out].
  *
@@ -224,10 +248,10 @@ YOKE_API yoke_value yoke_flatten(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_dropout(yoke_model *model, yoke_value input, double probability);
 
-/** Names the output and the loss, checks the whole and freezes the model.
+/** Names the first output and the loss, checks the whole and freezes the model.
  *
  * @param model   The model.
- * @param output  What the loss reads.
+ * @param output  What the loss reads: a flat value, named "output".
  * @param loss    NULL: YOKE_LOSS_OPTIONS_INIT.
  * @return The first error of any earlier call on this model; ARGUMENT: the model is not valid.
  */
@@ -264,19 +288,62 @@ YOKE_API const char *yoke_model_preset_name(int index);
  */
 YOKE_API const char *yoke_model_name(const yoke_model *model);
 
-/** The shape of the rows that a model reads.
+/** The shape of the rows that a model reads: of its first input.
  *
  * @param model  The model; not NULL.
  * @return The shape given to yoke_model_create.
  */
 YOKE_API yoke_shape yoke_model_input_shape(const yoke_model *model);
 
-/** The shape of one row of the output.
+/** The shape of one row of the first output.
  *
  * @param model  A finished model; not NULL.
  * @return The shape of the value given to yoke_model_finish.
  */
 YOKE_API yoke_shape yoke_model_output_shape(const yoke_model *model);
+
+/** An input or an output of a model. */
+typedef struct yoke_value_info {
+    size_t struct_size; /**< sizeof(yoke_value_info). */
+    const char *name;   /**< "input", "output", or as it was added; borrowed from the model. */
+    yoke_shape shape;   /**< Of one row. */
+    size_t row_count;   /**< Elements of one row: channels * height * width. */
+} yoke_value_info;
+
+/** The number of inputs.
+ *
+ * @param model  The model; not NULL.
+ * @return 1 to YOKE_INPUTS_LIMIT.
+ */
+YOKE_API int yoke_model_input_count(const yoke_model *model);
+
+/** The number of outputs.
+ *
+ * @param model  A finished model; not NULL.
+ * @return 1 to YOKE_OUTPUTS_LIMIT.
+ */
+YOKE_API int yoke_model_output_count(const yoke_model *model);
+
+/** Describes an input.
+ *
+ * @param model      The model.
+ * @param index      Counted from 0.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such input, or a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_model_describe_input(const yoke_model *model, int index,
+                                               yoke_value_info *info);
+
+/** Describes an output.
+ *
+ * @param model      A finished model.
+ * @param index      Counted from 0; the loss reads output 0.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such output, the model is not finished, or a pointer or struct_size
+ *         is wrong.
+ */
+YOKE_API yoke_status yoke_model_describe_output(const yoke_model *model, int index,
+                                                yoke_value_info *info);
 
 /** The number of trainable scalars.
  *

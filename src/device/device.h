@@ -232,7 +232,8 @@ typedef enum yoke_operation_kind {
                               float32 */
     YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value
                             */
-    YOKE_OP_MSE
+    YOKE_OP_MSE,
+    YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
 typedef struct yoke_dims {

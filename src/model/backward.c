@@ -28,9 +28,11 @@ bool yoke_program_requires_input_gradient(const yoke_program *program, const yok
 
 /* Nodes are in topological order. */
 void yoke_program_mark_gradients(yoke_program *program) {
-    program->requires_gradient[0] = program->input_gradients;
-    for (int i = 0; i < program->model->node_count; i++) {
-        const yoke_node *node = &program->model->nodes[i];
+    const yoke_model *model = program->model;
+    for (int k = 0; k < model->input_count; k++)
+        program->requires_gradient[model->inputs[k].value] = program->input_gradients;
+    for (int i = 0; i < model->node_count; i++) {
+        const yoke_node *node = &model->nodes[i];
         program->requires_gradient[node->output] =
             yoke_program_trains(program, node) ||
             yoke_program_requires_input_gradient(program, node);
@@ -185,7 +187,7 @@ static int actions_through(const yoke_program *program, int node) {
 }
 
 /* Segment s ends with the node that completes the last parameter of bucket s. The last segment also
- * has the actions behind it, which lead to the gradient of the model's input. */
+ * has the actions behind it, which lead to the gradients of the model's inputs. */
 static void end_segments(yoke_program *program, const yoke_flat *flat) {
     int s = 0;
     for (int i = 0; i < flat->trainable_count; i++) {
@@ -202,11 +204,14 @@ static void plan_nodes(struct backward *backward) {
     const yoke_model *model = program->model;
     for (int i = 0; i < model->value_count; i++)
         backward->gradients[i] = YOKE_PLACE_NOWHERE;
-    backward->gradients[model->value_count - 1] = YOKE_PLACE_OUTPUT_GRADIENTS;
+    for (int k = 0; k < model->output_count; k++)
+        backward->gradients[model->value_count - 1 - k] = YOKE_PLACE_OUTPUT_GRADIENTS - k;
     for (int i = model->node_count - 1; i >= 0; i--)
         if (yoke_program_runs_backward(program, &model->nodes[i])) plan_node(backward, i);
-    program->gradient_of_input = backward->gradients[0];
-    use(backward, program->gradient_of_input);
+    for (int k = 0; k < model->input_count; k++) {
+        program->gradients_of_inputs[k] = backward->gradients[model->inputs[k].value];
+        use(backward, program->gradients_of_inputs[k]);
+    }
 }
 
 yoke_status yoke_plan_backward_actions(yoke_program *program, const yoke_flat *flat) {

@@ -8,24 +8,8 @@
 
 #define NAME_BYTES 200 /* longest layer name */
 
-static yoke_status check_input(yoke_shape input) {
-    if (input.channels < 1 || input.height < 1 || input.width < 1)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "input of %d x %d x %d: channels, height and width must be at least 1",
-                    input.channels, input.height, input.width);
-    if (input.flat && (input.height != 1 || input.width != 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "a flat input has height and width 1, not %d x %d",
-                    input.height, input.width);
-    if ((int64_t)input.channels * input.height > INT32_MAX / input.width)
-        return FAIL(YOKE_ERROR_ARGUMENT, "input of %d x %d x %d: a row has more than %d values",
-                    input.channels, input.height, input.width, INT32_MAX);
-    return YOKE_OK;
-}
-
 static yoke_status build_model(yoke_model *model, const char *name, yoke_shape input) {
-    TRY(check_input(input));
-    model->input = input;
-    model->output = YOKE_NONE;
+    TRY(yoke_inputs_outputs_begin(model, input));
     model->name = strdup(name != NULL ? name : "model");
     if (model->name == NULL) return FAIL_MEMORY(strlen(name) + 1, "a model's name");
     return YOKE_OK;
@@ -54,6 +38,7 @@ void yoke_model_destroy(yoke_model *model) {
     for (int i = 0; i < model->layer_count; i++)
         free((char *)model->layers[i].operation.name);
     free(model->layers);
+    yoke_inputs_outputs_release(model);
     free(model->name);
     free(model);
 }
@@ -94,6 +79,7 @@ static const char *kind_name(yoke_operation_kind kind) {
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
         [YOKE_OP_MSE] = "mse",
+        [YOKE_OP_INPUT] = "input",
     };
     return names[kind];
 }
@@ -164,19 +150,18 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
     return YOKE_OK;
 }
 
-yoke_value yoke_model_input(yoke_model *model) {
-    return (yoke_value){yoke_builder_stopped(model) ? YOKE_NONE : 0};
-}
-
 /* Finish. */
 
-/* Every value but the output needs a reader: an unread value is a mistake in the list. */
+/* Every value but the outputs needs a reader: an unread value is a mistake in the list. */
 static yoke_status check_readers(const yoke_model *model) {
-    for (int value = 1; value <= model->layer_count; value++) {
-        bool read = value == model->output;
+    for (int value = 0; value <= model->layer_count; value++) {
+        bool read = yoke_is_output(model, value);
         for (int i = value; i < model->layer_count && !read; i++)
             for (int k = 0; k < model->layers[i].input_count; k++)
                 read = read || model->layers[i].inputs[k] == value;
+        const char *input = yoke_input_name(model, value);
+        if (!read && input != NULL)
+            return FAIL(YOKE_ERROR_ARGUMENT, "input '%s': no layer reads it", input);
         if (!read)
             return FAIL(YOKE_ERROR_ARGUMENT, "layer '%s': no layer reads its output",
                         model->layers[value - 1].operation.name);
@@ -216,7 +201,7 @@ static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
     TRY(check_output(model, output));
-    model->output = output.index;
+    model->outputs[0].value = output.index;
     TRY(check_readers(model));
     if (yoke_model_parameter_count(model) == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
@@ -234,14 +219,6 @@ yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_l
 
 const char *yoke_model_name(const yoke_model *model) {
     return model->name;
-}
-
-yoke_shape yoke_model_input_shape(const yoke_model *model) {
-    return model->input;
-}
-
-yoke_shape yoke_model_output_shape(const yoke_model *model) {
-    return model->finished ? yoke_value_shape(model, model->output) : (yoke_shape){0};
 }
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {

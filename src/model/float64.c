@@ -335,6 +335,7 @@ static void elementwise_backward(yoke_float64_model *r, const yoke_node *layer) 
 /* The whole. */
 
 static void layer_forward(yoke_float64_model *r, const yoke_node *layer) {
+    if (layer->operation.kind == YOKE_OP_INPUT) return;
     size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
     bool max = layer->operation.kind == YOKE_OP_MAX_POOL;
     for (size_t i = 0; i < count; i++)
@@ -362,6 +363,7 @@ static void layer_forward(yoke_float64_model *r, const yoke_node *layer) {
 }
 
 static void layer_backward(yoke_float64_model *r, const yoke_node *layer) {
+    if (layer->operation.kind == YOKE_OP_INPUT) return;
     switch (layer->operation.kind) {
     case YOKE_OP_CONV2D:
         convolution(r, layer, true);
@@ -402,8 +404,9 @@ static void cross_entropy_row(yoke_float64_model *r, int row, const double *x, d
 
 void yoke_float64_loss(yoke_float64_model *r) {
     int channels = yoke_model_output_shape(r->model).channels;
-    const double *outputs = r->values[r->model->output];
-    double *gradients = r->gradients[r->model->output];
+    int value = r->model->outputs[0].value;
+    const double *outputs = r->values[value];
+    double *gradients = r->gradients[value];
     for (int i = 0; i <= r->model->layer_count; i++)
         memset(r->gradients[i], 0, (size_t)r->rows * yoke_float64_row(r, i) * sizeof(double));
     r->loss_sum = 0;
@@ -420,9 +423,12 @@ void yoke_float64_loss(yoke_float64_model *r) {
     }
 }
 
-void yoke_float64_forward(yoke_float64_model *r, const float *inputs) {
-    for (size_t i = 0; i < (size_t)r->rows * yoke_float64_row(r, 0); i++)
-        r->values[0][i] = (double)inputs[i];
+void yoke_float64_forward(yoke_float64_model *r, const float *const *inputs) {
+    for (int k = 0; k < r->model->input_count; k++) {
+        int value = r->model->inputs[k].value;
+        for (size_t i = 0; i < (size_t)r->rows * yoke_float64_row(r, value); i++)
+            r->values[value][i] = (double)inputs[k][i];
+    }
     for (int i = 0; i < r->model->layer_count; i++)
         layer_forward(r, &r->model->layers[i]);
 }

@@ -1,14 +1,14 @@
 /* Turns the layers that a user writes into the operations that a device runs: fuses a ReLU with the
  * batch norm or the add before it, and these with the batch norm before such an add, if no other
- * layer reads the value between them. Appends OUTPUT. */
+ * layer reads the value between them. Appends the OUTPUTs. */
 #include <stdlib.h>
 
 #include "model/graph.h"
 
-/* The only layer that reads `value`; NULL when several do or the value is the output. */
+/* The only layer that reads `value`; NULL when several do or the value is an output. */
 static const yoke_node *only_reader(const yoke_model *model, int value) {
     const yoke_node *reader = NULL;
-    if (value == model->output) return NULL;
+    if (yoke_is_output(model, value)) return NULL;
     for (int i = value; i < model->layer_count; i++) {
         const yoke_node *layer = &model->layers[i];
         for (int k = 0; k < layer->input_count; k++) {
@@ -61,7 +61,8 @@ static void join_norm(yoke_node *node, const yoke_node *norm) {
 static void fuse_layers(yoke_model *model, bool *absorbed) {
     for (int i = 0; i < model->layer_count; i++) {
         const yoke_node *layer = &model->layers[i];
-        if (absorbed[i] || waits_for_add(model, layer)) continue;
+        bool computes = layer->operation.kind != YOKE_OP_INPUT;
+        if (!computes || absorbed[i] || waits_for_add(model, layer)) continue;
         yoke_node *node = &model->nodes[model->node_count++];
         *node = *layer;
         const yoke_node *relu = fusable_relu(model, layer), *norm = fusable_norm(model, layer);
@@ -73,33 +74,34 @@ static void fuse_layers(yoke_model *model, bool *absorbed) {
     }
 }
 
-static void append_output(yoke_model *model) {
-    yoke_shape shape = yoke_value_shape(model, model->output);
+static void append_output(yoke_model *model, int output) {
+    yoke_shape shape = yoke_value_shape(model, model->outputs[output].value);
     model->nodes[model->node_count++] = (yoke_node){
         .operation = {.kind = YOKE_OP_OUTPUT,
-                      .name = "output",
+                      .name = model->outputs[output].name,
                       .input = yoke_dims_of(shape),
                       .output = yoke_dims_of(shape)},
         .shape = shape,
-        .inputs = {model->output, YOKE_NONE},
+        .inputs = {model->outputs[output].value, YOKE_NONE},
         .input_count = 1,
-        .output = model->value_count - 1,
+        .output = model->value_count - 1 - output,
         .tensors = {YOKE_NONE, YOKE_NONE},
         .buffers = {YOKE_NONE, YOKE_NONE},
     };
 }
 
 yoke_status yoke_fuse(yoke_model *model) {
-    size_t layers = (size_t)model->layer_count;
-    model->value_count = model->layer_count + 2;
-    model->nodes = calloc(layers + 1, sizeof *model->nodes);
+    size_t layers = (size_t)model->layer_count, nodes = layers + (size_t)model->output_count;
+    model->value_count = model->layer_count + 1 + model->output_count;
+    model->nodes = calloc(nodes, sizeof *model->nodes);
     bool *absorbed = calloc(layers, sizeof *absorbed);
     if (model->nodes == NULL || absorbed == NULL) {
         free(absorbed);
-        return FAIL_MEMORY((layers + 1) * sizeof *model->nodes, "a model's operations");
+        return FAIL_MEMORY(nodes * sizeof *model->nodes, "a model's operations");
     }
     fuse_layers(model, absorbed);
     free(absorbed);
-    append_output(model);
+    for (int output = model->output_count - 1; output >= 0; output--)
+        append_output(model, output);
     return YOKE_OK;
 }

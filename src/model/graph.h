@@ -12,7 +12,7 @@ typedef struct yoke_node {
     yoke_operation operation; /* has the layer's name */
     yoke_shape shape;         /* of the output */
     int inputs[YOKE_PLAN_INPUTS],
-        input_count; /* values: 0 is the model's input, layer i writes i + 1 */
+        input_count; /* values: 0 is the model's input 0, layer i writes i + 1 */
     int output;
     int tensors[YOKE_PLAN_PARAMETERS], tensor_count; /* weight, bias */
     int buffers[2];                                  /* running mean, running variance or NONE */
@@ -41,9 +41,19 @@ typedef struct yoke_tensor {
     size_t buffer_offset; /* running statistics: floats into the flat buffer */
 } yoke_tensor;
 
+/* An input or an output of the model. */
+typedef struct yoke_named_value {
+    char *name;
+    int value;
+} yoke_named_value;
+
 struct yoke_model {
     char *name;
-    yoke_shape input;
+    yoke_shape input; /* of input 0 */
+    /* Input 0 is value 0, a further one the value of a layer INPUT. Output 0 is what the loss
+     * reads; finish sets its value. */
+    yoke_named_value inputs[YOKE_INPUTS_LIMIT], outputs[YOKE_OUTPUTS_LIMIT];
+    int input_count, output_count;
     yoke_node *layers;
     int layer_count, layer_capacity;
     yoke_tensor *tensors;
@@ -53,9 +63,8 @@ struct yoke_model {
 
     /* Set by finish. */
     bool finished;
-    int output; /* the output value */
     yoke_loss_options loss;
-    yoke_node *nodes; /* fused operations, the last one is OUTPUT; `layers` own the names */
+    yoke_node *nodes; /* fused operations; the last ones are OUTPUTs; `layers` own the names */
     int node_count, value_count;
 };
 
@@ -75,7 +84,15 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
                             const yoke_tensor *description, int *index);
 void yoke_tensor_release(yoke_tensor *tensor);
 
-/* fuse.c: layers -> nodes. */
+/* inputs_outputs.c: the first input and the first output, which every model has. */
+yoke_status yoke_inputs_outputs_begin(yoke_model *model, yoke_shape input);
+void yoke_inputs_outputs_release(yoke_model *model);
+bool yoke_is_output(const yoke_model *model, int value);
+/* The name of the input that holds this value; NULL: a layer writes it. */
+const char *yoke_input_name(const yoke_model *model, int value);
+
+/* fuse.c: layers -> nodes. OUTPUT of output k is the k-th node from the end, and
+ * writes the k-th value from the end. */
 yoke_status yoke_fuse(yoke_model *model);
 
 yoke_dims yoke_dims_of(yoke_shape shape);

@@ -62,8 +62,11 @@ static yoke_status search(const struct probe *probe, const char **name) {
     yoke_plan_step step = replica->last_step;
     step.alone = true; /* each replica searches at its own pace */
     bool finite;
-    TRY(is_finite(probe, 0, yoke_dims_of(model->input), &finite));
-    if (!finite) *name = "input";
+    for (int k = 0; k < model->input_count && *name == NULL; k++) {
+        int value = model->inputs[k].value;
+        TRY(is_finite(probe, value, yoke_dims_of(yoke_value_shape(model, value)), &finite));
+        if (!finite) *name = model->inputs[k].name;
+    }
     for (int i = 0; i < model->node_count && *name == NULL; i++) {
         const yoke_node *node = &model->nodes[i];
         yoke_status status = yoke_plan_forward(program->plans[i], &step);
@@ -82,7 +85,11 @@ static yoke_status search(const struct probe *probe, const char **name) {
 
 static size_t largest_value(const yoke_replica *replica) {
     const yoke_model *model = replica->model;
-    size_t largest = value_elements(replica, yoke_dims_of(model->input));
+    size_t largest = 0, rows = (size_t)replica->current->rows;
+    for (int k = 0; k < model->input_count; k++) {
+        size_t elements = rows * yoke_model_input_elements(model, k);
+        if (elements > largest) largest = elements;
+    }
     for (int i = 0; i < model->node_count; i++) {
         size_t elements = value_elements(replica, model->nodes[i].operation.output);
         if (elements > largest) largest = elements;

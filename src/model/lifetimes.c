@@ -44,8 +44,9 @@ static void place_output(yoke_program *program, int index, const int *last_use) 
     const yoke_node *node = &program->model->nodes[index];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     yoke_place *place = &program->values[node->output];
-    if (index == program->model->node_count - 1)
-        *place = YOKE_PLACE_OUTPUTS;
+    int output = program->model->node_count - 1 - index;
+    if (output < program->model->output_count)
+        *place = YOKE_PLACE_OUTPUTS - output;
     else if (may_overwrite(program, index, last_use))
         *place = program->values[node->inputs[0]];
     else
@@ -70,7 +71,8 @@ yoke_status yoke_place_values(yoke_program *program) {
     find_last_uses(program, last_use);
     for (int i = 0; i < model->value_count; i++)
         program->values[i] = YOKE_PLACE_NOWHERE;
-    program->values[0] = YOKE_PLACE_INPUTS;
+    for (int k = 0; k < model->input_count; k++)
+        program->values[model->inputs[k].value] = YOKE_PLACE_INPUTS - k;
     for (int i = 0; i < model->node_count; i++) {
         place_output(program, i, last_use);
         place_saved(program, i);

@@ -79,13 +79,13 @@ void yoke_replica_destroy(yoke_replica *replica);
 /* The replica's buffers on the device; borrowed. */
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
-    uint16_t *shadow;        /* the parameters in bfloat16, if plans read them; otherwise NULL */
-    float *inputs;           /* [rows, input shape], float32; scatter writes them */
-    int32_t *labels;         /* [rows] */
-    float *targets;          /* [rows, output channels] */
-    float *outputs;          /* [rows, output channels], float32: of the latest forward */
-    float *output_gradients; /* the same shape; the loss writes it, or scatter in the classic
-                                schedule */
+    uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
+    float *inputs[YOKE_INPUTS_LIMIT];   /* [rows, input shape], float32; scatter writes them */
+    int32_t *labels;                    /* [rows] */
+    float *targets;                     /* [rows, channels of output 0] */
+    float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
+    /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
+    float *output_gradients[YOKE_OUTPUTS_LIMIT];
     double *loss_sum;
     int32_t *correct;
     size_t activation_bytes, scratch_bytes, batch_bytes; /* for the memory report */
@@ -110,8 +110,10 @@ yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
 yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
                                 yoke_status (*queue)(void *), void *context,
                                 yoke_recording **recording);
-/* Computes loss sum, number of correct rows and, when training, the gradient of the outputs. */
+/* Computes loss sum, number of correct rows and, when training, the gradients of the outputs. */
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step);
+/* The gradients of outputs 1, 2, ... that a loss gives which reads output 0 alone: zeros. */
+yoke_status yoke_replica_clear_more_gradients(yoke_replica *replica);
 /* Call it for segments 0 .. bucket_count - 1 in order. After segment s the gradients of bucket s
  * are complete, and no later segment changes them. */
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
@@ -122,9 +124,9 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
 yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met);
 yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment);
 
-/* Downloads [rows of the latest forward, input shape]; call it after all segments of backward.
- * ARGUMENT unless options.input_gradients is set. */
-yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients);
+/* Downloads [rows of the latest forward, shape of this input]; call it after all segments of
+ * backward. ARGUMENT unless options.input_gradients is set. */
+yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, int input, float *gradients);
 
 /* The layer whose output is the first value of the latest forward that is not finite, or NULL.
  * Slow; for the message after a loss that is not finite. */
@@ -163,9 +165,11 @@ typedef struct yoke_float64_model {
 /* Tensors are zero, `training` is true. The model must outlive it. */
 yoke_status yoke_float64_create(yoke_float64_model **reference, const yoke_model *model, int rows);
 void yoke_float64_destroy(yoke_float64_model *reference);
-/* inputs[rows, input shape]. In training it updates the running statistics. */
-void yoke_float64_forward(yoke_float64_model *reference, const float *inputs);
-/* loss_sum and correct of the latest forward, and the gradient of the outputs. */
+/* inputs: [inputs of the model], each [rows, its shape]. In training it updates the running
+ * statistics. */
+void yoke_float64_forward(yoke_float64_model *reference, const float *const *inputs);
+/* loss_sum and correct of the latest forward, and the gradient of output 0; a caller that has
+ * gradients of others adds them to those of their values. */
 void yoke_float64_loss(yoke_float64_model *reference);
 /* Backward of the latest loss; adds to tensor_gradients. */
 void yoke_float64_backward(yoke_float64_model *reference);
@@ -196,6 +200,10 @@ int yoke_model_find_tensor(const yoke_model *model, const char *name, const char
 bool yoke_patterns_match(const char *list, const char *name);
 yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
                                 bool parameters);
+
+/* The elements of one row. */
+size_t yoke_model_input_elements(const yoke_model *model, int input);
+size_t yoke_model_output_elements(const yoke_model *model, int output);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 /* Of the widest batch norm; 0: the model has none. */

@@ -55,9 +55,12 @@ static yoke_status plan_loss(yoke_program *program, const yoke_program_request *
 static yoke_status make_plans(yoke_program *program, const yoke_program_request *request) {
     const yoke_model *model = program->model;
     const yoke_flat *flat = request->flat;
-    yoke_shape input = model->input;
-    int64_t shape[] = {request->rows, input.channels, input.height, input.width};
-    TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[0]));
+    for (int k = 0; k < model->input_count; k++) {
+        int value = model->inputs[k].value;
+        yoke_shape input = yoke_value_shape(model, value);
+        int64_t shape[] = {request->rows, input.channels, input.height, input.width};
+        TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[value]));
+    }
     for (int i = 0; flat != NULL && i < flat->parameter_count; i++)
         program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
     for (int i = 0; i < model->node_count; i++)
@@ -138,7 +141,9 @@ void yoke_program_destroy(yoke_program *program) {
 
 yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) {
     const yoke_model *model = program->model;
-    program->loss_saved = program->gradient_of_input = YOKE_PLACE_NOWHERE;
+    program->loss_saved = YOKE_PLACE_NOWHERE;
+    for (int k = 0; k < model->input_count; k++)
+        program->gradients_of_inputs[k] = YOKE_PLACE_NOWHERE;
     for (int i = 0; i < model->node_count; i++)
         program->places[i] = (yoke_node_places){
             .saved = YOKE_PLACE_NOWHERE,
@@ -153,18 +158,11 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
 
 void *yoke_program_address(const yoke_program *program, const yoke_replica_memory *memory,
                            yoke_place place) {
-    switch (place) {
-    case YOKE_PLACE_NOWHERE:
-        return NULL;
-    case YOKE_PLACE_INPUTS:
-        return memory->inputs;
-    case YOKE_PLACE_OUTPUTS:
-        return memory->outputs;
-    case YOKE_PLACE_OUTPUT_GRADIENTS:
-        return memory->output_gradients;
-    default:
-        return (char *)program->arena_base + program->arena.storages[place].offset;
-    }
+    if (place >= 0) return (char *)program->arena_base + program->arena.storages[place].offset;
+    if (place == YOKE_PLACE_NOWHERE) return NULL;
+    if (place > YOKE_PLACE_OUTPUTS) return memory->inputs[YOKE_PLACE_INPUTS - place];
+    if (place > YOKE_PLACE_OUTPUT_GRADIENTS) return memory->outputs[YOKE_PLACE_OUTPUTS - place];
+    return memory->output_gradients[YOKE_PLACE_OUTPUT_GRADIENTS - place];
 }
 
 static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
@@ -207,8 +205,8 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
 static yoke_status bind_loss(const yoke_program *program, const yoke_replica_memory *memory,
                              void *scratch) {
     yoke_plan_binding binding = {
-        .inputs = {memory->outputs},
-        .input_gradients = {memory->output_gradients},
+        .inputs = {memory->outputs[0]},
+        .input_gradients = {memory->output_gradients[0]},
         .saved = yoke_program_address(program, memory, program->loss_saved),
         .scratch = scratch,
         .labels = memory->labels,

@@ -31,13 +31,14 @@ yoke_status yoke_arena_place(yoke_arena *arena);
 
 /* Places. */
 
-/* The place of a value or gradient: a storage of the arena, or one of the replica's buffers. */
+/* The place of a value or gradient: a storage of the arena, or one of the replica's buffers. The
+ * place of input k is YOKE_PLACE_INPUTS - k; likewise of outputs and their gradients. */
 typedef int yoke_place;
 enum {
     YOKE_PLACE_NOWHERE = -1,
     YOKE_PLACE_INPUTS = -2,
-    YOKE_PLACE_OUTPUTS = -3,
-    YOKE_PLACE_OUTPUT_GRADIENTS = -4
+    YOKE_PLACE_OUTPUTS = YOKE_PLACE_INPUTS - YOKE_INPUTS_LIMIT,
+    YOKE_PLACE_OUTPUT_GRADIENTS = YOKE_PLACE_OUTPUTS - YOKE_OUTPUTS_LIMIT
 };
 
 typedef struct yoke_node_places {
@@ -104,7 +105,8 @@ typedef struct yoke_program {
     yoke_place *values;       /* [values] */
     yoke_node_places *places; /* [nodes] */
     yoke_place loss_saved;
-    yoke_place gradient_of_input; /* after backward, in plain layout; NOWHERE unless requested */
+    /* [inputs] after backward, in plain layout; NOWHERE unless requested */
+    yoke_place gradients_of_inputs[YOKE_INPUTS_LIMIT];
     yoke_arena arena;
     yoke_action *actions;
     int action_count;

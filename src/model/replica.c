@@ -37,22 +37,29 @@ static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float
 static yoke_status allocate_batch(yoke_replica *replica) {
     yoke_device *device = replica->options.device;
     yoke_replica_memory *memory = &replica->memory;
-    yoke_shape input = replica->model->input;
+    const yoke_model *model = replica->model;
     size_t rows = (size_t)replica->options.rows;
-    size_t row = (size_t)input.channels * (size_t)input.height * (size_t)input.width;
-    size_t outputs = rows * (size_t)yoke_model_output_shape(replica->model).channels;
+    size_t targets = rows * yoke_model_output_elements(model, 0), floats = targets;
     void *labels = NULL, *loss_sum = NULL, *correct = NULL;
-    TRY(allocate_floats(replica, rows * row, "the inputs of a shard", &memory->inputs));
-    TRY(allocate_floats(replica, outputs, "the targets of a shard", &memory->targets));
-    TRY(allocate_floats(replica, outputs, "the outputs of a shard", &memory->outputs));
-    TRY(allocate_floats(replica, outputs, "output gradients", &memory->output_gradients));
+    for (int k = 0; k < model->input_count; k++) {
+        size_t count = rows * yoke_model_input_elements(model, k);
+        TRY(allocate_floats(replica, count, "the inputs of a shard", &memory->inputs[k]));
+        floats += count;
+    }
+    TRY(allocate_floats(replica, targets, "the targets of a shard", &memory->targets));
+    for (int k = 0; k < model->output_count; k++) {
+        size_t count = rows * yoke_model_output_elements(model, k);
+        TRY(allocate_floats(replica, count, "the outputs of a shard", &memory->outputs[k]));
+        TRY(allocate_floats(replica, count, "output gradients", &memory->output_gradients[k]));
+        floats += 2 * count;
+    }
     TRY(yoke_device_allocate(device, rows * sizeof(int32_t), "the labels of a shard", &labels));
     memory->labels = labels;
     TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
     memory->loss_sum = loss_sum;
     TRY(yoke_device_allocate(device, sizeof(int32_t), "the number of correct rows", &correct));
     memory->correct = correct;
-    memory->batch_bytes = (rows * row + 3 * outputs) * sizeof(float) + rows * sizeof(int32_t);
+    memory->batch_bytes = floats * sizeof(float) + rows * sizeof(int32_t);
     return YOKE_OK;
 }
 
@@ -233,12 +240,17 @@ void yoke_replica_destroy(yoke_replica *replica) {
     free(replica->programs);
     if (replica->borrows_parameters) replica->memory.parameters = NULL;
     if (replica->borrows_gradients) replica->memory.gradients = NULL;
+    yoke_replica_memory *memory = &replica->memory;
+    for (int k = 0; k < YOKE_OUTPUTS_LIMIT; k++) {
+        yoke_device_free(device, memory->output_gradients[k]);
+        yoke_device_free(device, memory->outputs[k]);
+    }
+    for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
+        yoke_device_free(device, memory->inputs[k]);
     void *const owned[] = {
-        replica->memory.shadow,     replica->scratch.address, replica->arena.address,
-        replica->memory.correct,    replica->memory.loss_sum, replica->memory.output_gradients,
-        replica->memory.outputs,    replica->memory.targets,  replica->memory.labels,
-        replica->memory.inputs,     replica->memory.buffers,  replica->memory.gradients,
-        replica->memory.parameters,
+        memory->shadow,    replica->scratch.address, replica->arena.address, memory->correct,
+        memory->loss_sum,  memory->targets,          memory->labels,         memory->buffers,
+        memory->gradients, memory->parameters,
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         yoke_device_free(device, owned[i]);
@@ -285,10 +297,21 @@ yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,
     return status;
 }
 
+yoke_status yoke_replica_clear_more_gradients(yoke_replica *replica) {
+    const yoke_model *model = replica->model;
+    size_t rows = (size_t)replica->current->rows;
+    for (int k = 1; k < model->output_count; k++)
+        TRY(yoke_device_clear(replica->options.device, YOKE_STREAM_COMPUTE,
+                              replica->memory.output_gradients[k],
+                              rows * yoke_model_output_elements(model, k) * sizeof(float)));
+    return YOKE_OK;
+}
+
 yoke_status yoke_replica_loss(yoke_replica *replica, const yoke_plan_step *step) {
     if (replica->current == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_replica_loss before any forward");
-    return yoke_program_loss(replica->current, step);
+    TRY(yoke_program_loss(replica->current, step));
+    return replica->current->training ? yoke_replica_clear_more_gradients(replica) : YOKE_OK;
 }
 
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
@@ -311,14 +334,14 @@ yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment) {
     return yoke_program_attend_segment(replica->programs[0], segment);
 }
 
-yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, float *gradients) {
+yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, int input, float *gradients) {
     const yoke_program *program = replica->current;
-    if (program == NULL || program->gradient_of_input == YOKE_PLACE_NOWHERE)
+    if (program == NULL || program->gradients_of_inputs[input] == YOKE_PLACE_NOWHERE)
         return FAIL(YOKE_ERROR_ARGUMENT, "no backward has computed the gradients of the inputs");
     return yoke_device_download(
         replica->options.device, YOKE_STREAM_COMPUTE, gradients,
-        yoke_program_address(program, &replica->memory, program->gradient_of_input),
-        program->layouts[0].bytes);
+        yoke_program_address(program, &replica->memory, program->gradients_of_inputs[input]),
+        program->layouts[replica->model->inputs[input].value].bytes);
 }
 
 /* Values of tensors. */

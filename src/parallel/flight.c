@@ -56,6 +56,26 @@ static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_b
     return YOKE_OK;
 }
 
+/* Every input of the model, for as many rows: nn.DataParallel pairs what is there. */
+static yoke_status check_more_inputs(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    int wanted = yoke_model_input_count(parallel->model);
+    int given = 1 + (batch->more_inputs != NULL ? batch->more_input_count : 0);
+    if (batch->rows == 0) return YOKE_OK;
+    if (given != wanted)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has %d input%s, model '%s' reads %d: the first is `inputs`, the "
+                    "others are `more_inputs`",
+                    given, given == 1 ? "" : "s", yoke_model_name(parallel->model), wanted);
+    for (int k = 1; k < wanted; k++) {
+        yoke_value_info info = {.struct_size = sizeof info};
+        if (batch->more_inputs[k - 1] != NULL) continue;
+        TRY(yoke_model_describe_input(parallel->model, k, &info));
+        return FAIL(YOKE_ERROR_ARGUMENT, "input %d of the batch, '%s', is NULL: more_inputs[%d]", k,
+                    info.name, k - 1);
+    }
+    return YOKE_OK;
+}
+
 static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     if (!parallel->limits.labels || batch->labels == NULL) return YOKE_OK;
     for (int row = 0; row < batch->rows; row++)
@@ -74,6 +94,7 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     TRY(check_rows(parallel, batch));
     TRY(check_counts(parallel, batch));
     TRY(check_inputs(parallel, batch));
+    TRY(check_more_inputs(parallel, batch));
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
     TRY(check_labels(parallel, batch));
     if (batch->pixels == NULL) return YOKE_OK;
@@ -154,6 +175,10 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
     micro->rows = part.rows;
     if (flight->training && !yoke_flight_is_finite_so_far(flight)) micro->rows = 0;
     if (batch->inputs != NULL) micro->inputs = batch->inputs + first * row;
+    for (int k = 0; micro->rows > 0 && k < yoke_model_input_count(parallel->model) - 1; k++)
+        flight->more_inputs[k] =
+            batch->more_inputs[k] + first * yoke_model_input_elements(parallel->model, k + 1);
+    micro->more_inputs = flight->more_inputs;
     if (batch->pixels != NULL) micro->pixels = batch->pixels + first * row;
     if (batch->placements != NULL) micro->placements = batch->placements + first;
     if (batch->labels != NULL) micro->labels = batch->labels + first;

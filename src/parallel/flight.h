@@ -5,8 +5,9 @@
 #include "parallel/parallel.h"
 
 typedef struct yoke_flight {
-    yoke_batch batch;       /* the micro-batch: borrowed until the step ends, or gather by hand */
-    yoke_decoding decoding; /* of its pixels */
+    yoke_batch batch; /* the micro-batch: borrowed until the step ends, or gather by hand */
+    const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the micro-batch */
+    yoke_decoding decoding;                      /* of its pixels */
     bool training;
     int rows;                /* of the batch, in this process */
     int whole_rows;          /* of the batch, in all ranks; the loss gradient is divided by it */

@@ -52,24 +52,37 @@ yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) 
     return yoke_leave(parallel, gather(parallel, result));
 }
 
-yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *outputs) {
-    uint64_t begin = yoke_trace_now();
-    size_t width = (size_t)parallel->limits.channels, bytes = 0;
+/* Adds to *bytes what it reads and writes. */
+static yoke_status download_output(yoke_data_parallel *parallel, int output, float *values,
+                                   size_t *bytes) {
+    size_t elements = yoke_model_output_elements(parallel->model, output);
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
-        size_t part = (size_t)lane->shard.rows * width * sizeof *outputs;
+        size_t part = (size_t)lane->shard.rows * elements * sizeof *values;
         TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE,
-                                 outputs + (size_t)lane->shard.first * width, lane->memory->outputs,
-                                 part));
-        bytes += 2 * part;
+                                 values + (size_t)lane->shard.first * elements,
+                                 lane->memory->outputs[output], part));
+        *bytes += 2 * part;
     }
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
     return YOKE_OK;
 }
 
-static yoke_status read_input_gradients(yoke_data_parallel *parallel, float *gradients) {
+yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *const *outputs) {
+    uint64_t begin = yoke_trace_now();
+    size_t bytes = 0;
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
+        if (outputs[k] != NULL) TRY(download_output(parallel, k, outputs[k], &bytes));
+    if (bytes > 0)
+        yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
+    return YOKE_OK;
+}
+
+static yoke_status read_gradients_of_input(yoke_data_parallel *parallel, int input,
+                                           float *gradients) {
     TRY(yoke_pointer_check(gradients, "gradients"));
+    yoke_value_info info = {.struct_size = sizeof info};
+    TRY(yoke_model_describe_input(parallel->model, input, &info));
     if (!parallel->options.input_gradients)
         return FAIL(YOKE_ERROR_ARGUMENT, "this engine makes no gradients of its inputs: create it "
                                          "with options.input_gradients");
@@ -80,7 +93,7 @@ static yoke_status read_input_gradients(yoke_data_parallel *parallel, float *gra
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
         TRY(yoke_replica_read_input_gradients(
-            lane->replica, gradients + (size_t)lane->shard.first * parallel->limits.row_elements));
+            lane->replica, input, gradients + (size_t)lane->shard.first * info.row_count));
     }
     return YOKE_OK;
 }
@@ -88,5 +101,11 @@ static yoke_status read_input_gradients(yoke_data_parallel *parallel, float *gra
 yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,
                                                     float *gradients) {
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_input_gradients"));
-    return yoke_leave(parallel, read_input_gradients(parallel, gradients));
+    return yoke_leave(parallel, read_gradients_of_input(parallel, 0, gradients));
+}
+
+yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parallel *parallel, int input,
+                                                       float *gradients) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_read_gradients_of_input"));
+    return yoke_leave(parallel, read_gradients_of_input(parallel, input, gradients));
 }

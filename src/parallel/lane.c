@@ -30,6 +30,10 @@ static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane 
     size_t value = parallel->options.pixels ? sizeof(uint8_t) : sizeof(float);
     TRY(yoke_device_allocate(lane->device, rows * parallel->limits.row_elements * value,
                              "the next shard", &staging->rows));
+    for (int k = 1; k < yoke_model_input_count(parallel->model); k++)
+        TRY(yoke_device_allocate(
+            lane->device, rows * yoke_model_input_elements(parallel->model, k) * sizeof(float),
+            "the next shard", (void **)&staging->more_inputs[k - 1]));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
                              "the next placements", (void **)&staging->placements));
     if (parallel->limits.labels)
@@ -72,6 +76,8 @@ void yoke_lane_close(yoke_data_parallel *parallel, int index) {
     yoke_device_free(lane->device, lane->staging.labels);
     yoke_device_free(lane->device, lane->staging.targets);
     yoke_device_free(lane->device, lane->staging.placements);
+    for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
+        yoke_device_free(lane->device, lane->staging.more_inputs[k]);
     yoke_device_free(lane->device, lane->staging.rows);
     for (int b = 0; events->buckets != NULL && b < parallel->flat->bucket_count; b++)
         yoke_device_event_destroy(events->buckets[b]);

@@ -108,7 +108,7 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_copy(
             root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)lane->position * width, lane->device,
-            lane->memory->outputs, (size_t)lane->shard.rows * width * sizeof(float)));
+            lane->memory->outputs[0], (size_t)lane->shard.rows * width * sizeof(float)));
         TRY(yoke_device_upload(
             root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
             given + (size_t)lane->shard.first * row_bytes, (size_t)lane->shard.rows * row_bytes));
@@ -146,7 +146,8 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
         size_t part = (size_t)lane->shard.rows * width * sizeof(float);
-        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients,
+        TRY(yoke_replica_clear_more_gradients(lane->replica));
+        TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients[0],
                              parallel->lanes[0].device,
                              parallel->root_loss.gradients + (size_t)lane->position * width, part));
         bytes += 2 * part;

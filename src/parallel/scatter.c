@@ -16,8 +16,10 @@ typedef struct scatter_part {
 } scatter_part;
 
 typedef struct scatter_parts {
-    scatter_part of[3]; /* inputs, or pixels and placements; labels or targets */
+    /* every input, the first perhaps as pixels and placements; labels or targets */
+    scatter_part of[YOKE_INPUTS_LIMIT + 2];
     int count;
+    size_t input_bytes;
 } scatter_parts;
 
 static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
@@ -28,11 +30,20 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     scatter_parts parts = {0};
     if (batch->inputs != NULL)
         parts.of[parts.count++] =
-            (scatter_part){lane->memory->inputs, parallel->options.pixels ? NULL : staging->rows,
+            (scatter_part){lane->memory->inputs[0], parallel->options.pixels ? NULL : staging->rows,
                            batch->inputs + first * row, rows * row * sizeof *batch->inputs};
     if (batch->pixels != NULL)
         parts.of[parts.count++] =
             (scatter_part){NULL, staging->rows, batch->pixels + first * row, rows * row};
+    for (int k = 0; k < yoke_model_input_count(parallel->model) - 1; k++) {
+        size_t elements = yoke_model_input_elements(parallel->model, k + 1);
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->inputs[k + 1], staging->more_inputs[k],
+                           batch->more_inputs[k] + first * elements,
+                           rows * elements * sizeof **batch->more_inputs};
+    }
+    for (int i = 0; i < parts.count; i++)
+        parts.input_bytes += parts.of[i].bytes;
     if (batch->placements != NULL)
         parts.of[parts.count++] = (scatter_part){
             NULL, staging->placements, batch->placements + first, rows * sizeof *batch->placements};
@@ -65,7 +76,7 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
         .pixels = lane->staging.rows,
         .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
         .decoding = flight->decoding,
-        .inputs = lane->memory->inputs};
+        .inputs = lane->memory->inputs[0]};
     return yoke_device_decode(lane->device, &request);
 }
 
@@ -75,7 +86,7 @@ static yoke_status scatter_shard(int index, void *context) {
     if (lane->shard.rows == 0) return YOKE_OK;
     scatter_parts parts = parts_of(parallel, lane);
     yoke_stage_span span = {
-        .stage = YOKE_STAGE_SCATTER, .lane = index, .bytes = 2 * parts.of[0].bytes};
+        .stage = YOKE_STAGE_SCATTER, .lane = index, .bytes = 2 * parts.input_bytes};
     TRY(yoke_device_event_wait(lane->events.consumed, lane->device, YOKE_STREAM_COPY));
     TRY(yoke_stage_begin(parallel, &span));
     for (int i = 0; i < parts.count; i++) {
@@ -114,15 +125,25 @@ yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) 
     return yoke_leave(parallel, scatter(parallel, given));
 }
 
-yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel, const float *gradients) {
-    size_t width = (size_t)parallel->limits.channels;
-    for (int k = 0; k < parallel->count; k++) {
-        const yoke_lane *lane = &parallel->lanes[k];
-        if (lane->shard.rows == 0) continue;
-        TRY(yoke_device_upload(lane->device, YOKE_STREAM_COMPUTE, lane->memory->output_gradients,
-                               gradients + (size_t)lane->shard.first * width,
-                               (size_t)lane->shard.rows * width * sizeof *gradients));
+static yoke_status upload_output_gradients(yoke_data_parallel *parallel, const yoke_lane *lane,
+                                           const float *const *gradients) {
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++) {
+        size_t elements = yoke_model_output_elements(parallel->model, k);
+        size_t bytes = (size_t)lane->shard.rows * elements * sizeof **gradients;
+        float *to = lane->memory->output_gradients[k];
+        TRY(gradients[k] == NULL
+                ? yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, to, bytes)
+                : yoke_device_upload(lane->device, YOKE_STREAM_COMPUTE, to,
+                                     gradients[k] + (size_t)lane->shard.first * elements, bytes));
     }
+    return YOKE_OK;
+}
+
+yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
+                                          const float *const *gradients) {
+    for (int k = 0; k < parallel->count; k++)
+        if (parallel->lanes[k].shard.rows > 0)
+            TRY(upload_output_gradients(parallel, &parallel->lanes[k], gradients));
     parallel->flight.progress = YOKE_STAGE_LOSS;
     return YOKE_OK;
 }

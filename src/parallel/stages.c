@@ -109,24 +109,34 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
 }
 
 static yoke_status forward(yoke_data_parallel *parallel, const yoke_batch *batch, bool training,
-                           float *outputs) {
+                           float *const *outputs) {
     TRY(yoke_scatter(parallel, batch));
     TRY(yoke_replicate(parallel));
     TRY(yoke_forward_replicas(parallel, training));
-    return outputs != NULL ? yoke_gather_outputs(parallel, outputs) : YOKE_OK;
+    return yoke_gather_outputs(parallel, outputs);
 }
 
 yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_batch *batch,
                                        bool training, float *outputs) {
+    float *const first[YOKE_OUTPUTS_LIMIT] = {outputs};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward"));
+    return yoke_leave(parallel, forward(parallel, batch, training, first));
+}
+
+yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *parallel,
+                                               const yoke_batch *batch, bool training,
+                                               float *const *outputs) {
+    TRY(yoke_pointer_check(outputs, "outputs"));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward_outputs"));
     return yoke_leave(parallel, forward(parallel, batch, training, outputs));
 }
 
-static yoke_status backward(yoke_data_parallel *parallel, const float *output_gradients) {
+/* With gradients of outputs, or with those of the model's loss where `gradients` is NULL. */
+static yoke_status backward(yoke_data_parallel *parallel, const float *const *gradients) {
     TRY(yoke_flight_require(parallel, "backward", YOKE_STAGE_FORWARD, YOKE_STAGE_LOSS));
     TRY(yoke_flight_require_training(parallel, "backward"));
-    if (output_gradients != NULL)
-        TRY(yoke_scatter_output_gradients(parallel, output_gradients));
+    if (gradients != NULL)
+        TRY(yoke_scatter_output_gradients(parallel, gradients));
     else
         TRY(yoke_loss_replicas(parallel));
     TRY(yoke_backward_replicas(parallel));
@@ -135,6 +145,14 @@ static yoke_status backward(yoke_data_parallel *parallel, const float *output_gr
 
 yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                         const float *output_gradients) {
+    const float *const first[YOKE_OUTPUTS_LIMIT] = {output_gradients};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward"));
+    return yoke_leave(parallel, backward(parallel, output_gradients != NULL ? first : NULL));
+}
+
+yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *parallel,
+                                                const float *const *output_gradients) {
+    TRY(yoke_pointer_check(output_gradients, "output_gradients"));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward_outputs"));
     return yoke_leave(parallel, backward(parallel, output_gradients));
 }

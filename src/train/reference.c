@@ -120,7 +120,12 @@ static void run_shard(yoke_reference *reference, const yoke_batch *batch, int fi
     net->loss_scale = 1.0 / batch->rows;
     net->labels = batch->labels != NULL ? batch->labels + first : NULL;
     net->targets = batch->targets != NULL ? batch->targets + (size_t)first * outputs : NULL;
-    yoke_float64_forward(net, batch->inputs + (size_t)first * yoke_float64_row(net, 0));
+    const float *inputs[YOKE_INPUTS_LIMIT] = {batch->inputs +
+                                              (size_t)first * yoke_float64_row(net, 0)};
+    for (int k = 1; k < yoke_model_input_count(reference->model); k++)
+        inputs[k] = batch->more_inputs[k - 1] +
+                    (size_t)first * yoke_model_input_elements(reference->model, k);
+    yoke_float64_forward(net, inputs);
     yoke_float64_loss(net);
     yoke_float64_backward(net);
 }

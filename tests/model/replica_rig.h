@@ -30,7 +30,8 @@ struct rig {
     yoke_algorithm algorithm;
     bool input_gradients;
     const bool *frozen; /* [tensors]; NULL: none */
-    float *inputs, *targets;
+    uint64_t seed;      /* of the batch */
+    float *inputs[YOKE_INPUTS_LIMIT], *targets;
     int32_t *labels;
 };
 
@@ -57,20 +58,27 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
     };
 }
 
+/* Normal numbers, and a copy of them in the device's memory. */
+static inline void rig_numbers(struct rig *rig, float **values, size_t row, float *to,
+                               uint64_t stream) {
+    size_t count = (size_t)rig->rows * row;
+    *values = realloc(*values, count * sizeof **values);
+    yoke_random_normal(*values, count, 1, rig->seed, YOKE_RANDOM_SYNTHETIC, stream);
+    device_put(rig->device, to, *values, count * sizeof **values);
+}
+
 static inline void rig_batch(struct rig *rig, uint64_t seed) {
-    yoke_shape in = rig->model->input, out = yoke_model_output_shape(rig->model);
-    size_t rows = (size_t)rig->rows, outputs = rows * (size_t)out.channels;
-    size_t inputs = rows * (size_t)in.channels * (size_t)in.height * (size_t)in.width;
-    rig->inputs = realloc(rig->inputs, inputs * sizeof *rig->inputs);
-    rig->targets = realloc(rig->targets, outputs * sizeof *rig->targets);
-    rig->labels = realloc(rig->labels, rows * sizeof *rig->labels);
-    yoke_random_normal(rig->inputs, inputs, 1, seed, YOKE_RANDOM_SYNTHETIC, 0);
-    yoke_random_normal(rig->targets, outputs, 1, seed, YOKE_RANDOM_SYNTHETIC, 1);
-    for (size_t i = 0; i < rows; i++)
-        rig->labels[i] = (int32_t)((i * 7 + seed) % (size_t)out.channels);
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
-    device_put(rig->device, memory->inputs, rig->inputs, inputs * sizeof(float));
-    device_put(rig->device, memory->targets, rig->targets, outputs * sizeof(float));
+    const yoke_model *model = rig->model;
+    size_t rows = (size_t)rig->rows, classes = yoke_model_output_elements(model, 0);
+    rig->seed = seed;
+    for (int k = 0; k < model->input_count; k++)
+        rig_numbers(rig, &rig->inputs[k], yoke_model_input_elements(model, k), memory->inputs[k],
+                    k == 0 ? 0 : 1 + (uint64_t)k);
+    rig_numbers(rig, &rig->targets, classes, memory->targets, 1);
+    rig->labels = realloc(rig->labels, rows * sizeof *rig->labels);
+    for (size_t i = 0; i < rows; i++)
+        rig->labels[i] = (int32_t)((i * 7 + seed) % classes);
     device_put(rig->device, memory->labels, rig->labels, rows * sizeof(int32_t));
 }
 
@@ -111,7 +119,8 @@ static inline void rig_destroy(struct rig *rig) {
     yoke_device_leave(rig->device, &rig->scope);
     yoke_devices_close(rig->devices);
     yoke_model_destroy(rig->model);
-    free(rig->inputs);
+    for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
+        free(rig->inputs[k]);
     free(rig->targets);
     free(rig->labels);
 }
@@ -180,11 +189,14 @@ static inline void assert_tensors_near(struct rig *rig, const yoke_float64_model
 static inline void assert_outputs_near(struct rig *rig, const yoke_float64_model *reference,
                                        double tolerance) {
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
-    size_t count = (size_t)rig->rows * yoke_float64_row(reference, rig->model->output);
-    float *outputs = device_values(rig->device, memory->outputs, count * sizeof *outputs);
-    assert_near(outputs, reference->values[rig->model->output], count,
-                (struct nearness){tolerance, 0}, "outputs");
-    free(outputs);
+    for (int k = 0; k < rig->model->output_count; k++) {
+        const yoke_named_value *output = &rig->model->outputs[k];
+        size_t count = (size_t)rig->rows * yoke_float64_row(reference, output->value);
+        float *outputs = device_values(rig->device, memory->outputs[k], count * sizeof *outputs);
+        assert_near(outputs, reference->values[output->value], count,
+                    (struct nearness){tolerance, 0}, output->name);
+        free(outputs);
+    }
     double loss_sum;
     int32_t correct;
     device_take(rig->device, &loss_sum, memory->loss_sum, sizeof loss_sum);
@@ -196,12 +208,15 @@ static inline void assert_outputs_near(struct rig *rig, const yoke_float64_model
 
 static inline void assert_input_gradients_near(struct rig *rig, const yoke_float64_model *reference,
                                                double tolerance) {
-    size_t count = (size_t)rig->rows * yoke_float64_row(reference, 0);
-    float *gradients = malloc(count * sizeof *gradients);
-    assert_ok(yoke_replica_read_input_gradients(rig->replica, gradients));
-    assert_near(gradients, reference->gradients[0], count, (struct nearness){tolerance, 0},
-                "the inputs' gradient");
-    free(gradients);
+    for (int k = 0; k < rig->model->input_count; k++) {
+        const yoke_named_value *input = &rig->model->inputs[k];
+        size_t count = (size_t)rig->rows * yoke_float64_row(reference, input->value);
+        float *gradients = malloc(count * sizeof *gradients);
+        assert_ok(yoke_replica_read_input_gradients(rig->replica, k, gradients));
+        assert_near(gradients, reference->gradients[input->value], count,
+                    (struct nearness){tolerance, 0}, input->name);
+        free(gradients);
+    }
 }
 
 /* Gives the reference the parameters and running statistics of a replica. */
@@ -217,6 +232,20 @@ static inline void load_reference(yoke_float64_model *reference, yoke_replica *r
     }
 }
 
+/* After the loss, which clears them: gradients that a caller gives outputs 1, 2, ... */
+static inline void rig_output_gradients(struct rig *rig, yoke_float64_model *reference) {
+    const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
+    for (int k = 1; k < rig->model->output_count; k++) {
+        int value = rig->model->outputs[k].value;
+        size_t row = yoke_model_output_elements(rig->model, k);
+        float *gradients = NULL;
+        rig_numbers(rig, &gradients, row, memory->output_gradients[k], 100 + (uint64_t)k);
+        for (size_t i = 0; i < (size_t)rig->rows * row; i++)
+            reference->gradients[value][i] += (double)gradients[i];
+        free(gradients);
+    }
+}
+
 /* Forward, loss and backward of the replica against the reference. */
 static inline void assert_step_near(struct rig *rig, double tolerance) {
     yoke_plan_step step = rig_step(rig);
@@ -227,10 +256,11 @@ static inline void assert_step_near(struct rig *rig, double tolerance) {
     reference->step = step;
     reference->loss_scale = (double)step.loss_scale;
     load_reference(reference, rig->replica);
-    yoke_float64_forward(reference, rig->inputs);
+    yoke_float64_forward(reference, (const float *const *)rig->inputs);
     assert_ok(yoke_replica_forward(rig->replica, rig->rows, true, &step));
     assert_ok(yoke_replica_loss(rig->replica, &step));
     yoke_float64_loss(reference);
+    rig_output_gradients(rig, reference);
     yoke_float64_backward(reference);
     assert_outputs_near(rig, reference, tolerance);
     rig_backward(rig, &step);

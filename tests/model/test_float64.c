@@ -49,7 +49,7 @@ static void probe_destroy(struct probe *probe) {
 }
 
 static double loss_of(struct probe *probe) {
-    yoke_float64_forward(probe->reference, probe->inputs);
+    yoke_float64_forward(probe->reference, (const float *const[]){probe->inputs});
     yoke_float64_loss(probe->reference);
     yoke_float64_backward(probe->reference);
     return probe->reference->loss_sum * probe->reference->loss_scale;

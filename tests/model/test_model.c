@@ -238,6 +238,124 @@ static void batch_norm_joins_a_sum_with_a_relu(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Several inputs and outputs. */
+
+static const yoke_shape vector = {7, 1, 1, true};
+
+/* fc(flatten(image)) + side(vector); the hidden sum is an output, too. */
+static yoke_value two_inputs(yoke_model *model) {
+    yoke_value second = yoke_model_add_input(model, "second", vector);
+    yoke_value first = linear(model, yoke_flatten(model, yoke_model_input(model)), "fc", 5);
+    yoke_value sum = yoke_add(model, first, linear(model, second, "side", 5));
+    yoke_model_add_output(model, "sum", sum);
+    return linear(model, sum, "head", 3);
+}
+
+static void inputs_and_outputs_have_names_and_shapes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int channels;
+        size_t row_count;
+    } inputs[] = {{"input", 3, 3 * 32 * 32}, {"second", 7, 7}},
+      outputs[] = {{"output", 3, 3}, {"sum", 5, 5}};
+    yoke_model *model = new_model(image);
+    yoke_value_info info = {.struct_size = sizeof info};
+    yoke_value head = two_inputs(model);
+    assert_int_equal(yoke_model_describe_output(model, 0, &info), YOKE_ERROR_ARGUMENT);
+    assert_says("not finished");
+    assert_int_equal(yoke_model_finish(model, head, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_input_count(model), 2);
+    assert_int_equal(yoke_model_output_count(model), 2);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(yoke_model_describe_input(model, k, &info), YOKE_OK);
+        assert_string_equal(info.name, inputs[k].name);
+        assert_int_equal(info.shape.channels, inputs[k].channels);
+        assert_int_equal(info.row_count, inputs[k].row_count);
+        assert_int_equal(yoke_model_describe_output(model, k, &info), YOKE_OK);
+        assert_string_equal(info.name, outputs[k].name);
+        assert_int_equal(info.shape.channels, outputs[k].channels);
+        assert_int_equal(info.row_count, outputs[k].row_count);
+    }
+    assert_int_equal(yoke_model_describe_input(model, 2, &info), YOKE_ERROR_ARGUMENT);
+    assert_says("input 2: model 'm' has 0 to 1");
+    assert_int_equal(yoke_model_describe_output(model, -1, &info), YOKE_ERROR_ARGUMENT);
+    assert_says("output -1");
+    yoke_model_destroy(model);
+}
+
+static void inputs_and_outputs_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_model_add_input(model, "unread", vector);
+    yoke_value value = linear(model, yoke_flatten(model, yoke_model_input(model)), "fc", 2);
+    assert_refused(model, value, WORDS("input 'unread'", "no layer reads it"));
+
+    model = new_model(image);
+    value = linear(model, yoke_model_add_input(model, "second", vector), "fc", 2);
+    assert_refused(model, value, WORDS("input 'input'", "no layer reads it"));
+
+    model = new_model(image);
+    assert_int_equal(yoke_model_add_input(model, "input", vector).index, -1);
+    assert_refused(model, value, WORDS("input 'input'", "input 0 has this name"));
+
+    model = new_model(image);
+    yoke_model_add_input(model, NULL, vector);
+    assert_refused(model, value, WORDS("input 1 has no name"));
+
+    model = new_model(image);
+    yoke_model_add_input(model, "flat", (yoke_shape){3, 2, 1, true});
+    assert_refused(model, value, WORDS("flat input", "2 x 1"));
+
+    model = new_model(image);
+    yoke_model_add_output(model, "output", yoke_model_input(model));
+    assert_refused(model, value, WORDS("output 'output'", "output 0 has this name"));
+
+    model = new_model(image);
+    yoke_model_add_output(model, "far", (yoke_value){1});
+    assert_refused(model, value, WORDS("output 'far'", "value 1", "0 to 0"));
+
+    model = new_model(image);
+    assert_int_equal(yoke_model_finish(model, two_inputs(model), NULL), YOKE_OK);
+    yoke_model_add_output(model, "late", yoke_model_input(model));
+    assert_refused(model, value, WORDS("output 'late'", "finished"));
+}
+
+static void a_model_has_so_many_inputs_and_outputs(void **state) {
+    (void)state;
+    for (int outputs = 0; outputs < 2; outputs++) {
+        yoke_model *model = new_model(image);
+        yoke_value value = yoke_model_input(model);
+        for (int k = 1; k <= YOKE_INPUTS_LIMIT; k++) {
+            char name[16];
+            snprintf(name, sizeof name, "one%d", k);
+            if (outputs == 1)
+                yoke_model_add_output(model, name, value);
+            else
+                yoke_model_add_input(model, name, vector);
+        }
+        assert_refused(model, value, WORDS("'one8'", "has 8 already"));
+    }
+}
+
+/* An output that no layer reads on is no unread value, and no ReLU may write over it. */
+static void an_output_is_not_fused_away(void **state) {
+    (void)state;
+    yoke_model *model = new_model(image);
+    yoke_value input = yoke_model_input(model), sum = yoke_add(model, input, input);
+    yoke_model_add_output(model, "sum", sum);
+    yoke_value value = linear(model, yoke_flatten(model, yoke_relu(model, sum)), "fc", 2);
+    yoke_model_add_output(model, "last", yoke_relu(model, value));
+    assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
+    static const yoke_operation_kind kinds[] = {YOKE_OP_ADD,    YOKE_OP_RELU,  YOKE_OP_FLATTEN,
+                                                YOKE_OP_LINEAR, YOKE_OP_RELU,  YOKE_OP_OUTPUT,
+                                                YOKE_OP_OUTPUT, YOKE_OP_OUTPUT};
+    assert_int_equal(model->node_count, 8);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(model->nodes[i].operation.kind, kinds[i]);
+    yoke_model_destroy(model);
+}
+
 /* Presets. */
 
 typedef struct expectation {
@@ -386,6 +504,10 @@ int main(void) {
         cmocka_unit_test(finish_checks_the_whole),
         cmocka_unit_test(inputs_are_checked),
         cmocka_unit_test(relu_joins_what_nobody_else_reads),
+        cmocka_unit_test(inputs_and_outputs_have_names_and_shapes),
+        cmocka_unit_test(inputs_and_outputs_that_cannot_be_are_refused),
+        cmocka_unit_test(a_model_has_so_many_inputs_and_outputs),
+        cmocka_unit_test(an_output_is_not_fused_away),
         cmocka_unit_test(batch_norm_joins_a_sum_with_a_relu),
         cmocka_unit_test(presets_have_the_known_sizes),
         cmocka_unit_test(names_and_order_are_torchvisions),

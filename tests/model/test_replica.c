@@ -99,7 +99,7 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void **state)
     reference->labels = rig.labels;
     reference->step = step;
     reference->training = false;
-    yoke_float64_forward(reference, rig.inputs);
+    yoke_float64_forward(reference, (const float *const *)rig.inputs);
     yoke_float64_loss(reference);
     assert_ok(yoke_replica_forward(rig.replica, rig.rows, false, &step));
     assert_ok(yoke_replica_loss(rig.replica, &step));
@@ -186,7 +186,7 @@ static void the_first_layer_that_is_not_finite_is_named(void **state) {
     assert_ok(yoke_replica_write(rig.replica, tensor, false, weights));
     free(weights);
     assert_string_equal(name_after_forward(&rig, &step), "three");
-    device_put(rig.device, memory->inputs + 5, &(float){NAN}, sizeof(float));
+    device_put(rig.device, memory->inputs[0] + 5, &(float){NAN}, sizeof(float));
     assert_string_equal(name_after_forward(&rig, &step), "input");
     rig_destroy(&rig);
 }

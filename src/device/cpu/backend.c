@@ -314,6 +314,8 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
         return cpu_plan_loss(plan, cpu, request);
+    case YOKE_OP_INPUT:
+        break;
     }
     return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
 }

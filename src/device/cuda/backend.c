@@ -260,6 +260,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
         return cuda_plan_loss(plan, cuda, request);
+    case YOKE_OP_INPUT:
+        break;
     }
     return FAIL(YOKE_ERROR_INTERNAL, "operation %d has no plan", (int)request->operation->kind);
 }
