@@ -207,9 +207,12 @@ YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
  * @param parallel      The engine.
  * @param batch         At most options.batch rows; with accumulate > 1 at most a micro-batch.
  * @param training      true: batch statistics and dropout; false: running statistics.
- * @param[out] outputs  [rows, output shape], in the order of the batch. May be NULL.
- * @return ARGUMENT: the batch is too large or incomplete. NUMERIC: in training, a batch norm on the
- *         CPU met statistics that are not finite; the running statistics may be new.
+ * @param[out] outputs  [rows, output shape], in the order of the batch: host memory, or memory of a
+ *                      GPU of this engine, like output_device. Complete when the call returns. May
+ *                      be NULL.
+ * @return ARGUMENT: the batch is too large or incomplete, or an array lies on a GPU that is not in
+ *         this engine. NUMERIC: in training, a batch norm on the CPU met statistics that are not
+ *         finite; the running statistics may be new.
  */
 YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, bool training,
@@ -221,7 +224,8 @@ YOKE_API yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel,
  * @param batch         As in yoke_data_parallel_forward.
  * @param training      As there.
  * @param[out] outputs  [yoke_model_output_count] arrays, each [rows, shape of its output], in the
- *                      order of the batch; NULL: this one is not wanted.
+ *                      order of the batch and where yoke_data_parallel_forward may write; NULL:
+ *                      this one is not wanted.
  * @return As yoke_data_parallel_forward.
  */
 YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *parallel,
@@ -233,7 +237,8 @@ YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *para
  *
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
- *                          the batch's labels or targets. Further outputs have gradient 0.
+ *                          the batch's labels or targets. Further outputs have gradient 0. Host
+ *                          memory, or memory of a GPU of this engine, written before the call.
  * @return ARGUMENT: no forward in training mode came before.
  */
 YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
@@ -243,8 +248,8 @@ YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
  * list.
  *
  * @param parallel          The engine.
- * @param output_gradients  [yoke_model_output_count] arrays, each d loss / d output, [rows, shape
- * of its output]; NULL: zeros.
+ * @param output_gradients  [yoke_model_output_count] arrays, each d loss / d output, of the shape
+ *                          of that output; NULL: zeros.
  * @return As yoke_data_parallel_backward.
  */
 YOKE_API yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *parallel,
@@ -426,7 +431,7 @@ YOKE_API yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *paral
  * forward.
  *
  * @param parallel        The engine.
- * @param[out] gradients  [rows, input shape]
+ * @param[out] gradients  [rows, input shape]: host memory, or memory of a GPU of this engine.
  * @return ARGUMENT: options.input_gradients is false, or no backward came before.
  */
 YOKE_API yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,

@@ -118,7 +118,13 @@ typedef struct yoke_dataset_info {
  */
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
 
-/** A batch in host memory. The engine reads it until the step that got it returns. */
+/** A batch. The engine reads its arrays until the step that got it returns.
+ *
+ * The arrays are host memory. For an engine on GPUs, `inputs`, `more_inputs`, `pixels`, `targets`
+ * and `labels` may also be memory of any GPU of that engine (cudaMalloc), each array on one GPU.
+ * The shards then travel from GPU to GPU; only labels come to the host, where each is checked. What
+ * writes such memory must be complete before the call (cudaStreamSynchronize): the engine waits for
+ * no stream of the host program. */
 typedef struct yoke_batch {
     size_t struct_size;    /**< sizeof(yoke_batch). */
     int rows;              /**< Rows in the arrays below. */

@@ -116,6 +116,12 @@ yoke_status yoke_device_upload(yoke_device *device, yoke_stream stream, void *to
                                size_t bytes);
 yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *to,
                                  const void *from, size_t bytes);
+/* The open device whose memory the pointer is; NULL: it is host memory, as everything is where
+ * memory is shared. ARGUMENT when it is memory of a GPU that the list has not. */
+yoke_status yoke_devices_home(const yoke_devices *devices, const void *pointer, yoke_device **home);
+/* As upload, from memory of `home`; NULL: from host memory. What `home` wrote must be complete. */
+yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *to,
+                                yoke_device *home, const void *from, size_t bytes);
 /* Device <-> device, queued on a stream of to_device. */
 yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
                              yoke_device *from_device, const void *from, size_t bytes);

@@ -124,9 +124,10 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
 yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met);
 yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment);
 
-/* Downloads [rows of the latest forward, shape of this input]; call it after all segments of
- * backward. ARGUMENT unless options.input_gradients is set. */
-yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, int input, float *gradients);
+/* On the device, [rows of the latest forward, shape of this input], once all segments of backward
+ * have run; borrowed. ARGUMENT unless options.input_gradients is set. */
+yoke_status yoke_replica_input_gradients(const yoke_replica *replica, int input,
+                                         const float **gradients);
 
 /* The layer whose output is the first value of the latest forward that is not finite, or NULL.
  * Slow; for the message after a loss that is not finite. */

@@ -334,14 +334,14 @@ yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment) {
     return yoke_program_attend_segment(replica->programs[0], segment);
 }
 
-yoke_status yoke_replica_read_input_gradients(yoke_replica *replica, int input, float *gradients) {
+yoke_status yoke_replica_input_gradients(const yoke_replica *replica, int input,
+                                         const float **gradients) {
     const yoke_program *program = replica->current;
     if (program == NULL || program->gradients_of_inputs[input] == YOKE_PLACE_NOWHERE)
         return FAIL(YOKE_ERROR_ARGUMENT, "no backward has computed the gradients of the inputs");
-    return yoke_device_download(
-        replica->options.device, YOKE_STREAM_COMPUTE, gradients,
-        yoke_program_address(program, &replica->memory, program->gradients_of_inputs[input]),
-        program->layouts[replica->model->inputs[input].value].bytes);
+    *gradients =
+        yoke_program_address(program, &replica->memory, program->gradients_of_inputs[input]);
+    return YOKE_OK;
 }
 
 /* Values of tensors. */

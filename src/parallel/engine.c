@@ -60,6 +60,13 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
+static yoke_status allocate_labels(yoke_data_parallel *parallel) {
+    size_t rows = (size_t)parallel->limits.rows;
+    parallel->labels = calloc(rows, sizeof *parallel->labels);
+    return parallel->labels != NULL ? YOKE_OK
+                                    : FAIL_MEMORY(rows * sizeof *parallel->labels, "labels");
+}
+
 /* On devices that queue, a segment costs launches: buckets are DDP's there, and one device alone
  * needs no more than one. With shards they do not depend on the number of devices. */
 static void set_buckets(yoke_data_parallel *parallel) {
@@ -275,6 +282,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_shards_check(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
+    if (parallel->queued) TRY(allocate_labels(parallel));
     TRY(build_lanes(parallel));
     TRY(yoke_enter(parallel, "yoke_data_parallel_create"));
     TRY(yoke_leave(parallel, build_replicas(parallel)));
@@ -325,6 +333,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_choices_destroy(parallel->choices);
     yoke_groups_destroy(&parallel->groups);
     free(parallel->lanes);
+    free(parallel->labels);
     free(parallel);
 }
 

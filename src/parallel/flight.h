@@ -4,10 +4,17 @@
 
 #include "parallel/parallel.h"
 
+/* The devices whose memory the caller's arrays are; NULL: they are host memory. */
+typedef struct yoke_homes {
+    yoke_device *inputs[YOKE_INPUTS_LIMIT]; /* the first of pixels, too */
+    yoke_device *targets;
+} yoke_homes;
+
 typedef struct yoke_flight {
     yoke_batch batch; /* the micro-batch: borrowed until the step ends, or gather by hand */
     const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the micro-batch */
-    yoke_decoding decoding;                      /* of its pixels */
+    yoke_homes homes;
+    yoke_decoding decoding; /* of its pixels */
     bool training;
     int rows;                /* of the batch, in this process */
     int whole_rows;          /* of the batch, in all ranks; the loss gradient is divided by it */
@@ -24,6 +31,10 @@ typedef struct yoke_flight {
     yoke_step_result result; /* sums over the micro-batches so far */
 } yoke_flight;
 
+/* The device whose memory an array of the caller is; NULL: it is host memory. ARGUMENT: memory of a
+ * GPU that is not in this engine. */
+yoke_status yoke_find_home(const yoke_data_parallel *parallel, const void *array,
+                           yoke_device **home);
 /* Copies and checks the caller's batch. with_labels: it must have what the loss compares with. */
 yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
                               bool with_labels, yoke_batch *batch);

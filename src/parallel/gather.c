@@ -52,27 +52,49 @@ yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) 
     return yoke_leave(parallel, gather(parallel, result));
 }
 
+/* The rows of one array, in their order: on the host, or on the device whose memory `to` is. */
+typedef struct gathered_rows {
+    float *to;
+    size_t elements; /* of one row */
+    yoke_device *home;
+} gathered_rows;
+
+/* `home` is another device: its copy waits for what this one has queued. */
+static yoke_status gather_shard(const yoke_lane *lane, const gathered_rows *rows,
+                                const float *from) {
+    float *to = rows->to + (size_t)lane->shard.first * rows->elements;
+    size_t bytes = (size_t)lane->shard.rows * rows->elements * sizeof *to;
+    if (rows->home == NULL)
+        return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, to, from, bytes);
+    TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+    TRY(yoke_device_event_wait(lane->events.computed, rows->home, YOKE_STREAM_COMPUTE));
+    return yoke_device_copy(rows->home, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
+}
+
+/* Rows on a device are complete when the call returns, as those on the host are. */
+static yoke_status finish_rows(const gathered_rows *rows) {
+    return rows->home != NULL ? yoke_device_synchronize(rows->home) : YOKE_OK;
+}
+
 /* Adds to *bytes what it reads and writes. */
-static yoke_status download_output(yoke_data_parallel *parallel, int output, float *values,
-                                   size_t *bytes) {
-    size_t elements = yoke_model_output_elements(parallel->model, output);
+static yoke_status gather_output(yoke_data_parallel *parallel, int output, float *values,
+                                 size_t *bytes) {
+    gathered_rows rows = {values, yoke_model_output_elements(parallel->model, output), NULL};
+    TRY(yoke_find_home(parallel, values, &rows.home));
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
-        size_t part = (size_t)lane->shard.rows * elements * sizeof *values;
-        TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE,
-                                 values + (size_t)lane->shard.first * elements,
-                                 lane->memory->outputs[output], part));
-        *bytes += 2 * part;
+        TRY(gather_shard(lane, &rows, lane->memory->outputs[output]));
+        *bytes += 2 * (size_t)lane->shard.rows * rows.elements * sizeof *values;
     }
-    return YOKE_OK;
+    return finish_rows(&rows);
 }
 
 yoke_status yoke_gather_outputs(yoke_data_parallel *parallel, float *const *outputs) {
     uint64_t begin = yoke_trace_now();
     size_t bytes = 0;
     for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
-        if (outputs[k] != NULL) TRY(download_output(parallel, k, outputs[k], &bytes));
+        if (outputs[k] != NULL) TRY(gather_output(parallel, k, outputs[k], &bytes));
     if (bytes > 0)
         yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin, bytes);
     return YOKE_OK;
@@ -89,13 +111,16 @@ static yoke_status read_gradients_of_input(yoke_data_parallel *parallel, int inp
     if (!parallel->input_gradients)
         return FAIL(YOKE_ERROR_ARGUMENT, "there are no input gradients: they are those of the last "
                                          "batch, from its backward to the next forward");
+    gathered_rows rows = {gradients, info.row_count, NULL};
+    TRY(yoke_find_home(parallel, gradients, &rows.home));
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
-        TRY(yoke_replica_read_input_gradients(
-            lane->replica, input, gradients + (size_t)lane->shard.first * info.row_count));
+        const float *from = NULL;
+        TRY(yoke_replica_input_gradients(lane->replica, input, &from));
+        TRY(gather_shard(lane, &rows, from));
     }
-    return YOKE_OK;
+    return finish_rows(&rows);
 }
 
 yoke_status yoke_data_parallel_read_input_gradients(yoke_data_parallel *parallel,

@@ -109,9 +109,10 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
         TRY(yoke_device_copy(
             root, YOKE_STREAM_COMPUTE, loss->outputs + (size_t)lane->position * width, lane->device,
             lane->memory->outputs[0], (size_t)lane->shard.rows * width * sizeof(float)));
-        TRY(yoke_device_upload(
+        TRY(yoke_device_receive(
             root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
-            given + (size_t)lane->shard.first * row_bytes, (size_t)lane->shard.rows * row_bytes));
+            parallel->flight.homes.targets, given + (size_t)lane->shard.first * row_bytes,
+            (size_t)lane->shard.rows * row_bytes));
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,
                     2 * rows * width * sizeof(float));

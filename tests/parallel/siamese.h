@@ -3,7 +3,7 @@
 #ifndef TESTS_SIAMESE_H
 #define TESTS_SIAMESE_H
 
-#include "pytorch_rig.h"
+#include "parallel/pytorch_rig.h"
 #include "support/engine_check.h"
 
 enum { PAIR_CLASSES = 4, PAIR_SIDE = 3, PAIR_ROW = 2 * 6 * 6, PAIR_HIDDEN = 8 };
@@ -11,6 +11,7 @@ enum { PAIR_CLASSES = 4, PAIR_SIDE = 3, PAIR_ROW = 2 * 6 * 6, PAIR_HIDDEN = 8 };
 typedef struct siamese_options {
     double dropout;
     bool norm;
+    bool regression; /* of the head's four values; false: classes */
 } siamese_options;
 
 static inline yoke_value siamese_tower(yoke_model *model, yoke_value value, bool again) {
@@ -38,7 +39,9 @@ static inline yoke_model *siamese_model(siamese_options options) {
     if (options.dropout > 0) pair = yoke_dropout(model, pair, options.dropout);
     yoke_value head = linear(model, pair, "head", PAIR_CLASSES, NULL);
     yoke_model_add_output(model, "side", linear(model, pair, "side", PAIR_SIDE, NULL));
-    must(yoke_model_finish(model, head, NULL));
+    yoke_loss_options loss = {.struct_size = sizeof loss,
+                              .kind = options.regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
+    must(yoke_model_finish(model, head, &loss));
     return model;
 }
 
