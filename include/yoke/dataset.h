@@ -145,7 +145,9 @@ typedef struct yoke_batch {
     /** [more_input_count] arrays, each [rows, shape of its input]: inputs 1, 2, ... of a model with
      * several. Datasets and loaders give none: a host program makes such batches. */
     const float *const *more_inputs;
-    int more_input_count; /**< The number of the model's inputs - 1. */
+    int more_input_count;             /**< The number of the model's inputs - 1. */
+    const size_t *more_inputs_counts; /**< [more_input_count]: floats that each holds, 0: not said;
+                                           NULL: of none. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

@@ -68,10 +68,13 @@ static yoke_status check_more_inputs(const yoke_data_parallel *parallel, const y
                     given, given == 1 ? "" : "s", yoke_model_name(parallel->model), wanted);
     for (int k = 1; k < wanted; k++) {
         yoke_value_info info = {.struct_size = sizeof info};
-        if (batch->more_inputs[k - 1] != NULL) continue;
         TRY(yoke_model_describe_input(parallel->model, k, &info));
-        return FAIL(YOKE_ERROR_ARGUMENT, "input %d of the batch, '%s', is NULL: more_inputs[%d]", k,
-                    info.name, k - 1);
+        if (batch->more_inputs[k - 1] == NULL)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "input %d of the batch, '%s', is NULL: more_inputs[%d]", k, info.name,
+                        k - 1);
+        if (batch->more_inputs_counts == NULL) continue;
+        TRY(check_count(info.name, batch->more_inputs_counts[k - 1], batch->rows, info.row_count));
     }
     return YOKE_OK;
 }

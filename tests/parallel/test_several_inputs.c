@@ -359,7 +359,11 @@ static void inputs_that_do_not_fit_the_model_are_refused(void **state) {
     bad = batch.batch;
     bad.more_inputs = none;
     expect_refused(engine.parallel, &bad, "input 1 of the batch, 'right', is NULL");
+    bad = batch.batch;
+    bad.more_inputs_counts = (const size_t[]){4 * PAIR_ROW};
+    expect_refused(engine.parallel, &bad, "right hold 288 values, but its 5 rows of 72 are 360");
     float gradients[MAX_ROWS * PAIR_ROW];
+    batch.batch.more_inputs_counts = (const size_t[]){5 * PAIR_ROW};
     pair_gradient(engine.parallel, &batch);
     assert_int_equal(yoke_data_parallel_read_gradients_of_input(engine.parallel, 2, gradients),
                      YOKE_ERROR_ARGUMENT);
