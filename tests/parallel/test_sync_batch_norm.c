@@ -81,7 +81,7 @@ static void expect_reference(yoke_data_parallel *parallel, yoke_float64_model *r
                              const float *outputs) {
     size_t inputs = (size_t)r->rows * CHECK_ROW;
     float *input_gradients = malloc(inputs * sizeof *input_gradients);
-    expect_values("outputs", outputs, r->values[r->model->output],
+    expect_values("outputs", outputs, r->values[r->model->outputs[0].value],
                   (size_t)(r->rows * CHECK_CLASSES));
     EXPECT_OK(yoke_data_parallel_read_input_gradients(parallel, input_gradients));
     expect_values("gradients of the inputs", input_gradients, r->gradients[0], inputs);
@@ -117,7 +117,7 @@ static void compare_with_reference(int devices, int rows, yoke_schedule schedule
     stir(engine.parallel, r);
     r->labels = batch.labels;
     r->loss_scale = 1.0 / rows;
-    yoke_float64_forward(r, batch.inputs);
+    yoke_float64_forward(r, (const float *const[]){batch.inputs});
     yoke_float64_loss(r);
     yoke_float64_backward(r);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, outputs));
