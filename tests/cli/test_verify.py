@@ -70,6 +70,12 @@ class Roads(unittest.TestCase):
             self.assertLess(pairs[road, "reference"]["relative"], 0.1)
         self.assertEqual(pairs["ddp", "classic"]["equal_steps"], 3)
 
+    def test_with_shards_one_device_and_several_agree_bit_for_bit(self):
+        pairs = pairs_of(told(*NORMALIZED, "--devices", "2xcpu", "--shards", "4"))
+        for pair, told_of in pairs.items():
+            self.assertEqual(told_of["equal_steps"] == 3, "reference" not in pair, pair)
+        self.assertEqual(pairs["classic", "single"]["must_agree_by"], "bits")
+
     def test_adamw_agrees_too(self):
         pairs = pairs_of(told("--optimizer", "adamw", "--devices", "2xcpu"))
         self.assertLess(pairs["single", "reference"]["relative"], 1e-4)

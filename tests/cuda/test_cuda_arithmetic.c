@@ -229,17 +229,17 @@ static void a_gate_closes_on_what_is_not_finite_and_clips_to_the_norm(void **sta
     const double nan = (double)NAN, inf = (double)INFINITY;
     const float clipped = (float)(2 / (6 + 1e-6));
     const gate_case cases[] = {
-        {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0}},       /* no clipping: the squares do not matter */
-        {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0}},      /* not even then */
-        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6}}, /* longer than allowed */
-        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6}},       /* short enough */
-        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0}},         /* no gradient at all */
-        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6}}, /* large is finite */
-        {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0}},
-        {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0}},
-        {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6}},
-        {{1, 2}, {4, inf, 16}, 7, {0, 1, 0, inf}},
-        {{1, 2}, {4, 16, nan}, 7, {0, 1, 0, nan}},
+        {{1, 2}, {4, 16, 16}, 0, {1, 0, 0, 0, 0}},  /* no clipping: the squares do not matter */
+        {{1, 2}, {4, nan, 16}, 0, {1, 0, 0, 0, 0}}, /* not even then */
+        {{1, 2}, {4, 16, 16}, 2, {clipped, 0, 0, 6, 0}},    /* longer than allowed */
+        {{1, 2}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}},          /* short enough */
+        {{1, 2}, {0, 0, 0}, 2, {1, 0, 0, 0, 0}},            /* no gradient at all */
+        {{1e308, -1e308}, {4, 16, 16}, 7, {1, 0, 0, 6, 0}}, /* large is finite */
+        {{nan, 2}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
+        {{1, inf}, {4, 16, 16}, 0, {1, 1, 0, 0, 0}},
+        {{1, -inf}, {4, 16, 16}, 7, {1, 1, 0, 6, 0}},
+        {{1, 2}, {4, inf, 16}, 7, {0, 1, 0, inf, 0}},
+        {{1, 2}, {4, 16, nan}, 7, {0, 1, 0, nan, 0}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const yoke_gate *expected = &cases[i].expected;

@@ -105,9 +105,9 @@ static inline double fold_doubles(yoke_reduction reduction, double left, double 
 
 /* Element i of the reduction over all ranks, rounded as it is stored. */
 static inline double folded_value(const setting *s, size_t i, int world) {
-    int64_t integers[YOKE_PEERS_LIMIT];
-    float reals[YOKE_PEERS_LIMIT];
-    double wides[YOKE_PEERS_LIMIT];
+    int64_t integers[YOKE_PEERS_LIMIT] = {0};
+    float reals[YOKE_PEERS_LIMIT] = {0};
+    double wides[YOKE_PEERS_LIMIT] = {0};
     for (int rank = 0; rank < world; rank++) {
         unsigned char stored[8];
         store_value(stored, 0, s->element, raw_value(s, rank, i));

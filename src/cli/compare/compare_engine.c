@@ -55,6 +55,7 @@ static yoke_status open_data(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
     yoke_loader_options options = {.struct_size = sizeof options,
                                    .batch = setup->batch,
+                                   .shards = setup->shards,
                                    .shuffle = true,
                                    .drop_last = true,
                                    .seed = setup->seed,
@@ -91,6 +92,7 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .algorithm = setup->algorithm,
                                           .collectives = setup->collectives,
                                           .batch = setup->batch,
+                                          .shards = setup->shards,
                                           .seed = setup->seed,
                                           .process_group = engine->group,
                                           .broadcast_buffers = true,

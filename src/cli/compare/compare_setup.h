@@ -13,6 +13,7 @@ typedef struct compare_setup {
     int device_count;
     int threads; /* compute threads of each device */
     int batch;   /* rows on all devices together */
+    int shards;  /* as yoke_data_parallel_options */
     uint64_t seed;
     yoke_precision precision;
     yoke_algorithm algorithm;

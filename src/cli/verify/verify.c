@@ -17,7 +17,7 @@
 
 typedef struct verify_flags {
     const char *model, *dataset, *devices, *record, *against;
-    int threads, batch, steps, optimizer, algorithm, reference, record_every;
+    int threads, batch, shards, steps, optimizer, algorithm, reference, record_every;
     uint64_t seed;
     double lr, tolerance;
     bool json, quiet;
@@ -35,6 +35,8 @@ static const cli_option options[] = {
      0, 1024},
     {"batch", "N", "rows of a step, on all devices together (16)", CLI_INTEGER, AT(batch), 1,
      1 << 20},
+    {"shards", "V", "cut batches into V shards on any number of devices, as in yoke train (0)",
+     CLI_INTEGER, AT(shards), 0, YOKE_SHARDS_LIMIT},
     {"steps", "N", "steps of every road (5)", CLI_INTEGER, AT(steps), 1, 1e5},
     {"optimizer", "sgd|adamw", "with momentum and weight decay as in yoke train (sgd)", CLI_CHOICE,
      AT(optimizer), 0, 0},
@@ -66,9 +68,9 @@ const cli_verb verify_verb = {
     .more = "The roads: single (the first device), classic, overlap and sharded (DataParallel on "
             "all\ndevices), ddp (one process for each), and the float64 reference. All train on "
             "the same batches\nfrom the same weights; after every step verify compares every "
-            "tensor. Roads on as many devices\nmust agree bit for bit, the others up to "
-            "--tolerance. With --algorithm measured all agree up to\nthe tolerance only. The exit "
-            "code is 1 when roads differ by more. docs/verify.md explains it.\n"};
+            "tensor. Roads on as many devices\nmust agree bit for bit, with --shards all roads; "
+            "others up to --tolerance. With --algorithm\nmeasured all agree up to the tolerance "
+            "only. The exit code is 1 when roads differ by more.\ndocs/verify.md explains it.\n"};
 
 static const verify_flags defaults = {.model = "resnet20",
                                       .dataset = "synthetic:3x16x16",
@@ -133,13 +135,14 @@ static verify_road *add_reference(session *now, const verify_road *leader) {
     return NULL;
 }
 
-/* Batch norm normalizes the rows of each device alone. */
+/* Batch norm normalizes the rows of each device alone, or of each shard. */
 static void plan_devices(session *now, const verify_road *single) {
     int devices = now->view.count;
-    bool batch_norm = now->all.batch_norm;
+    bool shards = now->all.setup.shards > 0, batch_norm = now->all.batch_norm && !shards;
     const verify_road *classic = add_road(now, VERIFY_CLASSIC, devices);
     const verify_road *reference = batch_norm ? add_reference(now, classic) : NULL;
-    add_pair(now, classic, single, batch_norm ? VERIFY_NOTHING : VERIFY_TOLERANCE);
+    verify_bar bar = batch_norm ? VERIFY_NOTHING : VERIFY_TOLERANCE;
+    add_pair(now, classic, single, shards ? VERIFY_BITS : bar);
     add_pair(now, classic, reference, VERIFY_TOLERANCE);
     add_pair(now, add_road(now, VERIFY_OVERLAP, devices), classic, VERIFY_BITS);
     add_pair(now, add_road(now, VERIFY_SHARDED, devices), classic, VERIFY_BITS);
@@ -326,6 +329,7 @@ static int prepare(session *now) {
     if (code < 0) code = compare_setup_names(setup, "verify", flags->model, flags->dataset);
     if (code >= 0) return code;
     setup->batch = flags->batch;
+    setup->shards = flags->shards;
     setup->seed = flags->seed;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->optimizer =

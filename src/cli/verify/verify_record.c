@@ -15,7 +15,7 @@ bool verify_is_recorded(const verify_run *run, int step) {
 
 /* The configuration. */
 
-enum { TEXTS = 12, TEXT_BYTES = 1024 };
+enum { TEXTS = 13, TEXT_BYTES = 1024 };
 typedef struct configuration {
     const char *keys[TEXTS];
     char values[TEXTS][TEXT_BYTES];
@@ -43,6 +43,7 @@ static void configure(configuration *all, const verify_run *run) {
     add_text(all, "dataset", run->setup->dataset);
     add_text(all, "seed", seed);
     add_number(all, "batch", run->setup->batch);
+    add_number(all, "shards", run->setup->shards);
     add_number(all, "steps", run->steps);
     add_text(all, "optimizer", optimizer->kind == YOKE_SGD ? "sgd" : "adamw");
     add_number(all, "learning_rate", optimizer->learning_rate);

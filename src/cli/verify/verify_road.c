@@ -29,7 +29,7 @@ static yoke_status open_reference(verify_road *road, const compare_setup *setup,
                                   const yoke_model *model) {
     yoke_reference_options options = {.struct_size = sizeof options,
                                       .batch = setup->batch,
-                                      .shards = road->devices,
+                                      .shards = setup->shards > 0 ? setup->shards : road->devices,
                                       .seed = setup->seed};
     return yoke_reference_create(&road->reference, model, &setup->optimizer, &options);
 }
