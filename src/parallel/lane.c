@@ -59,8 +59,11 @@ yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
             yoke_device_allocate(lane->device,
                                  sums * parallel->flat->trainable_elements * sizeof(float),
                                  "accumulated gradients", (void **)&lane->accumulated),
-            "each is as large as the model, whatever the rows: accumulate 1, or as many shards as "
-            "devices, does without them"));
+            parallel->options.accumulate > 1
+                ? "they are as large as the model, whatever the rows: accumulate 1 does without "
+                  "them"
+                : "each is as large as the model, whatever the rows: as many shards as devices do "
+                  "without them"));
     TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
     if (!parallel->queued) return YOKE_OK;
     TRY(yoke_memory_advice(create_staging(parallel, lane), "use fewer rows a device"));
