@@ -55,7 +55,7 @@ template <typename Load, typename Use>
 static __device__ void visit(const part &part, Load load, Use use) {
     constexpr int AHEAD = sizeof(decltype(load(0))) > 32 ? 2 : 4;
     for (size_t pixel = part.pixel; pixel < part.end; pixel += AHEAD * part.stride) {
-        decltype(load(pixel)) ahead[AHEAD];
+        decltype(load(pixel)) ahead[AHEAD] = {};
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
             if (pixel + k * part.stride < part.end) ahead[k] = load(pixel + k * part.stride);
