@@ -63,8 +63,8 @@ struct yoke_recording {
 struct yoke_backend {
     const char *name;
     /* Calls finish before they return, and every worker may access every device's memory. The
-     * order, recording, gate, image and collective entries may then be NULL; host memory is device
-     * memory. */
+     * order, recording, gate, undo, image and collective entries may then be NULL; host memory is
+     * device memory. */
     bool shares_memory;
 
     /* life */
@@ -122,6 +122,8 @@ struct yoke_backend {
                                 size_t elements, size_t offset, uint64_t *first_bad);
     yoke_status (*gate)(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                         const yoke_gate_request *request);
+    yoke_status (*undo)(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
+                        float *values, const float *kept, size_t elements);
     yoke_status (*sgd)(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                        float *weights, const float *gradients, float *velocity, size_t elements);
     yoke_status (*adamw)(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,

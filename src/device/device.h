@@ -174,14 +174,22 @@ typedef struct yoke_gate_request {
 yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                              const yoke_gate_request *request);
 
+/* Where the gate is closed, values[i] = kept[i]; where it is open, nothing changes. Not where
+ * memory is shared. */
+yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
+                             float *values, const float *kept, size_t elements);
+
 /* One step of torch.optim.SGD (dampening 0) on a range:
  *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;
- *   w -= learning_rate * (nesterov ? g + momentum * v : v)          (v unused when momentum = 0) */
+ *   w -= learning_rate * (nesterov ? g + momentum * v : v)          (v unused when momentum = 0)
+ * For yoke_device_undo the old w and v go to kept_weights, which may be the gradients, and
+ * kept_velocity, even if the gate is closed. NULL: they are not kept, as where memory is shared. */
 typedef struct yoke_sgd_step {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
     const yoke_gate
         *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
+    float *kept_weights, *kept_velocity;
 } yoke_sgd_step;
 yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                             float *weights, const float *gradients, float *velocity,
@@ -195,6 +203,7 @@ typedef struct yoke_adamw_step {
     double correction1, correction2_root; /* 1 - beta1^t, sqrt(1 - beta2^t) */
     float gradient_scale;
     const yoke_gate *gate;
+    float *kept_weights, *kept_moments[2]; /* as in SGD */
 } yoke_adamw_step;
 /* moments: the first and the second. */
 yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,

@@ -120,6 +120,12 @@ yoke_status yoke_device_gate(yoke_device *device, yoke_stream stream, yoke_gate 
     return device->backend->gate(device, stream, gate, request);
 }
 
+yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate,
+                             float *values, const float *kept, size_t elements) {
+    if (elements == 0) return YOKE_OK;
+    return device->backend->undo(device, stream, gate, values, kept, elements);
+}
+
 yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                             float *weights, const float *gradients, float *velocity,
                             size_t elements) {

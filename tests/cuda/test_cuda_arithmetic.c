@@ -382,6 +382,95 @@ static void a_closed_gate_lets_nothing_change(void **state) {
     update_check_and_free(&rig);
 }
 
+/* Keep and undo. */
+
+typedef struct keep_case {
+    bool adamw, closed, first;
+} keep_case;
+
+static void update_both(const update_rig *rig, const keep_case *c, const twin kept[2]) {
+    yoke_sgd_step sgd = {.learning_rate = 0.1f,
+                         .momentum = 0.9f,
+                         .weight_decay = 5e-4f,
+                         .gradient_scale = 1,
+                         .first = c->first};
+    yoke_adamw_step adamw = {.learning_rate = 1e-3,
+                             .beta1 = 0.9,
+                             .beta2 = 0.999,
+                             .epsilon = 1e-8,
+                             .correction1 = 0.1,
+                             .correction2_root = 0.03,
+                             .gradient_scale = 1};
+    float *on_host[2] = {rig->states[0].host, rig->states[1].host};
+    float *there[2] = {rig->states[0].there, rig->states[1].there};
+    const both_devices *both = rig->both;
+    if (!c->closed && c->adamw)
+        EXPECT_OK(yoke_device_adamw(both->cpu, STREAM, &adamw, rig->weights.host,
+                                    rig->gradients.host, on_host, rig->elements));
+    if (!c->closed && !c->adamw)
+        EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &sgd, rig->weights.host, rig->gradients.host,
+                                  on_host[0], rig->elements));
+    sgd.gate = adamw.gate = rig->gate;
+    sgd.kept_weights = adamw.kept_weights = rig->gradients.there;
+    sgd.kept_velocity = adamw.kept_moments[0] = kept[0].there;
+    adamw.kept_moments[1] = kept[1].there;
+    if (c->adamw)
+        EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &adamw, rig->weights.there,
+                                    rig->gradients.there, there, rig->elements));
+    else
+        EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &sgd, rig->weights.there, rig->gradients.there,
+                                  there[0], rig->elements));
+}
+
+static void undo_update(const update_rig *rig, bool closed, int states, const twin kept[2]) {
+    yoke_gate gate = {.gradient_scale = 1, .closed = closed};
+    yoke_device *gpu = rig->both->gpu;
+    device_put(gpu, rig->gate, &gate, sizeof gate);
+    EXPECT_OK(yoke_device_undo(gpu, STREAM, rig->gate, rig->weights.there, rig->gradients.there,
+                               rig->elements));
+    for (int i = 0; i < states; i++)
+        EXPECT_OK(yoke_device_undo(gpu, STREAM, rig->gate, rig->states[i].there, kept[i].there,
+                                   rig->elements));
+}
+
+/* The gradients' place gets the old weights, whether the gate lets the update pass or not. */
+static void check_keep(const both_devices *both, size_t elements, const keep_case *c) {
+    size_t shift = elements % SHIFTS, bytes = elements * sizeof(float);
+    update_rig rig =
+        update_new(both, elements, shift,
+                   (yoke_gate){.gradient_scale = c->closed ? NAN : 1, .closed = c->closed});
+    twin kept[2] = {twin_new(both->gpu, elements, shift, 5),
+                    twin_new(both->gpu, elements, shift, 6)};
+    int states = c->adamw ? 2 : 1;
+    float *old = malloc(bytes + 1);
+    memcpy(old, rig.weights.host, bytes);
+    for (int i = 0; i < states; i++)
+        memcpy(kept[i].host, rig.states[i].host, bytes);
+    update_both(&rig, c, kept);
+    memcpy(rig.gradients.host, old, bytes);
+    undo_update(&rig, false, states, kept);
+    expect_twins(&rig.weights, "updated weights");
+    expect_twins(&rig.states[0], "the updated state");
+    expect_twins(&kept[0], "the first kept state");
+    expect_twins(&kept[1], "the second kept state");
+    undo_update(&rig, true, states, kept);
+    memcpy(rig.weights.host, old, bytes);
+    for (int i = 0; i < states; i++)
+        memcpy(rig.states[i].host, kept[i].host, bytes);
+    update_check_and_free(&rig);
+    twin_free(&kept[0]);
+    twin_free(&kept[1]);
+    free(old);
+}
+
+static void a_closed_gate_undoes_an_update_to_the_bit_and_an_open_one_nothing(void **state) {
+    for (size_t i = 0; i < COUNT(lengths); i++)
+        for (int kind = 0; kind < 8; kind++)
+            check_keep(*state, lengths[i],
+                       &(keep_case){
+                           .adamw = kind & 1, .closed = (kind & 2) != 0, .first = (kind & 4) != 0});
+}
+
 /* Shadow. */
 
 static void check_shadow(const both_devices *both, const float *values, size_t elements) {
@@ -427,6 +516,7 @@ int main(void) {
         cmocka_unit_test(the_first_step_of_sgd_does_not_read_the_velocity),
         cmocka_unit_test(adamw_takes_the_steps_of_the_cpu_to_the_bit),
         cmocka_unit_test(a_closed_gate_lets_nothing_change),
+        cmocka_unit_test(a_closed_gate_undoes_an_update_to_the_bit_and_an_open_one_nothing),
         cmocka_unit_test(a_shadow_is_rounded_to_the_nearest_even),
     };
     if (devices_gpus() == 0) {

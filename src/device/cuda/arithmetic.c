@@ -41,6 +41,14 @@ yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
     return YOKE_OK;
 }
 
+yoke_status cuda_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate, float *values,
+                      const float *kept, size_t elements) {
+    TRY(cuda_use(device));
+    TRY_CUDA(cuda_of(device),
+             cuda_run_undo(gate, values, kept, elements, stream_of(device, stream)));
+    return YOKE_OK;
+}
+
 yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                      float *weights, const float *gradients, float *velocity, size_t elements) {
     cuda_sgd_job job = {.learning_rate = step->learning_rate,
@@ -53,6 +61,8 @@ yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_ste
                         .weights = weights,
                         .gradients = gradients,
                         .velocity = velocity,
+                        .kept_weights = step->kept_weights,
+                        .kept_velocity = step->kept_velocity,
                         .elements = elements};
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_sgd(&job, stream_of(device, stream)));
@@ -74,6 +84,8 @@ yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw
                           .weights = weights,
                           .gradients = gradients,
                           .moments = {moments[0], moments[1]},
+                          .kept_weights = step->kept_weights,
+                          .kept_moments = {step->kept_moments[0], step->kept_moments[1]},
                           .elements = elements};
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_adamw(&job, stream_of(device, stream)));

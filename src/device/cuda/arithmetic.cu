@@ -193,13 +193,51 @@ extern "C" cudaError_t cuda_run_gate(yoke_gate *gate, const yoke_gate_request *r
     return cudaGetLastError();
 }
 
+/* Undo. */
+
+template <int N> static __device__ void undo_at(float *values, const float *kept, size_t at) {
+    cuda_store(values + at, cuda_load<N>(kept + at).at);
+}
+
+static __global__ void undo(const yoke_gate *gate, float *values, const float *kept,
+                            size_t elements, size_t whole) {
+    if (!gate->closed) return;
+    GRID_STRIDE(i, whole / PACK) undo_at<PACK>(values, kept, i * PACK);
+    GRID_STRIDE(i, elements - whole) undo_at<1>(values, kept, whole + i);
+}
+
+extern "C" cudaError_t cuda_run_undo(const yoke_gate *gate, float *values, const float *kept,
+                                     size_t elements, cudaStream_t stream) {
+    size_t whole = packed(elements, address(values) | address(kept));
+    LAUNCH(undo, pack_blocks(elements, whole), CUDA_THREADS, stream, gate, values, kept, elements,
+           whole);
+    return cudaGetLastError();
+}
+
+/* Updates keep in registers what they read before they write it to `kept`, which may be where the
+ * gradients are. */
+
+static __device__ bool is_closed(const yoke_gate *gate) {
+    return gate != NULL && gate->closed;
+}
+
+template <int N>
+static __device__ void keep(float *kept, size_t at, const cuda_pack<float, N> &values) {
+    if (kept != NULL) cuda_store(kept + at, values.at);
+}
+
 /* SGD. */
 
-template <int N> static __device__ void sgd_at(const cuda_sgd_job &job, float scale, size_t at) {
+template <int N>
+static __device__ void sgd_at(const cuda_sgd_job &job, bool closed, float scale, size_t at) {
     cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
                         gradients = cuda_load<N>(job.gradients + at);
     cuda_pack<float, N> velocity = gradients;
-    if (job.momentum != 0 && !job.first) velocity = cuda_load<N>(job.velocity + at);
+    bool reads = job.kept_velocity != NULL || !job.first;
+    if (job.momentum != 0 && reads) velocity = cuda_load<N>(job.velocity + at);
+    keep(job.kept_weights, at, weights);
+    keep(job.kept_velocity, at, velocity);
+    if (closed) return;
     for (int lane = 0; lane < N; lane++) {
         float gradient = gradients.at[lane] * scale;
         gradient = gradient + job.weight_decay * weights.at[lane];
@@ -213,14 +251,16 @@ template <int N> static __device__ void sgd_at(const cuda_sgd_job &job, float sc
 }
 
 static __global__ void sgd(cuda_sgd_job job, size_t whole) {
-    if (job.gate != NULL && job.gate->closed) return;
+    bool closed = is_closed(job.gate);
+    if (closed && job.kept_weights == NULL) return;
     float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
-    GRID_STRIDE(i, whole / PACK) sgd_at<PACK>(job, scale, i * PACK);
-    GRID_STRIDE(i, job.elements - whole) sgd_at<1>(job, scale, whole + i);
+    GRID_STRIDE(i, whole / PACK) sgd_at<PACK>(job, closed, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) sgd_at<1>(job, closed, scale, whole + i);
 }
 
 extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream) {
-    uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->velocity);
+    uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->velocity) |
+                          address(job->kept_weights) | address(job->kept_velocity);
     size_t whole = packed(job->elements, addresses);
     LAUNCH(sgd, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
     return cudaGetLastError();
@@ -229,11 +269,15 @@ extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream
 /* AdamW. */
 
 template <int N>
-static __device__ void adamw_at(const cuda_adamw_job &job, float scale, size_t at) {
+static __device__ void adamw_at(const cuda_adamw_job &job, bool closed, float scale, size_t at) {
     cuda_pack<float, N> weights = cuda_load<N>(job.weights + at),
                         gradients = cuda_load<N>(job.gradients + at);
     cuda_pack<float, N> moments1 = cuda_load<N>(job.moments[0] + at),
                         moments2 = cuda_load<N>(job.moments[1] + at);
+    keep(job.kept_weights, at, weights);
+    keep(job.kept_moments[0], at, moments1);
+    keep(job.kept_moments[1], at, moments2);
+    if (closed) return;
     for (int lane = 0; lane < N; lane++) {
         float weight = weights.at[lane] * job.shrink;
         float gradient = gradients.at[lane] * scale;
@@ -250,15 +294,18 @@ static __device__ void adamw_at(const cuda_adamw_job &job, float scale, size_t a
 }
 
 static __global__ void adamw(cuda_adamw_job job, size_t whole) {
-    if (job.gate != NULL && job.gate->closed) return;
+    bool closed = is_closed(job.gate);
+    if (closed && job.kept_weights == NULL) return;
     float scale = job.gradient_scale * (job.gate != NULL ? job.gate->gradient_scale : 1);
-    GRID_STRIDE(i, whole / PACK) adamw_at<PACK>(job, scale, i * PACK);
-    GRID_STRIDE(i, job.elements - whole) adamw_at<1>(job, scale, whole + i);
+    GRID_STRIDE(i, whole / PACK) adamw_at<PACK>(job, closed, scale, i * PACK);
+    GRID_STRIDE(i, job.elements - whole) adamw_at<1>(job, closed, scale, whole + i);
 }
 
 extern "C" cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream) {
     uintptr_t addresses = address(job->weights) | address(job->gradients) |
-                          address(job->moments[0]) | address(job->moments[1]);
+                          address(job->moments[0]) | address(job->moments[1]) |
+                          address(job->kept_weights) | address(job->kept_moments[0]) |
+                          address(job->kept_moments[1]);
     size_t whole = packed(job->elements, addresses);
     LAUNCH(adamw, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
     return cudaGetLastError();

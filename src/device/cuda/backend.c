@@ -303,6 +303,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .square_sum = cuda_square_sum,
         .check_finite = cuda_check_finite,
         .gate = cuda_gate,
+        .undo = cuda_undo,
         .sgd = cuda_sgd,
         .adamw = cuda_adamw,
         .shadow = cuda_shadow,

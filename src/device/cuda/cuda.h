@@ -184,6 +184,8 @@ yoke_status cuda_check_finite(yoke_device *device, yoke_stream stream, const flo
                               size_t elements, size_t offset, uint64_t *first_bad);
 yoke_status cuda_gate(yoke_device *device, yoke_stream stream, yoke_gate *gate,
                       const yoke_gate_request *request);
+yoke_status cuda_undo(yoke_device *device, yoke_stream stream, const yoke_gate *gate, float *values,
+                      const float *kept, size_t elements);
 yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                      float *weights, const float *gradients, float *velocity, size_t elements);
 yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,

@@ -42,6 +42,11 @@ cudaError_t cuda_run_check_finite(const float *values, size_t elements, size_t o
                                   uint64_t *first_bad, cudaStream_t stream);
 cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request *request,
                           cudaStream_t stream);
+/* values = kept where the gate is closed. */
+cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const float *kept,
+                          size_t elements, cudaStream_t stream);
+/* An update writes what it overwrites to `kept` ranges, also behind a closed gate. NULL: nothing is
+ * kept. kept_weights may be the gradients. */
 typedef struct cuda_sgd_job {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
@@ -49,6 +54,7 @@ typedef struct cuda_sgd_job {
     float *weights;
     const float *gradients;
     float *velocity; /* untouched when momentum = 0 */
+    float *kept_weights, *kept_velocity;
     size_t elements;
 } cuda_sgd_job;
 cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream);
@@ -58,6 +64,7 @@ typedef struct cuda_adamw_job {
     float *weights;
     const float *gradients;
     float *moments[2];
+    float *kept_weights, *kept_moments[2];
     size_t elements;
 } cuda_adamw_job;
 cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);
