@@ -78,9 +78,10 @@ typedef struct yoke_data_parallel_options {
      */
     const yoke_parameter_group *groups;
     int group_count;        /**< Of `groups`. */
-    bool skip_finite_check; /**< Update each bucket at once instead of after a check of the whole
-                                 gradient: then NaN in a gradient shows in the next loss only, with
-                                 the weights gone. Clipping checks all the same. */
+    bool skip_finite_check; /**< Update each bucket without a check of the whole gradient: then NaN
+                                 in a gradient shows in the next loss only, with the weights gone.
+                                 GPUs save the second copy of the optimizer's state that undoes a
+                                 step. Clipping checks all the same. */
     const char *choices;    /**< A file that keeps which algorithms were measured to be the fastest,
                                  so that every run on this machine computes the same bits; create
                                  makes it, in a folder that exists. In DDP rank 0 alone uses it.
@@ -461,7 +462,8 @@ typedef struct yoke_memory_report {
     size_t struct_size; /**< sizeof(yoke_memory_report). */
     size_t parameters;  /**< Master weights and their copies in other formats. */
     size_t gradients;   /**< Gradients, with accumulated ones. */
-    size_t optimizer;   /**< Momenta. */
+    size_t optimizer;   /**< Momenta or moments; on GPUs twice where a step may be undone: with the
+                             check of gradients, without clipping, not in the classic schedule. */
     size_t buffers;     /**< Running statistics. */
     size_t activations; /**< Values of forward and backward. */
     size_t scratch;     /**< Workspace of plans. */

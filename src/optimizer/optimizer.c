@@ -14,6 +14,7 @@ struct yoke_optimizer {
     const yoke_optimizer_range *ranges;
     int range_count;
     float *states[2]; /* [elements]: SGD's velocity, or AdamW's two moments; NULL when unused */
+    float *kept[2];   /* what the latest update that keeps found in `states`; NULL: it keeps none */
 };
 
 int yoke_optimizer_state_count(const yoke_optimizer_options *options) {
@@ -30,7 +31,7 @@ float *yoke_optimizer_state(const yoke_optimizer *optimizer, int state) {
     return optimizer->states[state];
 }
 
-static yoke_status build(yoke_optimizer *optimizer) {
+static yoke_status allocate(const yoke_optimizer *optimizer, float *states[2]) {
     static const char *const purposes[2] = {"the optimizer's first moments",
                                             "the optimizer's second moments"};
     if (optimizer->elements == 0) return YOKE_OK;
@@ -38,7 +39,7 @@ static yoke_status build(yoke_optimizer *optimizer) {
         void *state = NULL;
         TRY(yoke_device_allocate(optimizer->device, optimizer->elements * sizeof(float),
                                  purposes[i], &state));
-        optimizer->states[i] = state;
+        states[i] = state;
     }
     return YOKE_OK;
 }
@@ -56,7 +57,7 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
     created->whole = (yoke_optimizer_range){0, 1, created->options.weight_decay};
     created->ranges = ranges != NULL ? ranges->items : &created->whole;
     created->range_count = ranges != NULL ? ranges->count : 1;
-    if (status == YOKE_OK) status = build(created);
+    if (status == YOKE_OK) status = allocate(created, created->states);
     if (status != YOKE_OK) {
         yoke_optimizer_destroy(created);
         return status;
@@ -68,13 +69,19 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
 void yoke_optimizer_destroy(yoke_optimizer *optimizer) {
     if (optimizer == NULL) return;
     for (int i = 1; i >= 0; i--) {
+        if (optimizer->kept[i] != NULL) yoke_device_free(optimizer->device, optimizer->kept[i]);
         if (optimizer->states[i] != NULL) yoke_device_free(optimizer->device, optimizer->states[i]);
     }
     free(optimizer);
 }
 
+yoke_status yoke_optimizer_keep(yoke_optimizer *optimizer) {
+    return allocate(optimizer, optimizer->kept);
+}
+
 size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer) {
-    return (size_t)yoke_optimizer_state_count(&optimizer->options) * optimizer->elements *
+    size_t copies = optimizer->kept[0] != NULL ? 2 : 1;
+    return copies * (size_t)yoke_optimizer_state_count(&optimizer->options) * optimizer->elements *
            sizeof(float);
 }
 
@@ -88,6 +95,7 @@ static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
         .nesterov = options->nesterov,
         .first = step->step == 0,
         .gate = step->gate,
+        .kept_weights = step->kept,
     };
 }
 
@@ -103,23 +111,33 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
         .weight_decay = range->weight_decay,
         .gradient_scale = step->gradient_scale,
         .gate = step->gate,
+        .kept_weights = step->kept,
         .correction1 = 1 - pow(options->beta1, updates),
         .correction2_root = sqrt(1 - pow(options->beta2, updates)),
     };
+}
+
+static float *from(float *values, size_t begin) {
+    return values != NULL ? values + begin : NULL;
 }
 
 /* Elements that lie in one range. `begin` counts from the optimizer's first element. */
 static yoke_status update_part(const yoke_optimizer *optimizer, const yoke_optimizer_step *step,
                                const yoke_optimizer_range *range, yoke_device *device, size_t begin,
                                size_t elements, float *weights, const float *gradients) {
-    float *states[2];
-    for (int i = 0; i < 2; i++)
-        states[i] = optimizer->states[i] != NULL ? optimizer->states[i] + begin : NULL;
+    float *states[2], *kept[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        states[i] = from(optimizer->states[i], begin);
+        if (step->kept != NULL) kept[i] = from(optimizer->kept[i], begin);
+    }
     if (optimizer->options.kind == YOKE_SGD) {
         yoke_sgd_step sgd = sgd_step(&optimizer->options, step, range);
+        sgd.kept_velocity = kept[0];
         return yoke_device_sgd(device, step->stream, &sgd, weights, gradients, states[0], elements);
     }
     yoke_adamw_step adamw = adamw_step(&optimizer->options, step, range);
+    adamw.kept_moments[0] = kept[0];
+    adamw.kept_moments[1] = kept[1];
     return yoke_device_adamw(device, step->stream, &adamw, weights, gradients, states, elements);
 }
 
@@ -141,6 +159,7 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
                                   float *weights, const float *gradients) {
     assert(offset >= optimizer->offset);
     size_t begin = offset - optimizer->offset, done = 0;
+    yoke_optimizer_step part_step = *step;
     assert(begin <= optimizer->elements && elements <= optimizer->elements - begin);
     for (int i = range_at(optimizer, offset); done < elements; i++) {
         size_t part = elements - done;
@@ -148,10 +167,20 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
             size_t left = optimizer->ranges[i + 1].offset - (offset + done);
             if (left < part) part = left;
         }
-        TRY(update_part(optimizer, step, &optimizer->ranges[i], device, begin + done, part,
+        part_step.kept = from(step->kept, done);
+        TRY(update_part(optimizer, &part_step, &optimizer->ranges[i], device, begin + done, part,
                         weights + done, gradients + done));
         done += part;
     }
+    return YOKE_OK;
+}
+
+yoke_status yoke_optimizer_undo(yoke_optimizer *optimizer, yoke_stream stream,
+                                const yoke_gate *gate) {
+    for (int i = 0; i < 2; i++)
+        if (optimizer->kept[i] != NULL)
+            TRY(yoke_device_undo(optimizer->device, stream, gate, optimizer->states[i],
+                                 optimizer->kept[i], optimizer->elements));
     return YOKE_OK;
 }
 

@@ -32,6 +32,9 @@ yoke_status yoke_optimizer_create(yoke_optimizer **optimizer, const yoke_optimiz
                                   size_t offset, size_t elements);
 void yoke_optimizer_destroy(yoke_optimizer *optimizer);
 size_t yoke_optimizer_bytes(const yoke_optimizer *optimizer);
+/* Allocates a second copy of the state, where updates with `kept` keep the old one. Not on devices
+ * that share memory. */
+yoke_status yoke_optimizer_keep(yoke_optimizer *optimizer);
 
 /* The values that all ranges of one step share. step counts from 0. */
 typedef struct yoke_optimizer_step {
@@ -40,6 +43,8 @@ typedef struct yoke_optimizer_step {
     float gradient_scale; /* from clipping; 1: none */
     yoke_stream stream;
     const yoke_gate *gate; /* on the updating device; NULL: open */
+    float *kept; /* [elements of the update] gets the old weights, while the optimizer keeps its old
+                    state; may be the update's gradients. NULL: nothing is kept */
 } yoke_optimizer_step;
 
 /* Updates weights[0 .. elements); weights[0] is flat element `offset`, which lies inside the
@@ -48,6 +53,10 @@ typedef struct yoke_optimizer_step {
 yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimizer_step *step,
                                   yoke_device *device, size_t offset, size_t elements,
                                   float *weights, const float *gradients);
+
+/* Where the gate is closed, the state becomes that before the latest update, which has kept it. */
+yoke_status yoke_optimizer_undo(yoke_optimizer *optimizer, yoke_stream stream,
+                                const yoke_gate *gate);
 
 /* The values that the rule keeps for each parameter, under PyTorch's names: "momentum_buffer", or
  * "exp_avg" and "exp_avg_sq". */

@@ -43,22 +43,27 @@ yoke_status yoke_exchange_create(yoke_data_parallel *parallel) {
                 exchange->participants, YOKE_DEVICES_LIMIT);
 }
 
+static yoke_status create_optimizer(yoke_exchange *exchange, int lane, int bucket) {
+    yoke_data_parallel *parallel = exchange->parallel;
+    yoke_slice slice = yoke_exchange_owned(exchange, exchange->first + lane, bucket);
+    int index = slice.owner * parallel->flat->bucket_count + bucket;
+    TRY(yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
+                              yoke_groups_ranges(&parallel->groups), parallel->lanes[lane].device,
+                              slice.offset, slice.elements));
+    return exchange->keeps ? yoke_optimizer_keep(exchange->optimizers[index]) : YOKE_OK;
+}
+
 /* By the lane's own worker, so that memory lies near its cores. */
 static yoke_status create_optimizers(int lane, void *context) {
     yoke_exchange *exchange = context;
     yoke_data_parallel *parallel = exchange->parallel;
     int owner = exchange->first + lane;
     if (owner >= exchange->owners) return YOKE_OK;
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
-        int index = slice.owner * parallel->flat->bucket_count + bucket;
+    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
         TRY(yoke_memory_advice(
-            yoke_optimizer_create(&exchange->optimizers[index], &parallel->optimizer_options,
-                                  yoke_groups_ranges(&parallel->groups),
-                                  parallel->lanes[lane].device, slice.offset, slice.elements),
+            create_optimizer(exchange, lane, bucket),
             "the optimizer's state does not fit, whatever the rows: the sharded schedule divides "
             "it among the devices, and SGD keeps less than AdamW"));
-    }
     return YOKE_OK;
 }
 

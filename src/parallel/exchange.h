@@ -65,6 +65,7 @@ struct yoke_exchange {
     yoke_process_group *process_group; /* of DDP's ranks; NULL: one process */
     int participants, owners;
     int first;                       /* lane k is participant first + k */
+    bool keeps;                      /* a step may undo its updates: optimizers keep old state */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
     yoke_optimizer **optimizers;     /* [owners][buckets]; NULL: another process has it */
@@ -112,7 +113,8 @@ int yoke_exchange_norm_part(const yoke_exchange *exchange, int participant);
 /* The norm of the gradient and the scale that clips it, from the square_sums, added in order. */
 bool yoke_exchange_clips(const yoke_exchange *exchange);
 void yoke_exchange_clip(yoke_exchange *exchange);
-/* Whether the update waits until the whole gradient is summed: it is clipped, or checked. */
+/* Whether the gradient is checked or clipped: the update waits until the whole of it is summed. A
+ * step of an exchange that keeps what it overwrites waits to clip only. */
 bool yoke_exchange_waits(const yoke_exchange *exchange);
 /* Forgets what sums and checks of the last gradient have found. */
 void yoke_exchange_forget(yoke_exchange *exchange);

@@ -1,7 +1,9 @@
 /* Devices that queue: the root's worker queues reduce, update and publish of a bucket on the
  * communication streams, behind the bucket's events, while the compute streams run backward. The
  * host waits for the norm when clipping, and in DDP for missing ranks; gates on the devices keep a
- * bad step from the weights. A carrier moves the data: a device group, or the process group. */
+ * bad step from the weights: an update behind a gate on the losses, which keeps what it overwrites
+ * where its gradients were, and after the last bucket an undo behind the gate on the whole
+ * gradient. A carrier moves the data: a device group, or the process group. */
 #include <stdlib.h>
 
 #include "device/collectives.h"
@@ -18,14 +20,14 @@ typedef struct carrier {
     yoke_status (*reduce_all)(yoke_exchange *exchange); /* by hand */
 } carrier;
 
-/* Device memory of a lane that updates weights. */
-typedef struct owner_memory {
+/* Device memory of a lane; those that own no slice use the gate alone. */
+typedef struct lane_memory {
     yoke_gate *gate;
     double *losses;      /* [lanes]; used on the root */
     double *square_sums; /* [norm parts x buckets] on the root; others use those of their parts */
     double *work;        /* of one square sum */
     uint64_t *first_bad; /* [lanes] on the root; others use the first; then YOKE_ALL_FINITE */
-} owner_memory;
+} lane_memory;
 
 /* The root's gate of a step as the host reads it, later than the step answers. */
 typedef struct host_gate {
@@ -39,7 +41,7 @@ struct queued_exchange {
     yoke_exchange base;
     const carrier *carrier;
     yoke_device_group *group;          /* NULL for one device */
-    owner_memory *memory;              /* [lanes] */
+    lane_memory *memory;               /* [lanes] */
     yoke_device_event *gated;          /* the root's gate is made */
     host_gate host_gates[YOKE_GUARDS]; /* step s has gate s % 2 */
 };
@@ -140,7 +142,7 @@ static const carrier *carrier_for(const yoke_exchange *exchange) {
  * workspace. */
 static yoke_status open_memory(queued_exchange *queued, int lane) {
     const yoke_data_parallel *parallel = queued->base.parallel;
-    owner_memory *memory = &queued->memory[lane];
+    lane_memory *memory = &queued->memory[lane];
     size_t losses = (size_t)parallel->count;
     size_t sums = (size_t)queued->base.norm_parts * (size_t)parallel->flat->bucket_count;
     size_t doubles = losses;
@@ -186,6 +188,9 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     size_t lanes = (size_t)exchange->parallel->count;
     yoke_device *root = lane_of(queued, 0)->device;
     queued->carrier = carrier_for(exchange);
+    exchange->keeps = !exchange->parallel->options.skip_finite_check &&
+                      !yoke_exchange_clips(exchange) &&
+                      exchange->parallel->options.schedule != YOKE_SCHEDULE_CLASSIC;
     queued->memory = calloc(lanes, sizeof *queued->memory);
     if (queued->memory == NULL) return FAIL_MEMORY(lanes * sizeof *queued->memory, "the exchange");
     for (int lane = 0; lane < exchange->parallel->count; lane++)
@@ -243,14 +248,15 @@ static host_gate *host_gate_of(queued_exchange *queued) {
     return &queued->host_gates[queued->base.parallel->steps % YOKE_GUARDS];
 }
 
-/* The root decides for all owners: they copy its gate. */
-static yoke_status share_gate(queued_exchange *queued) {
+/* The root decides for the first `lanes` lanes, which copy its gate. It waits until they have. */
+static yoke_status share_gate(queued_exchange *queued, int lanes) {
     const yoke_gate *gate = queued->memory[0].gate;
     TRY(yoke_device_event_record(queued->gated, YOKE_STREAM_COMMUNICATION));
-    for (int owner = 1; owner < queued->base.owners; owner++) {
-        TRY(yoke_device_event_wait(queued->gated, lane_of(queued, owner)->device,
+    for (int lane = 1; lane < lanes; lane++) {
+        TRY(yoke_device_event_wait(queued->gated, lane_of(queued, lane)->device,
                                    YOKE_STREAM_COMMUNICATION));
-        TRY(copy_between(queued, owner, queued->memory[owner].gate, 0, gate, sizeof *gate));
+        TRY(copy_between(queued, lane, queued->memory[lane].gate, 0, gate, sizeof *gate));
+        TRY(wait_for(queued, 0, lane));
     }
     return YOKE_OK;
 }
@@ -283,7 +289,7 @@ static yoke_status gate_losses(queued_exchange *queued) {
         TRY(copy_between(queued, owner, first_bad, owner, first_bad + queued->base.parallel->count,
                          sizeof *first_bad));
     }
-    return yoke_exchange_waits(&queued->base) ? YOKE_OK : share_gate(queued);
+    return yoke_exchange_clips(&queued->base) ? YOKE_OK : share_gate(queued, queued->base.owners);
 }
 
 static size_t parts_of_owner(const queued_exchange *queued) {
@@ -293,9 +299,9 @@ static size_t parts_of_owner(const queued_exchange *queued) {
 /* What the other owners found in their slices goes to the root. */
 static yoke_status gather_findings(queued_exchange *queued) {
     size_t count = parts_of_owner(queued) * (size_t)queued->base.parallel->flat->bucket_count;
-    owner_memory *root = &queued->memory[0];
+    lane_memory *root = &queued->memory[0];
     for (int owner = 1; owner < queued->base.owners; owner++) {
-        const owner_memory *from = &queued->memory[owner];
+        const lane_memory *from = &queued->memory[owner];
         TRY(wait_for(queued, 0, owner));
         TRY(copy_between(queued, 0, root->first_bad + owner, owner, from->first_bad,
                          sizeof *from->first_bad));
@@ -307,10 +313,10 @@ static yoke_status gather_findings(queued_exchange *queued) {
 }
 
 /* The gate of the whole gradient, which `owners` have checked and, when clipping, squared. `given`:
- * a first gate, on the losses, which this one keeps closed. */
+ * a first gate, on the losses, which this one keeps closed. It goes to all lanes that may undo. */
 static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given) {
     const yoke_data_parallel *parallel = queued->base.parallel;
-    const owner_memory *root = &queued->memory[0];
+    const lane_memory *root = &queued->memory[0];
     yoke_gate_request request = {.first_bad = root->first_bad,
                                  .first_bad_count = owners,
                                  .stays_closed = given,
@@ -322,14 +328,14 @@ static yoke_status gate_gradient(queued_exchange *queued, int owners, bool given
     TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, root->gate,
                          &request));
     TRY(send_to_host(queued));
-    return share_gate(queued);
+    return share_gate(queued, queued->base.keeps ? parallel->count : queued->base.owners);
 }
 
 /* One bucket. */
 
 /* Part `part` of a bucket's norm, by an owner that holds its gradients. */
 static yoke_status square_part(queued_exchange *queued, int owner, int part, int bucket) {
-    const owner_memory *memory = &queued->memory[owner];
+    const lane_memory *memory = &queued->memory[owner];
     yoke_bucket range = yoke_exchange_square_range(&queued->base, part, bucket);
     int sum = part * queued->base.parallel->flat->bucket_count + bucket;
     TRY(yoke_device_square_sum(lane_of(queued, owner)->device, YOKE_STREAM_COMMUNICATION,
@@ -356,35 +362,57 @@ static yoke_status check_bucket(queued_exchange *queued, int bucket) {
     return YOKE_OK;
 }
 
-static yoke_status update_slice(queued_exchange *queued, int owner, int bucket) {
+static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, bool keeps) {
     yoke_exchange *exchange = &queued->base;
     yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
+    float *gradients = exchange->gradients[owner] + slice.offset;
     yoke_optimizer_step step = exchange->update;
     step.stream = YOKE_STREAM_COMMUNICATION;
     step.gate = queued->memory[owner].gate;
-    return yoke_optimizer_update(
-        slice.optimizer, &step, lane_of(queued, owner)->device, slice.offset, slice.elements,
-        exchange->parameters[owner] + slice.offset, exchange->gradients[owner] + slice.offset);
+    step.kept = keeps ? gradients : NULL;
+    return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
+                                 slice.offset, slice.elements,
+                                 exchange->parameters[owner] + slice.offset, gradients);
+}
+
+/* The lane's weights from flat element `begin` to `end` go where its gradients were. */
+static yoke_status keep_range(queued_exchange *queued, int lane, size_t begin, size_t end) {
+    if (begin == end) return YOKE_OK;
+    return copy_between(queued, lane, queued->base.gradients[lane] + begin, lane,
+                        queued->base.parameters[lane] + begin, (end - begin) * sizeof(float));
+}
+
+/* Before others publish their slices of a bucket to the lane. The update keeps the lane's own. */
+static yoke_status keep_others(queued_exchange *queued, int lane, int bucket) {
+    yoke_bucket range = queued->base.parallel->flat->buckets[bucket];
+    yoke_slice own = {.offset = range.offset};
+    if (lane < queued->base.owners) own = yoke_exchange_owned(&queued->base, lane, bucket);
+    TRY(keep_range(queued, lane, range.offset, own.offset));
+    return keep_range(queued, lane, own.offset + own.elements, range.offset + range.elements);
 }
 
 static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
+    bool keeps = queued->base.keeps;
+    for (int lane = 0; keeps && lane < queued->base.parallel->count; lane++)
+        TRY(keep_others(queued, lane, bucket));
     for (int owner = 0; owner < queued->base.owners; owner++)
-        TRY(update_slice(queued, owner, bucket));
+        TRY(update_slice(queued, owner, bucket, keeps));
     return queued->carrier->publish != NULL ? queued->carrier->publish(queued, bucket) : YOKE_OK;
 }
 
-/* Where the update waits for the whole gradient, a bucket is reduced and checked until then. */
+/* When clipping, the update waits for the norm: a bucket is reduced, checked and squared until
+ * then. */
 static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
     yoke_data_parallel *parallel = queued->base.parallel;
     yoke_stage_span span = {.stage = YOKE_STAGE_EXCHANGE, .bucket = bucket};
-    bool waits = yoke_exchange_waits(&queued->base);
     for (int k = 0; k < parallel->count; k++)
         TRY(yoke_device_event_wait(parallel->lanes[k].events.buckets[bucket],
                                    parallel->lanes[k].device, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_stage_begin(parallel, &span));
     if (bucket == 0) TRY(gate_losses(queued));
     if (queued->carrier->reduce != NULL) TRY(queued->carrier->reduce(queued, bucket));
-    TRY(waits ? check_bucket(queued, bucket) : update_and_publish(queued, bucket));
+    if (yoke_exchange_waits(&queued->base)) TRY(check_bucket(queued, bucket));
+    if (!yoke_exchange_clips(&queued->base)) TRY(update_and_publish(queued, bucket));
     return yoke_stage_end(parallel, &span);
 }
 
@@ -409,14 +437,32 @@ static yoke_status queued_ready(yoke_exchange *exchange, int lane, int bucket) {
     return lane == 0 ? advance(queued_of(exchange)) : YOKE_OK;
 }
 
+/* Every lane restores its weights, and an owner its state too, if the gate is closed. */
+static yoke_status undo_lane(queued_exchange *queued, int lane) {
+    const yoke_exchange *exchange = &queued->base;
+    const yoke_flat *flat = exchange->parallel->flat;
+    const yoke_gate *gate = queued->memory[lane].gate;
+    TRY(yoke_device_undo(lane_of(queued, lane)->device, YOKE_STREAM_COMMUNICATION, gate,
+                         exchange->parameters[lane], exchange->gradients[lane],
+                         flat->trainable_elements));
+    for (int bucket = 0; lane < exchange->owners && bucket < flat->bucket_count; bucket++)
+        TRY(yoke_optimizer_undo(yoke_exchange_owned(exchange, lane, bucket).optimizer,
+                                YOKE_STREAM_COMMUNICATION, gate));
+    return YOKE_OK;
+}
+
 static yoke_status finish(queued_exchange *queued) {
-    yoke_data_parallel *parallel = queued->base.parallel;
-    if (yoke_exchange_waits(&queued->base)) {
+    const yoke_exchange *exchange = &queued->base;
+    yoke_data_parallel *parallel = exchange->parallel;
+    if (yoke_exchange_waits(exchange)) {
         TRY(gather_findings(queued));
-        TRY(gate_gradient(queued, queued->base.owners, true));
-        for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
-            TRY(update_and_publish(queued, bucket));
+        TRY(gate_gradient(queued, exchange->owners, true));
     }
+    for (int lane = 0; exchange->keeps && lane < parallel->count; lane++)
+        TRY(undo_lane(queued, lane));
+    for (int bucket = 0; yoke_exchange_clips(exchange) && bucket < parallel->flat->bucket_count;
+         bucket++)
+        TRY(update_and_publish(queued, bucket));
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
     return queued->carrier->finish != NULL ? queued->carrier->finish(queued) : YOKE_OK;
 }
@@ -498,7 +544,7 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     TRY(copy_between(queued, owner, exchange->gradients[owner] + slice.offset, 0,
                      exchange->gradients[0] + slice.offset, bytes));
     TRY(copy_between(queued, owner, weights, 0, exchange->parameters[0] + slice.offset, bytes));
-    TRY(update_slice(queued, owner, bucket));
+    TRY(update_slice(queued, owner, bucket, false));
     TRY(wait_for(queued, 0, owner));
     return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
@@ -508,7 +554,7 @@ static yoke_status update_root(queued_exchange *queued) {
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(gate_root(queued));
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        TRY(update_slice(queued, 0, bucket));
+        TRY(update_slice(queued, 0, bucket, false));
         for (int owner = 1; owner < queued->base.owners; owner++)
             TRY(update_on_owner(queued, owner, bucket));
     }
