@@ -6,19 +6,8 @@
  * gradient. A carrier moves the data: a device group, or the process group. */
 #include <stdlib.h>
 
-#include "device/collectives.h"
 #include "parallel/engine.h"
-
-typedef struct queued_exchange queued_exchange;
-
-typedef struct carrier {
-    yoke_status (*reduce)(queued_exchange *queued, int bucket);
-    yoke_status (*publish)(queued_exchange *queued, int bucket);
-    /* The gate closes where another process found a loss that is not finite. */
-    yoke_status (*ask)(queued_exchange *queued, yoke_gate_request *request);
-    yoke_status (*finish)(queued_exchange *queued);
-    yoke_status (*reduce_all)(yoke_exchange *exchange); /* by hand */
-} carrier;
+#include "parallel/exchange_carrier.h"
 
 /* Device memory of a lane; those that own no slice use the gate alone. */
 typedef struct lane_memory {
@@ -37,14 +26,14 @@ typedef struct host_gate {
     bool is_unread;
 } host_gate;
 
-struct queued_exchange {
+typedef struct queued_exchange {
     yoke_exchange base;
-    const carrier *carrier;
+    const yoke_carrier *carrier;
     yoke_device_group *group;          /* NULL for one device */
     lane_memory *memory;               /* [lanes] */
     yoke_device_event *gated;          /* the root's gate is made */
     host_gate host_gates[YOKE_GUARDS]; /* step s has gate s % 2 */
-};
+} queued_exchange;
 
 static queued_exchange *queued_of(yoke_exchange *exchange) {
     return (queued_exchange *)exchange;
@@ -52,88 +41,6 @@ static queued_exchange *queued_of(yoke_exchange *exchange) {
 
 static yoke_lane *lane_of(const queued_exchange *queued, int lane) {
     return &queued->base.parallel->lanes[lane];
-}
-
-/* Carriers. */
-
-static yoke_range range_of(const queued_exchange *queued, float *const *buffers, int bucket) {
-    yoke_bucket range = queued->base.parallel->flat->buckets[bucket];
-    return (yoke_range){.buffers = buffers, .offset = range.offset, .elements = range.elements};
-}
-
-static yoke_status reduce_to_root(queued_exchange *queued, int bucket) {
-    yoke_range range = range_of(queued, queued->base.gradients, bucket);
-    return yoke_device_group_reduce(queued->group, &range,
-                                    queued->base.parallel->flight.contributors);
-}
-
-static yoke_status broadcast_from_root(queued_exchange *queued, int bucket) {
-    yoke_range range = range_of(queued, queued->base.parameters, bucket);
-    return yoke_device_group_broadcast(queued->group, &range);
-}
-
-static yoke_status reduce_to_owners(queued_exchange *queued, int bucket) {
-    yoke_range range = range_of(queued, queued->base.gradients, bucket);
-    return yoke_device_group_reduce_scatter(queued->group, &range,
-                                            queued->base.parallel->flight.contributors);
-}
-
-static yoke_status gather_from_owners(queued_exchange *queued, int bucket) {
-    yoke_range range = range_of(queued, queued->base.parameters, bucket);
-    return yoke_device_group_all_gather(queued->group, &range);
-}
-
-static yoke_status reduce_all_to_root(yoke_exchange *exchange) {
-    yoke_data_parallel *parallel = exchange->parallel;
-    if (parallel->flight.contributors < 2) return YOKE_OK;
-    TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
-    for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++)
-        TRY(reduce_to_root(queued_of(exchange), bucket));
-    return yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE);
-}
-
-static yoke_status all_reduce_ranks(queued_exchange *queued, int bucket) {
-    yoke_range range = range_of(queued, queued->base.gradients, bucket);
-    return yoke_process_group_all_reduce_async(queued->base.process_group,
-                                               range.buffers[0] + range.offset, range.elements);
-}
-
-static yoke_status ask_ranks(queued_exchange *queued, yoke_gate_request *request) {
-    yoke_gate *gate = queued->memory[0].gate;
-    yoke_gate_request own = {.losses = request->losses,
-                             .loss_count = request->loss_count,
-                             .closed = request->closed,
-                             .stays_closed = request->stays_closed};
-    TRY(yoke_device_gate(lane_of(queued, 0)->device, YOKE_STREAM_COMMUNICATION, gate, &own));
-    request->found_nonfinite = &gate->found_nonfinite;
-    return yoke_process_group_all_reduce_async(queued->base.process_group, &gate->found_nonfinite,
-                                               1);
-}
-
-/* Detects a missing rank here; the host's later waits would hang. */
-static yoke_status await_ranks(queued_exchange *queued) {
-    return yoke_process_group_synchronize(queued->base.process_group);
-}
-
-static yoke_status reduce_all_ranks(yoke_exchange *exchange) {
-    TRY(yoke_lanes_synchronize(exchange->parallel));
-    return yoke_exchange_all_reduce_gradient(exchange);
-}
-
-static const carrier one_device = {.reduce = NULL};
-static const carrier to_root = {
-    .reduce = reduce_to_root, .publish = broadcast_from_root, .reduce_all = reduce_all_to_root};
-static const carrier to_owners = {
-    .reduce = reduce_to_owners, .publish = gather_from_owners, .reduce_all = reduce_all_to_root};
-static const carrier among_ranks = {.reduce = all_reduce_ranks,
-                                    .ask = ask_ranks,
-                                    .finish = await_ranks,
-                                    .reduce_all = reduce_all_ranks};
-
-static const carrier *carrier_for(const yoke_exchange *exchange) {
-    if (exchange->process_group != NULL) return &among_ranks;
-    if (exchange->participants == 1) return &one_device;
-    return exchange->owners > 1 ? &to_owners : &to_root;
 }
 
 /* Life. */
@@ -187,7 +94,7 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
     size_t lanes = (size_t)exchange->parallel->count;
     yoke_device *root = lane_of(queued, 0)->device;
-    queued->carrier = carrier_for(exchange);
+    queued->carrier = yoke_carrier_for(exchange);
     exchange->keeps = !exchange->parallel->options.skip_finite_check &&
                       !yoke_exchange_clips(exchange) &&
                       exchange->parallel->options.schedule != YOKE_SCHEDULE_CLASSIC;
@@ -241,7 +148,8 @@ static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *req
         TRY(copy_between(queued, 0, losses + request->loss_count++, k, lane->memory->loss_sum,
                          sizeof(double)));
     }
-    return queued->carrier->ask != NULL ? queued->carrier->ask(queued, request) : YOKE_OK;
+    if (queued->carrier->ask == NULL) return YOKE_OK;
+    return queued->carrier->ask(&queued->base, queued->memory[0].gate, request);
 }
 
 static host_gate *host_gate_of(queued_exchange *queued) {
@@ -397,7 +305,8 @@ static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
         TRY(keep_others(queued, lane, bucket));
     for (int owner = 0; owner < queued->base.owners; owner++)
         TRY(update_slice(queued, owner, bucket, keeps));
-    return queued->carrier->publish != NULL ? queued->carrier->publish(queued, bucket) : YOKE_OK;
+    if (queued->carrier->publish == NULL) return YOKE_OK;
+    return queued->carrier->publish(&queued->base, queued->group, bucket);
 }
 
 /* When clipping, the update waits for the norm: a bucket is reduced, checked and squared until
@@ -410,7 +319,8 @@ static yoke_status exchange_bucket(queued_exchange *queued, int bucket) {
                                    parallel->lanes[k].device, YOKE_STREAM_COMMUNICATION));
     TRY(yoke_stage_begin(parallel, &span));
     if (bucket == 0) TRY(gate_losses(queued));
-    if (queued->carrier->reduce != NULL) TRY(queued->carrier->reduce(queued, bucket));
+    if (queued->carrier->reduce != NULL)
+        TRY(queued->carrier->reduce(&queued->base, queued->group, bucket));
     if (yoke_exchange_waits(&queued->base)) TRY(check_bucket(queued, bucket));
     if (!yoke_exchange_clips(&queued->base)) TRY(update_and_publish(queued, bucket));
     return yoke_stage_end(parallel, &span);
@@ -464,7 +374,7 @@ static yoke_status finish(queued_exchange *queued) {
          bucket++)
         TRY(update_and_publish(queued, bucket));
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMMUNICATION, YOKE_STREAM_COMPUTE));
-    return queued->carrier->finish != NULL ? queued->carrier->finish(queued) : YOKE_OK;
+    return queued->carrier->finish != NULL ? queued->carrier->finish(&queued->base) : YOKE_OK;
 }
 
 static yoke_status queued_finish(yoke_exchange *exchange, int lane) {
@@ -516,7 +426,8 @@ static yoke_status queued_settle(yoke_exchange *exchange, uint64_t step) {
 
 static yoke_status queued_reduce(yoke_exchange *exchange) {
     const queued_exchange *queued = queued_of(exchange);
-    return queued->carrier->reduce_all != NULL ? queued->carrier->reduce_all(exchange) : YOKE_OK;
+    if (queued->carrier->reduce_all == NULL) return YOKE_OK;
+    return queued->carrier->reduce_all(exchange, queued->group);
 }
 
 /* By hand the caller decides about losses. */
