@@ -172,16 +172,19 @@ static const struct course_kind {
     yoke_collectives collectives;
     int devices, rows, accumulate;
     bool adamw;
+    int shards;
 } kinds[] = {
-    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 1, ROWS, 1, false},
-    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 3, ROWS, 1, false},
-    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 3, ROWS, 1, true},
-    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 2, ROWS, 2, false},
-    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 3, 2, 1, true}, /* device 2 has no rows */
-    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_COPY, 3, ROWS, 1, true},
-    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_AUTO, 3, ROWS, 1, false},
-    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_COPY, 3, 2, 1, false},
-    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_AUTO, 2, ROWS, 3, true},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 1, ROWS, 1, false, 0},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 3, ROWS, 1, false, 0},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 3, ROWS, 1, true, 0},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 2, ROWS, 2, false, 0},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 3, 2, 1, true, 0}, /* device 2 has no rows */
+    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_COPY, 3, ROWS, 1, true, 0},
+    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_AUTO, 3, ROWS, 1, false, 0},
+    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_COPY, 3, 2, 1, false, 0},
+    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_AUTO, 2, ROWS, 3, true, 0},
+    {YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_AUTO, 2, ROWS, 1, false, 4},
+    {YOKE_SCHEDULE_SHARDED, YOKE_COLLECTIVES_AUTO, 2, ROWS, 1, true, 4},
 };
 
 static yoke_data_parallel_options options_for(const struct course_kind *kind) {
@@ -190,6 +193,7 @@ static yoke_data_parallel_options options_for(const struct course_kind *kind) {
                                         .algorithm = YOKE_ALGORITHM_DIRECT,
                                         .batch = ROWS,
                                         .accumulate = kind->accumulate,
+                                        .shards = kind->shards,
                                         .first_bucket_bytes = 1,
                                         .bucket_bytes = 1};
 }
@@ -278,9 +282,9 @@ static void
 a_bucket_is_published_before_the_next_one_is_checked_unless_it_is_clipped(void **state) {
     (void)state;
     const struct course_kind two = {
-        YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 2, ROWS, 1, false};
+        YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 2, ROWS, 1, false, 0};
     const struct course_kind one = {
-        YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 1, ROWS, 1, false};
+        YOKE_SCHEDULE_OVERLAP, YOKE_COLLECTIVES_COPY, 1, ROWS, 1, false, 0};
     expect_calls(&two, 0, false, "ckup", "", 2);
     expect_calls(&two, 0, true, "up", "", 0);
     expect_calls(&two, 0.5, false, "c", "up", 0);
