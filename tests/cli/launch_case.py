@@ -15,8 +15,9 @@ PLAIN = {"PATH": os.environ["PATH"]}
 
 
 def environment(extra=None):
-    """As of `env -i`, with what sanitizers need."""
-    kept = {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
+    """As of `env -i`, with what sanitizers need, and the folder of the tests' choices."""
+    kept = {name: value for name, value in os.environ.items()
+            if name.endswith("SAN_OPTIONS") or name == "XDG_CACHE_HOME"}
     return {**PLAIN, **kept, **(extra or {})}
 
 

@@ -136,7 +136,8 @@ static yoke_status advance_one(mpi_group *mpi, mpi_pending *one) {
     case SUM_COMPARES: /* every rank's call is here */
         TRY(compare_calls(mpi, one->all));
         TRY(check_count(mpi, &one->call));
-        return mpi->group.fixed_order ? collect_slices(mpi, one) : post_sum(mpi, one);
+        return mpi->group.fixed_order && one->call.count > 0 ? collect_slices(mpi, one)
+                                                             : post_sum(mpi, one);
     case SUM_COLLECTS:
         return return_slices(mpi, one);
     case SUM_RETURNS:
