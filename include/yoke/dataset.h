@@ -139,9 +139,9 @@ typedef struct yoke_batch {
                                 instead of `inputs`. */
     const yoke_placement *placements; /**< [rows]; NULL: every image as it is. */
     const yoke_decoding *decoding;    /**< Required with `pixels`. */
-    size_t inputs_count;  /**< Floats that `inputs` holds; 0: not said. Where a count is said, */
-    size_t labels_count;  /**< the engine refuses a batch whose arrays are not as long as `rows` */
-    size_t targets_count; /**< rows, shorter or longer. Likewise labels, and floats of targets. */
+    size_t inputs_count;  /**< Floats in `inputs`; 0: unknown. The engine refuses a batch */
+    size_t labels_count;  /**< whose counts do not belong to `rows` rows. Labels in `labels`, */
+    size_t targets_count; /**< and floats in `targets`, likewise. */
     /** [more_input_count] arrays, each [rows, shape of its input]: inputs 1, 2, ... of a model with
      * several. Datasets and loaders give none: a host program makes such batches. */
     const float *const *more_inputs;

@@ -113,9 +113,9 @@ yoke_chunk yoke_shard_of_lane(const yoke_data_parallel *parallel, int rows, int 
     return shard;
 }
 
-/* Gradients: a binary counter. Level l holds the sum of 2^l shards; a shard's gradient climbs as
- * long as the level is taken, left operand first, so the lane's sum is the subtree over its shards
- * (base/tree.h). */
+/* Gradients: a binary counter. Level l holds the sum of 2^l shards or nothing. A new gradient is
+ * added to level 0, that sum to level 1, and so on, up to the first empty level, which keeps it.
+ * The lane's sum is then the subtree over its shards (base/tree.h). */
 
 int yoke_shards_sums(const yoke_data_parallel *parallel) {
     int levels = 0;

@@ -249,6 +249,7 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
     }
     TRY(yoke_data_parallel_synchronize(parallel));
     TRY(share_steps(parallel));
+    parallel->frozen_version = parallel->weights_version; /* frozen weights are new, too */
     for (job.slot = 0; job.slot < state->slots; job.slot++) {
         memset(state->flat, 0, parallel->flat->elements * sizeof *state->flat);
         if (keeps) TRY(yoke_apply(parallel, 1, "write", convert_slot, &job));

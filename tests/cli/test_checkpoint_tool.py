@@ -51,6 +51,13 @@ class Runs(Tool):
         self.assertEqual(self.hash(*LONG, "--devices", "2xcpu", "--checkpoint-dir", "saves", "--resume", "auto"), whole)
         self.assertEqual(len(self.saves()), 3, "the newest, and no temporary file")
 
+    def test_a_resumed_run_has_its_frozen_weights_on_every_device(self):
+        run = [*SHORT, "--epochs", "2", "--devices", "2xcpu"]
+        self.yoke(*run, "--seed", "5", "--save", "weights.safetensors")
+        frozen = [*run, "--freeze", "fc1.*", "--checkpoint-dir", "saves", "--checkpoint-every", "5steps", "--keep", "9"]
+        whole = self.hash(*frozen, "--init", "weights.safetensors")
+        self.assertEqual(self.hash(*run, "--freeze", "fc1.*", "--resume", "saves/step-00000005.safetensors"), whole)
+
     def test_restarted_ranks_go_on_from_the_newest_checkpoint(self):
         for schedule in ["overlap", "sharded"]:
             run = [*LONG, "--mode", "ddp", "--devices", "cpu", "--schedule", schedule]
