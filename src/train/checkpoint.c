@@ -252,12 +252,17 @@ bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name) {
            yoke_safetensors_note(file, FORMAT_KEY) != NULL;
 }
 
-/* DATA, listing missing, unknown and misshapen names, unless the file has the model's tensors. */
-static yoke_status compare_weights(const yoke_safetensors *file, const yoke_model *model) {
-    yoke_weights_match match = {.file = file, .model = model};
-    yoke_status status = yoke_weights_match_open(&match);
-    yoke_weights_match_close(&match);
-    return status;
+/* The optimizer's state by its name here, "optimizer.fc.weight.exp_avg"; the parameters of
+ * nn.DataParallel have the prefix "module.". */
+static const yoke_file_tensor *find_state(const yoke_safetensors *file, const char *name) {
+    const char *parameter = name + strlen(STATE);
+    for (int i = 0; i < file->count; i++) {
+        const char *other = file->tensors[i].name;
+        if (strncmp(other, STATE, strlen(STATE)) == 0 &&
+            strcmp(yoke_weights_plain_name(other + strlen(STATE)), parameter) == 0)
+            return &file->tensors[i];
+    }
+    return NULL;
 }
 
 /* The optimizer's state that the file lacks, or has in another shape, begins at zero only if the
@@ -267,7 +272,7 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
     for (int i = 0; i < state->count && !may_differ; i++) {
         const yoke_tensor_info *info = &state->tensors[i].info;
         if (state->tensors[i].tensor >= 0) continue;
-        const yoke_file_tensor *tensor = yoke_safetensors_find(file, info->name);
+        const yoke_file_tensor *tensor = find_state(file, info->name);
         if (tensor == NULL)
             return FAIL(YOKE_ERROR_DATA, "%s: the optimizer's state lacks %s", file->path,
                         info->name);
@@ -279,27 +284,53 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
     return YOKE_OK;
 }
 
-static yoke_status read_values(const yoke_safetensors *file, yoke_state *state) {
+static yoke_status read_tensor(const yoke_safetensors *file, const yoke_file_tensor *from,
+                               float *values) {
+    TRY(yoke_safetensors_floats(file, from, values));
+    for (size_t i = 0; i < from->elements; i++)
+        if (!isfinite(values[i]))
+            return FAIL(YOKE_ERROR_DATA,
+                        "%s: element %zu of %s is %g: a state must be finite; take an older file",
+                        file->path, i, from->name, (double)values[i]);
+    return YOKE_OK;
+}
+
+/* Only the optimizer's state may begin at zero. */
+static yoke_status read_values(const yoke_weights_match *match, yoke_state *state) {
     for (int i = 0; i < state->count; i++) {
         yoke_state_tensor *to = &state->tensors[i];
-        if (to->info.integer) continue;
-        const yoke_file_tensor *from = yoke_safetensors_find(file, to->info.name);
-        if (from != NULL && from->elements == to->info.count)
-            TRY(yoke_safetensors_floats(file, from, to->values));
+        const yoke_tensor_info *info = &to->info;
+        if (info->integer) continue;
+        const yoke_file_tensor *from =
+            to->tensor >= 0 ? match->sources[to->tensor] : find_state(match->file, info->name);
+        bool fits = from != NULL && from->elements == info->count;
+        if (!fits && to->tensor >= 0)
+            return FAIL(YOKE_ERROR_DATA, "%s: no values for %s", match->file->path, info->name);
+        if (fits)
+            TRY(read_tensor(match->file, from, to->values));
         else
-            memset(to->values, 0, to->info.count * sizeof *to->values);
+            memset(to->values, 0, info->count * sizeof *to->values);
     }
     return YOKE_OK;
 }
 
+/* The match is DATA, listing missing, unknown and misshapen names, unless the file has the model's
+ * tensors. */
+static yoke_status read_matching(yoke_weights_match *match, const yoke_facts *own,
+                                 const char *anyway, yoke_state *state) {
+    bool may_differ = yoke_facts_lists(anyway, "optimizer") || yoke_facts_lists(anyway, "momentum");
+    TRY(yoke_weights_match_open(match));
+    TRY(yoke_facts_compare(own, match->file, anyway));
+    TRY(compare_optimizer(match->file, state, may_differ));
+    return read_values(match, state);
+}
+
 yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
                                  const yoke_facts *own, const char *anyway, yoke_state *state) {
-    const yoke_safetensors *file = &checkpoint->file;
-    bool may_differ = yoke_facts_lists(anyway, "optimizer") || yoke_facts_lists(anyway, "momentum");
-    TRY(compare_weights(file, model));
-    TRY(yoke_facts_compare(own, file, anyway));
-    TRY(compare_optimizer(file, state, may_differ));
-    TRY(read_values(file, state));
+    yoke_weights_match match = {.file = &checkpoint->file, .model = model};
+    yoke_status status = read_matching(&match, own, anyway, state);
+    yoke_weights_match_close(&match);
+    TRY(status);
     state->steps = yoke_checkpoint_number(checkpoint, "step", 0);
     state->batches_tracked = yoke_checkpoint_number(checkpoint, "batches_tracked", state->steps);
     return YOKE_OK;

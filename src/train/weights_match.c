@@ -32,14 +32,15 @@ static void print_shape(char *text, size_t size, const int64_t *shape, int ndim)
     if (used < size) snprintf(text + used, size - used, "]");
 }
 
-static const char *plain_name(const char *name) {
+const char *yoke_weights_plain_name(const char *name) {
     return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
 }
 
 /* Finds a tensor by name; nn.DataParallel saves it with the prefix "module.". */
 static const yoke_file_tensor *find(const yoke_safetensors *file, const char *name) {
     for (int i = 0; i < file->count; i++)
-        if (strcmp(plain_name(file->tensors[i].name), name) == 0) return &file->tensors[i];
+        if (strcmp(yoke_weights_plain_name(file->tensors[i].name), name) == 0)
+            return &file->tensors[i];
     return NULL;
 }
 
@@ -122,7 +123,7 @@ static yoke_status report(const comparison *found, const char *path, const yoke_
 /* Whether the model lacks this name of the file; the optimizer's state of a checkpoint is no
  * weight. */
 static bool is_lacking(const yoke_weights_match *match, int index) {
-    const char *name = plain_name(match->file->tensors[index].name);
+    const char *name = yoke_weights_plain_name(match->file->tensors[index].name);
     if (yoke_checkpoint_has_state(match->file, name)) return false;
     return yoke_model_find_tensor(match->model, name, NULL) < 0;
 }
@@ -130,7 +131,7 @@ static bool is_lacking(const yoke_weights_match *match, int index) {
 static bool may_be_unknown(const yoke_weights_match *match, int index) {
     return match->options.allow_unknown != NULL &&
            yoke_patterns_match(match->options.allow_unknown,
-                               plain_name(match->file->tensors[index].name));
+                               yoke_weights_plain_name(match->file->tensors[index].name));
 }
 
 static yoke_status find_sources(yoke_weights_match *match) {
@@ -144,7 +145,7 @@ static yoke_status find_sources(yoke_weights_match *match) {
     for (int i = 0; i < file->count; i++) {
         const char *name = file->tensors[i].name;
         /* The file may also have a tensor twice, with and without prefix. */
-        bool twice = find(file, plain_name(name)) != &file->tensors[i];
+        bool twice = find(file, yoke_weights_plain_name(name)) != &file->tensors[i];
         bool unknown = is_lacking(match, i) && !may_be_unknown(match, i);
         if (twice || unknown) add_mismatch(&found.unknown, name);
     }
@@ -178,7 +179,7 @@ static yoke_status check_values(yoke_weights_match *match, int index) {
     while (i < tensor->elements && isfinite(match->values[i]))
         i++;
     if (i == tensor->elements) return YOKE_OK;
-    if (!may_be_missing(match, plain_name(tensor->name)))
+    if (!may_be_missing(match, yoke_weights_plain_name(tensor->name)))
         return FAIL(YOKE_ERROR_DATA,
                     "%s: element %zu of %s is %g: weights must be finite; take an older file, or "
                     "allow this tensor to be missing",
@@ -232,6 +233,6 @@ void yoke_weights_match_report(const yoke_weights_match *match) {
         if (match->reasons[i] != 0) tell_tensor(match, i);
     for (int i = 0; i < match->file->count; i++)
         if (is_lacking(match, i))
-            tell(match, YOKE_SKIP_UNKNOWN, plain_name(match->file->tensors[i].name),
+            tell(match, YOKE_SKIP_UNKNOWN, yoke_weights_plain_name(match->file->tensors[i].name),
                  "is not in the model: ignored");
 }

@@ -14,6 +14,9 @@ typedef struct yoke_weights_match {
     float *values;                    /* room for the largest tensor of the file */
 } yoke_weights_match;
 
+/* The name without the prefix "module." of nn.DataParallel. */
+const char *yoke_weights_plain_name(const char *name);
+
 /* Finds the sources; the caller has set file, model and options. DATA: a tensor is missing,
  * unknown, or of another shape or type, and the options do not allow it. Close it after a failure,
  * too. */

@@ -393,6 +393,88 @@ static void a_value_that_is_not_finite_is_not_saved(void **state) {
     yoke_model_destroy(model);
 }
 
+/* States of other programs. */
+
+/* Copies a state as a program without digests saves it; `prefix` is that of nn.DataParallel, and
+ * the second element of `broken`, unless NULL, becomes NaN. */
+static void copy_unsealed(int from, int to, const char *prefix, const char *broken) {
+    yoke_checkpoint *source;
+    yoke_file_writer writer;
+    yoke_file_tensor tensors[64];
+    yoke_file_note notes[64] = {{"yoke.format", "unsealed"}};
+    char names[64][96];
+    int note_count = 1;
+    EXPECT_OK(yoke_checkpoint_open(&source, file_of(from)));
+    const yoke_safetensors *file = &source->file;
+    assert_true(file->count <= 64);
+    for (int i = 0; i < file->note_count && note_count < 64; i++)
+        if (strcmp(file->notes[i].key, "format") != 0 &&
+            strncmp(file->notes[i].key, "yoke.", 5) != 0 &&
+            strncmp(file->notes[i].key, "xxh3.", 5) != 0)
+            notes[note_count++] = file->notes[i];
+    for (int i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+        size_t kept = strncmp(name, "optimizer.", 10) == 0 ? 10 : 0;
+        snprintf(names[i], sizeof names[i], "%.*s%s%s", (int)kept, name, prefix, name + kept);
+        tensors[i] = file->tensors[i];
+        tensors[i].name = names[i];
+    }
+    EXPECT_OK(yoke_safetensors_arrange(tensors, file->count));
+    EXPECT_OK(
+        yoke_safetensors_create(&writer, file_of(to), tensors, file->count, notes, note_count));
+    for (int i = 0; i < file->count; i++) {
+        char plain[96];
+        size_t kept = strncmp(tensors[i].name, "optimizer.", 10) == 0 ? 10 : 0;
+        snprintf(plain, sizeof plain, "%.*s%s", (int)kept, tensors[i].name,
+                 tensors[i].name + kept + strlen(prefix));
+        const yoke_file_tensor *tensor = yoke_safetensors_find(file, plain);
+        assert_non_null(tensor);
+        unsigned char *data = malloc(tensor->bytes);
+        assert_non_null(data);
+        memcpy(data, file->buffer + tensor->begin, tensor->bytes);
+        if (broken != NULL && strcmp(plain, broken) == 0)
+            memcpy(data + 4, &(float){NAN}, sizeof(float));
+        EXPECT_OK(yoke_file_write(&writer, data, tensor->bytes));
+        free(data);
+    }
+    EXPECT_OK(yoke_file_commit(&writer));
+    yoke_checkpoint_close(source);
+}
+
+static void names_with_the_prefix_of_data_parallel_are_read(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 12, .accumulate = 1, .adamw = true};
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = plain_engine(model, &s, 7);
+    EXPECT_OK(go_on(engine.parallel, &s, 0, true, 1, 0));
+    check_engine_free(&engine);
+    copy_unsealed(3, 0, "module.", NULL);
+    engine = plain_engine(model, &s, 7);
+    EXPECT_OK(yoke_state_load(engine.parallel, file_of(0), NULL));
+    EXPECT_OK(go_on(engine.parallel, &s, 3, false, 1, 0));
+    EXPECT_OK(yoke_state_save(engine.parallel, file_of(0)));
+    expect_same_tensors(file_of(0), file_of(STEPS));
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+static void a_state_that_is_not_finite_is_refused(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 12, .accumulate = 1, .adamw = true};
+    yoke_model *model = tiny_model();
+    check_engine engine = plain_engine(model, &s, 7);
+    EXPECT_OK(step_on(engine.parallel, &s, 0, 1, 0));
+    EXPECT_OK(yoke_state_save(engine.parallel, file_of(1)));
+    copy_unsealed(1, 0, "", "fc.bias");
+    expect_refused(engine.parallel, NULL, YOKE_ERROR_DATA,
+                   (const char *[]){"element 1 of fc.bias is", NULL});
+    copy_unsealed(1, 0, "", "optimizer.fc.weight.exp_avg");
+    expect_refused(engine.parallel, NULL, YOKE_ERROR_DATA,
+                   (const char *[]){"element 1 of optimizer.fc.weight.exp_avg is", NULL});
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_resumed_after_any_step_equals_the_uninterrupted_one),
@@ -404,6 +486,8 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_initialises_weights_and_weights_are_no_checkpoint),
         cmocka_unit_test(every_flipped_bit_and_every_cut_is_noticed),
         cmocka_unit_test(a_value_that_is_not_finite_is_not_saved),
+        cmocka_unit_test(names_with_the_prefix_of_data_parallel_are_read),
+        cmocka_unit_test(a_state_that_is_not_finite_is_refused),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }
