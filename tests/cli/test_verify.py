@@ -133,6 +133,17 @@ class Files(unittest.TestCase):
         data[begin + header[tensor]["data_offsets"][0] + 4 * element] ^= 1
         pathlib.Path(self.path).write_bytes(data)
 
+    def negate_gradients(self):
+        """Flips the sign of every gradient."""
+        header, begin = self.header()
+        data = bytearray(pathlib.Path(self.path).read_bytes())
+        for name, tensor in header.items():
+            if name.startswith("gradient_"):
+                first, end = tensor["data_offsets"]
+                for place in range(begin + first + 3, begin + end, 4):
+                    data[place] ^= 0x80
+        pathlib.Path(self.path).write_bytes(data)
+
     def change_text(self, key, value):
         header, begin = self.header()
         data = pathlib.Path(self.path).read_bytes()[begin:]
@@ -184,6 +195,16 @@ class Files(unittest.TestCase):
         self.change_text("writer", "pytorch 2")
         result = self.against("--json")
         self.assertEqual((result.returncode, json.loads(result.stdout)["pairs"][0]["must_agree_by"]), (0, "tolerance"))
+
+    def test_gradients_of_another_program_are_judged_too(self):
+        self.record()
+        self.negate_gradients()
+        self.change_text("writer", "pytorch 2")
+        result = self.against("--json", "--quiet")
+        pair = json.loads(result.stdout)["pairs"][0]
+        self.assertEqual((result.returncode, pair["must_agree_by"], pair["passes"]), (1, "tolerance", False))
+        self.assertAlmostEqual(pair["gradient_relative"], 2, places=5)
+        self.assertEqual(pair["relative"], 0)
 
     def fails(self, code, words, *arguments):
         result = self.against(*arguments)

@@ -1,6 +1,7 @@
 /* Compares the tensors of two roads, element by element. */
 #include "cli/verify/verify_difference.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,36 @@ typedef struct tensor_pair {
     size_t count;
 } tensor_pair;
 
-/* |a - b| / |b|, Euclidean; infinite where a value is not finite. */
-static double relative_difference(tensor_pair both) {
-    double difference = 0, size = 0;
+static double norm_of(const double *values, size_t count) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++)
+        squares += values[i] * values[i];
+    return sqrt(squares);
+}
+
+/* |a - b| / |b|, Euclidean; infinite where a value is not finite. A tensor may be zero on one road
+ * and one rounding of its kin on another: |b| counts as at least `rounding`. */
+static double relative_difference(tensor_pair both, double rounding) {
+    double difference = 0, size = fmax(norm_of(both.others, both.count), rounding);
     for (size_t i = 0; i < both.count; i++) {
         double d = both.values[i] - both.others[i];
         difference += d * d;
-        size += both.others[i] * both.others[i];
     }
     if (!isfinite(difference)) return INFINITY;
-    return difference == 0 ? 0 : sqrt(difference / size);
+    return difference == 0 ? 0 : sqrt(difference) / size;
+}
+
+/* One rounding of a road's weights, or of its gradients, taken as one vector. */
+static double rounding_of(const verify_road *road, const yoke_model *model, bool gradients) {
+    const double *values = gradients ? road->gradients : road->weights;
+    double norm = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        if (yoke_model_tensor(model, i, &info) != YOKE_OK || info.integer) continue;
+        if (info.trainable || !gradients) norm = hypot(norm, norm_of(values, info.count));
+        values += info.count;
+    }
+    return FLT_EPSILON * norm;
 }
 
 static void note_first(verify_pair *pair, verify_element element) {
@@ -61,6 +82,8 @@ static bool compare_tensor(verify_pair *pair, tensor_pair both, verify_element f
 void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
     const verify_road *a = pair->road, *b = pair->with;
     bool gradients = a->has_gradients && b->has_gradients, equal = true;
+    double rounding = rounding_of(b, model, false);
+    double of_gradients = gradients ? rounding_of(b, model, true) : 0;
     size_t offset = 0;
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
@@ -72,11 +95,12 @@ void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
         if (gradients && info.trainable) {
             found.gradient = true;
             equal = compare_tensor(pair, of_loss, found) && equal;
-            pair->gradient_relative = fmax(pair->gradient_relative, relative_difference(of_loss));
+            pair->gradient_relative =
+                fmax(pair->gradient_relative, relative_difference(of_loss, of_gradients));
             found.gradient = false;
         }
         equal = compare_tensor(pair, weights, found) && equal;
-        pair->relative = fmax(pair->relative, relative_difference(weights));
+        pair->relative = fmax(pair->relative, relative_difference(weights, rounding));
     }
     if (step == 0) return;
     pair->steps++;
@@ -86,5 +110,5 @@ void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
 bool verify_pair_passes(const verify_pair *pair, double tolerance) {
     if (pair->bar == VERIFY_NOTHING) return true;
     if (pair->bar == VERIFY_BITS) return !pair->differs;
-    return pair->relative <= tolerance;
+    return pair->relative <= tolerance && pair->gradient_relative <= tolerance;
 }

@@ -7,7 +7,7 @@
 /* What two roads owe each other. */
 typedef enum verify_bar {
     VERIFY_BITS,      /* equal bits */
-    VERIFY_TOLERANCE, /* weights and buffers equal up to rounding */
+    VERIFY_TOLERANCE, /* weights, buffers and gradients equal up to rounding */
     VERIFY_NOTHING    /* they compute different things */
 } verify_bar;
 
