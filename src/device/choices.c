@@ -1,5 +1,6 @@
 /* The record of measured choices: a short list. The search is linear, since only planning reads
  * it. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,24 @@ int yoke_choices_find(yoke_choices *choices, const char *key) {
     if (row == NULL) return -1;
     if (!row->used) row->used = true;
     return row->candidate;
+}
+
+/* A record adds details to the algorithm's name: "winograd (jit:avx2, 1 reordered)". */
+static bool has_name(const choice *row, const char *name) {
+    size_t length = strlen(name);
+    return strncmp(row->name, name, length) == 0 &&
+           (row->name[length] == '\0' || row->name[length] == ' ');
+}
+
+yoke_status yoke_choices_check(const yoke_choices *choices, const char *key, const char *name) {
+    const choice *row = row_of(choices, key);
+    const yoke_choices_file *file = choices->file;
+    if (row == NULL || (name != NULL && has_name(row, name))) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: the choice of '%s' is number %d, '%s'; that number is %s here; delete the "
+                "file, and the next run measures anew",
+                file != NULL ? yoke_choices_file_path(file) : "the choices of rank 0", key,
+                row->candidate, row->name, name != NULL ? name : "no algorithm");
 }
 
 yoke_status yoke_choices_commit(yoke_choices *choices) {
@@ -140,7 +159,12 @@ yoke_status yoke_choices_read(yoke_choices *choices, char *text) {
         for (int i = 0; i < 4; i++)
             fields[i] = strsep(&at, "\t");
         if (fields[3] == NULL) return FAIL(YOKE_ERROR_PEER, "a record of choices has no key");
-        TRY(yoke_choices_add(choices, fields[3], atoi(fields[0]), fields[2], atof(fields[1])));
+        int64_t candidate;
+        double milliseconds;
+        if (!yoke_text_integer(fields[0], 0, INT_MAX, &candidate) ||
+            !yoke_text_real(fields[1], 0, 1e12, &milliseconds))
+            return FAIL(YOKE_ERROR_PEER, "a record of choices has no number for '%s'", fields[3]);
+        TRY(yoke_choices_add(choices, fields[3], (int)candidate, fields[2], milliseconds));
     }
     return YOKE_OK;
 }

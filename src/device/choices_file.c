@@ -70,6 +70,10 @@ void yoke_choices_file_close(yoke_choices_file *file) {
     free(file);
 }
 
+const char *yoke_choices_file_path(const yoke_choices_file *file) {
+    return file->path;
+}
+
 const char *yoke_choices_file_warning(const yoke_choices_file *file) {
     return file != NULL && file->warning[0] != '\0' ? file->warning : NULL;
 }

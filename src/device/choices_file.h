@@ -21,6 +21,7 @@ yoke_status yoke_choices_file_open(yoke_choices_file **file, const char *path, c
 /* Takes NULL; drops what was added and not committed. */
 void yoke_choices_file_close(yoke_choices_file *file);
 
+const char *yoke_choices_file_path(const yoke_choices_file *file);
 /* Hands every choice of this machine to `take`; a missing file has none. DATA: file and line. */
 yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context);
 /* Locks the file against other processes and reads it again, unless it is locked already. Waits for

@@ -407,6 +407,9 @@ const char *yoke_choices_warning(const yoke_choices *choices);
 void yoke_device_facts(const yoke_device *device, char *text, size_t size);
 /* `key` names shape, pass and precision, but not the number of rows. Returns -1 when unknown. */
 int yoke_choices_find(yoke_choices *choices, const char *key);
+/* DATA, with file and key, unless the choice of `key` is algorithm `name`; NULL: no algorithm has
+ * its number. */
+yoke_status yoke_choices_check(const yoke_choices *choices, const char *key, const char *name);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
 /* Row `index` of the choices in use; false past the end. */

@@ -62,7 +62,7 @@ class Choices(Case):
         for fields in lines[1:]:  # candidate 0 is the direct algorithm, 4 the next one
             if "kernel 3/1" in fields[4] and "forward" in fields[4]:
                 others += 1
-                fields[1] = "0" if fields[1] != "0" else "4"
+                fields[1], fields[3] = ("0", "direct") if fields[1] != "0" else ("4", "winograd")
         self.assertGreater(others, 0)
         file.write_text("\n".join("\t".join(fields) for fields in lines) + "\n")
         self.assertNotEqual(self.train("--choices", str(file))[0], first)
@@ -92,6 +92,21 @@ class Choices(Case):
         _, said = self.train("--choices", "/proc/yoke/choices")
         self.assertIn("warning: /proc/yoke/choices.lock", said)
         self.assertIn("other bits", said)
+
+    def test_a_number_of_no_algorithm_is_named_with_file_and_key(self):
+        file = self.folder / "choices"
+        self.train("--choices", str(file))
+        whole = file.read_text().splitlines()
+        for place, wrong in [(1, "400000"), (3, "another algorithm")]:
+            with self.subTest(wrong=wrong):
+                lines = [line.split("\t") for line in whole]
+                lines[1][place] = wrong
+                file.write_text("\n".join("\t".join(fields) for fields in lines) + "\n")
+                process = self.start(*RUN, "--choices", str(file))
+                _, said = process.communicate(timeout=LIMIT_S)
+                self.assertEqual(process.returncode, 65, said)
+                for word in (str(file), lines[1][4], wrong):
+                    self.assertIn(word, said)
 
     def test_a_damaged_file_is_named_with_its_line(self):
         file = self.folder / "choices"

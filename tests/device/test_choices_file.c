@@ -173,6 +173,36 @@ static void test_a_process_that_dies_while_it_measures_leaves_the_file_free(void
     assert_int_equal(run_once(MACHINE, "conv", 2), 2);
 }
 
+static void test_a_choice_of_another_algorithm_is_named_with_file_and_key(void **state) {
+    (void)state;
+    run_once(MACHINE, "conv forward", 3);
+    yoke_choices *choices = record_of(MACHINE);
+    EXPECT_OK(yoke_choices_check(choices, "conv forward", "an algorithm"));
+    EXPECT_OK(yoke_choices_check(choices, "conv forward", "an"));
+    EXPECT_OK(yoke_choices_check(choices, "unknown", NULL));
+    static const char *const others[] = {NULL, "a", "winograd", "an algorithm too"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(yoke_choices_check(choices, "conv forward", others[i]), YOKE_ERROR_DATA);
+        assert_non_null(strstr(yoke_last_error(), path));
+        assert_non_null(strstr(yoke_last_error(), "'conv forward' is number 3"));
+    }
+    yoke_choices_destroy(choices);
+}
+
+static void test_a_peers_record_without_numbers_is_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"-1\t0.5\tname\tkey\n", "1x\t0.5\tname\tkey\n",
+                                        "1\tsoon\tname\tkey\n", "9999999999\t1\tname\tkey\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        yoke_choices *choices = NULL;
+        char text[64];
+        snprintf(text, sizeof text, "%s", texts[i]);
+        EXPECT_OK(yoke_choices_create(&choices));
+        assert_int_equal(yoke_choices_read(choices, text), YOKE_ERROR_PEER);
+        yoke_choices_destroy(choices);
+    }
+}
+
 static void test_damage_is_named_by_file_and_line(void **state) {
     (void)state;
     static const struct {
@@ -248,6 +278,8 @@ int main(void) {
         IN_CLEAN_FOLDER(test_a_run_takes_what_another_wrote_after_it_had_read_the_file),
         IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_choices),
         IN_CLEAN_FOLDER(test_a_process_that_dies_while_it_measures_leaves_the_file_free),
+        IN_CLEAN_FOLDER(test_a_choice_of_another_algorithm_is_named_with_file_and_key),
+        IN_CLEAN_FOLDER(test_a_peers_record_without_numbers_is_refused),
         IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),
         IN_CLEAN_FOLDER(test_damage_met_behind_the_lock_fails_the_run_that_meets_it),
         IN_CLEAN_FOLDER(test_a_folder_that_cannot_be_written_is_a_warning),

@@ -53,7 +53,8 @@ def seeds():
     yield from (("checkpoint", file) for file in [safetensors(TINY, FACTS), safetensors(TINY[:2], FACTS), files[1],
                                                   safetensors(TINY, dict(FACTS, **{"config.batch": "2"})),
                                                   safetensors(TINY, dict(FACTS, **{"yoke.format": "2"}))])
-    for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n"]:
+    for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n",
+                 "yoke choices 1\n", "yoke choices 1\nm\t1\t0.5\tname\tkey\nother\t2\t1e3\tname\tkey\n"]:
         yield "choices", text.encode()
     for body in [frame(4, b"key\0value"), frame(7, b"sum\0" + struct.pack(">q", -3)), frame(5, b"key\0") + frame(6, b"key\0"),
                  frame(1, bytes(32)), frame(4, b"no end"), b"tcp://host:1234", b"tcp://[::1]:99999", b"4(x2),3",

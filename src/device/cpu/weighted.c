@@ -195,6 +195,14 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
 
 /* Planning. */
 
+/* NULL: no algorithm has this candidate. */
+static const char *algorithm_name(const cpu_problem *problem, int candidate) {
+    int count = 0;
+    while (problem->algorithms[count].name != NULL)
+        count++;
+    return candidate < count * KEEP_SETS ? problem->algorithms[candidate / KEEP_SETS].name : NULL;
+}
+
 static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
                           int *candidate) {
     const yoke_plan_request *request = planner->request;
@@ -207,7 +215,7 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
     int known = yoke_choices_find(request->choices, key);
     if (known < 0) return measure(planner, direction, key, candidate);
     *candidate = known;
-    return YOKE_OK;
+    return yoke_choices_check(request->choices, key, algorithm_name(planner->problem, known));
 }
 
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,

@@ -17,15 +17,19 @@ static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     snprintf(key, KEY_BYTES, "%s %s", tuning->key, precision_names[tuning->request->precision]);
 }
 
-bool cuda_chosen(const cuda_tuning *tuning, int *best) {
+yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     const yoke_plan_request *request = tuning->request;
     *best = 0;
-    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) return true;
+    *chosen = request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL;
+    if (*chosen) return YOKE_OK;
     char key[KEY_BYTES];
     write_key(key, tuning);
     int known = yoke_choices_find(request->choices, key);
-    if (known >= 0) *best = known;
-    return known >= 0;
+    *chosen = known >= 0;
+    if (!*chosen) return YOKE_OK;
+    *best = known;
+    return yoke_choices_check(request->choices, key,
+                              known < tuning->count ? tuning->candidates[known].name : NULL);
 }
 
 /* Timing. */
@@ -134,7 +138,9 @@ static yoke_status measure(const cuda_tuning *tuning, float *times, int *best) {
 }
 
 yoke_status cuda_choose(const cuda_tuning *tuning, int *best) {
-    if (cuda_chosen(tuning, best)) return YOKE_OK;
+    bool chosen;
+    TRY(cuda_chosen(tuning, &chosen, best));
+    if (chosen) return YOKE_OK;
     size_t bytes = (size_t)tuning->count * sizeof(float);
     float *times = calloc(1, bytes);
     if (times == NULL) return FAIL_MEMORY(bytes, "measured times");

@@ -155,8 +155,9 @@ typedef struct cuda_tuning {
     void *context;
 } cuda_tuning;
 yoke_status cuda_choose(const cuda_tuning *tuning, int *best);
-/* Whether the choice is known without timing; the tuning then needs no candidates. */
-bool cuda_chosen(const cuda_tuning *tuning, int *best);
+/* Whether the choice is known without timing; of the candidates it reads only the names. DATA: the
+ * record has a number of no candidate, or of one with another name. */
+yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best);
 
 /* One planner for each kind of operation. */
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,

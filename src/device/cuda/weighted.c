@@ -46,7 +46,6 @@ static yoke_status run_pass(const cuda_weighted *self, const cuda_pass *pass,
 typedef struct weighted_trial {
     const cuda_weighted *self;
     cuda_pass *passes[CUDA_ALGORITHMS_LIMIT];
-    cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT];
     cuda_operands operands;
     void *memory;
 } weighted_trial;
@@ -68,12 +67,12 @@ static yoke_status create_algorithm(const weighted_planner *planner, cuda_direct
 }
 
 static yoke_status create_candidates(const weighted_planner *planner, cuda_direction direction,
-                                     weighted_trial *trial, size_t *scratch_bytes) {
+                                     weighted_trial *trial, cuda_candidate *candidates,
+                                     size_t *scratch_bytes) {
     for (int i = 0; i < planner->request->algorithm_count; i++) {
         TRY(create_algorithm(planner, direction, i, &trial->passes[i]));
-        trial->candidates[i].name = planner->request->algorithms[i].name;
         if (trial->passes[i] == NULL) continue;
-        trial->candidates[i].run = run_candidate;
+        candidates[i].run = run_candidate;
         *scratch_bytes = larger(*scratch_bytes, trial->passes[i]->scratch_bytes);
     }
     return YOKE_OK;
@@ -102,12 +101,11 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
 }
 
 static yoke_status measure(const weighted_planner *planner, cuda_direction direction,
-                           cuda_tuning *tuning, int *best) {
+                           cuda_tuning *tuning, cuda_candidate *candidates, int *best) {
     weighted_trial trial = {.self = planner->self};
     size_t scratch_bytes = 0;
-    yoke_status status = create_candidates(planner, direction, &trial, &scratch_bytes);
+    yoke_status status = create_candidates(planner, direction, &trial, candidates, &scratch_bytes);
     if (status == YOKE_OK) status = provide_operands(planner, direction, &trial, scratch_bytes);
-    tuning->candidates = trial.candidates;
     tuning->context = &trial;
     if (status == YOKE_OK) status = cuda_choose(tuning, best);
     yoke_device_free(&planner->problem.device->base, trial.memory);
@@ -129,13 +127,19 @@ static yoke_status create_first(const weighted_planner *planner, cuda_direction 
 
 static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
     char key[160];
+    cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
+    for (int i = 0; i < planner->request->algorithm_count; i++)
+        candidates[i].name = planner->request->algorithms[i].name;
     snprintf(key, sizeof key, "%s %s", planner->request->key, direction_names[direction]);
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,
+                          .candidates = candidates,
                           .count = planner->request->algorithm_count};
     int best = 0;
-    if (!cuda_chosen(&tuning, &best)) TRY(measure(planner, direction, &tuning, &best));
+    bool chosen;
+    TRY(cuda_chosen(&tuning, &chosen, &best));
+    if (!chosen) TRY(measure(planner, direction, &tuning, candidates, &best));
     cuda_pass **pass = &planner->self->passes[direction];
     TRY(create_algorithm(planner, direction, best, pass));
     /* The choice was measured for another number of rows and does not exist for this one. */
