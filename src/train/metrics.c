@@ -7,31 +7,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define METRICS_LIMIT ((size_t)1 << 30)
-
-/* The bytes of the lines up to `step`: those of later steps are about to be written again. */
-static off_t lines_up_to(const char *path, uint64_t step) {
-    unsigned char *data;
-    size_t bytes, whole = 0;
+/* The bytes of the whole lines up to `step`: those of later steps are about to be written again. */
+static off_t lines_up_to(FILE *file, uint64_t step) {
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t whole = 0;
     unsigned long long line_step;
-    if (yoke_file_read(path, METRICS_LIMIT, &data, &bytes) != YOKE_OK) return 0;
-    for (char *line = (char *)data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    for (ssize_t bytes; (bytes = getline(&line, &capacity, file)) > 0; whole += bytes) {
+        if (line[bytes - 1] != '\n') break;
         if (sscanf(line, "{\"step\":%llu,", &line_step) != 1 || line_step > step) break;
-        whole = (size_t)(end + 1 - (char *)data);
     }
-    free(data);
-    return (off_t)whole;
+    free(line);
+    return whole;
+}
+
+/* A pipe or a device keeps nothing, and reading it would wait or take what others want to read. */
+static yoke_status measure_kept(const char *path, uint64_t step, off_t *kept) {
+    struct stat about;
+    *kept = 0;
+    if (stat(path, &about) != 0 && errno == ENOENT) return YOKE_OK;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return YOKE_OK;
+    errno = 0;
+    FILE *file = fopen(path, "re");
+    if (file != NULL) *kept = lines_up_to(file, step);
+    int cause = file == NULL || ferror(file) ? errno : 0;
+    if (file != NULL) fclose(file);
+    if (cause == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_IO,
+                "%s: cannot read the metrics that this run goes on with: %s; choose another file",
+                path, strerror(cause));
 }
 
 yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path, bool resumed,
                               uint64_t step) {
     *metrics = (yoke_metrics){0};
     if (path == NULL) return YOKE_OK;
+    off_t kept = 0;
+    if (resumed) TRY(measure_kept(path, step, &kept));
     char *copy = strdup(path);
     if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
-    off_t kept = resumed ? lines_up_to(path, step) : 0;
     int start = kept > 0 ? 0 : O_TRUNC;
     int descriptor = open(path, O_WRONLY | O_CREAT | start | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor < 0) {

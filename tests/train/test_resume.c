@@ -1,9 +1,11 @@
 /* A trainer that goes on from its checkpoints, and the folder that it keeps them in. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include "train/checkpoint_folder.h"
+#include "train/metrics.h"
 #include "trainer_check.h"
 
 enum { RUN_STEPS = 20, BATCHES = 4 };
@@ -384,6 +386,28 @@ static void a_resumed_run_goes_on_with_its_metrics(void **state) {
     clear_saves();
 }
 
+static void metrics_of_a_pipe_are_not_read(void **state) {
+    (void)state;
+    char path[128];
+    yoke_metrics metrics;
+    assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(reader >= 0);
+    alarm(60); /* a reader of the pipe would wait for ever */
+    EXPECT_OK(yoke_metrics_open(&metrics, path, true, 3));
+    alarm(0);
+    yoke_metrics_close(&metrics);
+    close(reader);
+    unlink(path);
+}
+
+static void metrics_that_cannot_be_read_are_not_cut(void **state) {
+    (void)state;
+    yoke_metrics metrics;
+    assert_int_equal(yoke_metrics_open(&metrics, "/proc/self/mem", true, 3), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "/proc/self/mem: cannot read the metrics"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
@@ -396,6 +420,8 @@ int main(void) {
         cmocka_unit_test(a_folder_with_later_steps_is_refused),
         cmocka_unit_test(a_full_disk_is_a_warning_and_the_older_checkpoint_stays),
         cmocka_unit_test(a_resumed_run_goes_on_with_its_metrics),
+        cmocka_unit_test(metrics_of_a_pipe_are_not_read),
+        cmocka_unit_test(metrics_that_cannot_be_read_are_not_cut),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }
