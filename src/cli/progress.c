@@ -58,7 +58,10 @@ static part part_of(const progress *view, const yoke_event *event) {
     part here = {.name = "step ", .done = event->step, .all = event->steps};
     if (view->epochs == 0) return here;
     here.all = event->steps / (uint64_t)view->epochs;
-    here.done = event->step - event->epoch * here.all;
+    /* A run resumed with another batch size counts steps that no epoch of this run has. */
+    uint64_t before = event->epoch * here.all;
+    here.done = event->step > before ? event->step - before : 0;
+    if (here.done > here.all) here.done = here.all;
     snprintf(here.name, sizeof here.name, "epoch %llu/%d ", (unsigned long long)event->epoch + 1,
              view->epochs);
     return here;
@@ -96,7 +99,7 @@ static void print_cells(const progress *view, int cells, double share) {
 static void draw_bar(progress *view, const yoke_event *event) {
     part here = part_of(view, event);
     char count[48], tail[96];
-    double share = (double)here.done / (double)here.all;
+    double share = here.all > 0 ? (double)here.done / (double)here.all : 1;
     snprintf(count, sizeof count, "%llu/%llu", (unsigned long long)here.done,
              (unsigned long long)here.all);
     tail_text(view, event, tail, sizeof tail);

@@ -67,6 +67,16 @@ static void set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoin
     if (best != NULL) trainer->checkpoints.best = strtod(best, NULL);
 }
 
+/* Steps of another batch size count other rows: what is left of the epochs decides. */
+static void plan_remaining(yoke_trainer *trainer) {
+    uint64_t a_epoch = yoke_loader_batches(trainer->loader);
+    uint64_t all = (uint64_t)trainer->options.epochs * a_epoch;
+    uint64_t done = trainer->epoch * a_epoch + trainer->batches;
+    if (trainer->options.steps > 0) return;
+    trainer->steps = trainer->step + (all > done ? all - done : 0);
+    trainer->schedule.steps = trainer->steps;
+}
+
 static yoke_status load(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
     yoke_facts own = {0};
     char text[PATH_MAX + 80];
@@ -75,6 +85,7 @@ static yoke_status load(yoke_trainer *trainer, const yoke_checkpoint *checkpoint
     TRY(yoke_checkpoint_read(checkpoint, trainer->model, &own, trainer->options.resume_anyway,
                              trainer->checkpoints.state));
     set_position(trainer, checkpoint);
+    plan_remaining(trainer);
     trainer->checkpoints.resumed = true;
     snprintf(text, sizeof text, "resumed from %s, after step %llu of %llu", checkpoint->file.path,
              (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
@@ -132,6 +143,7 @@ static yoke_status share_position(yoke_trainer *trainer) {
     trainer->epoch = (uint64_t)place[2];
     trainer->batches = (uint64_t)place[3];
     own->has_best = place[4] != 0;
+    if (own->resumed) plan_remaining(trainer);
     return YOKE_OK;
 }
 

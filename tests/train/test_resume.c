@@ -408,6 +408,25 @@ static void metrics_that_cannot_be_read_are_not_cut(void **state) {
     assert_non_null(strstr(yoke_last_error(), "/proc/self/mem: cannot read the metrics"));
 }
 
+static void another_batch_size_trains_what_is_left_of_the_epochs(void **state) {
+    (void)state;
+    log_of_run stopped = {.stop_after = 6}, resumed = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&stopped);
+    options.steps = 0;
+    options.epochs = 5;
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
+    yoke_trainer_destroy(stopped.trainer);
+    options.payload = &resumed;
+    options.resume_anyway = "batch";
+    options.batch = 25; /* two batches an epoch */
+    EXPECT_OK(train(&resumed, &options));
+    int left = 4 * 2 - 2 * small(&resumed).batch / 25; /* of epochs 1 to 4 */
+    assert_int_equal(resumed.steps, 6 + left);
+    yoke_trainer_destroy(resumed.trainer);
+    clear_saves();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
@@ -422,6 +441,7 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_goes_on_with_its_metrics),
         cmocka_unit_test(metrics_of_a_pipe_are_not_read),
         cmocka_unit_test(metrics_that_cannot_be_read_are_not_cut),
+        cmocka_unit_test(another_batch_size_trains_what_is_left_of_the_epochs),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }
