@@ -216,7 +216,7 @@ static void end_epoch(yoke_trainer *trainer) {
 
 static yoke_status train(yoke_trainer *trainer) {
     bool was_finished = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
-    if (was_finished && trainer->options.evaluate_every >= 0) return evaluate(trainer);
+    if (was_finished && trainer->options.evaluate_every >= 0) return evaluate_and_keep(trainer);
     while (trainer->step < trainer->steps) {
         TRY(run_epoch(trainer));
         if (evaluation_is_due(trainer)) TRY(evaluate_and_keep(trainer));

@@ -427,6 +427,25 @@ static void another_batch_size_trains_what_is_left_of_the_epochs(void **state) {
     clear_saves();
 }
 
+static void a_stop_in_the_last_evaluation_still_leads_to_the_best(void **state) {
+    (void)state;
+    char path[PATH_MAX];
+    log_of_run stopped = {.stop_after = RUN_STEPS}, resumed = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&stopped);
+    options.keep_best = true;
+    assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
+    yoke_trainer_destroy(stopped.trainer);
+    yoke_folder_best_path(path, saves);
+    assert_int_equal(access(path, F_OK), -1);
+    options.payload = &resumed;
+    EXPECT_OK(train(&resumed, &options));
+    assert_int_equal(resumed.evaluations, 1);
+    assert_int_equal(access(path, F_OK), 0);
+    yoke_trainer_destroy(resumed.trainer);
+    clear_saves();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
@@ -442,6 +461,7 @@ int main(void) {
         cmocka_unit_test(metrics_of_a_pipe_are_not_read),
         cmocka_unit_test(metrics_that_cannot_be_read_are_not_cut),
         cmocka_unit_test(another_batch_size_trains_what_is_left_of_the_epochs),
+        cmocka_unit_test(a_stop_in_the_last_evaluation_still_leads_to_the_best),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }
