@@ -9,7 +9,6 @@
 #include "train/digest.h"
 #include "train/weights_match.h"
 
-#define FORMAT_KEY "yoke.format"
 #define FORMAT "1"
 #define UNSEALED "unsealed" /* a state that another program wrote, without digests */
 #define DIGEST "xxh3."
@@ -92,7 +91,7 @@ static void add_note(draft *made, const char *key, const char *value) {
 }
 
 static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
-    add_note(made, FORMAT_KEY, FORMAT);
+    add_note(made, YOKE_FORMAT_KEY, FORMAT);
     add_note(made, "yoke.version", yoke_version());
     add_note(made, YOKE_SEAL, YOKE_SEAL_BLANK);
     for (int i = 0; i < facts->count; i++)
@@ -132,7 +131,7 @@ yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *fac
 /* Reading. */
 
 static yoke_status check_format(const yoke_safetensors *file) {
-    const char *format = yoke_safetensors_note(file, FORMAT_KEY);
+    const char *format = yoke_safetensors_note(file, YOKE_FORMAT_KEY);
     if (format == NULL)
         return FAIL(YOKE_ERROR_DATA,
                     "%s: weights without the state of a run: no checkpoint. To start from weights, "
@@ -156,7 +155,7 @@ static const char *digest_of(const yoke_safetensors *file, const char *name) {
 yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
     size_t header = (size_t)(file->buffer - file->data);
     TRY(check_format(file));
-    if (strcmp(yoke_safetensors_note(file, FORMAT_KEY), UNSEALED) == 0) return YOKE_OK;
+    if (strcmp(yoke_safetensors_note(file, YOKE_FORMAT_KEY), UNSEALED) == 0) return YOKE_OK;
     if (!yoke_seal_matches((const char *)file->data, header))
         return FAIL(YOKE_ERROR_DATA,
                     "%s: altered: the header, bytes 0 to %zu, does not match its digest",
@@ -249,7 +248,7 @@ uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *k
 
 bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name) {
     return strncmp(name, STATE, strlen(STATE)) == 0 &&
-           yoke_safetensors_note(file, FORMAT_KEY) != NULL;
+           yoke_safetensors_note(file, YOKE_FORMAT_KEY) != NULL;
 }
 
 /* The optimizer's state by its name here, "optimizer.fc.weight.exp_avg"; the parameters of

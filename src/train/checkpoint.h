@@ -32,6 +32,7 @@ struct yoke_checkpoint {
     yoke_safetensors file;
 };
 
+#define YOKE_FORMAT_KEY "yoke.format" /* the note that makes a file a checkpoint */
 /* DATA unless the file is a checkpoint and every digest is right. */
 yoke_status yoke_checkpoint_verify(const yoke_safetensors *file);
 

@@ -7,6 +7,7 @@
 
 #include "model/model.h"
 #include "parallel/parallel.h"
+#include "train/checkpoint.h"
 #include "train/train.h"
 #include "train/weights_match.h"
 
@@ -124,9 +125,16 @@ static yoke_status check_other_model(const yoke_weights_match *of_engine, const 
     return status;
 }
 
+/* A checkpoint has digests; plain weights have none. */
+static yoke_status check_digests(const yoke_safetensors *file) {
+    bool checkpoint = yoke_safetensors_note(file, YOKE_FORMAT_KEY) != NULL;
+    return checkpoint ? yoke_checkpoint_verify(file) : YOKE_OK;
+}
+
 static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
                         yoke_weights_match *match) {
     TRY(check_other_model(match, model));
+    TRY(check_digests(match->file));
     TRY(yoke_weights_match_open(match));
     TRY(yoke_weights_match_values(match));
     yoke_weights_match_report(match);

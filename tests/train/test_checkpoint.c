@@ -347,6 +347,28 @@ static yoke_model *tiny_model(void) {
     return model;
 }
 
+static void damaged_checkpoints_initialise_no_weights(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 12, .accumulate = 1};
+    yoke_model *model = tiny_model();
+    check_engine engine = plain_engine(model, &s, 7);
+    unsigned char *data;
+    size_t bytes;
+    uint64_t before, after;
+    EXPECT_OK(yoke_state_save(engine.parallel, file_of(1)));
+    EXPECT_OK(yoke_file_read(file_of(1), 1 << 20, &data, &bytes));
+    data[bytes - 4] ^= 1; /* of the last tensor */
+    write_bytes(file_of(0), data, bytes);
+    EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &before));
+    assert_int_equal(yoke_weights_load(engine.parallel, model, file_of(0)), YOKE_ERROR_DATA);
+    assert_non_null(strstr(yoke_last_error(), "altered: tensor"));
+    EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &after));
+    assert_true(before == after);
+    free(data);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 static void every_flipped_bit_and_every_cut_is_noticed(void **state) {
     (void)state;
     const ddp_setting s = {.batch = 12, .accumulate = 1};
@@ -485,6 +507,7 @@ int main(void) {
         cmocka_unit_test(another_models_state_lists_missing_unknown_and_misshapen_names),
         cmocka_unit_test(a_checkpoint_initialises_weights_and_weights_are_no_checkpoint),
         cmocka_unit_test(every_flipped_bit_and_every_cut_is_noticed),
+        cmocka_unit_test(damaged_checkpoints_initialise_no_weights),
         cmocka_unit_test(a_value_that_is_not_finite_is_not_saved),
         cmocka_unit_test(names_with_the_prefix_of_data_parallel_are_read),
         cmocka_unit_test(a_state_that_is_not_finite_is_refused),
