@@ -152,6 +152,16 @@ static const char *digest_of(const yoke_safetensors *file, const char *name) {
     return NULL;
 }
 
+bool yoke_checkpoint_is_other_format(const char *path) {
+    yoke_safetensors file;
+    if (yoke_safetensors_open(&file, path) != YOKE_OK) return false;
+    const char *format = yoke_safetensors_note(&file, YOKE_FORMAT_KEY);
+    bool other = format != NULL && strcmp(format, FORMAT) != 0 && strcmp(format, UNSEALED) != 0 &&
+                 yoke_seal_matches((const char *)file.data, (size_t)(file.buffer - file.data));
+    yoke_safetensors_close(&file);
+    return other;
+}
+
 yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
     size_t header = (size_t)(file->buffer - file->data);
     TRY(check_format(file));

@@ -35,6 +35,8 @@ struct yoke_checkpoint {
 #define YOKE_FORMAT_KEY "yoke.format" /* the note that makes a file a checkpoint */
 /* DATA unless the file is a checkpoint and every digest is right. */
 yoke_status yoke_checkpoint_verify(const yoke_safetensors *file);
+/* Whether the file is an undamaged checkpoint of a format that this library does not read. */
+bool yoke_checkpoint_is_other_format(const char *path);
 
 /* A fact that is a number; `otherwise` when it is absent. */
 uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,

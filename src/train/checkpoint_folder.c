@@ -123,10 +123,15 @@ void yoke_folder_prune(const char *folder, uint64_t step, int keep) {
     free(steps);
 }
 
-static yoke_status pass_over(yoke_status status, void (*passed)(void *payload, const char *text),
-                             void *payload) {
+/* Only damage: a file that this run cannot read now may be the one to go on from. */
+static yoke_status pass_over(const char *path, yoke_status status,
+                             void (*passed)(void *payload, const char *text), void *payload) {
     char text[YOKE_ERROR_TEXT_BYTES + 16];
-    if (status == YOKE_ERROR_MEMORY) return status; /* says nothing about the file */
+    if (status == YOKE_ERROR_MISSING) return YOKE_OK; /* removed since it was listed */
+    if (status != YOKE_ERROR_DATA) return status;
+    yoke_error error = yoke_error_take(status);
+    if (yoke_checkpoint_is_other_format(path)) return yoke_error_restore(&error);
+    (void)yoke_error_restore(&error);
     snprintf(text, sizeof text, "passed over %s", yoke_last_error());
     passed(payload, text);
     return YOKE_OK;
@@ -148,10 +153,15 @@ yoke_status yoke_folder_open_newest(yoke_checkpoint **checkpoint, const char *fo
             yoke_folder_best_path(path, folder);
         if (i == count && !yoke_file_exists(path)) break;
         yoke_status opened = yoke_checkpoint_open(checkpoint, path);
-        if (opened != YOKE_OK) status = pass_over(opened, passed, payload);
+        if (opened != YOKE_OK) status = pass_over(path, opened, passed, payload);
     }
     free(steps);
     TRY(status);
     if (*checkpoint != NULL) return YOKE_OK;
-    return FAIL(YOKE_ERROR_MISSING, "%s has no checkpoint that can be read", folder);
+    if (count == 0 && !yoke_file_exists(path))
+        return FAIL(YOKE_ERROR_MISSING, "%s has no checkpoint", folder);
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: every checkpoint is damaged; to begin from scratch, remove them or choose "
+                "another folder",
+                folder);
 }

@@ -19,7 +19,9 @@ uint64_t yoke_folder_newest_above(const char *folder, uint64_t step);
  * later steps stay. */
 void yoke_folder_prune(const char *folder, uint64_t step, int keep);
 /* Opens the newest checkpoint that verifies: by step, then best. MISSING: the folder has none.
- * Reports every file it passes over, with the reason, to `passed`. */
+ * DATA: all are damaged, or one has a format that this library does not read. Reports every damaged
+ * file that it passes over, with the reason, to `passed`; a file that cannot be read is a failure.
+ */
 yoke_status yoke_folder_open_newest(yoke_checkpoint **checkpoint, const char *folder,
                                     void (*passed)(void *payload, const char *text), void *payload);
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "train/checkpoint_folder.h"
+#include "train/digest.h"
 #include "train/metrics.h"
 #include "trainer_check.h"
 
@@ -191,6 +192,13 @@ static void every_interval_gives_a_checkpoint(void **state) {
     clear_saves();
 }
 
+static void expect_refused(yoke_trainer_options options, yoke_status status, const char *word) {
+    yoke_trainer *trainer;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), status);
+    if (strstr(yoke_last_error(), word) == NULL)
+        fail_msg("'%s' is not in: %s", word, yoke_last_error());
+}
+
 /* What auto passes over. */
 
 static void spoil(uint64_t step, long length) {
@@ -240,6 +248,32 @@ static void auto_passes_over_what_is_damaged_and_says_why(void **state) {
     clear_saves();
 }
 
+static void write_other_format(const char *path) {
+    const yoke_file_note notes[] = {{YOKE_FORMAT_KEY, "2"}, {YOKE_SEAL, YOKE_SEAL_BLANK}};
+    yoke_file_writer writer;
+    EXPECT_OK(yoke_safetensors_create(&writer, path, NULL, 0, notes, 2));
+    EXPECT_OK(yoke_file_commit(&writer));
+}
+
+static void auto_begins_again_only_where_no_checkpoint_is(void **state) {
+    (void)state;
+    char path[PATH_MAX];
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    stop_at(5);
+    yoke_folder_path(path, saves, 9);
+    write_other_format(path);
+    expect_refused(options, YOKE_ERROR_DATA, "a checkpoint of format '2'");
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0); /* opens, and cannot be read */
+    expect_refused(options, YOKE_ERROR_IO, path);
+    assert_int_equal(rmdir(path), 0);
+    spoil(5, -20);
+    expect_refused(options, YOKE_ERROR_DATA, "every checkpoint is damaged");
+    clear_saves();
+}
+
 static void without_a_checkpoint_auto_begins_from_scratch_and_says_so(void **state) {
     (void)state;
     log_of_run run = {0};
@@ -255,13 +289,6 @@ static void without_a_checkpoint_auto_begins_from_scratch_and_says_so(void **sta
 }
 
 /* Refusals. */
-
-static void expect_refused(yoke_trainer_options options, yoke_status status, const char *word) {
-    yoke_trainer *trainer;
-    assert_int_equal(yoke_trainer_create(&trainer, &options), status);
-    if (strstr(yoke_last_error(), word) == NULL)
-        fail_msg("'%s' is not in: %s", word, yoke_last_error());
-}
 
 static void another_run_is_refused_unless_the_field_is_named(void **state) {
     (void)state;
@@ -453,6 +480,7 @@ int main(void) {
         cmocka_unit_test(the_newest_checkpoints_and_the_best_are_kept),
         cmocka_unit_test(every_interval_gives_a_checkpoint),
         cmocka_unit_test(auto_passes_over_what_is_damaged_and_says_why),
+        cmocka_unit_test(auto_begins_again_only_where_no_checkpoint_is),
         cmocka_unit_test(without_a_checkpoint_auto_begins_from_scratch_and_says_so),
         cmocka_unit_test(another_run_is_refused_unless_the_field_is_named),
         cmocka_unit_test(a_folder_with_later_steps_is_refused),
