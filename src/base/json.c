@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define DEPTH_MAX ((int)(sizeof((yoke_json *)0)->comma / sizeof(bool)))
 
 void yoke_json_begin(yoke_json *json) {
@@ -110,29 +112,16 @@ void yoke_json_text(yoke_json *json, const char *key, const char *value) {
     append_quoted(json, value);
 }
 
-/* The fewest digits that read back as the same number, with a point in every locale. */
-static size_t print_real(char *text, size_t size, double value) {
-    int length = 0;
-    for (int digits = 15; digits <= 17; digits++) {
-        length = snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    size_t point = strspn(text, "-0123456789");
-    if (text[point] == '\0')
-        return (size_t)length + (size_t)snprintf(text + point, size - point, ".0");
-    if (text[point] != 'e') text[point] = '.';
-    return (size_t)length;
-}
-
 void yoke_json_real(yoke_json *json, const char *key, double value) {
     if (!isfinite(value)) {
         yoke_json_null(json, key);
         return;
     }
-    char text[40];
-    size_t length = print_real(text, sizeof text, value);
+    char text[32];
+    yoke_text_of_real(value, text, sizeof text);
     lead(json, key);
-    append(json, text, length);
+    append(json, text, strlen(text));
+    if (strpbrk(text, ".e") == NULL) append(json, ".0", 2);
 }
 
 void yoke_json_integer(yoke_json *json, const char *key, int64_t value) {

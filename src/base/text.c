@@ -42,6 +42,18 @@ bool yoke_text_real(const char *text, double low, double high, double *value) {
     return true;
 }
 
+const char *yoke_text_of_real(double value, char *buffer, size_t size) {
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    locale_t host = plain != (locale_t)0 ? uselocale(plain) : (locale_t)0;
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buffer, size, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value) break;
+    }
+    if (host != (locale_t)0) uselocale(host);
+    if (plain != (locale_t)0) freelocale(plain);
+    return buffer;
+}
+
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }

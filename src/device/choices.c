@@ -147,7 +147,9 @@ yoke_status yoke_choices_write(const yoke_choices *choices, char **text) {
     for (int i = 0; i < choices->count; i++) {
         const choice *row = &choices->rows[i];
         if (!row->used) continue;
-        fprintf(file, "%d\t%.9g\t%s\t%s\n", row->candidate, row->milliseconds, row->name, row->key);
+        char time[32];
+        fprintf(file, "%d\t%s\t%s\t%s\n", row->candidate,
+                yoke_text_of_real(row->milliseconds, time, sizeof time), row->name, row->key);
     }
     return fclose(file) == 0 ? YOKE_OK : FAIL_MEMORY(bytes, "the record of choices");
 }

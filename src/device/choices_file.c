@@ -193,8 +193,9 @@ void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line
         warn(file, "out of memory for the file of choices");
         return;
     }
-    fprintf(file->lines, "%s\t%d\t%.9g\t%s\t%s\n", file->machine, line->candidate,
-            line->milliseconds, line->name, line->key);
+    char text[32];
+    fprintf(file->lines, "%s\t%d\t%s\t%s\t%s\n", file->machine, line->candidate,
+            yoke_text_of_real(line->milliseconds, text, sizeof text), line->name, line->key);
 }
 
 static yoke_status write_all(const yoke_choices_file *file, const char *text, size_t bytes) {

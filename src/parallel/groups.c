@@ -151,9 +151,12 @@ void yoke_groups_destroy(yoke_groups *groups) {
 void yoke_groups_write(FILE *facts, const yoke_groups *groups) {
     for (int i = 0; i < groups->count; i++) {
         const yoke_parameter_group *group = &groups->list[i];
-        fprintf(facts, "group %s learning_rate_scale %.17g", group->pattern,
-                group->learning_rate_scale);
-        if (group->set_weight_decay) fprintf(facts, " weight_decay %.17g", group->weight_decay);
+        char text[32];
+        fprintf(facts, "group %s learning_rate_scale %s", group->pattern,
+                yoke_text_of_real(group->learning_rate_scale, text, sizeof text));
+        if (group->set_weight_decay)
+            fprintf(facts, " weight_decay %s",
+                    yoke_text_of_real(group->weight_decay, text, sizeof text));
         fprintf(facts, "%s\n", group->frozen ? " frozen" : "");
     }
 }

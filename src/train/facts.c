@@ -21,11 +21,7 @@ void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
 
 void yoke_facts_add_real(yoke_facts *facts, const char *key, double value) {
     char text[32];
-    int digits = 6; /* as few as bring back the value */
-    do
-        snprintf(text, sizeof text, "%.*g", digits, value);
-    while (strtod(text, NULL) != value && digits++ < 17);
-    yoke_facts_add(facts, key, "%s", text);
+    yoke_facts_add(facts, key, "%s", yoke_text_of_real(value, text, sizeof text));
 }
 
 static void add_optimizer(yoke_facts *facts, const yoke_optimizer_options *optimizer) {

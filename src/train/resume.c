@@ -1,4 +1,5 @@
 /* Going on from a checkpoint: which one, whether it fits this run, and where in the run it was. */
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,8 @@ static void set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoin
         yoke_checkpoint_number(checkpoint, "epoch_batches", trainer->step % a_epoch) * theirs / own;
     if (trainer->batches > a_epoch) trainer->batches = a_epoch;
     const char *best = yoke_safetensors_note(&checkpoint->file, "best");
-    trainer->checkpoints.has_best = best != NULL;
-    if (best != NULL) trainer->checkpoints.best = strtod(best, NULL);
+    trainer->checkpoints.has_best =
+        best != NULL && yoke_text_real(best, -DBL_MAX, DBL_MAX, &trainer->checkpoints.best);
 }
 
 /* Steps of another batch size count other rows: what is left of the epochs decides. */

@@ -1,4 +1,5 @@
 /* Numbers are parsed strictly; an unknown name gets the nearest known one. */
+#include <float.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,9 +80,32 @@ static void a_point_is_a_point_in_every_locale(void **state) {
     double value = 0;
     bool taken = yoke_text_real("0.25", 0, 1, &value);
     bool comma_taken = yoke_text_real("0,25", 0, 1, &value);
+    char text[32];
+    yoke_text_of_real(0.25, text, sizeof text);
     setlocale(LC_NUMERIC, "C");
     assert_true(taken && value == 0.25);
     assert_false(comma_taken);
+    assert_string_equal(text, "0.25");
+}
+
+static void reals_are_written_with_the_fewest_digits_that_read_back(void **state) {
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {0.1, "0.1"},
+                 {-2.5e-8, "-2.5e-08"},
+                 {3, "3"},
+                 {0.1 + 0.2, "0.30000000000000004"},
+                 {-1.7976931348623157e308, "-1.7976931348623157e+308"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        double again;
+        assert_string_equal(yoke_text_of_real(cases[i].value, text, sizeof text), cases[i].text);
+        assert_true(yoke_text_real(text, -DBL_MAX, DBL_MAX, &again));
+        assert_true(again == cases[i].value);
+    }
 }
 
 static const char *const models[] = {"mlp",      "resnet18", "resnet34",
@@ -135,6 +159,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_parse_as_a_whole_or_fail),
         cmocka_unit_test(reals_parse_as_a_whole_or_fail),
+        cmocka_unit_test(reals_are_written_with_the_fewest_digits_that_read_back),
         cmocka_unit_test(a_point_is_a_point_in_every_locale),
         cmocka_unit_test(a_misspelled_name_finds_the_right_one),
         cmocka_unit_test(another_word_finds_nothing),
