@@ -1,4 +1,6 @@
 /* yoke train: one run, from the command line to its result. */
+#include <dirent.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <signal.h>
 #include <stddef.h>
@@ -203,6 +205,16 @@ static bool is_restarted(void) {
     return count != NULL && atoi(count) > 0;
 }
 
+static bool has_checkpoints(const char *folder) {
+    bool found = false;
+    DIR *directory = folder != NULL ? opendir(folder) : NULL;
+    if (directory == NULL) return false;
+    for (struct dirent *entry; !found && (entry = readdir(directory)) != NULL;)
+        found = fnmatch("step-*.safetensors", entry->d_name, 0) == 0;
+    closedir(directory);
+    return found;
+}
+
 static int check_checkpoint_flags(const train_flags *flags) {
     yoke_trainer_options unused;
     if (!read_interval(&unused, flags->checkpoint_every))
@@ -288,7 +300,9 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .choices = flags->choices,
                                   .shards = flags->shards};
     (void)read_interval(run, flags->checkpoint_every);
-    if (run->resume == NULL && run->checkpoint_dir != NULL && is_restarted()) run->resume = "auto";
+    /* The checkpoints of the first try are newer than the file that it began with. */
+    bool newer = run->resume == NULL || has_checkpoints(run->checkpoint_dir);
+    if (run->checkpoint_dir != NULL && is_restarted() && newer) run->resume = "auto";
 }
 
 /* Signals. */

@@ -58,6 +58,21 @@ class Runs(Tool):
         whole = self.hash(*frozen, "--init", "weights.safetensors")
         self.assertEqual(self.hash(*run, "--freeze", "fc1.*", "--resume", "saves/step-00000005.safetensors"), whole)
 
+    def test_a_restarted_rank_prefers_its_checkpoints_to_the_file_of_its_first_try(self):
+        self.yoke(*SHORT, "--checkpoint-dir", "first")
+        first = "first/step-00000015.safetensors"
+        again = [str(YOKE), *SHORT, "--epochs", "5", "--checkpoint-dir", "saves", "--resume", first]
+        again.remove("--quiet")
+
+        def resumed(restarts):
+            result = subprocess.run(again, cwd=self.folder, timeout=LIMIT_S, check=False, text=True, capture_output=True,
+                                    env=environment({"TORCHELASTIC_RESTART_COUNT": restarts}))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stderr
+
+        self.assertIn(f"resumed from {first}", resumed("1"))  # the folder is empty
+        self.assertIn("resumed from saves/step-00000025.safetensors", resumed("1"))
+
     def test_restarted_ranks_go_on_from_the_newest_checkpoint(self):
         for schedule in ["overlap", "sharded"]:
             run = [*LONG, "--mode", "ddp", "--devices", "cpu", "--schedule", schedule]
