@@ -79,6 +79,8 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .schedule = setup->schedule,
                                           .precision = setup->precision,
                                           .algorithm = setup->algorithm,
+                                          .skip_finite_check = setup->skip_finite_check,
+                                          .shards = setup->shards,
                                           .batch = setup->rows * setup->devices};
     yoke_status status = fill_batch(engine);
     if (status == YOKE_OK) status = load_batch(engine);

@@ -15,6 +15,8 @@ typedef struct bench_setup {
     yoke_schedule schedule;
     yoke_algorithm algorithm;
     double learning_rate; /* 0: 1e-3 */
+    bool skip_finite_check;
+    int shards; /* of a batch; 0: one per device */
 } bench_setup;
 
 typedef struct bench_engine {

@@ -35,17 +35,24 @@ static yoke_status open_in_order(const bench_row *row, bench_field *field) {
     return open_kernels(row, bench_engine_kernels_in_order, field);
 }
 
-/* Percent of the steps' time that lies in no stage of the trace. */
-static yoke_status run_outside(void *context, int steps, double *percent) {
-    bench_engine *engine = context;
+/* Steps into the engine's trace, and their stages: STAGE_COUNT rows, *count of them filled. */
+static yoke_status trace_steps(bench_engine *engine, int steps, yoke_stage_summary *stages,
+                               int *count) {
     yoke_trace *trace = yoke_data_parallel_trace(engine->parallel);
     yoke_trace_reset(trace);
     double milliseconds;
     yoke_status status = bench_engine_steps(engine, steps, &milliseconds);
-    yoke_stage_summary stages[YOKE_STAGE_COUNT];
     for (int i = 0; i < YOKE_STAGE_COUNT; i++)
         stages[i].struct_size = sizeof stages[i];
-    int count = yoke_trace_summarize(trace, stages, YOKE_STAGE_COUNT);
+    *count = yoke_trace_summarize(trace, stages, YOKE_STAGE_COUNT);
+    return status;
+}
+
+/* Percent of the steps' time that lies in no stage of the trace. */
+static yoke_status run_outside(void *context, int steps, double *percent) {
+    yoke_stage_summary stages[YOKE_STAGE_COUNT];
+    int count;
+    yoke_status status = trace_steps(context, steps, stages, &count);
     double inside = 0;
     for (int i = 0; i < count; i++)
         if (stages[i].stage != YOKE_STAGE_STEP) inside += stages[i].share;
@@ -56,6 +63,33 @@ static yoke_status run_outside(void *context, int steps, double *percent) {
 static yoke_status open_outside(const bench_row *row, bench_field *field) {
     yoke_status status = bench_engine_create(&field->engines[0], row->a);
     field->a = (race_contender){run_outside, field->engines[0]};
+    return status;
+}
+
+static double stage_median(const yoke_stage_summary *stages, int count, yoke_stage stage) {
+    for (int i = 0; i < count; i++)
+        if (stages[i].stage == stage) return stages[i].median_ms;
+    return 0;
+}
+
+/* How much longer engine a exchanges than engine b, in percent of a's step. Whole steps vary more
+ * than what the check of gradients costs; it happens in the exchange. */
+static yoke_status run_check(void *context, int steps, double *percent) {
+    bench_engine **engines = ((bench_field *)context)->engines;
+    yoke_stage_summary stages[2][YOKE_STAGE_COUNT];
+    int count[2] = {0};
+    yoke_status status = trace_steps(engines[0], steps, stages[0], &count[0]);
+    if (status == YOKE_OK) status = trace_steps(engines[1], steps, stages[1], &count[1]);
+    double with = stage_median(stages[0], count[0], YOKE_STAGE_EXCHANGE);
+    double without = stage_median(stages[1], count[1], YOKE_STAGE_EXCHANGE);
+    *percent = 100 * (with - without) / stage_median(stages[0], count[0], YOKE_STAGE_STEP);
+    return status;
+}
+
+static yoke_status open_check(const bench_row *row, bench_field *field) {
+    yoke_status status = bench_engine_create(&field->engines[0], row->a);
+    if (status == YOKE_OK) status = bench_engine_create(&field->engines[1], row->b);
+    field->a = (race_contender){run_check, field};
     return status;
 }
 
@@ -81,6 +115,7 @@ const bench_form bench_throughput = {"img/s", BENCH_SPEED, 1, true, 0, open_thro
 const bench_form bench_cost = {"ms", BENCH_TIME, 1, true, 0, open_cost};
 const bench_form bench_in_order = {"ms", BENCH_TIME, 1, true, 0, open_in_order};
 const bench_form bench_outside = {"%", BENCH_FIGURE, 1, false, 5, open_outside};
+const bench_form bench_check = {"%", BENCH_FIGURE, 1, false, 10, open_check};
 const bench_form bench_ddp = {"img/s", BENCH_SPEED, 1, true, 0, open_ddp};
 const bench_form bench_wait = {"%", BENCH_FIGURE, 1, false, 5, open_wait};
 const bench_form bench_replicate = {"GB/s", BENCH_SPEED, 1, true, 10, bench_open_replicate};

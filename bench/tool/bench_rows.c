@@ -10,6 +10,8 @@
 #define FLOAT32 .precision = YOKE_FLOAT32
 #define CLASSIC .schedule = YOKE_SCHEDULE_CLASSIC
 #define SHARDED .schedule = YOKE_SCHEDULE_SHARDED
+#define UNCHECKED .skip_finite_check = true
+#define SHARDS_OF_32(devices, rows) .shards = (devices) * (rows) / 32
 
 /* model, devices, threads of each, rows of each */
 static const bench_setup mlp_1x1 = SETUP("mlp", 1, 1, 64, FLOAT32);
@@ -19,6 +21,7 @@ static const bench_setup mlp_2x1_1 = SETUP("mlp", 2, 1, 1, FLOAT32);
 static const bench_setup mlp_2x1_16 = SETUP("mlp", 2, 1, 16, FLOAT32);
 static const bench_setup mlp_2x1_16_classic = SETUP("mlp", 2, 1, 16, CLASSIC);
 static const bench_setup mlp_2x1_16_sharded = SETUP("mlp", 2, 1, 16, SHARDED);
+static const bench_setup mlp_2x1_unchecked = SETUP("mlp", 2, 1, 64, UNCHECKED);
 static const bench_setup mlp_4x1_1 = SETUP("mlp", 4, 1, 1, FLOAT32);
 static const bench_setup r18_1x1 = SETUP(R18, 1, 1, 32, FLOAT32);
 static const bench_setup r18_1x1_64 = SETUP(R18, 1, 1, 64, FLOAT32);
@@ -30,10 +33,13 @@ static const bench_setup r18_1x2_direct = SETUP(R18, 1, 2, 64, DIRECT);
 static const bench_setup r18_2x1 = SETUP(R18, 2, 1, 32, FLOAT32);
 static const bench_setup r18_2x1_1 = SETUP(R18, 2, 1, 1, FLOAT32);
 static const bench_setup r18_2x1_64 = SETUP(R18, 2, 1, 64, FLOAT32);
+static const bench_setup r18_2x1_128 = SETUP(R18, 2, 1, 128, FLOAT32);
+static const bench_setup r18_2x1_128_shards = SETUP(R18, 2, 1, 128, SHARDS_OF_32(2, 128));
 static const bench_setup r18_2x1_bf16 = SETUP(R18, 2, 1, 32, BFLOAT16);
 static const bench_setup r18_2x1_classic = SETUP(R18, 2, 1, 32, CLASSIC);
 static const bench_setup r18_2x1_direct = SETUP(R18, 2, 1, 32, DIRECT);
 static const bench_setup r18_2x1_sharded = SETUP(R18, 2, 1, 32, SHARDED);
+static const bench_setup r18_2x1_unchecked = SETUP(R18, 2, 1, 32, UNCHECKED);
 static const bench_setup r50_1x1 = SETUP(R50, 1, 1, 32, FLOAT32);
 static const bench_setup r50_1x1_bf16 = SETUP(R50, 1, 1, 32, BFLOAT16);
 static const bench_setup r50_1x2 = SETUP(R50, 1, 2, 64, FLOAT32);
@@ -41,6 +47,7 @@ static const bench_setup r50_2x1 = SETUP(R50, 2, 1, 32, FLOAT32);
 static const bench_setup r50_2x1_2 = SETUP(R50, 2, 1, 2, FLOAT32);
 static const bench_setup r50_2x1_classic = SETUP(R50, 2, 1, 32, CLASSIC);
 static const bench_setup r50_2x1_sharded = SETUP(R50, 2, 1, 32, SHARDED);
+static const bench_setup r50_2x1_unchecked = SETUP(R50, 2, 1, 32, UNCHECKED);
 
 #define AT_LEAST false
 #define AT_MOST true
@@ -95,6 +102,15 @@ static const bench_row rows[] = {
 
     {"algorithm-resnet18", "measured algorithms / direct", 1.75, AT_LEAST, FULL, &bench_throughput,
      &r18_1x1, &r18_1x1_direct},
+
+    {"finite-resnet18", "percent of a step for the check of gradients, 2 devices", 0.5, AT_MOST,
+     FULL, &bench_check, &r18_2x1, &r18_2x1_unchecked},
+    {"finite-resnet50", "percent of a step for the check of gradients, 2 devices", 0.5, AT_MOST,
+     FULL, &bench_check, &r50_2x1, &r50_2x1_unchecked},
+    {"finite-mlp", "percent of a step for the check of gradients, 64 rows", 0.5, AT_MOST, FULL,
+     &bench_check, &mlp_2x1, &mlp_2x1_unchecked},
+    {"shards-resnet18", "8 shards of 32 rows / 1 a device, 2 devices", 0.95, AT_LEAST, FULL,
+     &bench_throughput, &r18_2x1_128_shards, &r18_2x1_128},
 
     {"overlap-resnet18", "overlap / classic, 2 devices", 1, AT_LEAST, FULL, &bench_throughput,
      &r18_2x1, &r18_2x1_classic},

@@ -23,6 +23,7 @@ extern const bench_form bench_throughput, /* images per second of a / of b */
     bench_cost,                           /* a step / its kernels, each timed alone */
     bench_in_order,                       /* a step / its kernels, timed in the order of a step */
     bench_outside,                        /* percent of a step outside all stages */
+    bench_check,                          /* percent of a's step: a's exchange less b's */
     bench_ddp,                            /* DDP's ranks / as many devices of one process */
     bench_wait,                           /* percent of a rank's step that waits for gradients */
     bench_replicate, bench_reduce,        /* the stage / memcpy of as many bytes */
