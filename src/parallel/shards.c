@@ -124,16 +124,25 @@ int yoke_shards_sums(const yoke_data_parallel *parallel) {
     return levels;
 }
 
+/* Up to two levels in one pass: large networks read and write them in memory, not in the cache. */
 yoke_status yoke_shards_merge(yoke_data_parallel *parallel, int index, yoke_bucket bucket) {
     const yoke_lane *lane = &parallel->lanes[index];
     const yoke_flight *flight = &parallel->flight;
     size_t elements = parallel->flat->trainable_elements;
     float *gradient = lane->memory->gradients + bucket.offset;
-    float *level = lane->accumulated + bucket.offset;
-    for (int round = flight->micro; round & 1; round >>= 1, level += elements)
-        TRY(yoke_device_sum(lane->device, YOKE_STREAM_COMPUTE, gradient,
-                            (const float *const[]){gradient, level}, 2, bucket.elements));
-    if (yoke_flight_is_last(flight)) return YOKE_OK;
+    float *level = lane->accumulated + bucket.offset, *to = NULL;
+    int round = flight->micro;
+    while ((round & 1) != 0) {
+        int full = (round & 2) != 0 ? 2 : 1;
+        const float *from[] = {gradient, level, full == 2 ? level + elements : NULL};
+        round >>= full;
+        level += (size_t)full * elements;
+        bool is_partial = (round & 1) != 0 || yoke_flight_is_last(flight);
+        to = is_partial ? gradient : level;
+        TRY(yoke_device_sum(lane->device, YOKE_STREAM_COMPUTE, to, from, full + 1,
+                            bucket.elements));
+    }
+    if (to != NULL || yoke_flight_is_last(flight)) return YOKE_OK;
     return yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, level, lane->device, gradient,
                             bucket.elements * sizeof *level);
 }
