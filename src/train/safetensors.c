@@ -10,6 +10,8 @@
 
 #define HEADER_LIMIT 100000000u /* of the specification */
 #define LENGTH_BYTES 8u
+#define METADATA "__metadata__"
+#define FORMAT "format" /* of a loader's framework */
 #define FILE_LIMIT ((size_t)1 << 40)
 
 static const struct {
@@ -163,7 +165,7 @@ static yoke_status read_entries(yoke_safetensors *file) {
     if (file->tensors == NULL)
         return FAIL_MEMORY((capacity + 1) * sizeof *file->tensors, "the table of a weight file");
     json_object_foreach(file->header, key, entry) {
-        if (strcmp(key, "__metadata__") == 0) {
+        if (strcmp(key, METADATA) == 0) {
             TRY(read_metadata(file, entry));
             continue;
         }
@@ -329,9 +331,45 @@ static int by_writing_order(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+static int by_text(const void *left, const void *right) {
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Sorts the names. The last of them is the one that the format needs itself. */
+static yoke_status check_names(const char **names, size_t count, const char *what) {
+    const char *own = names[count - 1];
+    qsort(names, count, sizeof *names, by_text);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[i - 1], names[i]) != 0) continue;
+        if (strcmp(names[i], own) == 0)
+            return FAIL(YOKE_ERROR_ARGUMENT, "%s '%.80s': safetensors needs this name itself", what,
+                        own);
+        return FAIL(YOKE_ERROR_ARGUMENT, "two %ss have the name '%.80s'", what, names[i]);
+    }
+    return YOKE_OK;
+}
+
+/* A reader refuses a header with one name twice. */
+static yoke_status check_all_names(const yoke_file_tensor *tensors, int count,
+                                   const yoke_file_note *notes, int note_count) {
+    size_t most = (size_t)(count > note_count ? count : note_count) + 1;
+    const char **names = malloc(most * sizeof *names);
+    if (names == NULL) return FAIL_MEMORY(most * sizeof *names, "the names of a file");
+    for (int i = 0; i < count; i++)
+        names[i] = tensors[i].name;
+    names[count] = METADATA;
+    yoke_status status = check_names(names, (size_t)count + 1, "tensor");
+    for (int i = 0; i < note_count; i++)
+        names[i] = notes[i].key;
+    names[note_count] = FORMAT;
+    if (status == YOKE_OK) status = check_names(names, (size_t)note_count + 1, "text");
+    free(names);
+    return status;
+}
+
 static void emit_notes(yoke_json *json, const yoke_file_note *notes, int count) {
-    yoke_json_open(json, "__metadata__", '{');
-    yoke_json_text(json, "format", "pt"); /* some loaders require it */
+    yoke_json_open(json, METADATA, '{');
+    yoke_json_text(json, FORMAT, "pt"); /* some loaders require it */
     for (int i = 0; i < count; i++)
         yoke_json_text(json, notes[i].key, notes[i].value);
     yoke_json_close(json, '}');
@@ -385,6 +423,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count) {
     yoke_json json;
+    TRY(check_all_names(tensors, count, notes, note_count));
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
     emit_notes(&json, notes, note_count);

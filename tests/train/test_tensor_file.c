@@ -103,10 +103,35 @@ static void mistakes_are_named(void **state) {
     yoke_tensor_file_close(file);
 }
 
+static void names_that_a_reader_would_refuse_are_not_written(void **state) {
+    (void)state;
+    static const struct {
+        const char *tensors[2], *texts[2], *word;
+    } cases[] = {
+        {{"a", "a"}, {"x", "y"}, "two tensors have the name 'a'"},
+        {{"a", "__metadata__"}, {"x", "y"}, "tensor '__metadata__': safetensors needs"},
+        {{"a", "b"}, {"x", "x"}, "two texts have the name 'x'"},
+        {{"a", "b"}, {"x", "format"}, "text 'format': safetensors needs"},
+    };
+    float value = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_tensor_file *file = NULL;
+        assert_int_equal(yoke_tensor_file_create(&file), YOKE_OK);
+        for (int k = 0; k < 2; k++) {
+            yoke_tensor_file_entry entry = entry_of(cases[i].tensors[k], YOKE_TENSOR_FLOAT32, 1, 1);
+            assert_int_equal(yoke_tensor_file_add(file, &entry, &value), YOKE_OK);
+            assert_int_equal(yoke_tensor_file_note(file, cases[i].texts[k], ""), YOKE_OK);
+        }
+        expect(yoke_tensor_file_save(file, path), YOKE_ERROR_ARGUMENT, cases[i].word);
+        yoke_tensor_file_close(file);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_and_texts_come_back),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(names_that_a_reader_would_refuse_are_not_written),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }
