@@ -86,6 +86,7 @@ typedef struct yoke_checkpoint_tensor_info {
     size_t bytes;       /**< In the file. */
     const char *digest; /**< XXH3-64 of its bytes, 16 hexadecimal digits; NULL in a file that
                            another program wrote without digests. */
+    const void *data;   /**< [bytes], packed and little-endian; borrowed from the checkpoint. */
 } yoke_checkpoint_tensor_info;
 
 /** Describes a tensor.

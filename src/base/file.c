@@ -79,15 +79,17 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
     return YOKE_OK;
 }
 
-/* Makes the new name survive a power cut; 0 or errno. Some file systems cannot sync a directory. */
-static int sync_directory(const char *path) {
+int yoke_file_sync_name(const char *path) {
     char directory[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL)
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') /* of a folder's name */
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    if (length == 0)
         strcpy(directory, ".");
     else
-        snprintf(directory, sizeof directory, "%.*s", slash == path ? 1 : (int)(slash - path),
-                 path);
+        snprintf(directory, sizeof directory, "%.*s", (int)length, path);
     int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return errno == EACCES ? 0 : errno; /* a folder one may only write to */
     int cause = fsync(descriptor) == 0 ? 0 : errno;
@@ -108,7 +110,7 @@ yoke_status yoke_file_commit(yoke_file_writer *writer) {
             return fail_writer(writer, "put the new file in place", errno);
         free(writer->temporary);
         writer->temporary = NULL;
-        int cause = sync_directory(writer->path);
+        int cause = yoke_file_sync_name(writer->path);
         if (cause != 0) return fail_writer(writer, "write its directory to the disk", cause);
     }
     yoke_file_abort(writer);

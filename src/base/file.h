@@ -22,6 +22,10 @@ yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t b
 yoke_status yoke_file_commit(yoke_file_writer *writer);
 void yoke_file_abort(yoke_file_writer *writer);
 
+/* Makes the name of a new file or folder survive a power cut: syncs the folder that it lies in. 0,
+ * or errno. Some file systems cannot sync a folder: 0. */
+int yoke_file_sync_name(const char *path);
+
 /* Reads a whole file. MISSING when it does not exist, IO for any other failure. The caller frees
  * *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,

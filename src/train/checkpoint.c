@@ -234,7 +234,8 @@ yoke_status yoke_checkpoint_tensor(const yoke_checkpoint *checkpoint, int index,
                                        .offset =
                                            (size_t)(file->buffer - file->data) + tensor->begin,
                                        .bytes = tensor->bytes,
-                                       .digest = digest_of(file, tensor->name)};
+                                       .digest = digest_of(file, tensor->name),
+                                       .data = file->buffer + tensor->begin};
     memcpy(own.shape, tensor->shape, sizeof own.shape);
     return yoke_options_store(info, &own, sizeof own, "yoke_checkpoint_tensor_info");
 }
@@ -250,10 +251,16 @@ yoke_status yoke_checkpoint_values(const yoke_checkpoint *checkpoint, int index,
     return yoke_safetensors_floats(&checkpoint->file, tensor, values);
 }
 
-uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
-                                uint64_t otherwise) {
+yoke_status yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
+                                   uint64_t limit, uint64_t *number) {
+    int64_t value;
     const char *text = yoke_safetensors_note(&checkpoint->file, key);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+    if (text == NULL) return YOKE_OK;
+    if (!yoke_text_integer(text, 0, (int64_t)limit, &value))
+        return FAIL(YOKE_ERROR_DATA, "%s: %s is '%.40s', not an integer from 0 to %llu",
+                    checkpoint->file.path, key, text, (unsigned long long)limit);
+    *number = (uint64_t)value;
+    return YOKE_OK;
 }
 
 bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name) {
@@ -274,6 +281,15 @@ static const yoke_file_tensor *find_state(const yoke_safetensors *file, const ch
     return NULL;
 }
 
+static yoke_status refuse_state(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                const yoke_tensor_info *info) {
+    char theirs[64], own[64];
+    yoke_weights_shape_text(theirs, sizeof theirs, tensor->shape, tensor->ndim);
+    yoke_weights_shape_text(own, sizeof own, info->shape, info->ndim);
+    return FAIL(YOKE_ERROR_DATA, "%s: %s is %s %s, not F32 %s", file->path, info->name,
+                yoke_dtype_name(tensor->dtype), theirs, own);
+}
+
 /* The optimizer's state that the file lacks, or has in another shape, begins at zero only if the
  * optimizer may differ. */
 static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_state *state,
@@ -285,10 +301,8 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
         if (tensor == NULL)
             return FAIL(YOKE_ERROR_DATA, "%s: the optimizer's state lacks %s", file->path,
                         info->name);
-        if (tensor->elements != info->count || !yoke_dtype_is_float(tensor->dtype))
-            return FAIL(YOKE_ERROR_DATA, "%s: %s has %zu elements of %s, not %zu of F32",
-                        file->path, info->name, tensor->elements, yoke_dtype_name(tensor->dtype),
-                        info->count);
+        if (!yoke_weights_shape_fits(tensor, info) || !yoke_dtype_is_float(tensor->dtype))
+            return refuse_state(file, tensor, info);
     }
     return YOKE_OK;
 }
@@ -312,7 +326,7 @@ static yoke_status read_values(const yoke_weights_match *match, yoke_state *stat
         if (info->integer) continue;
         const yoke_file_tensor *from =
             to->tensor >= 0 ? match->sources[to->tensor] : find_state(match->file, info->name);
-        bool fits = from != NULL && from->elements == info->count;
+        bool fits = from != NULL && yoke_weights_shape_fits(from, info);
         if (!fits && to->tensor >= 0)
             return FAIL(YOKE_ERROR_DATA, "%s: no values for %s", match->file->path, info->name);
         if (fits)
@@ -340,9 +354,11 @@ yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_m
     yoke_status status = read_matching(&match, own, anyway, state);
     yoke_weights_match_close(&match);
     TRY(status);
-    state->steps = yoke_checkpoint_number(checkpoint, "step", 0);
-    state->batches_tracked = yoke_checkpoint_number(checkpoint, "batches_tracked", state->steps);
-    return YOKE_OK;
+    state->steps = 0;
+    TRY(yoke_checkpoint_number(checkpoint, "step", YOKE_STEPS_LIMIT, &state->steps));
+    state->batches_tracked = state->steps;
+    return yoke_checkpoint_number(checkpoint, "batches_tracked", YOKE_STEPS_LIMIT,
+                                  &state->batches_tracked);
 }
 
 /* An engine's state in a file. */

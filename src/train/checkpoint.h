@@ -38,9 +38,11 @@ yoke_status yoke_checkpoint_verify(const yoke_safetensors *file);
 /* Whether the file is an undamaged checkpoint of a format that this library does not read. */
 bool yoke_checkpoint_is_other_format(const char *path);
 
-/* A fact that is a number; `otherwise` when it is absent. */
-uint64_t yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
-                                uint64_t otherwise);
+#define YOKE_STEPS_LIMIT ((uint64_t)1 << 53)
+/* A fact that is a number from 0 to `limit`; DATA when it is anything else. *number keeps its value
+ * when the fact is absent. */
+yoke_status yoke_checkpoint_number(const yoke_checkpoint *checkpoint, const char *key,
+                                   uint64_t limit, uint64_t *number);
 /* Whether `name` of a checkpoint's file is the optimizer's state. */
 bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name);
 

@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +71,51 @@ static yoke_status list_steps(const char *folder, uint64_t **steps, size_t *coun
     return YOKE_OK;
 }
 
+/* Opening. */
+
+static yoke_status make(const char *path) {
+    struct stat about;
+    if (mkdir(path, 0777) == 0) {
+        int cause = yoke_file_sync_name(path);
+        if (cause == 0) return YOKE_OK;
+        (void)rmdir(path);
+        return FAIL(YOKE_ERROR_IO, "%s: cannot write the new folder to the disk: %s", path,
+                    strerror(cause));
+    }
+    int cause = errno;
+    if (cause != EEXIST)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot make the folder of checkpoints: %s", path,
+                    strerror(cause));
+    if (stat(path, &about) == 0 && !S_ISDIR(about.st_mode))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: is a file; checkpoints need a folder: choose another name", path);
+    return YOKE_OK;
+}
+
+/* Every open of the folder has a lock of its own: two runs of one process exclude each other, too.
+ */
+static yoke_status lock(yoke_folder *folder) {
+    folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder->lock < 0) return YOKE_OK; /* a folder one may only write to */
+    if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return YOKE_OK;
+    int cause = errno;
+    close(folder->lock);
+    folder->lock = -1;
+    if (cause != EWOULDBLOCK) return YOKE_OK; /* no locks here, as on some network file systems */
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s: another run writes its checkpoints here: wait for its end, or choose another "
+                "folder",
+                folder->path);
+}
+
+/* Also while a forked child of the host program has the descriptor. */
+static void unlock(yoke_folder *folder) {
+    if (folder->lock < 0) return;
+    (void)flock(folder->lock, LOCK_UN);
+    close(folder->lock);
+    folder->lock = -1;
+}
+
 /* A killed writer leaves a temporary file. */
 static void remove_leftovers(const char *folder) {
     char path[PATH_MAX];
@@ -84,29 +131,79 @@ static void remove_leftovers(const char *folder) {
     closedir(directory);
 }
 
-yoke_status yoke_folder_open(const char *folder) {
+static yoke_status prepare(yoke_folder *folder) {
     char path[PATH_MAX];
     yoke_file_writer writer;
-    if (strlen(folder) + 64 > PATH_MAX)
-        return FAIL(YOKE_ERROR_ARGUMENT, "a folder's name of %zu bytes: at most %d fit a path",
-                    strlen(folder), PATH_MAX - 64);
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot make the folder of checkpoints: %s", folder,
-                    strerror(errno));
-    remove_leftovers(folder);
-    yoke_folder_best_path(path, folder);
+    TRY(make(folder->path));
+    TRY(lock(folder));
+    /* Without a lock they may belong to a run that is alive. */
+    if (folder->lock >= 0) remove_leftovers(folder->path);
+    yoke_folder_best_path(path, folder->path);
     TRY(yoke_file_create(&writer, path));
     yoke_file_abort(&writer);
     return YOKE_OK;
 }
 
-uint64_t yoke_folder_newest_above(const char *folder, uint64_t step) {
-    uint64_t *steps, newest = 0;
+yoke_status yoke_folder_open(yoke_folder *folder, const char *path) {
+    *folder = (yoke_folder){0};
+    if (strlen(path) + 64 > PATH_MAX)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a folder's name of %zu bytes: at most %d fit a path",
+                    strlen(path), PATH_MAX - 64);
+    *folder = (yoke_folder){.path = path, .lock = -1};
+    yoke_status status = prepare(folder);
+    if (status != YOKE_OK) yoke_folder_close(folder);
+    return status;
+}
+
+void yoke_folder_close(yoke_folder *folder) {
+    if (folder->path != NULL) unlock(folder);
+    *folder = (yoke_folder){0};
+}
+
+yoke_status yoke_folder_restore(yoke_folder *folder) {
+    struct stat now, locked;
+    bool exists = stat(folder->path, &now) == 0;
+    if (exists && folder->lock < 0) return YOKE_OK;
+    if (exists && fstat(folder->lock, &locked) == 0 && now.st_dev == locked.st_dev &&
+        now.st_ino == locked.st_ino)
+        return YOKE_OK;
+    unlock(folder);
+    TRY(make(folder->path));
+    return lock(folder);
+}
+
+/* Later steps. */
+
+static yoke_status refuse_later(const char *path, uint64_t found, uint64_t step) {
+    if (found <= step) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s is a checkpoint of step %" PRIu64 ", and this run begins after step %" PRIu64
+                ": go on from the newest with --resume auto, or choose another folder",
+                path, found, step);
+}
+
+static yoke_status check_best(const char *folder, uint64_t step) {
+    char path[PATH_MAX];
+    yoke_checkpoint *best;
+    uint64_t found = 0;
+    yoke_folder_best_path(path, folder);
+    if (!yoke_file_exists(path)) return YOKE_OK;
+    yoke_status status = yoke_checkpoint_open(&best, path);
+    if (status == YOKE_OK) status = yoke_checkpoint_number(best, "step", YOKE_STEPS_LIMIT, &found);
+    yoke_checkpoint_close(best);
+    return status == YOKE_OK ? refuse_later(path, found, step) : status;
+}
+
+yoke_status yoke_folder_check_newest(const char *folder, uint64_t step) {
+    char path[PATH_MAX];
+    uint64_t *steps;
     size_t count;
-    if (list_steps(folder, &steps, &count) != YOKE_OK) return 0;
-    if (count > 0 && steps[0] > step) newest = steps[0];
+    TRY(list_steps(folder, &steps, &count));
+    uint64_t newest = count > 0 ? steps[0] : 0;
     free(steps);
-    return newest;
+    yoke_folder_path(path, folder, newest);
+    TRY(refuse_later(path, newest, step));
+    return check_best(folder, step);
 }
 
 void yoke_folder_prune(const char *folder, uint64_t step, int keep) {

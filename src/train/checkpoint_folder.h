@@ -8,13 +8,22 @@
 
 #define YOKE_BEST_NAME "best.safetensors"
 
-/* Makes the folder unless it exists, removes what interrupted writers left, and checks that files
- * can be written there. */
-yoke_status yoke_folder_open(const char *folder);
+/* The folder of one run. The lock keeps other runs out; it ends with the process. */
+typedef struct yoke_folder {
+    const char *path; /* of the caller; NULL: not open */
+    int lock;         /* -1: the file system has no locks */
+} yoke_folder;
+
+/* Makes the folder unless it exists, removes what killed writers left, and checks that files can be
+ * written there. ARGUMENT: another run has the folder, or it is a file. */
+yoke_status yoke_folder_open(yoke_folder *folder, const char *path);
+void yoke_folder_close(yoke_folder *folder); /* takes a zeroed struct */
+/* Makes and locks the folder again if somebody removed it. */
+yoke_status yoke_folder_restore(yoke_folder *folder);
 void yoke_folder_path(char path[PATH_MAX], const char *folder, uint64_t step);
 void yoke_folder_best_path(char path[PATH_MAX], const char *folder);
-/* The largest step of a file's name that is above `step`, or 0. */
-uint64_t yoke_folder_newest_above(const char *folder, uint64_t step);
+/* ARGUMENT when the folder has a checkpoint of a step above `step`, also as best.safetensors. */
+yoke_status yoke_folder_check_newest(const char *folder, uint64_t step);
 /* Removes all but the `keep` newest of the files up to `step`, which was just written; files of
  * later steps stay. */
 void yoke_folder_prune(const char *folder, uint64_t step, int keep);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NICENESS 5 /* it shares cores with the devices */
@@ -15,7 +16,7 @@ typedef enum phase { IDLE, BUSY, DONE, ENDING } phase;
 
 struct yoke_checkpoint_writer {
     const yoke_state *state;
-    const char *folder;
+    yoke_folder *folder;
     int keep;
     bool best;
     yoke_facts facts;
@@ -31,14 +32,17 @@ struct yoke_checkpoint_writer {
 
 static void write_one(yoke_checkpoint_writer *writer) {
     uint64_t step = writer->state->steps;
+    const char *folder = writer->folder->path;
     if (writer->best)
-        yoke_folder_best_path(writer->path, writer->folder);
+        yoke_folder_best_path(writer->path, folder);
     else
-        yoke_folder_path(writer->path, writer->folder, step);
-    yoke_status status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
+        yoke_folder_path(writer->path, folder, step);
+    yoke_status status = yoke_folder_restore(writer->folder);
+    if (status == YOKE_OK)
+        status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
     writer->error = yoke_error_take(status);
     /* The new file is complete and on the disk. */
-    if (status == YOKE_OK && !writer->best) yoke_folder_prune(writer->folder, step, writer->keep);
+    if (status == YOKE_OK && !writer->best) yoke_folder_prune(folder, step, writer->keep);
 }
 
 static void set_phase(yoke_checkpoint_writer *writer, phase next) {
@@ -56,6 +60,21 @@ static phase await_phase(yoke_checkpoint_writer *writer, bool busy) {
     phase now = writer->phase;
     pthread_mutex_unlock(&writer->mutex);
     return now;
+}
+
+bool yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer, int timeout_ms) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    int64_t ns = end.tv_nsec + (int64_t)timeout_ms * 1000000;
+    end.tv_sec += (time_t)(ns / 1000000000);
+    end.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&writer->mutex);
+    while (writer->phase == BUSY &&
+           pthread_cond_timedwait(&writer->changed, &writer->mutex, &end) == 0) {
+    }
+    bool idle = writer->phase != BUSY;
+    pthread_mutex_unlock(&writer->mutex);
+    return idle;
 }
 
 static void *thread_main(void *context) {
@@ -83,7 +102,7 @@ static yoke_status start_thread(yoke_checkpoint_writer *writer) {
 }
 
 yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
-                                          const char *folder, int keep) {
+                                          yoke_folder *folder, int keep) {
     *writer = NULL;
     yoke_checkpoint_writer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the writer of checkpoints");
@@ -118,10 +137,6 @@ bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer) {
     bool busy = writer->phase == BUSY;
     pthread_mutex_unlock(&writer->mutex);
     return busy;
-}
-
-void yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer) {
-    (void)await_phase(writer, true);
 }
 
 void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,

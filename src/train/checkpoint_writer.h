@@ -7,14 +7,15 @@
 
 typedef struct yoke_checkpoint_writer yoke_checkpoint_writer;
 
-/* Starts the thread. `state` outlives the writer. */
+/* Starts the thread. `state` and `folder` outlive the writer. */
 yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
-                                          const char *folder, int keep);
+                                          yoke_folder *folder, int keep);
 /* Waits for the file in progress. Takes NULL. */
 void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer);
 
 bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer);
-void yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer);
+/* Waits for the file in progress, at most so long; whether the writer is idle. */
+bool yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer, int timeout_ms);
 /* Writes the state as it is now. Only when idle. best: to best.safetensors; otherwise to the file
  * of its step, after which older files are removed. */
 void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,

@@ -10,29 +10,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes of the whole lines up to `step`: those of later steps are about to be written again. */
-static off_t lines_up_to(FILE *file, uint64_t step) {
+/* Whether the run writes this line again. Only the line of an evaluation has an accuracy. */
+static bool comes_again(const char *line, const yoke_metrics_place *place) {
+    unsigned long long step;
+    if (sscanf(line, "{\"step\":%llu,", &step) != 1 || step > place->step) return true;
+    return place->evaluates && step == place->step && strstr(line, "\"accuracy\":") != NULL;
+}
+
+/* The bytes of the whole lines before the first that comes again. */
+static off_t measure_lines(FILE *file, const yoke_metrics_place *place) {
     char *line = NULL;
     size_t capacity = 0;
     off_t whole = 0;
-    unsigned long long line_step;
-    for (ssize_t bytes; (bytes = getline(&line, &capacity, file)) > 0; whole += bytes) {
-        if (line[bytes - 1] != '\n') break;
-        if (sscanf(line, "{\"step\":%llu,", &line_step) != 1 || line_step > step) break;
-    }
+    for (ssize_t bytes; (bytes = getline(&line, &capacity, file)) > 0; whole += bytes)
+        if (line[bytes - 1] != '\n' || comes_again(line, place)) break;
     free(line);
     return whole;
 }
 
 /* A pipe or a device keeps nothing, and reading it would wait or take what others want to read. */
-static yoke_status measure_kept(const char *path, uint64_t step, off_t *kept) {
+static yoke_status measure_kept(const char *path, const yoke_metrics_place *place, off_t *kept) {
     struct stat about;
     *kept = 0;
     if (stat(path, &about) != 0 && errno == ENOENT) return YOKE_OK;
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return YOKE_OK;
     errno = 0;
     FILE *file = fopen(path, "re");
-    if (file != NULL) *kept = lines_up_to(file, step);
+    if (file != NULL) *kept = measure_lines(file, place);
     int cause = file == NULL || ferror(file) ? errno : 0;
     if (file != NULL) fclose(file);
     if (cause == 0) return YOKE_OK;
@@ -41,12 +45,12 @@ static yoke_status measure_kept(const char *path, uint64_t step, off_t *kept) {
                 path, strerror(cause));
 }
 
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path, bool resumed,
-                              uint64_t step) {
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path,
+                              const yoke_metrics_place *resumed) {
     *metrics = (yoke_metrics){0};
     if (path == NULL) return YOKE_OK;
     off_t kept = 0;
-    if (resumed) TRY(measure_kept(path, step, &kept));
+    if (resumed != NULL) TRY(measure_kept(path, resumed, &kept));
     char *copy = strdup(path);
     if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
     int start = kept > 0 ? 0 : O_TRUNC;

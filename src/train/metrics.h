@@ -15,9 +15,17 @@ typedef struct yoke_metrics {
     yoke_json line;
 } yoke_metrics;
 
-/* Replaces the file; a NULL path turns metrics off. IO names path and cause. resumed: the lines of
- * a file up to `step` stay. */
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path, bool resumed, uint64_t step);
+/* Where a resumed run goes on: behind `step`, and evaluates it again or has its evaluation behind
+ * it. */
+typedef struct yoke_metrics_place {
+    uint64_t step;
+    bool evaluates;
+} yoke_metrics_place;
+
+/* Replaces the file; a NULL path turns metrics off. IO names path and cause. resumed: the lines
+ * that the run does not write again stay; NULL: none. */
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path,
+                              const yoke_metrics_place *resumed);
 void yoke_metrics_close(yoke_metrics *metrics);
 
 /* Appends the line of a STEP or EVALUATION event, whole or not at all. Only the first line

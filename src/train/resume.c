@@ -11,6 +11,15 @@ static const char *schedule_name(yoke_lr_schedule_kind kind) {
     return names[kind];
 }
 
+#define THREADS "run.threads" /* compute threads of rank 0's first device */
+
+static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
+    yoke_device_info root = {.struct_size = sizeof root};
+    TRY(yoke_devices_describe(trainer->devices, 0, &root));
+    *threads = (uint64_t)root.threads;
+    return YOKE_OK;
+}
+
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
@@ -27,6 +36,9 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, options->lr_schedule == YOKE_LR_CONSTANT ? "run.steps" : "config.steps",
                    "%llu", (unsigned long long)trainer->steps);
     yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
+    uint64_t threads;
+    if (threads_of(trainer, &threads) == YOKE_OK)
+        yoke_facts_add(facts, THREADS, "%llu", (unsigned long long)threads);
     yoke_facts_add(facts, "run.ranks", "%d",
                    trainer->ranks != NULL ? yoke_process_group_world(trainer->ranks) : 1);
 }
@@ -52,20 +64,48 @@ static yoke_status find_checkpoint(yoke_trainer *trainer, yoke_checkpoint **chec
     return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
 }
 
+static yoke_status read_best(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+    yoke_best *best = &trainer->checkpoints.best;
+    const char *text = yoke_safetensors_note(&checkpoint->file, "best");
+    best->exists = text != NULL;
+    if (text != NULL && !yoke_text_real(text, -DBL_MAX, DBL_MAX, &best->value))
+        return FAIL(YOKE_ERROR_DATA, "%s: best is '%.40s', not a number", checkpoint->file.path,
+                    text);
+    trainer->checkpoints.on_disk = *best;
+    return YOKE_OK;
+}
+
 /* Where the run was. Another batch size moves the position in the epoch to the batch that begins at
  * or before it. */
-static void set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+static yoke_status set_position(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
     uint64_t a_epoch = yoke_loader_batches(trainer->loader);
-    uint64_t own = (uint64_t)trainer->options.batch;
-    uint64_t theirs = yoke_checkpoint_number(checkpoint, "config.batch", own);
-    trainer->step = yoke_checkpoint_number(checkpoint, "step", 0);
-    trainer->epoch = yoke_checkpoint_number(checkpoint, "epoch", trainer->step / a_epoch);
-    trainer->batches =
-        yoke_checkpoint_number(checkpoint, "epoch_batches", trainer->step % a_epoch) * theirs / own;
+    uint64_t own = (uint64_t)trainer->options.batch, theirs = own;
+    trainer->step = trainer->checkpoints.state->steps;
+    trainer->epoch = trainer->step / a_epoch;
+    trainer->batches = trainer->step % a_epoch;
+    TRY(yoke_checkpoint_number(checkpoint, "config.batch", INT32_MAX, &theirs));
+    TRY(yoke_checkpoint_number(checkpoint, "epoch", INT32_MAX, &trainer->epoch));
+    TRY(yoke_checkpoint_number(checkpoint, "epoch_batches", INT32_MAX, &trainer->batches));
+    trainer->batches = trainer->batches * theirs / own;
     if (trainer->batches > a_epoch) trainer->batches = a_epoch;
-    const char *best = yoke_safetensors_note(&checkpoint->file, "best");
-    trainer->checkpoints.has_best =
-        best != NULL && yoke_text_real(best, -DBL_MAX, DBL_MAX, &trainer->checkpoints.best);
+    return read_best(trainer, checkpoint);
+}
+
+/* Like another number of devices, another number of threads computes the same up to rounding. */
+static yoke_status compare_threads(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
+    uint64_t own, theirs;
+    char text[PATH_MAX + 200];
+    TRY(threads_of(trainer, &own));
+    theirs = own;
+    TRY(yoke_checkpoint_number(checkpoint, THREADS, INT32_MAX, &theirs));
+    if (theirs == own) return YOKE_OK;
+    snprintf(text, sizeof text,
+             "%s: a device has %llu threads here and had %llu there: the last bits may differ from "
+             "the uninterrupted run's; --threads %llu keeps them",
+             checkpoint->file.path, (unsigned long long)own, (unsigned long long)theirs,
+             (unsigned long long)theirs);
+    emit_text(trainer, YOKE_EVENT_WARNING, text);
+    return YOKE_OK;
 }
 
 /* Steps of another batch size count other rows: what is left of the epochs decides. */
@@ -85,27 +125,25 @@ static yoke_status load(yoke_trainer *trainer, const yoke_checkpoint *checkpoint
     yoke_trainer_add_facts(trainer, &own);
     TRY(yoke_checkpoint_read(checkpoint, trainer->model, &own, trainer->options.resume_anyway,
                              trainer->checkpoints.state));
-    set_position(trainer, checkpoint);
+    TRY(set_position(trainer, checkpoint));
+    TRY(compare_threads(trainer, checkpoint));
     plan_remaining(trainer);
     trainer->checkpoints.resumed = true;
-    snprintf(text, sizeof text, "resumed from %s, after step %llu of %llu", checkpoint->file.path,
-             (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
+    snprintf(text, sizeof text, "resumed from %s, after step %llu of %llu%s", checkpoint->file.path,
+             (unsigned long long)trainer->step, (unsigned long long)trainer->steps,
+             trainer->step < trainer->steps ? "" : ": the run is complete");
     emit_text(trainer, YOKE_EVENT_RESUMED, text);
     return YOKE_OK;
 }
 
-/* Files of later steps, from another course of the run, would be taken for the newest. */
+/* Files of later steps, from another course of the run, would be taken for the newest, and the best
+ * of that course would be overwritten. */
 static yoke_status check_folder(const yoke_trainer *trainer) {
     const char *folder = trainer->options.checkpoint_dir;
     bool automatic =
         trainer->options.resume != NULL && strcmp(trainer->options.resume, "auto") == 0;
     if (folder == NULL || automatic) return YOKE_OK;
-    uint64_t newest = yoke_folder_newest_above(folder, trainer->step);
-    if (newest == 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s: has a checkpoint of step %llu, and this run begins after step %llu: go on "
-                "from the newest with --resume auto, or choose another folder",
-                folder, (unsigned long long)newest, (unsigned long long)trainer->step);
+    return yoke_folder_check_newest(folder, trainer->step);
 }
 
 /* What rank 0 does alone. */
@@ -114,7 +152,8 @@ static yoke_status open_and_load(yoke_trainer *trainer) {
     yoke_checkpoint *checkpoint;
     char text[PATH_MAX + 80];
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    if (options->checkpoint_dir != NULL) TRY(yoke_folder_open(options->checkpoint_dir));
+    if (options->checkpoint_dir != NULL)
+        TRY(yoke_folder_open(&trainer->checkpoints.folder, options->checkpoint_dir));
     TRY(find_checkpoint(trainer, &checkpoint));
     yoke_status status = checkpoint != NULL ? load(trainer, checkpoint) : YOKE_OK;
     if (checkpoint == NULL && options->resume != NULL) {
@@ -127,23 +166,21 @@ static yoke_status open_and_load(yoke_trainer *trainer) {
     TRY(check_folder(trainer));
     if (options->checkpoint_dir == NULL) return YOKE_OK;
     return yoke_checkpoint_writer_create(&trainer->checkpoints.writer, trainer->checkpoints.state,
-                                         options->checkpoint_dir, options->keep);
+                                         &trainer->checkpoints.folder, options->keep);
 }
 
 /* The other ranks learn where rank 0 is. */
 static yoke_status share_position(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
     int64_t place[] = {own->resumed, (int64_t)trainer->step, (int64_t)trainer->epoch,
-                       (int64_t)trainer->batches, own->has_best};
+                       (int64_t)trainer->batches};
     if (trainer->ranks == NULL) return YOKE_OK;
     TRY(yoke_process_group_broadcast(trainer->ranks, place, sizeof place / sizeof place[0],
                                      YOKE_ELEMENT_INT64, 0));
-    TRY(yoke_process_group_broadcast(trainer->ranks, &own->best, 1, YOKE_ELEMENT_FLOAT64, 0));
     own->resumed = place[0] != 0;
     trainer->step = (uint64_t)place[1];
     trainer->epoch = (uint64_t)place[2];
     trainer->batches = (uint64_t)place[3];
-    own->has_best = place[4] != 0;
     if (own->resumed) plan_remaining(trainer);
     return YOKE_OK;
 }

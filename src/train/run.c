@@ -203,20 +203,39 @@ static bool evaluation_is_due(const yoke_trainer *trainer) {
     return every > 0 && (trainer->epoch + 1) % (uint64_t)every == 0;
 }
 
+static bool epoch_is_done(const yoke_trainer *trainer) {
+    return trainer->batches >= yoke_loader_batches(trainer->loader);
+}
+
+bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
+    return (trainer->step >= trainer->steps || epoch_is_done(trainer)) &&
+           evaluation_is_due(trainer);
+}
+
 static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
     TRY(evaluate(trainer));
     return yoke_trainer_save_best(trainer);
 }
 
 static void end_epoch(yoke_trainer *trainer) {
-    if (trainer->batches < yoke_loader_batches(trainer->loader)) return;
+    if (!epoch_is_done(trainer)) return;
     trainer->epoch++;
     trainer->batches = 0;
 }
 
+/* A run that was complete only evaluates, at the end of its last epoch. */
+static yoke_status evaluate_again(yoke_trainer *trainer) {
+    if (trainer->options.evaluate_every < 0) return YOKE_OK;
+    if (trainer->batches == 0 && trainer->epoch > 0) {
+        trainer->epoch--;
+        trainer->batches = yoke_loader_batches(trainer->loader);
+    }
+    return evaluate_and_keep(trainer);
+}
+
 static yoke_status train(yoke_trainer *trainer) {
-    bool was_finished = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
-    if (was_finished && trainer->options.evaluate_every >= 0) return evaluate_and_keep(trainer);
+    bool was_complete = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
+    if (was_complete) return evaluate_again(trainer);
     while (trainer->step < trainer->steps) {
         TRY(run_epoch(trainer));
         if (evaluation_is_due(trainer)) TRY(evaluate_and_keep(trainer));

@@ -9,13 +9,20 @@
 #include "train/checkpoint_writer.h"
 #include "train/train.h"
 
+/* The best evaluation: accuracy, or minus the loss where there is no accuracy. */
+typedef struct yoke_best {
+    bool exists;
+    double value;
+} yoke_best;
+
 /* The checkpoints of a run: saving.c writes them, resume.c reads them. */
 typedef struct yoke_checkpoints {
     yoke_state *state;              /* NULL: the run neither writes nor reads any */
+    yoke_folder folder;             /* of rank 0, as is all of the best */
     yoke_checkpoint_writer *writer; /* of rank 0 */
     uint64_t step, epoch, time_ns;  /* of the last one, or of the start */
-    bool resumed, has_best;
-    double best; /* accuracy, or minus the loss where there is no accuracy */
+    bool resumed;
+    yoke_best best, on_disk; /* on_disk: the last that was written whole */
 } yoke_checkpoints;
 
 struct yoke_trainer {
@@ -45,7 +52,7 @@ struct yoke_trainer {
 /* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
  * what the ranks train on. set_shard: the loader loads this rank's rows. writes: whether this
  * process writes the files. poll: what was requested on any rank. Without ranks the last four are
- * trivial. */
+ * trivial. any: whether the value is true on any rank; all ranks together. */
 yoke_status yoke_trainer_join(yoke_trainer *trainer);
 yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer);
 void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *loader);
@@ -54,6 +61,7 @@ typedef struct yoke_requests {
     bool stop, save;
 } yoke_requests;
 yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked);
+yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
 
 /* run.c. emit: calls the host program's on_event; fills in the fields that all events share. warn:
  * reports the last error as a warning. */
@@ -76,6 +84,9 @@ yoke_status yoke_trainer_save_best(yoke_trainer *trainer);
 void yoke_trainer_collect_saves(yoke_trainer *trainer);
 yoke_status yoke_trainer_end_saves(yoke_trainer *trainer);
 
+/* Whether a run that goes on from a checkpoint begins with an evaluation: of a run that is
+ * complete, or of an epoch that the checkpoint ends. */
+bool yoke_trainer_evaluates_first(const yoke_trainer *trainer);
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
 /* The share of rows classified correctly; -1 for regression. */

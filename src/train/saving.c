@@ -4,6 +4,8 @@
 
 #include "train/run.h"
 
+#define ROUND_MS 100 /* of the ranks' wait for the writer; far below any deadline */
+
 static bool has_folder(const yoke_trainer *trainer) {
     return trainer->options.checkpoint_dir != NULL;
 }
@@ -36,19 +38,27 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, "epoch_batches", "%llu", (unsigned long long)trainer->batches);
     yoke_facts_add(facts, "batches_tracked", "%llu",
                    (unsigned long long)own->state->batches_tracked);
-    if (own->has_best) yoke_facts_add_real(facts, "best", own->best);
+    if (own->best.exists) yoke_facts_add_real(facts, "best", own->best.value);
     yoke_facts_add_engine(facts, trainer->parallel);
     yoke_trainer_add_facts(trainer, facts);
 }
 
-/* On rank 0 the writer is idle: nobody reads the state that is overwritten. */
+/* Waits for the file in progress. The other ranks wait with rank 0 in one short collective after
+ * another: however slow the disk is, no deadline passes, and a rank that ends is noticed. */
+static yoke_status await_writer(yoke_trainer *trainer) {
+    yoke_checkpoint_writer *writer = trainer->checkpoints.writer;
+    bool busy = true;
+    while (busy) {
+        busy = writer != NULL && !yoke_checkpoint_writer_wait(writer, ROUND_MS);
+        TRY(yoke_trainer_any(trainer, &busy));
+    }
+    return YOKE_OK;
+}
+
+/* The writer is idle: nobody reads the state that is overwritten. */
 static yoke_status start(yoke_trainer *trainer, bool best) {
     yoke_checkpoints *own = &trainer->checkpoints;
     yoke_facts facts = {0};
-    if (own->writer != NULL) {
-        yoke_checkpoint_writer_wait(own->writer);
-        yoke_trainer_collect_saves(trainer);
-    }
     TRY(yoke_state_take(own->state, trainer->parallel));
     if (own->writer == NULL) return YOKE_OK;
     describe(trainer, &facts);
@@ -58,6 +68,8 @@ static yoke_status start(yoke_trainer *trainer, bool best) {
 
 yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
+    TRY(await_writer(trainer));
+    yoke_trainer_collect_saves(trainer);
     TRY(start(trainer, false));
     own->step = trainer->step;
     own->epoch = trainer->epoch;
@@ -65,39 +77,45 @@ yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
+/* Rank 0 decides: it alone knows whether the last best could be written. */
 yoke_status yoke_trainer_save_best(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
     double accuracy = yoke_trainer_accuracy(&trainer->last_evaluation);
     double value = accuracy >= 0 ? accuracy : -trainer->last_evaluation.loss;
     if (!has_folder(trainer) || !trainer->options.keep_best) return YOKE_OK;
-    if (own->has_best && !(value > own->best)) return YOKE_OK;
-    own->has_best = true;
-    own->best = value;
-    return start(trainer, true);
+    TRY(await_writer(trainer));
+    yoke_trainer_collect_saves(trainer);
+    bool better = own->writer != NULL && (!own->best.exists || value > own->best.value);
+    if (better) own->best = (yoke_best){.exists = true, .value = value};
+    TRY(yoke_trainer_any(trainer, &better));
+    return better ? start(trainer, true) : YOKE_OK;
 }
 
-/* The older files are still there after a failure, and the next checkpoint may succeed. */
-void yoke_trainer_collect_saves(yoke_trainer *trainer) {
+/* The status of the file that was written last, or OK; reports a file that is complete. The older
+ * files are still there after a failure; a best that was not written is none. */
+static yoke_status collect(yoke_trainer *trainer) {
+    yoke_checkpoints *own = &trainer->checkpoints;
     yoke_status status;
     const char *path;
-    yoke_checkpoint_writer *writer = trainer->checkpoints.writer;
-    if (writer == NULL || !yoke_checkpoint_writer_collect(writer, &status, &path)) return;
-    if (status == YOKE_OK)
-        yoke_trainer_emit_saved(trainer, path);
-    else
-        yoke_trainer_warn(trainer);
+    if (own->writer == NULL || !yoke_checkpoint_writer_collect(own->writer, &status, &path))
+        return YOKE_OK;
+    if (status != YOKE_OK) {
+        own->best = own->on_disk;
+        return status;
+    }
+    own->on_disk = own->best;
+    yoke_trainer_emit_saved(trainer, path);
+    return YOKE_OK;
+}
+
+void yoke_trainer_collect_saves(yoke_trainer *trainer) {
+    if (collect(trainer) != YOKE_OK) yoke_trainer_warn(trainer); /* the next may succeed */
 }
 
 yoke_status yoke_trainer_end_saves(yoke_trainer *trainer) {
-    yoke_checkpoints *own = &trainer->checkpoints;
-    yoke_status status = YOKE_OK;
-    const char *path;
     if (!has_folder(trainer)) return YOKE_OK;
-    bool is_new = trainer->step > own->step;
+    bool is_new = trainer->step > trainer->checkpoints.step;
     if (is_new) TRY(yoke_trainer_begin_save(trainer));
-    if (own->writer == NULL) return YOKE_OK;
-    yoke_checkpoint_writer_wait(own->writer);
-    if (!yoke_checkpoint_writer_collect(own->writer, &status, &path)) return YOKE_OK;
-    if (status == YOKE_OK) yoke_trainer_emit_saved(trainer, path);
-    return status;
+    TRY(await_writer(trainer));
+    return collect(trainer);
 }

@@ -105,11 +105,13 @@ static yoke_status open_files(yoke_trainer *trainer) {
     return check_writable(trainer->options.trace);
 }
 
-/* A resumed run keeps the lines of the steps that it does not repeat. */
+/* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
 static yoke_status open_metrics(yoke_trainer *trainer) {
+    yoke_metrics_place place = {.step = trainer->step,
+                                .evaluates = yoke_trainer_evaluates_first(trainer)};
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     return yoke_metrics_open(&trainer->metrics, trainer->options.metrics,
-                             trainer->checkpoints.resumed, trainer->step);
+                             trainer->checkpoints.resumed ? &place : NULL);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole
@@ -263,6 +265,7 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
 void yoke_trainer_destroy(yoke_trainer *trainer) {
     if (trainer == NULL) return;
     yoke_checkpoint_writer_destroy(trainer->checkpoints.writer);
+    yoke_folder_close(&trainer->checkpoints.folder);
     yoke_state_destroy(trainer->checkpoints.state);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);

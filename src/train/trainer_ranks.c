@@ -96,20 +96,22 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
 yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    char facts[640];
+    char facts[640], rate[32], smoothing[32];
     if (trainer->ranks == NULL) return YOKE_OK;
     snprintf(facts, sizeof facts,
              "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
-             "augment %d\nlr_schedule %d\nlearning_rate %.17g\nwarmup_steps %llu\n"
-             "label_smoothing %.17g\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
+             "augment %d\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
+             "label_smoothing %s\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
              "checkpoint_dir %d\nkeep_best %d\nresume %d\n",
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
              !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
-             options->optimizer->learning_rate, (unsigned long long)options->warmup_steps,
-             options->label_smoothing, options->evaluate_every, trainer->test_dataset.rows,
-             options->init != NULL, options->save != NULL, options->checkpoint_dir != NULL,
-             options->keep_best, options->resume != NULL);
+             yoke_text_of_real(options->optimizer->learning_rate, rate, sizeof rate),
+             (unsigned long long)options->warmup_steps,
+             yoke_text_of_real(options->label_smoothing, smoothing, sizeof smoothing),
+             options->evaluate_every, trainer->test_dataset.rows, options->init != NULL,
+             options->save != NULL, options->checkpoint_dir != NULL, options->keep_best,
+             options->resume != NULL);
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 
@@ -123,6 +125,14 @@ void yoke_trainer_set_shard(const yoke_trainer *trainer, yoke_loader_options *lo
 
 bool yoke_trainer_writes(const yoke_trainer *trainer) {
     return trainer->ranks == NULL || yoke_process_group_rank(trainer->ranks) == 0;
+}
+
+yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value) {
+    int64_t any = *value;
+    if (trainer->ranks == NULL) return YOKE_OK;
+    TRY(yoke_process_group_all_reduce(trainer->ranks, &any, 1, YOKE_ELEMENT_INT64, YOKE_MAX));
+    *value = any != 0;
+    return YOKE_OK;
 }
 
 yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked) {

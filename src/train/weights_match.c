@@ -24,7 +24,7 @@ static void add_mismatch(mismatch *list, const char *what) {
         snprintf(list->text + used, sizeof list->text - used, ", ...");
 }
 
-static void print_shape(char *text, size_t size, const int64_t *shape, int ndim) {
+void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int ndim) {
     size_t used = (size_t)snprintf(text, size, "[");
     for (int i = 0; i < ndim && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%lld", i > 0 ? "," : "",
@@ -53,7 +53,7 @@ static bool may_be_missing(const yoke_weights_match *match, const char *name) {
            yoke_patterns_match(match->options.allow_missing, name);
 }
 
-static bool has_shape(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
+bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info) {
     size_t bytes = (size_t)info->ndim * sizeof info->shape[0];
     return tensor->ndim == info->ndim && memcmp(tensor->shape, info->shape, bytes) == 0;
 }
@@ -66,8 +66,8 @@ static bool has_type(const yoke_file_tensor *tensor, const yoke_tensor_info *inf
 static void add_shapes(mismatch *list, const yoke_file_tensor *tensor,
                        const yoke_tensor_info *info) {
     char text[200], file_shape[64], model_shape[64];
-    print_shape(file_shape, sizeof file_shape, tensor->shape, tensor->ndim);
-    print_shape(model_shape, sizeof model_shape, info->shape, info->ndim);
+    yoke_weights_shape_text(file_shape, sizeof file_shape, tensor->shape, tensor->ndim);
+    yoke_weights_shape_text(model_shape, sizeof model_shape, info->shape, info->ndim);
     snprintf(text, sizeof text, "%.40s %s, not %s", info->name, file_shape, model_shape);
     add_mismatch(list, text);
 }
@@ -87,7 +87,7 @@ static void find_source(yoke_weights_match *match, int index, const yoke_tensor_
         /* Checkpoints older than PyTorch 0.4.1 have no num_batches_tracked. */
         if (!info->integer && allowed) match->reasons[index] = YOKE_SKIP_MISSING;
         if (!info->integer && !allowed) add_mismatch(&found->missing, info->name);
-    } else if (!has_shape(tensor, info)) {
+    } else if (!yoke_weights_shape_fits(tensor, info)) {
         if (allowed)
             match->reasons[index] = YOKE_SKIP_SHAPE;
         else
@@ -220,8 +220,8 @@ static void tell_tensor(const yoke_weights_match *match, int index) {
                      : "is not finite in the file: the model keeps its own");
         return;
     }
-    print_shape(shape, sizeof shape, tensor->shape, tensor->ndim);
-    print_shape(own, sizeof own, info.shape, info.ndim);
+    yoke_weights_shape_text(shape, sizeof shape, tensor->shape, tensor->ndim);
+    yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
     snprintf(what, sizeof what, "is %s in the file and %s in the model, which keeps its own", shape,
              own);
     tell(match, YOKE_SKIP_SHAPE, info.name, what);

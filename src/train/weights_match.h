@@ -17,6 +17,10 @@ typedef struct yoke_weights_match {
 /* The name without the prefix "module." of nn.DataParallel. */
 const char *yoke_weights_plain_name(const char *name);
 
+/* "[64,3,3,3]" */
+void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int ndim);
+bool yoke_weights_shape_fits(const yoke_file_tensor *tensor, const yoke_tensor_info *info);
+
 /* Finds the sources; the caller has set file, model and options. DATA: a tensor is missing,
  * unknown, or of another shape or type, and the options do not allow it. Close it after a failure,
  * too. */

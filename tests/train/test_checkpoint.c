@@ -1,32 +1,5 @@
 /* The state of an engine in a file: another engine goes on with it bit for bit. */
-#include <dirent.h>
-#include <unistd.h>
-
-#include "support/ddp_check.h"
-#include "train/checkpoint.h"
-
-static char folder[] = "/tmp/yoke-checkpoint-XXXXXX";
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    DIR *directory = opendir(folder);
-    if (directory == NULL) return -1;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-    return rmdir(folder);
-}
-
-static const char *file_of(int step) {
-    static _Thread_local char path[80];
-    snprintf(path, sizeof path, "%s/%d", folder, step);
-    return path;
-}
+#include "support/resume_check.h"
 
 /* A setting, and where it runs. */
 typedef struct course_of_state {
@@ -42,43 +15,6 @@ static check_engine engine_of(const run_plan *plan, const ddp_setting *s) {
     yoke_optimizer_options optimizer = optimizer_of(s);
     options.schedule = plan->schedule;
     return check_engine_make(plan->model, plan->devices, options, &optimizer);
-}
-
-static yoke_status step_on(yoke_data_parallel *parallel, const ddp_setting *s, int step, int world,
-                           int rank) {
-    check_batch whole = check_batch_make(rows_of(s, step), (uint32_t)step);
-    yoke_batch batch = part_of(s, &whole, world, rank);
-    yoke_status status =
-        yoke_data_parallel_step(parallel, &batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL);
-    check_batch_free(&whole);
-    return status;
-}
-
-/* Steps first .. STEPS - 1; saves after each of them when asked. */
-static yoke_status go_on(yoke_data_parallel *parallel, const ddp_setting *s, int first, bool saves,
-                         int world, int rank) {
-    for (int step = first; step < STEPS; step++) {
-        if (saves) TRY(yoke_state_save(parallel, file_of(step)));
-        TRY(step_on(parallel, s, step, world, rank));
-    }
-    return saves ? yoke_state_save(parallel, file_of(STEPS)) : YOKE_OK;
-}
-
-/* The digests of two files' tensors, which are equal when all bytes are. */
-static void expect_same_tensors(const char *left, const char *right) {
-    yoke_checkpoint *a, *b;
-    EXPECT_OK(yoke_checkpoint_open(&a, left));
-    EXPECT_OK(yoke_checkpoint_open(&b, right));
-    assert_int_equal(a->file.count, b->file.count);
-    for (int i = 0; i < a->file.count; i++) {
-        yoke_checkpoint_tensor_info one = {.struct_size = sizeof one}, two = one;
-        EXPECT_OK(yoke_checkpoint_tensor(a, i, &one));
-        EXPECT_OK(yoke_checkpoint_tensor(b, i, &two));
-        assert_string_equal(one.name, two.name);
-        if (strcmp(one.digest, two.digest) != 0) fail_msg("%s differs", one.name);
-    }
-    yoke_checkpoint_close(a);
-    yoke_checkpoint_close(b);
 }
 
 static void check_every_step(const ddp_setting *s, int devices, yoke_schedule schedule) {
@@ -144,63 +80,14 @@ static void a_state_moves_between_schedules_and_numbers_of_devices(void **state)
     }
 }
 
-/* DDP: ranks as threads. */
-
-typedef struct rank_plan {
-    course course;
-    int resume; /* the step to go on after; 0: from the start, saving after every step */
-    uint64_t hashes[RANKS];
-} rank_plan;
-
-static yoke_status play_rank(yoke_process_group *group, const script *play) {
-    const course *plan = play->detail;
-    rank_plan *ranks = (rank_plan *)plan;
-    rank_rig rig = {0};
-    yoke_status status = begin_rank(&rig, plan, play, group);
-    if (status == YOKE_OK && ranks->resume > 0)
-        status = yoke_state_load(rig.parallel, file_of(ranks->resume), NULL);
-    if (status == YOKE_OK)
-        status = go_on(rig.parallel, plan->setting, ranks->resume, ranks->resume == 0, group->world,
-                       group->rank);
-    if (status == YOKE_OK)
-        status = yoke_data_parallel_hash(rig.parallel, &ranks->hashes[group->rank]);
-    if (status == YOKE_OK && ranks->resume > 0) {
-        char end[80];
-        snprintf(end, sizeof end, "%s/end", folder);
-        status = yoke_state_save(rig.parallel, end);
-    }
-    return end_rank(&rig, status);
-}
-
-static void play_resumed(rank_plan *ranks, int world) {
-    script play = {
-        .world = world, .timeout_ms = TIMEOUT_MS, .scene = play_rank, .detail = &ranks->course};
-    outcome *outcomes = play_ranks(&play);
-    expect_all_well(outcomes, world);
-    free(outcomes);
-}
-
 static void ranks_resume_after_any_step(void **state) {
     (void)state;
     if (!devices_are_cpus()) skip(); /* tests/cuda has ranks over NCCL */
     for (int i = 0; i < 2 * SETTINGS; i++) {
         ddp_setting s = settings[i / 2];
         s.sharded = i % 2 == 1;
-        int world = 2 + i % 3;
         s.accumulate = 1;
-        yoke_model *model = check_model(s.norm, s.dropout);
-        rank_plan whole = {.course = {.setting = &s, .model = model}};
-        play_resumed(&whole, world);
-        for (int k = 1; k <= STEPS; k += 3) {
-            rank_plan resumed = {.course = whole.course, .resume = k};
-            char end[80];
-            play_resumed(&resumed, world);
-            snprintf(end, sizeof end, "%s/end", folder);
-            assert_true(resumed.hashes[0] == whole.hashes[0]);
-            if (!s.norm) assert_true(resumed.hashes[world - 1] == whole.hashes[world - 1]);
-            expect_same_tensors(end, file_of(STEPS));
-        }
-        yoke_model_destroy(model);
+        check_ranks_resume(&s, 2 + i % 3);
     }
 }
 
@@ -497,6 +384,33 @@ static void a_state_that_is_not_finite_is_refused(void **state) {
     yoke_model_destroy(model);
 }
 
+static void numbers_are_read_strictly(void **state) {
+    (void)state;
+    const ddp_setting s = {.batch = 12, .accumulate = 1};
+    static const struct {
+        const char *key, *value, *word;
+    } cases[] = {{"step", "-3", "step is '-3', not an integer from 0 to"},
+                 {"step", "3x", "step is '3x'"},
+                 {"step", " 3", "step is ' 3'"},
+                 {"step", "99999999999999999999", "step is '9999"},
+                 {"batches_tracked", "1e3", "batches_tracked is '1e3'"}};
+    yoke_model *model = tiny_model();
+    check_engine engine = plain_engine(model, &s, 7);
+    yoke_state *taken;
+    EXPECT_OK(yoke_state_create(&taken, engine.parallel));
+    EXPECT_OK(yoke_state_take(taken, engine.parallel));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        yoke_facts facts = {0};
+        yoke_facts_add(&facts, cases[i].key, "%s", cases[i].value);
+        EXPECT_OK(yoke_checkpoint_write(taken, &facts, file_of(0)));
+        expect_refused(engine.parallel, NULL, YOKE_ERROR_DATA,
+                       (const char *[]){cases[i].word, NULL});
+    }
+    yoke_state_destroy(taken);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_resumed_after_any_step_equals_the_uninterrupted_one),
@@ -511,6 +425,7 @@ int main(void) {
         cmocka_unit_test(a_value_that_is_not_finite_is_not_saved),
         cmocka_unit_test(names_with_the_prefix_of_data_parallel_are_read),
         cmocka_unit_test(a_state_that_is_not_finite_is_refused),
+        cmocka_unit_test(numbers_are_read_strictly),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

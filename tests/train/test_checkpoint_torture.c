@@ -194,7 +194,8 @@ static void reject(void *payload, const char *text) {
 static uint64_t newest(void) {
     yoke_checkpoint *checkpoint;
     EXPECT_OK(yoke_folder_open_newest(&checkpoint, folder, reject, NULL));
-    uint64_t step = yoke_checkpoint_number(checkpoint, "step", 0);
+    uint64_t step = 0;
+    EXPECT_OK(yoke_checkpoint_number(checkpoint, "step", YOKE_STEPS_LIMIT, &step));
     yoke_checkpoint_close(checkpoint);
     return step;
 }
@@ -214,8 +215,10 @@ static void check(call_kind kind, fault now, int at) {
         fail_msg("%s at %s %d: %s", fault_names[now], call_names[kind], at,
                  yoke_status_name(end.status));
     /* The next run cleans up and saves. */
-    EXPECT_OK(yoke_folder_open(folder));
+    yoke_folder again;
+    EXPECT_OK(yoke_folder_open(&again, folder));
     EXPECT_OK(save(3));
+    yoke_folder_close(&again);
     assert_int_equal(newest(), 3);
 }
 

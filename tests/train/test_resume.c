@@ -1,31 +1,9 @@
 /* A trainer that goes on from its checkpoints, and the folder that it keeps them in. */
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "train/checkpoint_folder.h"
+#include "saves_check.h"
 #include "train/digest.h"
-#include "train/metrics.h"
-#include "trainer_check.h"
-
-enum { RUN_STEPS = 20, BATCHES = 4 };
-
-static char saves[128];
-
-/* Empties and removes the folder of checkpoints. */
-static void clear_saves(void) {
-    char path[512];
-    in_folder("saves", saves);
-    DIR *directory = opendir(saves);
-    if (directory == NULL) return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", saves, entry->d_name);
-        if (entry->d_name[0] != '.') unlink(path);
-    }
-    closedir(directory);
-    rmdir(saves);
-}
 
 static int count_saves(void) {
     int count = 0;
@@ -35,28 +13,6 @@ static int count_saves(void) {
         count += entry->d_name[0] != '.';
     closedir(directory);
     return count;
-}
-
-static bool has_save(uint64_t step) {
-    char path[PATH_MAX];
-    yoke_folder_path(path, saves, step);
-    return access(path, R_OK) == 0;
-}
-
-static yoke_trainer_options saving(log_of_run *run) {
-    yoke_trainer_options options = small(run);
-    options.steps = RUN_STEPS;
-    options.checkpoint_dir = saves;
-    options.checkpoint_every = 3600;
-    options.checkpoint_unit = YOKE_CHECKPOINT_SECONDS; /* only at the end */
-    options.resume = "auto";
-    return options;
-}
-
-/* Leaves the writer time between two steps. */
-static void on_event_slowly(const yoke_event *event, void *payload) {
-    on_event(event, payload);
-    usleep(5000);
 }
 
 /* Every setting that changes what a later step computes. */
@@ -126,7 +82,9 @@ static void a_finished_run_can_go_on_to_more_steps(void **state) {
     options.payload = &again; /* nothing is left to do */
     EXPECT_OK(train(&again, &options));
     assert_int_equal(again.steps, 7);
+    assert_non_null(strstr(again.resumed_from, "after step 7 of 7: the run is complete"));
     assert_true(again.evaluation.loss == first.evaluation.loss);
+    assert_int_equal(again.evaluation.epoch, first.evaluation.epoch);
     yoke_trainer_destroy(again.trainer);
     options.payload = &longer;
     options.steps = RUN_STEPS;
@@ -215,13 +173,6 @@ static void spoil(uint64_t step, long length) {
     assert_int_equal(fseek(file, length, SEEK_END), 0);
     fputc(byte ^ 1, file);
     fclose(file);
-}
-
-static void stop_at(uint64_t step) {
-    log_of_run run = {.stop_after = step};
-    yoke_trainer_options options = saving(&run);
-    assert_int_equal(train(&run, &options), YOKE_ERROR_CANCELLED);
-    yoke_trainer_destroy(run.trainer);
 }
 
 static void auto_passes_over_what_is_damaged_and_says_why(void **state) {
@@ -376,65 +327,6 @@ static void a_full_disk_is_a_warning_and_the_older_checkpoint_stays(void **state
     clear_saves();
 }
 
-/* Metrics. */
-
-static int lines_of(const char *path, char *last, size_t size) {
-    int lines = 0;
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(last, (int)size, file) != NULL)
-        lines++;
-    fclose(file);
-    return lines;
-}
-
-static void a_resumed_run_goes_on_with_its_metrics(void **state) {
-    (void)state;
-    char metrics[128], line[256], path[PATH_MAX];
-    log_of_run stopped = {.stop_after = 9}, resumed = {0};
-    clear_saves();
-    stop_at(6);
-    yoke_trainer_options options = saving(&stopped);
-    options.resume = NULL;
-    options.checkpoint_dir = NULL;
-    options.metrics = in_folder("metrics", metrics);
-    assert_int_equal(train(&stopped, &options), YOKE_ERROR_CANCELLED);
-    yoke_trainer_destroy(stopped.trainer);
-    assert_int_equal(lines_of(metrics, line, sizeof line), 9);
-    yoke_folder_path(path, saves, 6);
-    options.resume = path;
-    options.payload = &resumed;
-    options.evaluate_every = -1;
-    EXPECT_OK(train(&resumed, &options)); /* lines 7 to 9 come again */
-    yoke_trainer_destroy(resumed.trainer);
-    assert_int_equal(lines_of(metrics, line, sizeof line), RUN_STEPS);
-    assert_non_null(strstr(line, "\"step\":20,"));
-    unlink(metrics);
-    clear_saves();
-}
-
-static void metrics_of_a_pipe_are_not_read(void **state) {
-    (void)state;
-    char path[128];
-    yoke_metrics metrics;
-    assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
-    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    assert_true(reader >= 0);
-    alarm(60); /* a reader of the pipe would wait for ever */
-    EXPECT_OK(yoke_metrics_open(&metrics, path, true, 3));
-    alarm(0);
-    yoke_metrics_close(&metrics);
-    close(reader);
-    unlink(path);
-}
-
-static void metrics_that_cannot_be_read_are_not_cut(void **state) {
-    (void)state;
-    yoke_metrics metrics;
-    assert_int_equal(yoke_metrics_open(&metrics, "/proc/self/mem", true, 3), YOKE_ERROR_IO);
-    assert_non_null(strstr(yoke_last_error(), "/proc/self/mem: cannot read the metrics"));
-}
-
 static void another_batch_size_trains_what_is_left_of_the_epochs(void **state) {
     (void)state;
     log_of_run stopped = {.stop_after = 6}, resumed = {0};
@@ -473,6 +365,45 @@ static void a_stop_in_the_last_evaluation_still_leads_to_the_best(void **state) 
     clear_saves();
 }
 
+static void another_number_of_threads_is_a_warning(void **state) {
+    (void)state;
+    log_of_run same = {0}, other = {0};
+    if (!devices_are_cpus()) skip();
+    clear_saves();
+    stop_at(6);
+    yoke_trainer_options options = saving(&same);
+    options.steps = 7;
+    EXPECT_OK(train(&same, &options));
+    assert_int_equal(same.warnings, 0);
+    yoke_trainer_destroy(same.trainer);
+    options = saving(&other);
+    options.threads = 2;
+    EXPECT_OK(train(&other, &options));
+    assert_int_equal(other.warnings, 1);
+    assert_non_null(strstr(other.warning, "2 threads here and had 1 there"));
+    yoke_trainer_destroy(other.trainer);
+    clear_saves();
+}
+
+/* As a step's file of an earlier run is. */
+static void the_best_of_an_earlier_run_is_not_overwritten(void **state) {
+    (void)state;
+    char path[PATH_MAX];
+    log_of_run first = {0}, second = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&first);
+    options.keep_best = true;
+    EXPECT_OK(train(&first, &options));
+    yoke_trainer_destroy(first.trainer);
+    yoke_folder_path(path, saves, RUN_STEPS);
+    assert_int_equal(unlink(path), 0);
+    options = saving(&second);
+    options.resume = NULL;
+    expect_refused(options, YOKE_ERROR_ARGUMENT,
+                   "best.safetensors is a checkpoint of step 20, and this run begins after step 0");
+    clear_saves();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
@@ -485,9 +416,8 @@ int main(void) {
         cmocka_unit_test(another_run_is_refused_unless_the_field_is_named),
         cmocka_unit_test(a_folder_with_later_steps_is_refused),
         cmocka_unit_test(a_full_disk_is_a_warning_and_the_older_checkpoint_stays),
-        cmocka_unit_test(a_resumed_run_goes_on_with_its_metrics),
-        cmocka_unit_test(metrics_of_a_pipe_are_not_read),
-        cmocka_unit_test(metrics_that_cannot_be_read_are_not_cut),
+        cmocka_unit_test(another_number_of_threads_is_a_warning),
+        cmocka_unit_test(the_best_of_an_earlier_run_is_not_overwritten),
         cmocka_unit_test(another_batch_size_trains_what_is_left_of_the_epochs),
         cmocka_unit_test(a_stop_in_the_last_evaluation_still_leads_to_the_best),
     };

@@ -1,0 +1,214 @@
+/* Checkpoints on a disk that is slow or fails, in a folder that is a file, is gone or belongs to
+ * another run. fsync is wrapped (-Wl,--wrap). */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "saves_check.h"
+
+enum { DEADLINE_MS = 2000, SLOW_US = 3500000 };
+
+/* What the next calls do. */
+static atomic_int slow, failing;
+static atomic_int calls;
+
+int __real_fsync(int descriptor);
+int __wrap_fsync(int descriptor);
+int __wrap_fsync(int descriptor) {
+    atomic_fetch_add(&calls, 1);
+    if (atomic_exchange(&slow, 0) != 0) usleep(SLOW_US);
+    if (atomic_load(&failing) != 0) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_fsync(descriptor);
+}
+
+static bool has_best(void) {
+    char path[PATH_MAX];
+    yoke_folder_best_path(path, saves);
+    return access(path, R_OK) == 0;
+}
+
+/* Ranks as threads. */
+
+typedef struct rank {
+    pthread_t thread;
+    const char *store;
+    int number;
+    uint64_t slow_step; /* the first sync behind this step is slow */
+    log_of_run run;
+    yoke_error error;
+} rank;
+
+static void on_event_of_rank(const yoke_event *event, void *payload) {
+    rank *self = payload;
+    on_event(event, &self->run);
+    if (self->number == 0 && event->kind == YOKE_EVENT_STEP && event->step == self->slow_step)
+        atomic_store(&slow, 1);
+}
+
+static void *train_rank(void *context) {
+    rank *self = context;
+    yoke_rank_info info = {.struct_size = sizeof info, .rank = self->number, .world = 2};
+    yoke_process_group_options group = {.struct_size = sizeof group,
+                                        .rank = &info,
+                                        .transport = YOKE_TRANSPORT_SHARED_MEMORY,
+                                        .store = self->store,
+                                        .timeout_ms = DEADLINE_MS};
+    yoke_trainer_options options = small(&self->run);
+    options.mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
+    options.process_group = &group;
+    options.steps = RUN_STEPS;
+    options.checkpoint_dir = saves;
+    options.checkpoint_every = 1;
+    options.checkpoint_unit = YOKE_CHECKPOINT_STEPS;
+    options.keep_best = true;
+    options.evaluate_every = 1;
+    options.on_event = on_event_of_rank;
+    options.payload = self;
+    self->error = yoke_error_take(train(&self->run, &options));
+    yoke_trainer_destroy(self->run.trainer);
+    return NULL;
+}
+
+/* Longer than the deadline of the ranks: while the best waits for an earlier file, and at the end.
+ */
+static void a_slow_disk_fails_no_rank(void **state) {
+    (void)state;
+    static const uint64_t slow_steps[] = {1, RUN_STEPS};
+    for (int i = 0; i < 2; i++) {
+        char store[64];
+        rank ranks[2] = {0};
+        clear_saves();
+        snprintf(store, sizeof store, "file:///tmp/yoke-saving-%d-%d", (int)getpid(), i);
+        for (int k = 0; k < 2; k++) {
+            ranks[k].number = k;
+            ranks[k].store = store;
+            ranks[k].slow_step = slow_steps[i];
+            assert_int_equal(pthread_create(&ranks[k].thread, NULL, train_rank, &ranks[k]), 0);
+        }
+        for (int k = 0; k < 2; k++)
+            pthread_join(ranks[k].thread, NULL);
+        for (int k = 0; k < 2; k++)
+            if (ranks[k].error.status != YOKE_OK) fail_msg("rank %d: %s", k, ranks[k].error.text);
+        assert_int_equal(atomic_load(&slow), 0);
+        assert_true(has_save(RUN_STEPS) && has_best());
+    }
+    clear_saves();
+}
+
+/* A disk that fails. */
+
+static void on_event_until_a_warning(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    if (event->kind == YOKE_EVENT_WARNING) atomic_store(&failing, 0);
+}
+
+static void a_best_that_could_not_be_written_is_tried_again(void **state) {
+    (void)state;
+    const yoke_optimizer_options still = {.struct_size = sizeof still, .learning_rate = 0};
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.optimizer = &still; /* every evaluation is as good as the first */
+    options.keep_best = true;
+    options.evaluate_every = 1;
+    options.on_event = on_event_until_a_warning;
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    atomic_store(&failing, 1);
+    EXPECT_OK(yoke_trainer_run(run.trainer));
+    assert_int_equal(atomic_load(&failing), 0);
+    assert_int_equal(run.warnings, 1);
+    assert_non_null(strstr(run.warning, "best.safetensors"));
+    assert_true(has_best());
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+static void a_new_folder_is_on_the_disk_before_the_first_file(void **state) {
+    (void)state;
+    yoke_folder opened;
+    clear_saves();
+    atomic_store(&failing, 1);
+    assert_int_equal(yoke_folder_open(&opened, saves), YOKE_ERROR_IO);
+    atomic_store(&failing, 0);
+    assert_int_equal(access(saves, F_OK), -1);
+    atomic_store(&calls, 0);
+    EXPECT_OK(yoke_folder_open(&opened, saves));
+    yoke_folder_close(&opened);
+    assert_int_equal(atomic_load(&calls), 1);
+    EXPECT_OK(yoke_folder_open(&opened, saves)); /* not new */
+    yoke_folder_close(&opened);
+    assert_int_equal(atomic_load(&calls), 1);
+    clear_saves();
+}
+
+/* The folder. */
+
+static void a_file_is_no_folder(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    FILE *file = fopen(saves, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(yoke_trainer_create(&run.trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "saves: is a file; checkpoints need a folder"));
+    unlink(saves);
+}
+
+static void on_event_removing_the_folder(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    if (event->kind == YOKE_EVENT_STEP && event->step == 6) clear_saves();
+}
+
+static void a_folder_that_somebody_removes_is_made_again(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    yoke_folder other;
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.on_event = on_event_removing_the_folder;
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(run.warnings, 0);
+    assert_true(has_save(RUN_STEPS));
+    assert_int_equal(yoke_folder_open(&other, saves), YOKE_ERROR_ARGUMENT); /* locked again */
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+static void a_folder_has_one_run_at_a_time(void **state) {
+    (void)state;
+    char path[192];
+    yoke_folder first, second;
+    clear_saves();
+    EXPECT_OK(yoke_folder_open(&first, saves));
+    snprintf(path, sizeof path, "%s/step-00000001.safetensors.tmp.77", saves);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(yoke_folder_open(&second, saves), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "another run writes its checkpoints here"));
+    assert_int_equal(access(path, F_OK), 0); /* its file in progress */
+    yoke_folder_close(&second);
+    yoke_folder_close(&first);
+    EXPECT_OK(yoke_folder_open(&second, saves));
+    assert_int_equal(access(path, F_OK), -1);
+    yoke_folder_close(&second);
+    clear_saves();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slow_disk_fails_no_rank),
+        cmocka_unit_test(a_best_that_could_not_be_written_is_tried_again),
+        cmocka_unit_test(a_new_folder_is_on_the_disk_before_the_first_file),
+        cmocka_unit_test(a_file_is_no_folder),
+        cmocka_unit_test(a_folder_that_somebody_removes_is_made_again),
+        cmocka_unit_test(a_folder_has_one_run_at_a_time),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
