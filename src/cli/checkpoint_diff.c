@@ -39,6 +39,21 @@ static void compare_floats(difference *found, const float *left, const float *ri
     }
 }
 
+/* Elements of two tensors of one type and shape whose bytes differ. */
+static size_t count_different(const yoke_checkpoint_tensor_info *one,
+                              const yoke_checkpoint_tensor_info *two) {
+    size_t different = 0, width = one->count > 0 ? one->bytes / one->count : 0;
+    const char *left = one->data, *right = two->data;
+    for (size_t i = 0; i < one->count; i++)
+        different += memcmp(left + width * i, right + width * i, width) != 0;
+    return different;
+}
+
+/* Types whose values float32 holds. */
+static bool has_floats(const char *dtype) {
+    return strcmp(dtype, "F32") == 0 || strcmp(dtype, "F16") == 0 || strcmp(dtype, "BF16") == 0;
+}
+
 static yoke_status compare_values(difference *found, const yoke_checkpoint *left, int left_index,
                                   const yoke_checkpoint *right, int right_index, size_t count) {
     float *values = calloc(2 * count + 1, sizeof *values);
@@ -63,11 +78,14 @@ static int find(const yoke_checkpoint *checkpoint, const char *name,
 
 static void print_difference(report *out, const difference *found) {
     out->different++;
-    if (!out->as_json && found->what != NULL) printf("%-52s  %s\n", found->name, found->what);
-    if (!out->as_json && found->what == NULL)
-        printf("%-52s  %10zu  %12.6g  %12" PRIu64 "\n", found->name, found->elements,
-               found->absolute, found->ulps);
-    if (!out->as_json) return;
+    if (!out->as_json) {
+        cli_print_text(stdout, found->name, 54);
+        if (found->what != NULL)
+            printf("%s\n", found->what);
+        else
+            printf("%10zu  %12.6g  %12" PRIu64 "\n", found->elements, found->absolute, found->ulps);
+        return;
+    }
     yoke_json_open(&out->json, NULL, '{');
     yoke_json_text(&out->json, "name", found->name);
     if (found->what != NULL) {
@@ -92,20 +110,21 @@ static yoke_status compare_tensor(report *out, const yoke_checkpoint *left, int 
     bool same_shape = other >= 0 && one.ndim == two.ndim &&
                       memcmp(one.shape, two.shape, sizeof one.shape) == 0 &&
                       strcmp(one.dtype, two.dtype) == 0;
-    bool digests = one.digest != NULL && two.digest != NULL;
-    if (same_shape && digests && strcmp(one.digest, two.digest) == 0) return YOKE_OK;
+    if (same_shape && memcmp(one.data, two.data, one.bytes) == 0) return YOKE_OK;
     if (other < 0)
         snprintf(text, sizeof text, "only in the first");
     else if (!same_shape)
         snprintf(text, sizeof text, "%s %s, and %s %s", one.dtype,
                  checkpoint_shape(&one, shapes[0]), two.dtype, checkpoint_shape(&two, shapes[1]));
-    else if (one.dtype[0] != 'F')
-        snprintf(text, sizeof text, "integers differ");
+    else if (one.bytes < one.count)
+        snprintf(text, sizeof text, "%s values differ", one.dtype);
+    else if (!has_floats(one.dtype))
+        snprintf(text, sizeof text, "%zu of %zu values of %s differ", count_different(&one, &two),
+                 one.count, one.dtype);
     else
         found.what = NULL;
     if (found.what == NULL) status = compare_values(&found, left, index, right, other, one.count);
-    bool equal = found.what == NULL && found.elements == 0;
-    if (status == YOKE_OK && !equal) print_difference(out, &found);
+    if (status == YOKE_OK) print_difference(out, &found);
     return status;
 }
 
@@ -123,23 +142,38 @@ static yoke_status compare_tensors(report *out, const yoke_checkpoint *left,
     return status;
 }
 
+/* A fact of one file, or of both. first, second: NULL where the file does not state it. */
+static void print_fact(report *out, const char *key, const char *first, const char *second) {
+    if (out->as_json) {
+        yoke_json_open(&out->json, NULL, '{');
+        yoke_json_text(&out->json, "name", key);
+        yoke_json_text(&out->json, "first", first);
+        yoke_json_text(&out->json, "second", second);
+        yoke_json_close(&out->json, '}');
+        return;
+    }
+    cli_print_text(stdout, key, 26);
+    cli_print_text(stdout, first != NULL ? first : second, 0);
+    if (first == NULL || second == NULL)
+        fputs(second == NULL ? ", only in the first" : ", only in the second", stdout);
+    if (first != NULL && second != NULL) {
+        fputs(", and ", stdout);
+        cli_print_text(stdout, second, 0);
+    }
+    putchar('\n');
+}
+
 /* Facts that differ, beside the tensors: the step, or an option. */
 static void compare_facts(report *out, const yoke_checkpoint *left, const yoke_checkpoint *right) {
     const char *key, *value;
     for (int i = 0; yoke_checkpoint_fact(left, i, &key, &value); i++) {
         const char *other = checkpoint_fact(right, key);
-        if (!checkpoint_is_told(key) || (other != NULL && strcmp(other, value) == 0)) continue;
-        if (other == NULL) other = "-";
-        if (!out->as_json) {
-            printf("%-24s  %s, and %s\n", key, value, other);
-            continue;
-        }
-        yoke_json_open(&out->json, NULL, '{');
-        yoke_json_text(&out->json, "name", key);
-        yoke_json_text(&out->json, "first", value);
-        yoke_json_text(&out->json, "second", other);
-        yoke_json_close(&out->json, '}');
+        if (checkpoint_is_told(key) && (other == NULL || strcmp(other, value) != 0))
+            print_fact(out, key, value, other);
     }
+    for (int i = 0; yoke_checkpoint_fact(right, i, &key, &value); i++)
+        if (checkpoint_is_told(key) && checkpoint_fact(left, key) == NULL)
+            print_fact(out, key, NULL, value);
 }
 
 static yoke_status print_report(report *out, const yoke_checkpoint *left,

@@ -26,9 +26,9 @@ const cli_verb checkpoint_verb = {
     .option_count = CLI_OPTION_COUNT(options),
     .more =
         "list verifies every checkpoint of a folder, show prints what one says, verify compares\n"
-        "all digests (exit code 65: damaged), diff names the tensors that differ, with the\n"
-        "largest absolute difference and the largest distance in units in the last place\n"
-        "(exit code 1: they differ).\n"};
+        "all digests (exit code 65: damaged), diff names the facts and tensors that differ,\n"
+        "with the largest absolute difference and the largest distance in units in the last\n"
+        "place of float32 (exit code 1: tensors differ).\n"};
 
 const char *checkpoint_fact(const yoke_checkpoint *checkpoint, const char *key) {
     const char *found, *value;
@@ -59,8 +59,16 @@ static int is_checkpoint(const struct dirent *entry) {
            strcmp(entry->d_name + length - (sizeof suffix - 1), suffix) == 0;
 }
 
-static void list_json(yoke_json *json, const char *name, const yoke_checkpoint *checkpoint,
-                      long long bytes) {
+/* Files of a folder, or of the command line. */
+typedef struct file_list {
+    const char *folder; /* of the names; NULL: none */
+    const char **names;
+    int count;
+    bool as_json;
+} file_list;
+
+static void print_entry(yoke_json *json, const char *name, const yoke_checkpoint *checkpoint,
+                        long long bytes) {
     static const char *const facts[] = {"step", "epoch", "config.model", "best"};
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "file", name);
@@ -78,23 +86,79 @@ static const char *or_dash(const char *text) {
     return text != NULL ? text : "-";
 }
 
-static void list_file(const char *folder, const char *name, yoke_json *json) {
+/* A row of list. */
+static void print_row(const char *name, const yoke_checkpoint *checkpoint, long long bytes) {
+    cli_print_text(stdout, name, 28);
+    if (checkpoint == NULL) {
+        printf("  %s\n", yoke_last_error());
+        return;
+    }
+    fputs("  ", stdout);
+    cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "step")), 10);
+    cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "epoch")), 7);
+    cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "config.model")), 24);
+    printf("  %9.1f\n", (double)bytes / 1048576);
+}
+
+/* A line of verify. */
+static void print_verdict(const char *name, yoke_status status) {
+    if (status == YOKE_OK)
+        printf("%s: valid\n", name);
+    else
+        fprintf(stderr, "yoke: %s\n", yoke_last_error());
+}
+
+static yoke_status report_file(const file_list *files, const char *name, yoke_json *json) {
     char path[PATH_MAX];
     struct stat file;
     yoke_checkpoint *checkpoint = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s%s%s", files->folder != NULL ? files->folder : "",
+             files->folder != NULL ? "/" : "", name);
     long long bytes = stat(path, &file) == 0 ? (long long)file.st_size : 0;
-    (void)yoke_checkpoint_open(&checkpoint, path);
-    if (json != NULL)
-        list_json(json, name, checkpoint, bytes);
-    else if (checkpoint == NULL)
-        printf("%-28s  %s\n", name, yoke_last_error());
+    yoke_status status = yoke_checkpoint_open(&checkpoint, path);
+    if (files->as_json)
+        print_entry(json, name, checkpoint, bytes);
+    else if (files->folder != NULL)
+        print_row(name, checkpoint, bytes);
     else
-        printf("%-28s  %8s  %5s  %-24.24s  %9.1f\n", name,
-               or_dash(checkpoint_fact(checkpoint, "step")),
-               or_dash(checkpoint_fact(checkpoint, "epoch")),
-               or_dash(checkpoint_fact(checkpoint, "config.model")), (double)bytes / 1048576);
+        print_verdict(name, status);
     yoke_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* list and verify: opens the files one by one. *first: the status of the first that is no whole
+ * checkpoint. */
+static yoke_status report_files(const file_list *files, yoke_status *first) {
+    yoke_json json;
+    *first = YOKE_OK;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_open(&json, files->folder != NULL ? "checkpoints" : "files", '[');
+    for (int i = 0; i < files->count; i++) {
+        yoke_status status = report_file(files, files->names[i], &json);
+        if (*first == YOKE_OK) *first = status;
+    }
+    yoke_json_close(&json, ']');
+    yoke_json_close(&json, '}');
+    if (files->as_json) return cli_print_json(&json, stdout);
+    yoke_json_end(&json);
+    return YOKE_OK;
+}
+
+static yoke_status list_entries(const char *folder, struct dirent **entries, int count,
+                                bool as_json) {
+    yoke_status first;
+    const char **names = calloc((size_t)count + 1, sizeof *names);
+    if (names == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d names", count);
+    for (int i = 0; i < count; i++)
+        names[i] = entries[i]->d_name;
+    if (!as_json && count > 0)
+        printf("%-28s  %-8s  %-5s  %-24s  %9s\n", "file", "step", "epoch", "model", "MiB");
+    if (!as_json && count == 0) printf("%s has no checkpoints\n", folder);
+    yoke_status status = report_files(
+        &(file_list){.folder = folder, .names = names, .count = count, .as_json = as_json}, &first);
+    free(names);
+    return status;
 }
 
 static int list(const char *folder, bool as_json) {
@@ -103,25 +167,10 @@ static int list(const char *folder, bool as_json) {
     if (count < 0)
         return cli_fail(cli_refuse(errno == ENOENT ? YOKE_ERROR_MISSING : YOKE_ERROR_IO,
                                    "%s: cannot list: %s", folder, strerror(errno)));
-    yoke_json json;
-    yoke_json_begin(&json);
-    yoke_json_open(&json, NULL, '{');
-    yoke_json_open(&json, "checkpoints", '[');
-    if (!as_json && count > 0)
-        printf("%-28s  %8s  %5s  %-24s  %9s\n", "file", "step", "epoch", "model", "MiB");
-    if (!as_json && count == 0) printf("%s has no checkpoints\n", folder);
-    for (int i = 0; i < count; i++) {
-        list_file(folder, entries[i]->d_name, as_json ? &json : NULL);
+    yoke_status status = list_entries(folder, entries, count, as_json);
+    for (int i = 0; i < count; i++)
         free(entries[i]);
-    }
     free(entries);
-    yoke_json_close(&json, ']');
-    yoke_json_close(&json, '}');
-    yoke_status status = YOKE_OK;
-    if (as_json)
-        status = cli_print_json(&json, stdout);
-    else
-        yoke_json_end(&json);
     return status == YOKE_OK ? 0 : cli_fail(status);
 }
 
@@ -137,12 +186,19 @@ static void show_words(const yoke_checkpoint *checkpoint) {
     const char *key, *value;
     char shape[128];
     yoke_checkpoint_tensor_info info;
-    for (int i = 0; yoke_checkpoint_fact(checkpoint, i, &key, &value); i++)
-        if (checkpoint_is_told(key)) printf("%-24s  %s\n", key, value);
+    for (int i = 0; yoke_checkpoint_fact(checkpoint, i, &key, &value); i++) {
+        if (!checkpoint_is_told(key)) continue;
+        cli_print_text(stdout, key, 26);
+        cli_print_text(stdout, value, 0);
+        putchar('\n');
+    }
     printf("\n%-52s  %-5s  %-20s  %s\n", "tensor", "dtype", "shape", "xxh3");
-    for (int i = 0; next_tensor(checkpoint, i, &info); i++)
-        printf("%-52s  %-5s  %-20s  %s\n", info.name, info.dtype, checkpoint_shape(&info, shape),
-               info.digest != NULL ? info.digest : "-");
+    for (int i = 0; next_tensor(checkpoint, i, &info); i++) {
+        cli_print_text(stdout, info.name, 54);
+        printf("%-5s  %-20s  ", info.dtype, checkpoint_shape(&info, shape));
+        cli_print_text(stdout, or_dash(info.digest), 0);
+        putchar('\n');
+    }
 }
 
 static yoke_status show_json(const yoke_checkpoint *checkpoint) {
@@ -188,33 +244,11 @@ static int show(const char *path, bool as_json) {
 
 /* verify. */
 
-static int verify(char *const *paths, int count, bool as_json) {
-    int code = 0;
-    yoke_json json;
-    yoke_json_begin(&json);
-    yoke_json_open(&json, NULL, '{');
-    yoke_json_open(&json, "files", '[');
-    for (int i = 0; i < count; i++) {
-        yoke_checkpoint *checkpoint;
-        yoke_status status = yoke_checkpoint_open(&checkpoint, paths[i]);
-        if (code == 0) code = yoke_status_exit_code(status);
-        yoke_json_open(&json, NULL, '{');
-        yoke_json_text(&json, "file", paths[i]);
-        yoke_json_boolean(&json, "valid", status == YOKE_OK);
-        if (status != YOKE_OK) yoke_json_text(&json, "error", yoke_last_error());
-        yoke_json_close(&json, '}');
-        if (!as_json && status == YOKE_OK) printf("%s: valid\n", paths[i]);
-        if (!as_json && status != YOKE_OK) fprintf(stderr, "yoke: %s\n", yoke_last_error());
-        yoke_checkpoint_close(checkpoint);
-    }
-    yoke_json_close(&json, ']');
-    yoke_json_close(&json, '}');
-    yoke_status status = YOKE_OK;
-    if (as_json)
-        status = cli_print_json(&json, stdout);
-    else
-        yoke_json_end(&json);
-    return status == YOKE_OK ? code : cli_fail(status);
+static int verify(char **paths, int count, bool as_json) {
+    yoke_status first;
+    yoke_status status = report_files(
+        &(file_list){.names = (const char **)paths, .count = count, .as_json = as_json}, &first);
+    return status == YOKE_OK ? yoke_status_exit_code(first) : cli_fail(status);
 }
 
 int checkpoint_main(int argc, char **argv) {

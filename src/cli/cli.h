@@ -36,6 +36,10 @@ int cli_fail(yoke_status status);
 /* Prints a failed system call on stderr, with errno's text; returns the exit code. */
 int cli_system_error(const char *what);
 
+/* Prints a text that a file holds, padded to `width`, with control characters as \x1b: they must
+ * not steer a terminal. */
+void cli_print_text(FILE *out, const char *text, int width);
+
 /* Prints the finished JSON and a newline, and frees it. */
 yoke_status cli_print_json(yoke_json *json, FILE *out);
 

@@ -49,6 +49,18 @@ int cli_system_error(const char *what) {
     return yoke_status_exit_code(YOKE_ERROR_SYSTEM);
 }
 
+void cli_print_text(FILE *out, const char *text, int width) {
+    for (const unsigned char *s = (const unsigned char *)text; *s != '\0'; s++, width--) {
+        bool upper = s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0; /* U+0080 to U+009F */
+        s += upper;
+        if (upper || *s < 0x20 || *s == 0x7f)
+            width -= fprintf(out, "\\x%02x", *s) - 1;
+        else
+            fputc(*s, out);
+    }
+    fprintf(out, "%*s", width > 0 ? width : 0, "");
+}
+
 yoke_status cli_print_json(yoke_json *json, FILE *out) {
     yoke_status status = YOKE_OK;
     if (json->failed)

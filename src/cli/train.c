@@ -360,7 +360,11 @@ static void on_event(const yoke_event *event, void *payload) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);
     }
-    if (event->kind == YOKE_EVENT_SKIPPED) fprintf(stderr, "init     %s\n", event->text);
+    if (event->kind == YOKE_EVENT_SKIPPED) {
+        fputs("init     ", stderr);
+        cli_print_text(stderr, event->text, 0);
+        fputc('\n', stderr);
+    }
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
     if (event->kind == YOKE_EVENT_RESUMED) fprintf(stderr, "%s\n", event->text);
     if (event->kind != YOKE_EVENT_EVALUATION) return;

@@ -30,6 +30,22 @@ class Tool(Case):
     def saves(self):
         return sorted(path.name for path in (self.folder / "saves").glob("*"))
 
+    def rewrite(self, path, to, notes=(), shapes=(), tensors=()):
+        """A copy as another program writes it, without digests; tensors: name, dtype, shape, bytes."""
+        data = (self.folder / path).read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        header, body = json.loads(data[8:begin]), data[begin:]
+        facts = {key: value for key, value in header["__metadata__"].items() if not key.startswith("xxh3.")}
+        header["__metadata__"] = {**facts, "yoke.format": "unsealed", **dict(notes)}
+        for name, shape in shapes:
+            header[name]["shape"] = shape
+        for name, dtype, shape, content in tensors:
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(content)]}
+            body += content
+        text = json.dumps(header).encode()
+        (self.folder / to).write_bytes(len(text).to_bytes(8, "little") + text + body)
+        return to
+
     def start_and_wait_for_a_checkpoint(self):
         process = subprocess.Popen([YOKE, *LONG, "--devices", "2xcpu", "--checkpoint-dir", "saves", "--checkpoint-every",
                                     "5", "--resume", "auto"], cwd=self.folder, env=environment(),
@@ -143,6 +159,49 @@ class Verbs(Tool):
                                      code=1).stdout)
         self.assertEqual(found["tensors"], 12)
         self.assertGreater(found["different"][0]["max_ulps"], 0)
+
+    def test_diff_compares_every_type_byte_by_byte_and_names_facts_of_one_file(self):
+        same = [("same.ints", "I32", [3], bytes(12)), ("same.half", "BF16", [2], b"\1\2\3\4"), ("same.f8", "F8_E4M3", [2], b"ab")]
+        first = [("ints", "I32", [3], bytes(12)), ("half", "BF16", [2], b"\0\0\x80\x3f"), ("wide", "F64", [1], bytes(8)),
+                 ("nibbles", "F4", [4], b"ab")]
+        second = [("ints", "I32", [3], bytes(11) + b"\1"), ("half", "BF16", [2], b"\0\0\x81\x3f"),
+                  ("wide", "F64", [1], b"\1" + bytes(7)), ("nibbles", "F4", [4], b"ac")]
+        left = self.rewrite(self.last, "left", tensors=same + first, notes=[("of.left", "1")])
+        right = self.rewrite(self.last, "right", tensors=same + second, notes=[("of.right", "2")])
+        words = self.yoke("checkpoint", "diff", left, right, code=1).stdout
+        for pattern in [r"of.left +1, only in the first\n", r"of.right +2, only in the second\n", r"\nhalf +1 +0.0078125 ",
+                        r"\nints +1 of 3 values of I32 differ\n", r"\nwide +1 of 1 values of F64 differ\n",
+                        r"\nnibbles +F4 values differ\n", r"\n4 of 19 tensors differ\n"]:
+            self.assertRegex(words, pattern)
+        self.assertNotIn("same", words)
+        facts = json.loads(self.yoke("checkpoint", "diff", left, right, "--json", code=1).stdout)["facts"]
+        self.assertEqual(facts, [{"name": "of.left", "first": "1", "second": None},
+                                 {"name": "of.right", "first": None, "second": "2"}])
+
+    def test_texts_of_a_file_do_not_steer_the_terminal(self):
+        evil = "\x1b]0;title\x07\x9b31m"
+        left = self.rewrite(self.last, "saves/left.safetensors", notes=[(evil, "x"), ("config.model", evil), ("step", evil)],
+                            tensors=[(evil, "I32", [1], bytes(4))])
+        right = self.rewrite(self.last, "right", notes=[(evil, "y\x1b")], tensors=[(evil, "I32", [1], b"abcd")])
+        for arguments, code in [(["show", left], 0), (["diff", left, right], 1), (["list", "saves"], 0)]:
+            words = self.yoke("checkpoint", *arguments, code=code).stdout
+            self.assertIn(r"\x1b]0;title\x07\x9b31m", words)
+            self.assertNotRegex(words, "[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+    def test_a_state_with_nonsense_in_it_is_not_resumed(self):
+        name = "optimizer.fc3.bias.momentum_buffer"
+        for change, words in [({"notes": [("epoch", "-1")]}, "epoch is '-1', not an integer from 0 to"),
+                              ({"notes": [("epoch_batches", "0x3")]}, "epoch_batches is '0x3'"),
+                              ({"notes": [("best", "nan")]}, "best is 'nan', not a number"),
+                              ({"notes": [("run.threads", "")]}, "run.threads is ''"),
+                              ({"shapes": [(name, [2, 5])]}, f"{name} is F32 [2,5], not F32 [10]")]:
+            wrong = self.rewrite(self.last, "wrong", **change)
+            self.assertIn(words, self.yoke(*SHORT, "--resume", wrong, code=65).stderr)
+
+    def test_a_complete_run_says_so(self):
+        words = self.yoke(*[word for word in SHORT if word != "--quiet"], "--resume", self.last).stderr
+        self.assertIn("after step 15 of 15: the run is complete\n", words)
+        self.assertIn("\nepoch 3: loss", words)
 
     def test_usage_is_checked(self):
         for arguments in [[], ["list"], ["diff", self.last], ["remove", self.last]]:
