@@ -34,9 +34,10 @@ typedef struct yoke_device_scope {
 } yoke_device_scope;
 yoke_status yoke_device_enter(yoke_device *device, bool bind, yoke_device_scope *scope);
 void yoke_device_leave(yoke_device *device, const yoke_device_scope *scope);
-/* Before the calling thread first enters: starts its compute threads, so that no later call has to.
- * SYSTEM: the system refused one. end_team ends those of the calling thread, and with them any that
- * OpenMP keeps for it. */
+/* Before the calling thread enters: starts its compute threads, so that no later call has to;
+ * nothing where they run already. SYSTEM: the system refused one, or this is a forked child of a
+ * process that had some. end_team ends those of the calling thread, and with them any that OpenMP
+ * keeps for it. */
 yoke_status yoke_device_start_team(yoke_device *device);
 void yoke_device_end_team(yoke_device *device);
 /* A worker that queued work on other devices calls this to return to its own. */

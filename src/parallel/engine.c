@@ -328,7 +328,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     }
     yoke_sync_norm_destroy(parallel->sync_norm);
     yoke_workers_destroy(parallel->workers);
-    if (parallel->entry.team != 0) yoke_device_end_team(parallel->lanes[0].device);
+    if (parallel->workers != NULL) yoke_device_end_team(parallel->lanes[0].device);
     yoke_trace_destroy(parallel->trace);
     yoke_choices_destroy(parallel->choices);
     yoke_groups_destroy(&parallel->groups);

@@ -25,10 +25,7 @@ yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
 static yoke_status enter_root(yoke_data_parallel *parallel) {
     yoke_entry *entry = &parallel->entry;
     yoke_device *root = parallel->lanes[0].device;
-    if (!pthread_equal(entry->team, pthread_self())) {
-        TRY(yoke_device_start_team(root));
-        entry->team = pthread_self();
-    }
+    TRY(yoke_device_start_team(root));
     TRY(yoke_device_enter(root, false, &entry->scope));
     entry->is_scoped = true;
     return YOKE_OK;

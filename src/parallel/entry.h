@@ -11,11 +11,10 @@
 
 typedef struct yoke_entry {
     pid_t process;
-    _Atomic pthread_t owner; /* the thread inside; 0: none */
+    _Atomic pthread_t owner; /* the thread inside, which is alive; 0: none */
     int depth;               /* of its calls, since one may make another */
     bool is_scoped;          /* `scope` holds what leave restores */
     yoke_device_scope scope;
-    pthread_t team; /* the thread whose compute threads were started last */
 } yoke_entry;
 
 /* Begins a public call, or one inside it. ARGUMENT, and the text begins with `call`: the engine is

@@ -189,17 +189,61 @@ static void *step_without_threads(void *context) {
     return status == YOKE_ERROR_SYSTEM && named ? own : NULL;
 }
 
+static void *step_well(void *context) {
+    rig *own = context;
+    return yoke_data_parallel_step(own->parallel, &own->batch.batch, 0.1, NULL) == YOKE_OK ? own
+                                                                                           : NULL;
+}
+
+/* Answers the thread's number, which depends on its stack: all threads of this kind have one. */
+static pthread_t run_thread(void *(*visitor)(void *), rig *own) {
+    enum { STACK_BYTES = 8 << 20 };
+    static _Alignas(4096) char stack[STACK_BYTES];
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *well = NULL;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstack(&attributes, stack, sizeof stack), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, visitor, own), 0);
+    pthread_attr_destroy(&attributes);
+    pthread_join(thread, &well);
+    assert_non_null(well);
+    return thread;
+}
+
 static void another_caller_without_threads_gets_a_status(void **state) {
     (void)state;
     NEEDS_TEAMS();
     rig own = make_rig("cpu", 3);
-    pthread_t other;
-    void *well = NULL;
-    assert_int_equal(pthread_create(&other, NULL, step_without_threads, &own), 0);
-    pthread_join(other, &well);
-    assert_non_null(well);
+    run_thread(step_without_threads, &own);
     EXPECT_OK(yoke_data_parallel_step(own.parallel, &own.batch.batch, 0.1, NULL));
     free_rig(&own);
+}
+
+static void a_thread_with_the_number_of_an_ended_one_has_no_threads_yet(void **state) {
+    (void)state;
+    NEEDS_TEAMS();
+    rig own = make_rig("cpu", 3);
+    int before = count_threads();
+    pthread_t first = run_thread(step_well, &own);
+    assert_int_equal(settled_threads(before), before);
+    pthread_t second = run_thread(step_without_threads, &own);
+    assert_true(pthread_equal(first, second));
+    free_rig(&own);
+}
+
+/* Both engines compute with the threads of the caller, which end with the first of the two. */
+static void an_engine_survives_the_end_of_another_on_its_thread(void **state) {
+    (void)state;
+    NEEDS_TEAMS();
+    rig one = make_rig("cpu", 3), other = make_rig("cpu", 3);
+    EXPECT_OK(yoke_data_parallel_step(other.parallel, &other.batch.batch, 0.1, NULL));
+    int before = count_threads();
+    free_rig(&one);
+    assert_int_equal(settled_threads(before - 2), before - 2);
+    assert_non_null(step_without_threads(&other));
+    EXPECT_OK(yoke_data_parallel_step(other.parallel, &other.batch.batch, 0.1, NULL));
+    free_rig(&other);
 }
 
 /* Two threads. */
@@ -288,9 +332,25 @@ static int child(rig *own, yoke_loader *loader) {
     return 0;
 }
 
-static void a_forked_child_gets_a_status(void **state) {
-    (void)state;
-    rig own = make_rig("2xcpu", 1);
+/* OpenMP would wait for threads that the child has not. */
+static int child_with_an_engine_of_its_own(rig *own, int threads) {
+    yoke_devices_options open = {
+        .struct_size = sizeof open, .list = "cpu", .threads = threads, .unbound = true};
+    rig made = *own;
+    if (yoke_devices_open(&made.devices, &open) != YOKE_OK) return 6;
+    yoke_status status =
+        yoke_data_parallel_create(&made.parallel, made.model, made.devices, NULL, &options);
+    if (threads > 1 && (status != YOKE_ERROR_SYSTEM || !strstr(yoke_last_error(), "threads 1")))
+        return 7;
+    if (threads == 1 && status != YOKE_OK) return 8;
+    if (threads == 1 && step_well(&made) == NULL) return 9;
+    yoke_data_parallel_destroy(made.parallel);
+    yoke_devices_close(made.devices);
+    return 0;
+}
+
+static void expect_child_to_end_well(int threads) {
+    rig own = make_rig("2xcpu", threads);
     yoke_dataset *dataset = NULL;
     yoke_loader *loader = NULL;
     yoke_loader_options load = {.struct_size = sizeof load, .batch = 4, .threads = 2};
@@ -298,7 +358,11 @@ static void a_forked_child_gets_a_status(void **state) {
     EXPECT_OK(yoke_loader_create(&loader, dataset, &load));
     EXPECT_OK(yoke_loader_begin(loader, 0));
     pid_t pid = fork();
-    if (pid == 0) _exit(child(&own, loader));
+    if (pid == 0) {
+        alarm(SECONDS / 2);
+        int failed = child(&own, loader);
+        _exit(failed ? failed : child_with_an_engine_of_its_own(&own, threads));
+    }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
@@ -307,6 +371,17 @@ static void a_forked_child_gets_a_status(void **state) {
     yoke_loader_destroy(loader);
     yoke_dataset_close(dataset);
     free_rig(&own);
+}
+
+static void a_forked_child_gets_a_status(void **state) {
+    (void)state;
+    expect_child_to_end_well(1);
+}
+
+static void a_forked_child_of_several_compute_threads_gets_a_status(void **state) {
+    (void)state;
+    NEEDS_TEAMS();
+    expect_child_to_end_well(2);
 }
 
 int main(int count, char **words) {
@@ -323,9 +398,12 @@ int main(int count, char **words) {
         cmocka_unit_test(destroy_ends_the_compute_threads),
         cmocka_unit_test(a_thread_that_cannot_start_is_a_status),
         cmocka_unit_test(another_caller_without_threads_gets_a_status),
+        cmocka_unit_test(a_thread_with_the_number_of_an_ended_one_has_no_threads_yet),
+        cmocka_unit_test(an_engine_survives_the_end_of_another_on_its_thread),
         cmocka_unit_test(a_second_thread_inside_an_engine_is_refused),
         cmocka_unit_test(threads_may_take_turns),
         cmocka_unit_test(a_forked_child_gets_a_status),
+        cmocka_unit_test(a_forked_child_of_several_compute_threads_gets_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "device/cpu/cpu.h"
 
 #define LOOKS 100000 /* each yields the core */
+
+/* The team of the calling thread ends with that thread, and so does this. A forked child inherits
+ * the number but not the threads, and OpenMP would wait for them forever. */
+static _Thread_local struct {
+    int threads; /* 0: no team */
+    pid_t process;
+} own;
 
 /* Of this process; 0: unknown. The system lists a folder for each, and each links to its parent. */
 static size_t count_threads(void) {
@@ -53,6 +61,13 @@ static void await_count(size_t count) {
 yoke_status cpu_start_team(yoke_device *device) {
     int cause = 0, count = device->threads - 1;
     if (count < 1) return YOKE_OK;
+    pid_t process = getpid();
+    if (own.threads == device->threads && own.process == process) return YOKE_OK;
+    if (own.threads > 0 && own.process != process)
+        return FAIL(YOKE_ERROR_SYSTEM,
+                    "%s: process %d started OpenMP's threads, and a forked child cannot start "
+                    "others; open the devices with threads 1, or fork before the first engine",
+                    device->name, (int)own.process);
     size_t before = count_threads();
     pthread_t *threads = calloc((size_t)count, sizeof *threads);
     if (threads == NULL) return FAIL_MEMORY((size_t)count * sizeof *threads, "compute threads");
@@ -66,9 +81,13 @@ yoke_status cpu_start_team(yoke_device *device) {
     await_count(before);
 #pragma omp parallel num_threads(device->threads)
     __asm__ volatile(""); /* compilers leave an empty region out */
+    own.threads = device->threads;
+    own.process = process;
     return YOKE_OK;
 }
 
 void cpu_end_team(yoke_device *device) {
-    if (device->threads > 1) omp_pause_resource_all(omp_pause_soft);
+    if (device->threads < 2 || own.threads == 0 || own.process != getpid()) return;
+    omp_pause_resource_all(omp_pause_soft);
+    own.threads = 0;
 }
