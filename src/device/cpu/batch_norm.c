@@ -20,10 +20,6 @@ typedef struct batch_norm_plan {
     float *mean, *variance, *running_mean, *running_variance;
 } batch_norm_plan;
 
-static size_t aligned(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
 static void update_running(const batch_norm_plan *norm) {
     double keep = 1 - norm->momentum, take = norm->momentum;
     for (size_t c = 0; c < norm->channels; c++) {
@@ -150,7 +146,7 @@ static yoke_status create_primitives(batch_norm_plan *norm, const yoke_plan_requ
 }
 
 static void place_saved(batch_norm_plan *norm, yoke_plan_needs *needs) {
-    size_t vector = aligned(norm->channels * sizeof(float));
+    size_t vector = cpu_align(norm->channels * sizeof(float), CPU_LINE);
     norm->variance_offset = norm->mean_offset + vector;
     needs->saved_bytes = norm->variance_offset + vector;
     size_t mask_bytes = cpu_primitive_bytes(&norm->plan.forward, DNNL_ARG_WORKSPACE);
@@ -188,7 +184,7 @@ static yoke_status plan_norm(yoke_plan **plan, cpu_device *device,
     if (norm->training) place_saved(norm, needs);
     needs->scratch_bytes = cpu_primitive_plan_scratch(&norm->plan);
     if (norm->training && !norm->input_gradient) {
-        norm->unused_gradient_offset = aligned(needs->scratch_bytes);
+        norm->unused_gradient_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
         needs->scratch_bytes = norm->unused_gradient_offset + needs->output.bytes;
     }
     if (synchronized)
@@ -270,7 +266,7 @@ static void both_describe_needs(batch_norm_add_plan *both, const yoke_plan_reque
     needs->backward_in_place = false;
     needs->joined_in_place = add->shared_input_gradient;
     if (needs->scratch_bytes < add->scratch_bytes) needs->scratch_bytes = add->scratch_bytes;
-    both->between_offset = (needs->scratch_bytes + 63) / 64 * 64;
+    both->between_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
     if (!in_place) needs->scratch_bytes = both->between_offset + norm->output.bytes;
 }
 

@@ -19,6 +19,13 @@ static inline cpu_device *cpu_of(yoke_device *device) {
     return (cpu_device *)device;
 }
 
+#define CPU_LINE ((size_t)64) /* bytes of a cache line */
+
+/* The smallest multiple of `alignment` that holds `bytes`. */
+static inline size_t cpu_align(size_t bytes, size_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
 /* The compute threads of the calling thread. */
 yoke_status cpu_start_team(yoke_device *device);
 void cpu_end_team(yoke_device *device);

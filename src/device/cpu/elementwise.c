@@ -147,7 +147,7 @@ yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_r
     needs->shared_input_gradient = gradient && add->same_layout;
     needs->scratch_bytes = cpu_primitive_plan_scratch(&add->plan);
     if (!add->same_layout) {
-        add->aligned_offset = (needs->scratch_bytes + 63) / 64 * 64;
+        add->aligned_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
         needs->scratch_bytes = add->aligned_offset + needs->output.bytes;
     }
     return YOKE_OK;

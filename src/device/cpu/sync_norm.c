@@ -12,10 +12,6 @@
 #define TILE 16 /* channels whose sums stay in registers */
 #define PARALLEL_ELEMENTS (1 << 14)
 
-static size_t aligned(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
 /* Loops over one row. Channels that lie side by side form a group of `width`. */
 
 typedef struct row_view {
@@ -301,21 +297,24 @@ yoke_status cpu_sync_norm_plan(cpu_sync_norm *sync, const yoke_plan_request *req
     sync->half = desc->type == dnnl_bf16;
     sync->threads = threads;
     sync->epsilon = request->operation->epsilon;
-    sync->scratch_offset = aligned(*scratch_bytes);
-    size_t channels = sync->geometry.padded_channels, vector = aligned(channels * sizeof(float));
-    *scratch_bytes = sync->scratch_offset + aligned((1 + 2 * channels) * sizeof(double)) +
-                     aligned(sync->rows * 2 * channels * sizeof(double)) + 3 * vector;
+    sync->scratch_offset = cpu_align(*scratch_bytes, CPU_LINE);
+    size_t channels = sync->geometry.padded_channels,
+           vector = cpu_align(channels * sizeof(float), CPU_LINE);
+    *scratch_bytes = sync->scratch_offset +
+                     cpu_align((1 + 2 * channels) * sizeof(double), CPU_LINE) +
+                     cpu_align(sync->rows * 2 * channels * sizeof(double), CPU_LINE) + 3 * vector;
     return YOKE_OK;
 }
 
 void cpu_sync_norm_bind(cpu_sync_norm *sync, const cpu_sync_operands *operands, void *scratch) {
-    size_t channels = sync->geometry.padded_channels, vector = aligned(channels * sizeof(float));
+    size_t channels = sync->geometry.padded_channels,
+           vector = cpu_align(channels * sizeof(float), CPU_LINE);
     char *at = (char *)scratch + sync->scratch_offset;
     sync->operands = *operands;
     sync->message = (double *)(void *)at;
-    at += aligned((1 + 2 * channels) * sizeof(double));
+    at += cpu_align((1 + 2 * channels) * sizeof(double), CPU_LINE);
     sync->row_sums = (double *)(void *)at;
-    at += aligned(sync->rows * 2 * channels * sizeof(double));
+    at += cpu_align(sync->rows * 2 * channels * sizeof(double), CPU_LINE);
     sync->origin = (float *)(void *)at;
     sync->slope = (float *)(void *)(at + vector);
     sync->offset = (float *)(void *)(at + 2 * vector);
