@@ -61,7 +61,7 @@ struct yoke_workers {
     alignas(CACHE_LINE) yoke_bell joined; /* rung by the last worker that finishes its job */
     _Atomic uint32_t pending;
 
-    alignas(CACHE_LINE) yoke_bell meeting; /* for barriers and counters */
+    alignas(CACHE_LINE) yoke_bell counted; /* rung at barriers and counters */
     _Atomic uint32_t arrived, passed;      /* workers at the barrier; barriers passed */
     atomic_bool failed;                    /* a worker failed in this run */
 
@@ -134,7 +134,7 @@ static void note(yoke_worker *self, yoke_status status) {
     self->failed_ns = yoke_now_ns();
     self->error = yoke_error_take(status);
     atomic_store(&self->crew->failed, true);
-    ring(&self->crew->meeting);
+    ring(&self->crew->counted);
 }
 
 static void report_done(yoke_workers *crew) {
@@ -209,10 +209,10 @@ yoke_status yoke_workers_barrier(yoke_workers *workers) {
     if (atomic_fetch_add(&workers->arrived, 1) + 1 == workers->run_count) {
         atomic_store(&workers->arrived, 0);
         atomic_fetch_add(&workers->passed, 1);
-        ring(&workers->meeting);
+        ring(&workers->counted);
         return YOKE_OK;
     }
-    wait_for(&workers->meeting,
+    wait_for(&workers->counted,
              &(yoke_condition){.holds = barrier_open, .crew = workers, .value = passed});
     if (atomic_load(&workers->passed) != passed) return YOKE_OK;
     return FAIL(YOKE_ERROR_CANCELLED, "stopped at a barrier because another worker failed");
@@ -223,7 +223,7 @@ bool yoke_workers_reached(const uint32_t *counter, uint32_t target) {
 }
 
 yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, uint32_t target) {
-    wait_for(&workers->meeting,
+    wait_for(&workers->counted,
              &(yoke_condition){
                  .holds = counter_reached, .crew = workers, .word = counter, .value = target});
     if (yoke_workers_reached(counter, target)) return YOKE_OK;
@@ -232,7 +232,7 @@ yoke_status yoke_workers_await(yoke_workers *workers, const uint32_t *counter, u
 
 void yoke_workers_signal(yoke_workers *workers, uint32_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
-    ring(&workers->meeting);
+    ring(&workers->counted);
 }
 
 static yoke_status start_thread(yoke_workers *crew, int index) {

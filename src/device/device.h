@@ -119,10 +119,12 @@ yoke_status yoke_device_download(yoke_device *device, yoke_stream stream, void *
                                  const void *from, size_t bytes);
 /* The open device whose memory the pointer is; NULL: it is host memory, as everything is where
  * memory is shared. ARGUMENT when it is memory of a GPU that the list has not. */
-yoke_status yoke_devices_home(const yoke_devices *devices, const void *pointer, yoke_device **home);
-/* As upload, from memory of `home`; NULL: from host memory. What `home` wrote must be complete. */
+yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer,
+                                yoke_device **location);
+/* As upload, from memory of `location`; NULL: from host memory. What `location` wrote must be
+ * complete. */
 yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *to,
-                                yoke_device *home, const void *from, size_t bytes);
+                                yoke_device *location, const void *from, size_t bytes);
 /* Device <-> device, queued on a stream of to_device. */
 yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *to,
                              yoke_device *from_device, const void *from, size_t bytes);
@@ -346,7 +348,7 @@ typedef struct yoke_plan_step {
     uint64_t first_row; /* global row of this shard's row 0, for dropout */
     float loss_scale;   /* 1 / rows of the whole batch; the loss multiplies its gradient by it */
     /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
-     * meets the others. alone: the plan meets nobody and normalises its own rows. */
+     * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;
 } yoke_plan_step;
 

@@ -162,20 +162,20 @@ yoke_status yoke_device_copy(yoke_device *to_device, yoke_stream stream, void *t
 }
 
 yoke_status yoke_device_receive(yoke_device *device, yoke_stream stream, void *to,
-                                yoke_device *home, const void *from, size_t bytes) {
-    return home != NULL ? yoke_device_copy(device, stream, to, home, from, bytes)
-                        : yoke_device_upload(device, stream, to, from, bytes);
+                                yoke_device *location, const void *from, size_t bytes) {
+    return location != NULL ? yoke_device_copy(device, stream, to, location, from, bytes)
+                            : yoke_device_upload(device, stream, to, from, bytes);
 }
 
-yoke_status yoke_devices_home(const yoke_devices *devices, const void *pointer,
-                              yoke_device **home) {
+yoke_status yoke_devices_locate(const yoke_devices *devices, const void *pointer,
+                                yoke_device **location) {
     yoke_error elsewhere = {.status = YOKE_OK};
-    *home = NULL;
+    *location = NULL;
     for (int i = 0; i < yoke_devices_count(devices); i++) {
         yoke_device *device = yoke_devices_at(devices, i);
         bool owns = false;
         yoke_status status = yoke_device_owns(device, pointer, &owns);
-        if (status == YOKE_OK && owns) *home = device;
+        if (status == YOKE_OK && owns) *location = device;
         if (status != YOKE_ERROR_ARGUMENT) return status; /* else memory of another GPU */
         elsewhere = yoke_error_take(status);
     }

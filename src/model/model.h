@@ -119,10 +119,10 @@ yoke_status yoke_replica_clear_more_gradients(yoke_replica *replica);
 yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
                                           const yoke_plan_step *step);
 
-/* With options.norm_group, for a replica without rows: its batch norms meet the others as those of
- * forward, except for the first `met`, or of a segment would. */
-yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met);
-yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment);
+/* With options.norm_group, for a replica without rows: its batch norms take part in the
+ * all-gathers of forward, except for the first `done`, or of a segment. */
+yoke_status yoke_replica_idle_forward(yoke_replica *replica, int done);
+yoke_status yoke_replica_idle_segment(yoke_replica *replica, int segment);
 
 /* On the device, [rows of the latest forward, shape of this input], once all segments of backward
  * have run; borrowed. ARGUMENT unless options.input_gradients is set. */

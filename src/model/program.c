@@ -317,14 +317,15 @@ static bool is_norm(const yoke_program *program, int node) {
     return program->model->nodes[node].operation.kind == YOKE_OP_BATCH_NORM;
 }
 
-yoke_status yoke_program_attend_forward(yoke_program *program, int met) {
+yoke_status yoke_program_idle_forward(yoke_program *program, int done) {
     const yoke_plan_step step = {.idle = true};
     for (int i = 0, norms = 0; i < program->model->node_count; i++)
-        if (is_norm(program, i) && norms++ >= met) TRY(yoke_plan_forward(program->plans[i], &step));
+        if (is_norm(program, i) && norms++ >= done)
+            TRY(yoke_plan_forward(program->plans[i], &step));
     return YOKE_OK;
 }
 
-yoke_status yoke_program_attend_segment(yoke_program *program, int segment) {
+yoke_status yoke_program_idle_segment(yoke_program *program, int segment) {
     const yoke_plan_step step = {.idle = true};
     int begin = segment > 0 ? program->segment_ends[segment - 1] : 0;
     for (int i = begin; i < program->segment_ends[segment]; i++) {

@@ -141,8 +141,8 @@ yoke_status yoke_program_forward(yoke_program *program, const yoke_flat *flat,
 yoke_status yoke_program_loss(yoke_program *program, const yoke_plan_step *step);
 yoke_status yoke_program_segment(yoke_program *program, int segment, const yoke_plan_step *step);
 /* Only the batch norms, of a participant without rows. */
-yoke_status yoke_program_attend_forward(yoke_program *program, int met);
-yoke_status yoke_program_attend_segment(yoke_program *program, int segment);
+yoke_status yoke_program_idle_forward(yoke_program *program, int done);
+yoke_status yoke_program_idle_segment(yoke_program *program, int segment);
 yoke_status yoke_program_action(yoke_program *program, const yoke_action *action,
                                 const yoke_plan_step *step);
 

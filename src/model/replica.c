@@ -116,7 +116,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
     yoke_replica_memory *memory = &replica->memory;
     TRY(yoke_program_schedule(program, replica->flat));
     size_t free_bytes = yoke_device_free_bytes(device);
-    TRY(suggest_rows(program, free_bytes, find_regions(replica, program)));
+    TRY(suggest_rows(replica, program, free_bytes, find_regions(replica, program)));
     yoke_region *arena = program->own_arena.bytes > 0 ? &program->own_arena : &replica->arena;
     yoke_region *scratch =
         program->own_scratch.bytes > 0 ? &program->own_scratch : &replica->scratch;
@@ -326,12 +326,12 @@ yoke_status yoke_replica_backward_segment(yoke_replica *replica, int segment,
 
 /* The first program has all batch norms, whatever the rows, and a replica without rows has no other
  * use for its memory. */
-yoke_status yoke_replica_attend_forward(yoke_replica *replica, int met) {
-    return yoke_program_attend_forward(replica->programs[0], met);
+yoke_status yoke_replica_idle_forward(yoke_replica *replica, int done) {
+    return yoke_program_idle_forward(replica->programs[0], done);
 }
 
-yoke_status yoke_replica_attend_segment(yoke_replica *replica, int segment) {
-    return yoke_program_attend_segment(replica->programs[0], segment);
+yoke_status yoke_replica_idle_segment(yoke_replica *replica, int segment) {
+    return yoke_program_idle_segment(replica->programs[0], segment);
 }
 
 yoke_status yoke_replica_input_gradients(const yoke_replica *replica, int input,

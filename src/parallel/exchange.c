@@ -277,8 +277,8 @@ static yoke_status check_range(yoke_exchange *exchange, int lane, yoke_bucket ra
                                     range.offset, &exchange->first_bad[lane]);
 }
 
-/* The lane's parts of the norm. A double holds the sum of the squares of all finite floats: a sum
- * that is not finite has met a gradient that is not. */
+/* The lane's parts of the norm. A double holds the sum of the squares of all finite floats: where a
+ * sum is not finite, a gradient is not either. */
 static yoke_status square_slice(yoke_exchange *exchange, int lane, int bucket) {
     const yoke_data_parallel *parallel = exchange->parallel;
     int buckets = parallel->flat->bucket_count, participant = exchange->first + lane;

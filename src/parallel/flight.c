@@ -79,25 +79,25 @@ static yoke_status check_more_inputs(const yoke_data_parallel *parallel, const y
     return YOKE_OK;
 }
 
-yoke_status yoke_find_home(const yoke_data_parallel *parallel, const void *array,
-                           yoke_device **home) {
-    *home = NULL;
+yoke_status yoke_locate(const yoke_data_parallel *parallel, const void *array,
+                        yoke_device **location) {
+    *location = NULL;
     if (!parallel->queued || array == NULL) return YOKE_OK;
-    return yoke_devices_home(parallel->devices, array, home);
+    return yoke_devices_locate(parallel->devices, array, location);
 }
 
 /* Labels of a device come to the host: each is checked, and they are few. */
-static yoke_status find_homes(yoke_data_parallel *parallel, yoke_batch *batch) {
-    yoke_homes *homes = &parallel->flight.homes;
+static yoke_status locate_arrays(yoke_data_parallel *parallel, yoke_batch *batch) {
+    yoke_locations *locations = &parallel->flight.locations;
     const void *inputs = batch->pixels != NULL ? (const void *)batch->pixels : batch->inputs;
     yoke_device *labels = NULL;
-    *homes = (yoke_homes){{NULL}, NULL};
+    *locations = (yoke_locations){{NULL}, NULL};
     if (batch->rows == 0) return YOKE_OK;
-    TRY(yoke_find_home(parallel, inputs, &homes->inputs[0]));
+    TRY(yoke_locate(parallel, inputs, &locations->inputs[0]));
     for (int k = 1; k < yoke_model_input_count(parallel->model); k++)
-        TRY(yoke_find_home(parallel, batch->more_inputs[k - 1], &homes->inputs[k]));
-    if (!parallel->limits.labels) return yoke_find_home(parallel, batch->targets, &homes->targets);
-    TRY(yoke_find_home(parallel, batch->labels, &labels));
+        TRY(yoke_locate(parallel, batch->more_inputs[k - 1], &locations->inputs[k]));
+    if (!parallel->limits.labels) return yoke_locate(parallel, batch->targets, &locations->targets);
+    TRY(yoke_locate(parallel, batch->labels, &labels));
     if (labels == NULL) return YOKE_OK;
     TRY(yoke_device_download(labels, YOKE_STREAM_COPY, parallel->labels, batch->labels,
                              (size_t)batch->rows * sizeof *batch->labels));
@@ -125,7 +125,7 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     TRY(check_inputs(parallel, batch));
     TRY(check_more_inputs(parallel, batch));
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
-    TRY(find_homes(parallel, batch));
+    TRY(locate_arrays(parallel, batch));
     TRY(check_labels(parallel, batch));
     if (batch->pixels == NULL) return YOKE_OK;
     return yoke_options_load(decoding, sizeof *decoding, batch->decoding, "yoke_decoding");
@@ -157,10 +157,10 @@ yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *ba
     bool by_shards = parallel->options.shards > 0 && !in_one;
     int parts = in_one ? 1 : by_shards ? parallel->shards.rounds : parallel->options.accumulate;
     yoke_decoding decoding = parallel->flight.decoding;
-    yoke_homes homes = parallel->flight.homes;
+    yoke_locations locations = parallel->flight.locations;
     parallel->flight = (yoke_flight){
         .decoding = decoding,
-        .homes = homes,
+        .locations = locations,
         .training = training,
         .rows = batch->rows,
         .by_shards = by_shards,

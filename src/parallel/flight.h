@@ -5,15 +5,15 @@
 #include "parallel/parallel.h"
 
 /* The devices whose memory the caller's arrays are; NULL: they are host memory. */
-typedef struct yoke_homes {
+typedef struct yoke_locations {
     yoke_device *inputs[YOKE_INPUTS_LIMIT]; /* the first of pixels, too */
     yoke_device *targets;
-} yoke_homes;
+} yoke_locations;
 
 typedef struct yoke_flight {
     yoke_batch batch; /* the micro-batch: borrowed until the step ends, or gather by hand */
     const float *more_inputs[YOKE_INPUTS_LIMIT]; /* of the micro-batch */
-    yoke_homes homes;
+    yoke_locations locations;
     yoke_decoding decoding; /* of its pixels */
     bool training;
     int rows;                /* of the batch, in this process */
@@ -23,7 +23,8 @@ typedef struct yoke_flight {
     bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */
     int parts;               /* micro-batches to cut the batch into; with shards, rounds */
     int micro, micros;       /* the current one; all of them: fewer than `parts` of a short batch.
-                                Where batch norms meet, those of the rank with the most */
+                                With synchronised batch norm, those of the rank
+                                with the most */
     int contributors;        /* participants 0 .. contributors - 1 hold a gradient */
     yoke_stage progress;     /* the last stage the batch went through; LOAD: not scattered yet */
     bool losses_known;       /* of the micro-batch */
@@ -33,8 +34,8 @@ typedef struct yoke_flight {
 
 /* The device whose memory an array of the caller is; NULL: it is host memory. ARGUMENT: memory of a
  * GPU that is not in this engine. */
-yoke_status yoke_find_home(const yoke_data_parallel *parallel, const void *array,
-                           yoke_device **home);
+yoke_status yoke_locate(const yoke_data_parallel *parallel, const void *array,
+                        yoke_device **location);
 /* Copies and checks the caller's batch. with_labels: it must have what the loss compares with. */
 yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
                               bool with_labels, yoke_batch *batch);

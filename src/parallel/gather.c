@@ -56,31 +56,31 @@ yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result) 
 typedef struct gathered_rows {
     float *to;
     size_t elements; /* of one row */
-    yoke_device *home;
+    yoke_device *location;
 } gathered_rows;
 
-/* `home` is another device: its copy waits for what this one has queued. */
+/* `location` is another device: its copy waits for what this one has queued. */
 static yoke_status gather_shard(const yoke_lane *lane, const gathered_rows *rows,
                                 const float *from) {
     float *to = rows->to + (size_t)lane->shard.first * rows->elements;
     size_t bytes = (size_t)lane->shard.rows * rows->elements * sizeof *to;
-    if (rows->home == NULL)
+    if (rows->location == NULL)
         return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, to, from, bytes);
     TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
-    TRY(yoke_device_event_wait(lane->events.computed, rows->home, YOKE_STREAM_COMPUTE));
-    return yoke_device_copy(rows->home, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
+    TRY(yoke_device_event_wait(lane->events.computed, rows->location, YOKE_STREAM_COMPUTE));
+    return yoke_device_copy(rows->location, YOKE_STREAM_COMPUTE, to, lane->device, from, bytes);
 }
 
 /* Rows on a device are complete when the call returns, as those on the host are. */
 static yoke_status finish_rows(const gathered_rows *rows) {
-    return rows->home != NULL ? yoke_device_synchronize(rows->home) : YOKE_OK;
+    return rows->location != NULL ? yoke_device_synchronize(rows->location) : YOKE_OK;
 }
 
 /* Adds to *bytes what it reads and writes. */
 static yoke_status gather_output(yoke_data_parallel *parallel, int output, float *values,
                                  size_t *bytes) {
     gathered_rows rows = {values, yoke_model_output_elements(parallel->model, output), NULL};
-    TRY(yoke_find_home(parallel, values, &rows.home));
+    TRY(yoke_locate(parallel, values, &rows.location));
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;
@@ -112,7 +112,7 @@ static yoke_status read_gradients_of_input(yoke_data_parallel *parallel, int inp
         return FAIL(YOKE_ERROR_ARGUMENT, "there are no input gradients: they are those of the last "
                                          "batch, from its backward to the next forward");
     gathered_rows rows = {gradients, info.row_count, NULL};
-    TRY(yoke_find_home(parallel, gradients, &rows.home));
+    TRY(yoke_locate(parallel, gradients, &rows.location));
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;

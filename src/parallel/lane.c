@@ -240,7 +240,7 @@ yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane, yoke_exch
     const yoke_lane *own = &parallel->lanes[lane];
     bool idle = own->shard.rows == 0 || own->bad_statistics;
     for (int segment = 0; segment < parallel->flat->bucket_count; segment++) {
-        if (idle) TRY(yoke_sync_norm_attend(parallel, lane, segment));
+        if (idle) TRY(yoke_sync_norm_idle_segment(parallel, lane, segment));
         TRY(idle ? idle_bucket(parallel, lane, parallel->flat->buckets[segment])
                  : yoke_lane_queue_segment(parallel, lane, segment));
         if (exchange == NULL) continue;

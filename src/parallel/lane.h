@@ -46,7 +46,7 @@ typedef struct yoke_lane {
     const yoke_replica_memory *memory; /* the replica's; borrowed */
     yoke_shard shard;
     int position;        /* of the shard's first row among those of all lanes */
-    bool bad_statistics; /* forward met statistics that are not finite: the loss is NaN */
+    bool bad_statistics; /* statistics of forward are not finite: the loss is NaN */
     yoke_lane_scalars *scalars;
     float *accumulated; /* gradients of earlier micro-batches, or shards; NULL: none are kept */
     /* Of the weights and running statistics this replica holds; behind the engine's: stale. */

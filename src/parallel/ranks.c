@@ -176,19 +176,20 @@ static yoke_status place_by_rows(yoke_data_parallel *parallel, const int64_t *ro
     return YOKE_OK;
 }
 
-/* The batch says where this rank's rows begin, or the ranks gather their counts. Where batch norms
- * meet, a rank goes through as many micro-batches as the others, the last ones without rows. */
+/* The batch says where this rank's rows begin, or the ranks gather their counts. With
+ * synchronised batch norm a rank goes through as many micro-batches as the others, the last ones
+ * without rows. */
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
     const yoke_ranks *ranks = &parallel->ranks;
     yoke_flight *flight = &parallel->flight;
     flight->first_row = batch->first_row;
     flight->whole_rows = batch->whole_rows > 0 ? batch->whole_rows : batch->rows;
     bool is_placed = batch->whole_rows > 0;
-    bool meets = parallel->sync_norm != NULL && flight->training && flight->parts > 1;
-    if (ranks->world == 1 || (is_placed && !meets)) return YOKE_OK;
+    bool counts = parallel->sync_norm != NULL && flight->training && flight->parts > 1;
+    if (ranks->world == 1 || (is_placed && !counts)) return YOKE_OK;
     int64_t own = batch->rows, rows[YOKE_AGREE_RANKS];
     TRY(yoke_process_group_all_gather(ranks->process_group, rows, &own, 1, YOKE_ELEMENT_INT64));
-    for (int rank = 0; meets && rank < ranks->world; rank++) {
+    for (int rank = 0; counts && rank < ranks->world; rank++) {
         int micros = yoke_flight_micros((int)rows[rank], flight->parts);
         if (micros > flight->micros) flight->micros = micros;
     }

@@ -111,7 +111,7 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
             lane->memory->outputs[0], (size_t)lane->shard.rows * width * sizeof(float)));
         TRY(yoke_device_receive(
             root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
-            parallel->flight.homes.targets, given + (size_t)lane->shard.first * row_bytes,
+            parallel->flight.locations.targets, given + (size_t)lane->shard.first * row_bytes,
             (size_t)lane->shard.rows * row_bytes));
     }
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,

@@ -13,7 +13,7 @@ typedef struct scatter_part {
     void *place, *staging;
     const void *from;
     size_t bytes;
-    yoke_device *home; /* of `from`; NULL: the host */
+    yoke_device *location; /* of `from`; NULL: the host */
 } scatter_part;
 
 typedef struct scatter_parts {
@@ -25,7 +25,7 @@ typedef struct scatter_parts {
 
 static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
     const yoke_batch *batch = &parallel->flight.batch;
-    const yoke_homes *homes = &parallel->flight.homes;
+    const yoke_locations *locations = &parallel->flight.locations;
     const yoke_staging *staging = &lane->staging;
     size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
     size_t width = (size_t)parallel->limits.channels, row = parallel->limits.row_elements;
@@ -33,16 +33,16 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     if (batch->inputs != NULL)
         parts.of[parts.count++] = (scatter_part){
             lane->memory->inputs[0], parallel->options.pixels ? NULL : staging->rows,
-            batch->inputs + first * row, rows * row * sizeof *batch->inputs, homes->inputs[0]};
+            batch->inputs + first * row, rows * row * sizeof *batch->inputs, locations->inputs[0]};
     if (batch->pixels != NULL)
         parts.of[parts.count++] = (scatter_part){NULL, staging->rows, batch->pixels + first * row,
-                                                 rows * row, homes->inputs[0]};
+                                                 rows * row, locations->inputs[0]};
     for (int k = 0; k < yoke_model_input_count(parallel->model) - 1; k++) {
         size_t elements = yoke_model_input_elements(parallel->model, k + 1);
         parts.of[parts.count++] =
             (scatter_part){lane->memory->inputs[k + 1], staging->more_inputs[k],
                            batch->more_inputs[k] + first * elements,
-                           rows * elements * sizeof **batch->more_inputs, homes->inputs[k + 1]};
+                           rows * elements * sizeof **batch->more_inputs, locations->inputs[k + 1]};
     }
     for (int i = 0; i < parts.count; i++)
         parts.input_bytes += parts.of[i].bytes;
@@ -57,9 +57,9 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     if (!parallel->limits.labels && batch->targets != NULL)
         parts.of[parts.count++] =
             (scatter_part){lane->memory->targets, staging->targets, batch->targets + first * width,
-                           rows * width * sizeof *batch->targets, homes->targets};
+                           rows * width * sizeof *batch->targets, locations->targets};
     for (int i = 0; i < parts.count; i++)
-        if (parts.of[i].home == lane->device && parts.of[i].place != NULL)
+        if (parts.of[i].location == lane->device && parts.of[i].place != NULL)
             parts.of[i].staging = NULL; /* no upload to hide: one copy on the device */
     return parts;
 }
@@ -99,7 +99,7 @@ static yoke_status scatter_shard(int index, void *context) {
         const scatter_part *part = &parts.of[i];
         bool staged = part->staging != NULL;
         TRY(yoke_device_receive(lane->device, staged ? YOKE_STREAM_COPY : YOKE_STREAM_COMPUTE,
-                                staged ? part->staging : part->place, part->home, part->from,
+                                staged ? part->staging : part->place, part->location, part->from,
                                 part->bytes));
     }
     TRY(yoke_stage_end(parallel, &span));
@@ -133,14 +133,14 @@ yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) 
 }
 
 static yoke_status scatter_to_lane(yoke_data_parallel *parallel, const yoke_lane *lane,
-                                   const float *const *gradients, yoke_device *const *homes) {
+                                   const float *const *gradients, yoke_device *const *locations) {
     for (int k = 0; k < yoke_model_output_count(parallel->model); k++) {
         size_t elements = yoke_model_output_elements(parallel->model, k);
         size_t bytes = (size_t)lane->shard.rows * elements * sizeof **gradients;
         float *to = lane->memory->output_gradients[k];
         TRY(gradients[k] == NULL
                 ? yoke_device_clear(lane->device, YOKE_STREAM_COMPUTE, to, bytes)
-                : yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, homes[k],
+                : yoke_device_receive(lane->device, YOKE_STREAM_COMPUTE, to, locations[k],
                                       gradients[k] + (size_t)lane->shard.first * elements, bytes));
     }
     return YOKE_OK;
@@ -148,12 +148,12 @@ static yoke_status scatter_to_lane(yoke_data_parallel *parallel, const yoke_lane
 
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
                                           const float *const *gradients) {
-    yoke_device *homes[YOKE_OUTPUTS_LIMIT] = {NULL};
+    yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
     for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
-        TRY(yoke_find_home(parallel, gradients[k], &homes[k]));
+        TRY(yoke_locate(parallel, gradients[k], &locations[k]));
     for (int k = 0; k < parallel->count; k++)
         if (parallel->lanes[k].shard.rows > 0)
-            TRY(scatter_to_lane(parallel, &parallel->lanes[k], gradients, homes));
+            TRY(scatter_to_lane(parallel, &parallel->lanes[k], gradients, locations));
     parallel->flight.progress = YOKE_STAGE_LOSS;
     return YOKE_OK;
 }

@@ -1,5 +1,5 @@
-/* The meetings of batch norms: of lanes over two buffers and a barrier, of ranks over an
- * all-gather of their process group. */
+/* The all-gathers of batch norms: of lanes over two buffers and a barrier, of ranks over their
+ * process group. */
 #include "parallel/sync_batch_norm.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@ typedef struct sync_lane {
     yoke_norm_group group;
     yoke_data_parallel *parallel;
     int lane;
-    int meetings; /* in this micro-batch so far */
+    int gathers; /* in this micro-batch so far */
 } sync_lane;
 
 struct yoke_sync_norm {
-    /* [participants, count of a meeting]. Two are enough: a lane that writes for a meeting has
+    /* [participants, numbers of one]. Two are enough: a lane that writes for an all-gather has
      * waited for all lanes at the one before it, so all have read the one before that. */
     double *gathered[2];
     sync_lane *lanes; /* [lanes] */
@@ -25,7 +25,7 @@ static yoke_status gather_from_lanes(void *context, const double *own, size_t co
                                      const double **all) {
     sync_lane *lane = context;
     yoke_data_parallel *parallel = lane->parallel;
-    double *gathered = parallel->sync_norm->gathered[lane->meetings++ % 2];
+    double *gathered = parallel->sync_norm->gathered[lane->gathers++ % 2];
     memcpy(gathered + (size_t)lane->lane * count, own, count * sizeof *own);
     *all = gathered;
     return yoke_workers_barrier(parallel->workers);
@@ -36,7 +36,7 @@ static yoke_status gather_from_ranks(void *context, const double *own, size_t co
                                      const double **all) {
     sync_lane *lane = context;
     yoke_data_parallel *parallel = lane->parallel;
-    double *gathered = parallel->sync_norm->gathered[lane->meetings++ % 2];
+    double *gathered = parallel->sync_norm->gathered[lane->gathers++ % 2];
     *all = gathered;
     return yoke_process_group_all_gather(parallel->ranks.process_group, gathered, own, count,
                                          YOKE_ELEMENT_FLOAT64);
@@ -49,7 +49,7 @@ yoke_status yoke_sync_norm_create(yoke_data_parallel *parallel) {
         return YOKE_OK;
     if (parallel->queued)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "synchronize_batch_norm: the batch norms of GPUs do not meet yet; train on CPU "
+                    "synchronize_batch_norm: several GPUs cannot do this yet; train on CPU "
                     "devices, on one GPU, or without it");
     yoke_sync_norm *sync = parallel->sync_norm = calloc(1, sizeof *sync);
     if (sync == NULL) return FAIL_MEMORY(sizeof *sync, "synchronised batch norm");
@@ -82,28 +82,29 @@ yoke_norm_group *yoke_sync_norm_group(const yoke_data_parallel *parallel, int la
     return parallel->sync_norm != NULL ? &parallel->sync_norm->lanes[lane].group : NULL;
 }
 
-static bool meets(const yoke_data_parallel *parallel) {
+static bool gathers(const yoke_data_parallel *parallel) {
     return parallel->sync_norm != NULL && parallel->flight.training;
 }
 
 void yoke_sync_norm_begin(const yoke_data_parallel *parallel, int lane) {
-    if (!meets(parallel)) return;
-    parallel->sync_norm->lanes[lane].meetings = 0;
+    if (!gathers(parallel)) return;
+    parallel->sync_norm->lanes[lane].gathers = 0;
     parallel->sync_norm->lanes[lane].group.found_nonfinite = false;
 }
 
-/* A lane whose own values ended its forward early still meets the others, who do not know. */
+/* A lane whose own values ended its forward early takes part in the remaining all-gathers, as the
+ * others wait for it. */
 yoke_status yoke_sync_norm_end(const yoke_data_parallel *parallel, int lane, yoke_status status) {
-    if (!meets(parallel) || (status != YOKE_OK && status != YOKE_ERROR_NUMERIC)) return status;
+    if (!gathers(parallel) || (status != YOKE_OK && status != YOKE_ERROR_NUMERIC)) return status;
     const sync_lane *own = &parallel->sync_norm->lanes[lane];
     yoke_error error = yoke_error_take(status);
-    TRY(yoke_replica_attend_forward(parallel->lanes[lane].replica, own->meetings));
+    TRY(yoke_replica_idle_forward(parallel->lanes[lane].replica, own->gathers));
     if (status == YOKE_ERROR_NUMERIC) return yoke_error_restore(&error);
     if (!own->group.found_nonfinite) return YOKE_OK;
     return FAIL(YOKE_ERROR_NUMERIC, "the statistics of a batch norm are not finite");
 }
 
-yoke_status yoke_sync_norm_attend(const yoke_data_parallel *parallel, int lane, int segment) {
-    if (!meets(parallel)) return YOKE_OK;
-    return yoke_replica_attend_segment(parallel->lanes[lane].replica, segment);
+yoke_status yoke_sync_norm_idle_segment(const yoke_data_parallel *parallel, int lane, int segment) {
+    if (!gathers(parallel)) return YOKE_OK;
+    return yoke_replica_idle_segment(parallel->lanes[lane].replica, segment);
 }

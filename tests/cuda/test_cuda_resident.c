@@ -150,19 +150,19 @@ static void a_batch_on_gpus_gives_the_bits_of_one_on_the_host(void **state) {
 
 /* By hand: nothing but the loss passes through the host. */
 
-static void check_by_hand(int devices, int home) {
+static void check_by_hand(int devices, int location) {
     yoke_model *model = siamese_model((siamese_options){0});
     check_engine engine =
         check_engine_make(model, devices, options_of(YOKE_SCHEDULE_OVERLAP, 1), &sgd);
     size_t head = sizeof((pair_outputs *)NULL)->head, side = sizeof((pair_outputs *)NULL)->side;
     size_t image = (size_t)5 * PAIR_ROW * sizeof(float);
-    int gpu = gpu_of(home), classes = PAIR_CLASSES * PAIR_HIDDEN;
+    int gpu = gpu_of(location), classes = PAIR_CLASSES * PAIR_HIDDEN;
     float *outputs[2] = {gpu_memory(gpu, head), gpu_memory(gpu, side)};
     float *slopes[2] = {gpu_memory(gpu, image), gpu_memory(gpu, image)};
     float images[2][2][5 * PAIR_ROW], weights[2][PAIR_CLASSES * PAIR_HIDDEN];
     pair_outputs on_host, on_gpu, gradients;
     resident rows;
-    resident_make(&rows, 5, 1, (places){home, home, -1}, false);
+    resident_make(&rows, 5, 1, (places){location, location, -1}, false);
 
     must(yoke_data_parallel_forward_outputs(engine.parallel, &rows.host.batch, true,
                                             (float *const[]){on_host.head, on_host.side}));

@@ -180,8 +180,8 @@ static void describe_rows(const cpu_sync_norm *sync) {
 }
 
 /* Waits for the others, unless the step is alone: all[participants][count]. */
-static yoke_status meet(const cpu_sync_norm *sync, const yoke_plan_step *step, size_t count,
-                        const double **all, int *participants) {
+static yoke_status gather(const cpu_sync_norm *sync, const yoke_plan_step *step, size_t count,
+                          const double **all, int *participants) {
     const yoke_norm_group *group = sync->group;
     *participants = step->alone ? 1 : group->participants;
     *all = sync->message;
@@ -217,7 +217,7 @@ yoke_status cpu_sync_norm_statistics(cpu_sync_norm *sync, const yoke_plan_step *
         sum_rows(sync);
         describe_rows(sync);
     }
-    TRY(meet(sync, step, count, &all, &participants));
+    TRY(gather(sync, step, count, &all, &participants));
     sync->total = 0;
     for (int k = 0; k < participants; k++)
         sync->total += all[(size_t)k * count];
@@ -280,7 +280,7 @@ yoke_status cpu_sync_norm_correct(cpu_sync_norm *sync, const yoke_plan_step *ste
         sync->message[c] = (double)sync->operands.shift_gradient[c];
         sync->message[channels + c] = (double)sync->operands.scale_gradient[c];
     }
-    TRY(meet(sync, step, 2 * channels, &all, &participants));
+    TRY(gather(sync, step, 2 * channels, &all, &participants));
     if (step->idle || sync->operands.input_gradient == NULL) return YOKE_OK;
     set_coefficients(sync, all, participants);
     correct_rows(sync);

@@ -1,5 +1,5 @@
-/* Batch norm over the rows of several participants: sums over this participant's rows, the meeting
- * with the others, and what it changes in the gradient of the input. */
+/* Batch norm over the rows of several participants: sums over this participant's rows, the
+ * all-gather, and what it changes in the gradient of the input. */
 #ifndef DEVICE_CPU_SYNC_NORM_H
 #define DEVICE_CPU_SYNC_NORM_H
 
