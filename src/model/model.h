@@ -50,6 +50,10 @@ int yoke_bucket_assign(const size_t *bytes, int count, const size_t *limits, int
 
 typedef struct yoke_replica yoke_replica;
 
+/* Ends a MEMORY text about memory that does not grow with the rows. */
+#define YOKE_ADVICE_MODEL                                                                          \
+    "the model does not fit, whatever the rows: take a smaller one, or a device with more memory"
+
 typedef struct yoke_replica_options {
     yoke_device *device;
     yoke_precision precision;
@@ -64,6 +68,8 @@ typedef struct yoke_replica_options {
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
+    const char *rows_advice;     /* ends a MEMORY text about memory that grows with them; may
+                                    be NULL */
 } yoke_replica_options;
 
 /* Plans the replica: plans for `rows` rows and the flat layout, without memory. Call create and

@@ -7,10 +7,6 @@
 
 /* Memory. */
 
-#define ADVICE_ROWS "use fewer rows a device, or accumulate"
-#define ADVICE_MODEL                                                                               \
-    "the model does not fit, whatever the rows: take a smaller one, or a device with more memory"
-
 static yoke_status allocate_floats(yoke_replica *replica, size_t count, const char *what,
                                    float **floats) {
     void *pointer = NULL;
@@ -100,15 +96,15 @@ static yoke_status find_regions(yoke_replica *replica, yoke_program *program) {
 }
 
 /* Activations and scratch grow with the rows; a tenth of the memory is left for everything else. */
-static yoke_status suggest_rows(const yoke_program *program, size_t free_bytes,
-                                yoke_status status) {
-    if (status != YOKE_ERROR_MEMORY || free_bytes == 0)
-        return yoke_memory_advice(status, ADVICE_ROWS);
+static yoke_status suggest_rows(const yoke_replica *replica, const yoke_program *program,
+                                size_t free_bytes, yoke_status status) {
+    const char *advice = replica->options.rows_advice;
+    if (status != YOKE_ERROR_MEMORY || free_bytes == 0) return yoke_memory_advice(status, advice);
     double needed = (double)(program->arena.bytes + program->scratch_bytes);
     int rows = (int)(0.9 * (double)free_bytes / needed * program->rows);
     yoke_error cause = yoke_error_take(status);
     if (rows < 1) return FAIL(status, "%s; not even one row would fit", cause.text);
-    return FAIL(status, "%s; " ADVICE_ROWS ": about %d would fit", cause.text, rows);
+    return FAIL(status, "%s; %s: about %d at a time would fit", cause.text, advice, rows);
 }
 
 static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
@@ -124,7 +120,7 @@ static yoke_status place_program(yoke_replica *replica, yoke_program *program) {
         size_t bytes = replica->flat->elements * sizeof *memory->shadow;
         TRY(yoke_memory_advice(
             yoke_device_allocate(device, bytes, "parameters in bfloat16", (void **)&memory->shadow),
-            ADVICE_MODEL));
+            YOKE_ADVICE_MODEL));
     }
     TRY(yoke_program_bind(program, replica->flat, memory, arena->address, scratch->address));
     if (!yoke_device_records(device)) return YOKE_OK;
@@ -215,6 +211,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     made->model = model;
     made->options = *options;
     made->flat = options->flat;
+    if (made->options.rows_advice == NULL) made->options.rows_advice = "use fewer rows";
     yoke_status status = yoke_replica_prepare(made, options->rows, true);
     if (status != YOKE_OK) {
         yoke_replica_destroy(made);
@@ -225,8 +222,8 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
 }
 
 yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients) {
-    TRY(yoke_memory_advice(allocate_flat(replica, parameters, gradients), ADVICE_MODEL));
-    TRY(yoke_memory_advice(allocate_batch(replica), ADVICE_ROWS));
+    TRY(yoke_memory_advice(allocate_flat(replica, parameters, gradients), YOKE_ADVICE_MODEL));
+    TRY(yoke_memory_advice(allocate_batch(replica), replica->options.rows_advice));
     TRY(place_program(replica, replica->programs[0]));
     sum_memory(replica);
     return YOKE_OK;

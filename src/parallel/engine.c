@@ -134,6 +134,7 @@ static yoke_status plan_replica(int index, void *context) {
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
         .norm_group = yoke_sync_norm_group(parallel, index),
+        .rows_advice = yoke_rows_advice(parallel),
     };
     return yoke_replica_create(&lane->replica, parallel->model, &options);
 }

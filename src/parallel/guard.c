@@ -13,8 +13,10 @@ int yoke_guard_count(const yoke_data_parallel *parallel) {
 yoke_status yoke_guard_create(yoke_data_parallel *parallel) {
     size_t bytes = parallel->flat->buffer_elements * sizeof(float);
     for (int i = 0; i < yoke_guard_count(parallel) && bytes > 0; i++)
-        TRY(yoke_device_allocate(parallel->lanes[0].device, bytes, "running statistics",
-                                 (void **)&parallel->guards[i].buffers));
+        TRY(yoke_memory_advice(yoke_device_allocate(parallel->lanes[0].device, bytes,
+                                                    "running statistics",
+                                                    (void **)&parallel->guards[i].buffers),
+                               YOKE_ADVICE_MODEL));
     return YOKE_OK;
 }
 

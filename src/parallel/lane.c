@@ -49,6 +49,11 @@ int yoke_lane_sums(const yoke_data_parallel *parallel) {
     return parallel->options.accumulate > 1 ? 1 : 0;
 }
 
+const char *yoke_rows_advice(const yoke_data_parallel *parallel) {
+    return parallel->options.shards > 0 ? "use a smaller batch, or more shards"
+                                        : "use fewer rows a device, or accumulate";
+}
+
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     yoke_lane *lane = &parallel->lanes[index];
     TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
@@ -66,7 +71,7 @@ yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
                   "without them"));
     TRY(create_events(lane, (size_t)parallel->flat->bucket_count));
     if (!parallel->queued) return YOKE_OK;
-    TRY(yoke_memory_advice(create_staging(parallel, lane), "use fewer rows a device"));
+    TRY(yoke_memory_advice(create_staging(parallel, lane), yoke_rows_advice(parallel)));
     TRY(yoke_clock_create(parallel, index));
     return yoke_recordings_create(lane);
 }

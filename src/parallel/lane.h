@@ -60,6 +60,8 @@ typedef struct yoke_lane {
 /* Called on the lane's worker once its replica exists: memory and events. */
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int lane);
 int yoke_lane_sums(const yoke_data_parallel *parallel); /* gradients in `accumulated` */
+/* What helps when memory that grows with the rows is short. */
+const char *yoke_rows_advice(const yoke_data_parallel *parallel);
 void yoke_lane_close(yoke_data_parallel *parallel, int lane);
 
 /* The three stages of a shard, on the lane's worker. backward runs segment by segment and hands

@@ -7,9 +7,11 @@ static yoke_status allocate_sum(int lane, void *context) {
     yoke_data_parallel *parallel = context;
     float **sum = &parallel->unsynced.sums[lane];
     if (*sum != NULL) return YOKE_OK;
-    return yoke_device_allocate(parallel->lanes[lane].device,
-                                parallel->flat->trainable_elements * sizeof **sum,
-                                "gradients that add up", (void **)sum);
+    return yoke_memory_advice(
+        yoke_device_allocate(parallel->lanes[lane].device,
+                             parallel->flat->trainable_elements * sizeof **sum,
+                             "gradients that add up", (void **)sum),
+        "they are as large as the model, whatever the rows: without no_sync there are none");
 }
 
 static yoke_status no_sync(yoke_data_parallel *parallel, bool on) {

@@ -5,16 +5,21 @@
 
 #include "parallel/engine.h"
 
-yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
+static yoke_status allocate(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = parallel->lanes[0].device;
     size_t rows = (size_t)parallel->limits.micro_rows;
-    if (parallel->options.schedule != YOKE_SCHEDULE_CLASSIC) return YOKE_OK;
     size_t bytes = rows * (size_t)parallel->limits.channels * sizeof(float);
     TRY(yoke_device_allocate(root, bytes, "gathered outputs", (void **)&loss->outputs));
     TRY(yoke_device_allocate(root, bytes, "output gradients", (void **)&loss->gradients));
     TRY(yoke_device_allocate(root, bytes, "targets", (void **)&loss->targets));
-    TRY(yoke_device_allocate(root, rows * sizeof *loss->labels, "labels", (void **)&loss->labels));
+    return yoke_device_allocate(root, rows * sizeof *loss->labels, "labels",
+                                (void **)&loss->labels);
+}
+
+yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
+    if (parallel->options.schedule != YOKE_SCHEDULE_CLASSIC) return YOKE_OK;
+    TRY(yoke_memory_advice(allocate(parallel), yoke_rows_advice(parallel)));
     return yoke_root_loss_prepare(parallel, parallel->limits.micro_rows);
 }
 

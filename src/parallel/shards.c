@@ -84,8 +84,10 @@ yoke_status yoke_shards_create(yoke_data_parallel *parallel) {
     if (shards->losses == NULL) return FAIL_MEMORY(count * sizeof *shards->losses, "losses");
     size_t bytes = parallel->flat->buffer_elements * sizeof(float);
     if (shards->rounds == 1 || bytes == 0) return YOKE_OK;
-    return yoke_device_allocate(parallel->lanes[0].device, bytes, "running statistics",
-                                (void **)&shards->statistics);
+    return yoke_memory_advice(yoke_device_allocate(parallel->lanes[0].device, bytes,
+                                                   "running statistics",
+                                                   (void **)&shards->statistics),
+                              YOKE_ADVICE_MODEL);
 }
 
 void yoke_shards_destroy(yoke_data_parallel *parallel) {

@@ -1,4 +1,5 @@
-/* Memory runs out in each allocation of an engine: the text advises what helps with that one. */
+/* Memory runs out in each allocation of an engine: the text advises what helps with that one. With
+ * shards accumulation does not, and with accumulation no shards do. */
 #include "device/backend.h"
 #include "support/engine_check.h"
 
@@ -13,41 +14,51 @@ static yoke_status scarce_allocate(yoke_device *device, size_t bytes, void **mem
     return whole->allocate(device, bytes, memory);
 }
 
-/* What the memory was for, and words that only its advice has. */
+/* What the memory was for, and words that only its advice has; NULL: about_rows. */
 static const struct {
     const char *what, *advice;
-    bool about_rows;
 } rows[] = {
-    {" for parameters", "take a smaller one", false},
-    {" for gradients", "take a smaller one", false},
-    {" for running statistics", NULL, false},
-    {" moments", "the sharded schedule divides it", false},
-    {" for accumulated gradients", "accumulate 1 does without", false},
-    {" for activations", "use fewer rows a device", true},
-    {" for scratch", "use fewer rows a device", true},
-    {" for the inputs of a shard", "use fewer rows a device", true},
+    {" for parameters", "take a smaller one"},
+    {" for gradients", "take a smaller one"},
+    {" for running statistics", "take a smaller one"},
+    {" moments", "the sharded schedule divides it"},
+    {" for accumulated gradients", "without them"},
+    {" for activations", NULL},
+    {" for scratch", NULL},
+    {" for the inputs of a shard", NULL},
+    {" for gathered outputs", NULL},
 };
 enum { KINDS = sizeof rows / sizeof rows[0] };
 
-static void expect_advice(bool seen[KINDS]) {
+static void expect_advice(const char *about_rows, bool seen[KINDS]) {
     const char *said = yoke_last_error();
     for (int i = 0; i < KINDS; i++) {
         const char *found = strstr(said, rows[i].what), *held = strstr(said, "; held: ");
+        const char *advice = rows[i].advice != NULL ? rows[i].advice : about_rows;
         if (found == NULL || (held != NULL && found > held)) continue;
         seen[i] = true;
-        if (rows[i].advice != NULL && strstr(said, rows[i].advice) == NULL)
-            fail_msg("no \"%s\" in: %s", rows[i].advice, said);
-        if (!rows[i].about_rows && strstr(said, "fewer rows") != NULL) fail_msg("%s", said);
+        if (strstr(said, advice) == NULL) fail_msg("no \"%s\" in: %s", advice, said);
+        if (advice != about_rows && strstr(said, about_rows) != NULL) fail_msg("%s", said);
     }
 }
 
-static void each_allocation_that_fails_gets_its_own_advice(void **state) {
-    (void)state;
+static void make_devices_scarce(yoke_devices *devices, int allocations) {
+    whole = yoke_devices_at(devices, 0)->backend;
+    scarce = *whole;
+    scarce.allocate = scarce_allocate;
+    left = allocations;
+    for (int k = 0; k < DEVICES; k++)
+        yoke_devices_at(devices, k)->backend = &scarce;
+}
+
+static void make_devices_whole(yoke_devices *devices) {
+    for (int k = 0; k < DEVICES; k++)
+        yoke_devices_at(devices, k)->backend = whole;
+}
+
+static void fail_each_allocation(const yoke_data_parallel_options *options,
+                                 const char *about_rows) {
     yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT;
-    yoke_data_parallel_options options = {.struct_size = sizeof options,
-                                          .algorithm = YOKE_ALGORITHM_DIRECT,
-                                          .batch = ROWS,
-                                          .accumulate = 2};
     yoke_model *model = check_model(true, 0);
     bool seen[KINDS] = {false};
     yoke_status status = YOKE_ERROR_MEMORY;
@@ -57,17 +68,11 @@ static void each_allocation_that_fails_gets_its_own_advice(void **state) {
         yoke_devices_options open = {
             .struct_size = sizeof open, .list = devices_of(DEVICES), .threads = 1};
         EXPECT_OK(yoke_devices_open(&devices, &open));
-        whole = yoke_devices_at(devices, 0)->backend;
-        scarce = *whole;
-        scarce.allocate = scarce_allocate;
-        left = fail_at;
-        for (int k = 0; k < DEVICES; k++)
-            yoke_devices_at(devices, k)->backend = &scarce;
-        status = yoke_data_parallel_create(&parallel, model, devices, &adamw, &options);
-        if (status != YOKE_OK) expect_advice(seen);
+        make_devices_scarce(devices, fail_at);
+        status = yoke_data_parallel_create(&parallel, model, devices, &adamw, options);
+        if (status != YOKE_OK) expect_advice(about_rows, seen);
         yoke_data_parallel_destroy(parallel);
-        for (int k = 0; k < DEVICES; k++)
-            yoke_devices_at(devices, k)->backend = whole;
+        make_devices_whole(devices);
         yoke_devices_close(devices);
     }
     assert_int_equal(status, YOKE_OK);
@@ -77,9 +82,38 @@ static void each_allocation_that_fails_gets_its_own_advice(void **state) {
     yoke_model_destroy(model);
 }
 
+static void each_allocation_that_fails_gets_its_own_advice(void **state) {
+    (void)state;
+    yoke_data_parallel_options options = {.struct_size = sizeof options,
+                                          .schedule = YOKE_SCHEDULE_CLASSIC,
+                                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                                          .batch = ROWS,
+                                          .accumulate = 2};
+    fail_each_allocation(&options, "use fewer rows a device, or accumulate");
+    options.accumulate = 1;
+    options.shards = 4;
+    fail_each_allocation(&options, "use a smaller batch, or more shards");
+}
+
+static void no_sync_names_its_own_memory(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = check_engine_make(
+        model, DEVICES,
+        (yoke_data_parallel_options){.algorithm = YOKE_ALGORITHM_DIRECT, .batch = ROWS}, NULL);
+    make_devices_scarce(engine.devices, 0);
+    assert_int_equal(yoke_no_sync(engine.parallel, true), YOKE_ERROR_MEMORY);
+    if (strstr(yoke_last_error(), "without no_sync there are none") == NULL)
+        fail_msg("%s", yoke_last_error());
+    make_devices_whole(engine.devices);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_that_fails_gets_its_own_advice),
+        cmocka_unit_test(no_sync_names_its_own_memory),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }
