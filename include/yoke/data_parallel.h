@@ -11,6 +11,9 @@
  * devices that several engines share; engines with devices of their own run side by side. A second
  * thread inside an engine and a forked child get ARGUMENT; SYSTEM means that the system refused a
  * compute thread.
+ *
+ * On GPUs of one process a call may find that the gradient of the step before it was not finite. It
+ * then returns NUMERIC, once, and that step has changed nothing (see yoke_data_parallel_step).
  */
 #ifndef YOKE_DATA_PARALLEL_H
 #define YOKE_DATA_PARALLEL_H
@@ -182,11 +185,11 @@ typedef struct yoke_step_result {
  * @return NUMERIC: the loss is not finite, and the text names the first layer whose output is not;
  *         or the gradient is not, and the text names the parameter. Weights, running statistics,
  *         optimizer's state and the count of steps are those before the step, on every replica and
- *         rank. On GPUs the report of a gradient may come one call late, from the next step or any
- *         call that reads the engine: the step before it changed nothing, and neither did that
- *         call. After any other failure some weights may be new, but all replicas agree with the
- *         root. In DDP the other ranks report this rank's error, and the group is broken: they may
- *         have finished the step.
+ *         rank. On GPUs of one process the report of a gradient may come one call late, from the
+ *         next step or any call that reads the engine: the step before it changed nothing, and
+ *         neither did that call. In DDP it comes from the step itself, on every rank. After any
+ * other failure some weights may be new, but all replicas agree with the root. In DDP the other
+ * ranks report this rank's error, and the group is broken: they may have finished the step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);

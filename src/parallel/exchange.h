@@ -36,7 +36,8 @@ typedef struct yoke_exchange_kind {
     bool (*is_complete)(const yoke_exchange *exchange, int bucket);
     /* On every lane's worker, after its last bucket: waits for the others, exchanges the rest. */
     yoke_status (*finish)(yoke_exchange *exchange, int lane);
-    /* Waits for the norm of the gradient, where the devices compute it. */
+    /* Waits for the norm of the gradient where the devices compute it, and with ranks for their
+     * check of the gradient. */
     yoke_status (*norm)(yoke_exchange *exchange);
     /* Reads what the devices found in steps before number `step` that answered OK before the
      * devices had checked their gradients. NUMERIC: one changed nothing; now it never was. */

@@ -403,9 +403,13 @@ static void queued_drop(yoke_exchange *exchange) {
     host_gate_of(queued_of(exchange))->is_unread = false;
 }
 
+/* Ranks fail in the same step: a rank that settled alone, in a call that only it makes, would be a
+ * step behind the others. Their host has waited for the all-reduces in any case. */
 static yoke_status queued_norm(yoke_exchange *exchange) {
     queued_exchange *queued = queued_of(exchange);
-    return yoke_exchange_clips(exchange) ? read_gate(queued, host_gate_of(queued)) : YOKE_OK;
+    host_gate *host = host_gate_of(queued);
+    bool now = yoke_exchange_clips(exchange) || exchange->process_group != NULL;
+    return now && host->is_unread ? read_gate(queued, host) : YOKE_OK;
 }
 
 /* A later step, whose gate stayed closed, is undone with the first bad one. */

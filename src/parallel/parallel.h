@@ -14,6 +14,9 @@ void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64
 uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel);
 /* The trace to record spans in. yoke_data_parallel_trace waits for the devices, this does not. */
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
+/* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and
+ * its step changed nothing; no later call reports it again. */
+yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
 const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);

@@ -48,6 +48,11 @@ yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_s
     return yoke_ranks_report(parallel, status);
 }
 
+yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_settle"));
+    return yoke_leave(parallel, YOKE_OK);
+}
+
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
     return parallel->trace;
 }

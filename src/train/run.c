@@ -282,13 +282,25 @@ static bool is_common(yoke_status status) {
     return status == YOKE_OK || status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_NUMERIC;
 }
 
-/* Writes the last checkpoint, unless the loss is not finite: the step that failed would be the next
- * one of a resumed run. Saves the weights after the last step, after a stop, after a failure of the
- * data, and after a loss that is not finite, from which no weight was updated. */
+/* GPUs may find after the last step's answer that its gradient was not finite. The steps that they
+ * have undone do not count. */
+static bool settle(yoke_trainer *trainer, yoke_error *first) {
+    yoke_status late = trainer->in_step ? YOKE_OK : yoke_data_parallel_settle(trainer->parallel);
+    bool is_numeric = late == YOKE_ERROR_NUMERIC || first->status == YOKE_ERROR_NUMERIC;
+    add_failure(trainer, first, late);
+    if (is_numeric) trainer->step = yoke_data_parallel_steps(trainer->parallel);
+    return !is_numeric;
+}
+
+/* Writes the last checkpoint, unless a loss or gradient is not finite: the step that failed would
+ * be the next one of a resumed run. Saves the weights after the last step, after a stop, after a
+ * failure of the data, and after a loss or gradient that is not finite, from which no weight was
+ * updated. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
+    bool is_finite = settle(trainer, &first);
     bool together = trainer->ranks == NULL || is_common(first.status);
-    if (!trainer->in_step && together && first.status != YOKE_ERROR_NUMERIC)
+    if (!trainer->in_step && together && is_finite)
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer));
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));

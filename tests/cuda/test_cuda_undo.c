@@ -5,6 +5,7 @@
 #include "support/ddp_check.h"
 #undef EXPECT_OK
 #include "gpu_ranks.h"
+#include "train/run.h"
 
 enum { RANGES = 256, CALLS = 256, ROWS = 12 };
 
@@ -251,6 +252,98 @@ static void neither_does_it_on_any_rank(void **state) {
     yoke_model_destroy(model);
 }
 
+/* Between the bad step and the next one rank 0 alone reads its engine: it must not be a step behind
+ * the others then. */
+static yoke_status fail_in_the_same_step(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    check_batch rows = check_batch_make(ROWS, 1);
+    rank_rig rig = {0};
+    uint64_t hash;
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    yoke_batch batch = part_of(plan->setting, &rows, group->world, group->rank);
+    if (status == YOKE_OK) watch_devices(rig.devices);
+    if (status == YOKE_OK) status = step(rig.parallel, &batch);
+    seen.spoiled = 0;
+    if (status == YOKE_OK) status = expect_numeric(step(rig.parallel, &batch));
+    seen.spoiled = -1;
+    if (status == YOKE_OK && group->rank == 0)
+        status = yoke_data_parallel_hash(rig.parallel, &hash);
+    if (status == YOKE_OK) status = step(rig.parallel, &batch);
+    check_batch_free(&rows);
+    return end_rank(&rig, status);
+}
+
+static void ranks_fail_in_the_step_whose_gradient_is_bad(void **state) {
+    (void)state;
+    if (most_gpu_ranks() < 2) skip();
+    yoke_model *model = check_model(true, 0);
+    const ddp_setting s = {.batch = ROWS, .accumulate = 1, .norm = true};
+    course plan = {.setting = &s, .model = model};
+    play_well((script){
+        .world = 2, .timeout_ms = TIMEOUT_MS, .scene = fail_in_the_same_step, .detail = &plan});
+    yoke_model_destroy(model);
+}
+
+/* A run whose last step has a bad gradient. */
+
+enum { RUN_STEPS = 3 };
+
+static void spoil_the_last_step(const yoke_event *event, void *payload) {
+    const yoke_trainer *trainer = *(yoke_trainer **)payload;
+    if (event->kind == YOKE_EVENT_READY) watch_devices(trainer->devices);
+    if (event->kind != YOKE_EVENT_STEP) return;
+    seen.checks = 0;
+    seen.spoiled = event->step == RUN_STEPS - 1 ? 0 : -1;
+}
+
+/* Answers the bytes of the saved file. */
+static size_t run_and_save(int steps, bool spoils, char *bytes, size_t capacity) {
+    char path[64];
+    yoke_trainer *trainer = NULL;
+    snprintf(path, sizeof path, "/tmp/yoke-undo-%d", (int)getpid());
+    yoke_trainer_options options = {.struct_size = sizeof options,
+                                    .model = "mlp",
+                                    .dataset = "synthetic:1x8x8,classes=4,rows=96",
+                                    .devices = devices_of(2),
+                                    .algorithm = YOKE_ALGORITHM_DIRECT,
+                                    .batch = 24,
+                                    .steps = (uint64_t)steps,
+                                    .evaluate_every = -1,
+                                    .save = path};
+    if (spoils) {
+        options.on_event = spoil_the_last_step;
+        options.payload = &trainer;
+    }
+    EXPECT_OK(yoke_trainer_create(&trainer, &options));
+    yoke_status status = yoke_trainer_run(trainer);
+    assert_int_equal(status, spoils ? YOKE_ERROR_NUMERIC : YOKE_OK);
+    if (spoils) assert_non_null(strstr(yoke_last_error(), "step 2: the gradient of"));
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    EXPECT_OK(yoke_trainer_summarize(trainer, &summary));
+    assert_int_equal(summary.steps, spoils ? steps - 1 : steps);
+    yoke_trainer_destroy(trainer);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) fail_msg("%s is not there", path);
+    size_t size = fread(bytes, 1, capacity, file);
+    fclose(file);
+    unlink(path);
+    return size;
+}
+
+/* As a step that fails on CPU devices: the run answers NUMERIC and saves the weights from before.
+ */
+static void a_run_whose_last_gradient_is_bad_saves_the_weights_before_it(void **state) {
+    (void)state;
+    enum { CAPACITY = 1 << 24 };
+    char *spoilt = malloc(CAPACITY), *shorter = malloc(CAPACITY);
+    size_t size = run_and_save(RUN_STEPS, true, spoilt, CAPACITY);
+    assert_int_equal(size, run_and_save(RUN_STEPS - 1, false, shorter, CAPACITY));
+    assert_true(size > 0 && size < CAPACITY);
+    assert_memory_equal(spoilt, shorter, size);
+    free(spoilt);
+    free(shorter);
+}
+
 /* The order of calls on the communication streams. */
 
 static void expect_calls(const struct course_kind *kind, double clip_norm, bool skips,
@@ -314,6 +407,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bad_gradient_of_any_bucket_changes_no_bit_on_any_device),
         cmocka_unit_test(neither_does_it_on_any_rank),
+        cmocka_unit_test(ranks_fail_in_the_step_whose_gradient_is_bad),
+        cmocka_unit_test(a_run_whose_last_gradient_is_bad_saves_the_weights_before_it),
         cmocka_unit_test(a_bucket_is_published_before_the_next_one_is_checked_unless_it_is_clipped),
         cmocka_unit_test(the_kept_state_counts_as_memory_of_the_optimizer),
     };
