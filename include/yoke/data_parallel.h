@@ -64,7 +64,9 @@ typedef struct yoke_data_parallel_options {
     /** DDP: the ranks that train this model together, one device each; NULL: this process alone.
      * Schedule overlap: ranks all-reduce gradients and each updates its weights; sharded, over
      * shared memory: each rank updates and publishes its part. All ranks call create, synchronize,
-     * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. */
+     * step, evaluate and yoke_reduce together, and yoke_scatter where whole_rows is 0. A rank that
+     * fails in one of these, or in forward or backward by hand, ends the group: the others return
+     * its error. */
     yoke_process_group *process_group;
     bool broadcast_buffers; /**< DDP: evaluate with rank 0's running statistics; false: with each
                                  rank's own. PyTorch's default, and that of the INIT macro: true. */

@@ -25,13 +25,14 @@ yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel);
 /* Rank 0's running statistics become everyone's, before an evaluation. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel);
 
-/* Sets first_row, whole_rows and, where batch norms meet, micros of the batch in flight. */
+/* Sets first_row, whole_rows and, with synchronised batch norm, micros of the batch in flight. */
 yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch);
 /* The result in flight becomes the sum over all ranks, in their order. */
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel);
 
 /* Returns `status`. A failure that the other ranks cannot see aborts the process group with this
- * rank's error text; in a step every rank sees NUMERIC by itself. */
+ * rank's error text; every rank sees NUMERIC by itself, in a step and in synchronised batch norms.
+ */
 yoke_status yoke_ranks_report(const yoke_data_parallel *parallel, yoke_status status);
 
 #endif

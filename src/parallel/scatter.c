@@ -129,7 +129,7 @@ static yoke_status scatter(yoke_data_parallel *parallel, const yoke_batch *given
 
 yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
     TRY(yoke_enter_settled(parallel, "yoke_scatter"));
-    return yoke_leave(parallel, scatter(parallel, given));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, scatter(parallel, given)));
 }
 
 static yoke_status scatter_to_lane(yoke_data_parallel *parallel, const yoke_lane *lane,

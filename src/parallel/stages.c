@@ -4,6 +4,11 @@
 
 #include "parallel/engine.h"
 
+/* The other ranks wait for this one: in batch norms that are synchronised, or in reduce. */
+static yoke_status leave(yoke_data_parallel *parallel, yoke_status status) {
+    return yoke_leave(parallel, yoke_ranks_report(parallel, status));
+}
+
 static yoke_status forward_job(int lane, void *context) {
     return yoke_lane_forward(context, lane);
 }
@@ -32,7 +37,7 @@ static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training)
 
 yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training) {
     TRY(yoke_enter_settled(parallel, "yoke_forward_replicas"));
-    return yoke_leave(parallel, forward_replicas(parallel, training));
+    return leave(parallel, forward_replicas(parallel, training));
 }
 
 static yoke_status loss_replicas(yoke_data_parallel *parallel) {
@@ -46,7 +51,7 @@ static yoke_status loss_replicas(yoke_data_parallel *parallel) {
 
 yoke_status yoke_loss_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_loss_replicas"));
-    return yoke_leave(parallel, loss_replicas(parallel));
+    return leave(parallel, loss_replicas(parallel));
 }
 
 /* Gradients of values overwrite values that no later layer reads: there is no second backward
@@ -66,7 +71,7 @@ static yoke_status backward_replicas(yoke_data_parallel *parallel) {
 
 yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_backward_replicas"));
-    return yoke_leave(parallel, backward_replicas(parallel));
+    return leave(parallel, backward_replicas(parallel));
 }
 
 /* The loss gradient was scaled by 1 / rows of the whole batch at its source, so the sum over
@@ -85,7 +90,7 @@ static yoke_status reduce(yoke_data_parallel *parallel) {
 
 yoke_status yoke_reduce(yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_reduce"));
-    return yoke_leave(parallel, reduce(parallel));
+    return leave(parallel, reduce(parallel));
 }
 
 static yoke_status update(yoke_data_parallel *parallel, double learning_rate) {
@@ -120,7 +125,7 @@ yoke_status yoke_data_parallel_forward(yoke_data_parallel *parallel, const yoke_
                                        bool training, float *outputs) {
     float *const first[YOKE_OUTPUTS_LIMIT] = {outputs};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward"));
-    return yoke_leave(parallel, forward(parallel, batch, training, first));
+    return leave(parallel, forward(parallel, batch, training, first));
 }
 
 yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *parallel,
@@ -128,7 +133,7 @@ yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *parallel,
                                                float *const *outputs) {
     TRY(yoke_pointer_check(outputs, "outputs"));
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_forward_outputs"));
-    return yoke_leave(parallel, forward(parallel, batch, training, outputs));
+    return leave(parallel, forward(parallel, batch, training, outputs));
 }
 
 /* With gradients of outputs, or with those of the model's loss where `gradients` is NULL. */
@@ -147,12 +152,12 @@ yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,
                                         const float *output_gradients) {
     const float *const first[YOKE_OUTPUTS_LIMIT] = {output_gradients};
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward"));
-    return yoke_leave(parallel, backward(parallel, output_gradients != NULL ? first : NULL));
+    return leave(parallel, backward(parallel, output_gradients != NULL ? first : NULL));
 }
 
 yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *parallel,
                                                 const float *const *output_gradients) {
     TRY(yoke_pointer_check(output_gradients, "output_gradients"));
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_backward_outputs"));
-    return yoke_leave(parallel, backward(parallel, output_gradients));
+    return leave(parallel, backward(parallel, output_gradients));
 }

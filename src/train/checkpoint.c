@@ -377,7 +377,7 @@ yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
     yoke_state *state = NULL;
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(path, "path"));
-    yoke_status status = yoke_state_create(&state, parallel);
+    yoke_status status = yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel));
     if (status == YOKE_OK) status = yoke_state_take(state, parallel);
     if (status == YOKE_OK) status = write_state(parallel, state, path);
     yoke_state_destroy(state);
@@ -401,7 +401,7 @@ yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path, cons
     yoke_state *state = NULL;
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(path, "path"));
-    yoke_status status = yoke_state_create(&state, parallel);
+    yoke_status status = yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel));
     if (status == YOKE_OK)
         status = yoke_data_parallel_report(parallel, read_state(parallel, state, path, anyway));
     if (status == YOKE_OK) status = yoke_state_give(parallel, state);

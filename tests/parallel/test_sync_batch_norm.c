@@ -433,6 +433,56 @@ static void a_rank_that_fails_keeps_no_other_waiting(void **state) {
     yoke_model_destroy(model);
 }
 
+/* By hand: a failing call, or a label that rank 2 alone refuses, ends all ranks with its text. */
+
+static yoke_status pass_by_hand(yoke_process_group *group, const script *play) {
+    const course *plan = play->detail;
+    bool mislabels = plan->records->correct < 0;
+    rank_rig rig = {0};
+    check_batch whole = check_batch_make(8, 3);
+    if (mislabels && group->rank == 2) whole.labels[7] = CHECK_CLASSES;
+    yoke_batch batch = part_of(plan->setting, &whole, group->world, group->rank);
+    yoke_status status = begin_rank(&rig, plan, play, group);
+    if (status == YOKE_OK) status = yoke_data_parallel_forward(rig.parallel, &batch, true, NULL);
+    if (status == YOKE_OK) status = yoke_data_parallel_backward(rig.parallel, NULL);
+    status = end_rank(&rig, status);
+    check_batch_free(&whole);
+    return status;
+}
+
+static void a_rank_that_fails_by_hand_ends_all_with_its_text(void **state) {
+    (void)state;
+    static const struct {
+        int label, rows, segments;
+        yoke_status status;
+        const char *text;
+    } cases[] = {
+        {-1, 0, 0, YOKE_ERROR_ARGUMENT, "rank 2: row 1 of the batch has label 5"},
+        {0, 2, 0, YOKE_ERROR_DEVICE, "rank 2: forward, replica 0 on cpu:0: planted in forward"},
+        {0, 0, 3, YOKE_ERROR_DEVICE, "planted in backward"},
+    };
+    yoke_model *model = make_model(true);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        record detail = {.correct = cases[i].label};
+        course plan = {.setting = &eight, .model = model, .records = &detail};
+        script play = {
+            .world = 3, .timeout_ms = TIMEOUT_MS, .scene = pass_by_hand, .detail = &plan};
+        plant(cases[i].rows, cases[i].segments, cases[i].status);
+        outcome *outcomes = play_ranks(&play);
+        plant(0, 0, YOKE_OK);
+        for (int rank = 0; rank < play.world; rank++) {
+            const yoke_error *error = &outcomes[rank].error;
+            const char *text =
+                rank == 2 && i < 2 ? cases[i].text + strlen("rank 2: ") : cases[i].text;
+            if (error->status != cases[i].status || strstr(error->text, text) == NULL)
+                fail_msg("case %zu, rank %d: %s: %s", i, rank, yoke_status_name(error->status),
+                         error->text);
+        }
+        free(outcomes);
+    }
+    yoke_model_destroy(model);
+}
+
 /* What is refused, and what is not. */
 
 static void one_row_on_each_device_is_enough_but_one_row_is_not(void **state) {
@@ -479,6 +529,7 @@ int main(void) {
         cmocka_unit_test(a_nonfinite_row_is_named_and_spoils_nothing),
         cmocka_unit_test(a_rank_with_a_nonfinite_row_stops_all),
         cmocka_unit_test(a_rank_that_fails_keeps_no_other_waiting),
+        cmocka_unit_test(a_rank_that_fails_by_hand_ends_all_with_its_text),
         cmocka_unit_test(one_row_on_each_device_is_enough_but_one_row_is_not),
         cmocka_unit_test(kernels_are_timed_on_one_device_alone),
     };
