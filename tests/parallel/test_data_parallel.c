@@ -9,15 +9,6 @@ static const yoke_optimizer_options sgd = {.struct_size = sizeof sgd,
                                            .momentum = 0.9,
                                            .weight_decay = 1e-2};
 
-static yoke_data_parallel_options options_of(int batch, yoke_schedule schedule) {
-    return (yoke_data_parallel_options){.schedule = schedule,
-                                        .algorithm = YOKE_ALGORITHM_DIRECT,
-                                        .batch = batch,
-                                        .seed = 3,
-                                        .first_bucket_bytes = 256,
-                                        .bucket_bytes = 1024};
-}
-
 static void shards_are_cut_by_torch_chunk(void **state) {
     (void)state;
     static const struct {
@@ -42,7 +33,7 @@ static void shards_are_cut_by_torch_chunk(void **state) {
 
 static float *gradient_of(const yoke_model *model, int devices, check_batch *batch, size_t *count) {
     check_engine engine =
-        check_engine_make(model, devices, options_of(33, YOKE_SCHEDULE_OVERLAP), &sgd);
+        check_engine_make(model, devices, check_options(33, YOKE_SCHEDULE_OVERLAP), &sgd);
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch->batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
     float *gradient = check_read_all(engine.parallel, model, true, count);
@@ -55,7 +46,7 @@ static void gradients_do_not_depend_on_the_number_of_devices(void **state) {
     yoke_model *model = check_model(false, 0.25);
     check_engine engines[9];
     for (int n = 1; n <= 8; n++)
-        engines[n] = check_engine_make(model, n, options_of(33, YOKE_SCHEDULE_OVERLAP), &sgd);
+        engines[n] = check_engine_make(model, n, check_options(33, YOKE_SCHEDULE_OVERLAP), &sgd);
     for (int rows = 1; rows <= 33; rows++) {
         check_batch batch = check_batch_make(rows, (uint32_t)rows);
         float *one = NULL;
@@ -88,7 +79,8 @@ static void gradient_is_the_slope_of_the_loss(void **state) {
     check_batch batch = check_batch_make(7, 5);
     size_t count;
     float *gradient = gradient_of(model, 3, &batch, &count);
-    check_engine engine = check_engine_make(model, 2, options_of(33, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine engine =
+        check_engine_make(model, 2, check_options(33, YOKE_SCHEDULE_OVERLAP), &sgd);
     float bias[CHECK_CLASSES];
     EXPECT_OK(yoke_data_parallel_read(engine.parallel, "fc.bias", bias, CHECK_CLASSES));
     for (int i = 0; i < CHECK_CLASSES; i++) {
@@ -111,44 +103,13 @@ static void gradient_is_the_slope_of_the_loss(void **state) {
     yoke_model_destroy(model);
 }
 
-/* Weights after three steps of ragged batches; losses into result. */
-static float *weights_after_steps(const yoke_model *model, int devices,
-                                  yoke_data_parallel_options options,
-                                  const yoke_optimizer_options *optimizer, size_t *count) {
-    check_engine engine = check_engine_make(model, devices, options, optimizer);
-    static const int rows[] = {16, 11, 16, 3};
-    for (int step = 0; step < 4; step++) {
-        check_batch batch = check_batch_make(rows[step], (uint32_t)step);
-        yoke_step_result result = {.struct_size = sizeof result};
-        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
-                                          YOKE_OPTIMIZER_LEARNING_RATE, &result));
-        assert_int_equal(result.rows, rows[step]);
-        assert_true(isfinite(result.loss) && result.correct >= 0 && result.correct <= result.rows);
-        check_batch_free(&batch);
-    }
-    float *weights = check_read_all(engine.parallel, model, false, count);
-    check_engine_free(&engine);
-    return weights;
-}
-
 static void schedules_give_the_same_bits(void **state) {
     (void)state;
-    for (int devices = 1; devices <= 5; devices++) {
-        yoke_model *model = check_model(true, 0);
-        size_t count;
-        float *classic = weights_after_steps(model, devices, options_of(16, YOKE_SCHEDULE_CLASSIC),
-                                             &sgd, &count);
-        float *overlap = weights_after_steps(model, devices, options_of(16, YOKE_SCHEDULE_OVERLAP),
-                                             &sgd, &count);
-        float *sharded = weights_after_steps(model, devices, options_of(16, YOKE_SCHEDULE_SHARDED),
-                                             &sgd, &count);
-        assert_memory_equal(overlap, sharded, count * sizeof *overlap);
-        assert_memory_equal(overlap, classic, count * sizeof *overlap);
-        free(classic);
-        free(overlap);
-        free(sharded);
-        yoke_model_destroy(model);
-    }
+    yoke_model *model = check_model(true, 0);
+    for (int devices = 1; devices <= 5; devices++)
+        check_schedules_agree(model, devices, check_options(CHECK_BATCH, YOKE_SCHEDULE_OVERLAP),
+                              &sgd);
+    yoke_model_destroy(model);
 }
 
 static void devices_agree_after_steps(void **state) {
@@ -160,25 +121,9 @@ static void devices_agree_after_steps(void **state) {
                                     .beta2 = 0.999,
                                     .epsilon = 1e-8,
                                     .clip_norm = 0.5};
-    const yoke_optimizer_options *optimizers[] = {&sgd, &adamw};
     yoke_model *model = check_model(false, 0.5);
-    for (int kind = 0; kind < 2; kind++) {
-        size_t count;
-        float *one = weights_after_steps(model, 1, options_of(16, YOKE_SCHEDULE_OVERLAP),
-                                         optimizers[kind], &count);
-        for (int devices = 2; devices <= 8; devices += 3)
-            for (int schedule = 0; schedule < 3; schedule++) {
-                float *many =
-                    weights_after_steps(model, devices, options_of(16, (yoke_schedule)schedule),
-                                        optimizers[kind], &count);
-                double difference = check_relative(many, one, count);
-                if (!(difference < 2e-6))
-                    fail_msg("optimizer %d, %d devices, schedule %d: %g", kind, devices, schedule,
-                             difference);
-                free(many);
-            }
-        free(one);
-    }
+    check_devices_agree(model, check_options(CHECK_BATCH, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_devices_agree(model, check_options(CHECK_BATCH, YOKE_SCHEDULE_OVERLAP), &adamw);
     yoke_model_destroy(model);
 }
 
@@ -187,12 +132,12 @@ static void accumulation_does_not_change_the_update(void **state) {
     yoke_model *model = check_model(false, 0.25);
     size_t count;
     float *whole =
-        weights_after_steps(model, 2, options_of(16, YOKE_SCHEDULE_OVERLAP), &sgd, &count);
+        check_weights_after(model, 2, check_options(16, YOKE_SCHEDULE_OVERLAP), &sgd, &count);
     for (int parts = 2; parts <= 16; parts += 7)
         for (int schedule = 0; schedule < 3; schedule++) {
-            yoke_data_parallel_options options = options_of(16, (yoke_schedule)schedule);
+            yoke_data_parallel_options options = check_options(16, (yoke_schedule)schedule);
             options.accumulate = parts;
-            float *cut = weights_after_steps(model, 3, options, &sgd, &count);
+            float *cut = check_weights_after(model, 3, options, &sgd, &count);
             double difference = check_relative(cut, whole, count);
             if (!(difference < 2e-6))
                 fail_msg("%d micro-batches, schedule %d: %g", parts, schedule, difference);
@@ -211,7 +156,7 @@ static void a_replica_idle_at_first_adds_nothing_old(void **state) {
         float *weights[2];
         size_t count;
         for (int cut = 0; cut < 2; cut++) {
-            yoke_data_parallel_options options = options_of(14, (yoke_schedule)schedule);
+            yoke_data_parallel_options options = check_options(14, (yoke_schedule)schedule);
             options.accumulate = cut ? 3 : 1;
             check_engine engine = check_engine_make(model, 4, options, &sgd);
             for (int rows = 12; rows <= 14; rows += 2) {
@@ -230,12 +175,6 @@ static void a_replica_idle_at_first_adds_nothing_old(void **state) {
     yoke_model_destroy(model);
 }
 
-static uint64_t hash_of(yoke_data_parallel *parallel) {
-    uint64_t hash;
-    EXPECT_OK(yoke_data_parallel_hash(parallel, &hash));
-    return hash;
-}
-
 /* 0 is a rate, not the optimizer's own: so is the end of a cosine. */
 static void a_rate_of_zero_changes_no_weight(void **state) {
     (void)state;
@@ -244,19 +183,19 @@ static void a_rate_of_zero_changes_no_weight(void **state) {
     yoke_model *model = check_model(false, 0);
     check_batch batch = check_batch_make(10, 1);
     for (int schedule = 0; schedule < 3; schedule++) {
-        yoke_data_parallel_options options = options_of(16, (yoke_schedule)schedule);
+        yoke_data_parallel_options options = check_options(16, (yoke_schedule)schedule);
         check_engine engine = check_engine_make(model, 3, options, &sgd);
         for (uint64_t step = 0; step < 4; step++) {
-            uint64_t before = hash_of(engine.parallel);
+            uint64_t before = check_hash(engine.parallel);
             double rate = yoke_learning_rate(&cosine, step);
             EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, rate, NULL));
             assert_true((rate == 0) == (step >= cosine.steps));
-            assert_true((hash_of(engine.parallel) == before) == (rate == 0));
+            assert_true((check_hash(engine.parallel) == before) == (rate == 0));
         }
-        uint64_t before = hash_of(engine.parallel);
+        uint64_t before = check_hash(engine.parallel);
         EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
                                           YOKE_OPTIMIZER_LEARNING_RATE, NULL));
-        assert_true(hash_of(engine.parallel) != before);
+        assert_true(check_hash(engine.parallel) != before);
         check_engine_free(&engine);
     }
     check_batch_free(&batch);
@@ -267,8 +206,9 @@ static void stages_by_hand_are_a_step(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     check_batch batch = check_batch_make(10, 1);
-    check_engine whole = check_engine_make(model, 3, options_of(16, YOKE_SCHEDULE_OVERLAP), &sgd);
-    check_engine hand = check_engine_make(model, 3, options_of(16, YOKE_SCHEDULE_SHARDED), &sgd);
+    check_engine whole =
+        check_engine_make(model, 3, check_options(16, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine hand = check_engine_make(model, 3, check_options(16, YOKE_SCHEDULE_SHARDED), &sgd);
     for (int step = 0; step < 3; step++) {
         yoke_step_result a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
         EXPECT_OK(yoke_data_parallel_step(whole.parallel, &batch.batch,
@@ -283,7 +223,7 @@ static void stages_by_hand_are_a_step(void **state) {
         EXPECT_OK(yoke_gather(hand.parallel, &b));
         assert_true(a.loss == b.loss && a.correct == b.correct && a.rows == b.rows);
     }
-    assert_true(hash_of(whole.parallel) == hash_of(hand.parallel));
+    assert_true(check_hash(whole.parallel) == check_hash(hand.parallel));
     check_engine_free(&whole);
     check_engine_free(&hand);
     check_batch_free(&batch);
@@ -295,11 +235,12 @@ static void outputs_come_back_in_row_order(void **state) {
     yoke_model *model = check_model(true, 0);
     check_batch batch = check_batch_make(11, 9);
     float one[11 * CHECK_CLASSES], many[11 * CHECK_CLASSES];
-    check_engine single = check_engine_make(model, 1, options_of(16, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine single =
+        check_engine_make(model, 1, check_options(16, YOKE_SCHEDULE_OVERLAP), &sgd);
     EXPECT_OK(yoke_data_parallel_forward(single.parallel, &batch.batch, false, one));
     for (int devices = 2; devices <= 4; devices++) {
         check_engine engine =
-            check_engine_make(model, devices, options_of(16, YOKE_SCHEDULE_OVERLAP), &sgd);
+            check_engine_make(model, devices, check_options(16, YOKE_SCHEDULE_OVERLAP), &sgd);
         EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, false, many));
         assert_true(check_relative(many, one, 11 * CHECK_CLASSES) < 1e-6);
         check_engine_free(&engine);
@@ -313,7 +254,8 @@ static void evaluation_broadcasts_weights_only_when_they_changed(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     check_batch batch = check_batch_make(12, 2);
-    check_engine engine = check_engine_make(model, 3, options_of(16, YOKE_SCHEDULE_CLASSIC), &sgd);
+    check_engine engine =
+        check_engine_make(model, 3, check_options(16, YOKE_SCHEDULE_CLASSIC), &sgd);
     yoke_trace *trace = yoke_data_parallel_trace(engine.parallel);
     yoke_step_result result = {.struct_size = sizeof result};
     EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
@@ -333,8 +275,8 @@ static void running_statistics_are_the_roots(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     check_batch batch = check_batch_make(12, 4);
-    check_engine many = check_engine_make(model, 3, options_of(12, YOKE_SCHEDULE_OVERLAP), &sgd);
-    check_engine one = check_engine_make(model, 1, options_of(12, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine many = check_engine_make(model, 3, check_options(12, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine one = check_engine_make(model, 1, check_options(12, YOKE_SCHEDULE_OVERLAP), &sgd);
     EXPECT_OK(yoke_data_parallel_forward(many.parallel, &batch.batch, true, NULL));
     batch.batch.rows = 4; /* the root's shard */
     EXPECT_OK(yoke_data_parallel_forward(one.parallel, &batch.batch, true, NULL));
@@ -355,7 +297,7 @@ static void nonfinite_loss_changes_nothing_and_names_the_layer(void **state) {
         yoke_model *model = check_model(true, 0);
         check_batch batch = check_batch_make(12, 4);
         check_engine engine =
-            check_engine_make(model, 3, options_of(12, (yoke_schedule)schedule), &sgd);
+            check_engine_make(model, 3, check_options(12, (yoke_schedule)schedule), &sgd);
         yoke_step_result result = {.struct_size = sizeof result};
         EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
                                           YOKE_OPTIMIZER_LEARNING_RATE, &result));
@@ -392,7 +334,7 @@ static void a_nonfinite_loss_in_an_earlier_micro_batch_fails_the_step(void **sta
         for (int clips = 0; clips < 2; clips++) {
             yoke_model *model = check_model(true, 0);
             check_batch batch = check_batch_make(12, 4);
-            yoke_data_parallel_options options = options_of(12, (yoke_schedule)schedule);
+            yoke_data_parallel_options options = check_options(12, (yoke_schedule)schedule);
             yoke_optimizer_options optimizer = sgd;
             options.accumulate = 3;
             optimizer.clip_norm = clips;
@@ -433,7 +375,8 @@ static void a_replicas_error_reaches_the_caller_by_value(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
     check_batch batch = check_batch_make(8, 4);
-    check_engine engine = check_engine_make(model, 3, options_of(8, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine engine =
+        check_engine_make(model, 3, check_options(8, YOKE_SCHEDULE_OVERLAP), &sgd);
     int runs = 0;
     assert_int_equal(yoke_parallel_apply(engine.parallel, fail_on_one, &runs), YOKE_ERROR_DATA);
     assert_int_equal(runs, 3);
@@ -455,7 +398,8 @@ static void impossible_batches_are_refused(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
     check_batch batch = check_batch_make(9, 4);
-    check_engine engine = check_engine_make(model, 2, options_of(8, YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_engine engine =
+        check_engine_make(model, 2, check_options(8, YOKE_SCHEDULE_OVERLAP), &sgd);
     yoke_step_result result = {.struct_size = sizeof result};
     assert_int_equal(yoke_data_parallel_step(engine.parallel, &batch.batch,
                                              YOKE_OPTIMIZER_LEARNING_RATE, &result),
@@ -479,7 +423,7 @@ static void impossible_batches_are_refused(void **state) {
 static void several_gpus_refuse_to_synchronise_batch_norm(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
-    yoke_data_parallel_options options = options_of(8, YOKE_SCHEDULE_OVERLAP);
+    yoke_data_parallel_options options = check_options(8, YOKE_SCHEDULE_OVERLAP);
     options.synchronize_batch_norm = true;
     check_engine engine = check_engine_make(model, 1, options, &sgd);
     check_engine_free(&engine);
@@ -499,7 +443,7 @@ static void memory_report_adds_up(void **state) {
     yoke_model *model = check_model(true, 0);
     for (int schedule = 0; schedule < 3; schedule++) {
         check_engine engine =
-            check_engine_make(model, 2, options_of(16, (yoke_schedule)schedule), &sgd);
+            check_engine_make(model, 2, check_options(16, (yoke_schedule)schedule), &sgd);
         for (int k = 0; k < 2; k++) {
             yoke_memory_report report = {.struct_size = sizeof report};
             EXPECT_OK(yoke_data_parallel_memory(engine.parallel, k, &report));

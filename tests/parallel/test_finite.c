@@ -129,12 +129,6 @@ static void swap_extremes(yoke_data_parallel *parallel, extremes *values) {
     swap_tensor(parallel, "fc.weight", values->fc, CHECK_CLASSES * 8);
 }
 
-static uint64_t hash_of(yoke_data_parallel *parallel) {
-    uint64_t hash = 0;
-    EXPECT_OK(yoke_data_parallel_hash(parallel, &hash));
-    return hash;
-}
-
 /* GPUs may report a bad step one call late: a step, which is undone with it, or a read. */
 static yoke_status late(const road *r, yoke_data_parallel *parallel, yoke_status status) {
     uint64_t hash;
@@ -149,7 +143,7 @@ static yoke_status late(const road *r, yoke_data_parallel *parallel, yoke_status
 /* By hand the caller decides about running statistics; a step restores them. */
 static uint64_t state_of(const road *r, yoke_data_parallel *parallel, const yoke_model *model) {
     size_t count;
-    if (!r->by_hand) return hash_of(parallel);
+    if (!r->by_hand) return check_hash(parallel);
     float *weights = check_read_all(parallel, model, false, &count);
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < count * sizeof *weights; i++)
@@ -223,10 +217,10 @@ static void nan_output_gradients_by_hand_are_refused_at_the_update(void **state)
     gradients[17] = NAN;
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, gradients));
-    uint64_t before = hash_of(engine.parallel);
+    uint64_t before = check_hash(engine.parallel);
     assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_NUMERIC);
     assert_non_null(strstr(yoke_last_error(), "the gradient of fc.bias is not finite"));
-    assert_true(before == hash_of(engine.parallel));
+    assert_true(before == check_hash(engine.parallel));
     gradients[17] = 0;
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, gradients));
@@ -245,12 +239,12 @@ static void a_gradient_updates_once(void **state) {
     check_batch batch = check_batch_make(ROWS, 1);
     float bias[CHECK_CLASSES];
     EXPECT_OK(step_by_hand(engine.parallel, &batch.batch));
-    uint64_t once = hash_of(engine.parallel);
+    uint64_t once = check_hash(engine.parallel);
     assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
     assert_non_null(strstr(yoke_last_error(), "in the weights already"));
     EXPECT_OK(yoke_reduce(engine.parallel)); /* nothing new to reduce */
     assert_int_equal(yoke_update(engine.parallel, 0.1), YOKE_ERROR_ARGUMENT);
-    assert_true(once == hash_of(engine.parallel));
+    assert_true(once == check_hash(engine.parallel));
     EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
     EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
     EXPECT_OK(yoke_data_parallel_read_gradient(engine.parallel, "fc.bias", bias, CHECK_CLASSES));
@@ -276,7 +270,7 @@ static void a_skipped_check_lets_the_gradient_pass(void **state) {
         check_engine engine = check_engine_make(model, 2, options, &optimizer);
         step_well(&skipping, engine.parallel, 0);
         step_well(&skipping, twin.parallel, 0);
-        assert_true(hash_of(engine.parallel) == hash_of(twin.parallel));
+        assert_true(check_hash(engine.parallel) == check_hash(twin.parallel));
         check_batch batch = check_batch_make(ROWS, 77);
         batch.inputs[5] = NAN;
         if (devices_are_cpus()) EXPECT_OK(step_on(&skipping, engine.parallel, &batch.batch));

@@ -26,77 +26,34 @@ static const yoke_parameter_group groups[] = {
     {GROUP("*.bias", 0.5), .set_weight_decay = true},
     {GROUP("conv1.*", 0.1)},
 };
-enum { GROUPS = sizeof groups / sizeof groups[0], STEPS = 10 };
+enum { GROUPS = sizeof groups / sizeof groups[0] };
 static const char *const frozen_names[] = {"conv2.weight", "conv1.bias"};
 
 static yoke_data_parallel_options options_of(yoke_schedule schedule) {
-    return (yoke_data_parallel_options){.schedule = schedule,
-                                        .algorithm = YOKE_ALGORITHM_DIRECT,
-                                        .batch = 16,
-                                        .seed = 3,
-                                        .first_bucket_bytes = 256,
-                                        .bucket_bytes = 1024,
-                                        .groups = groups,
-                                        .group_count = GROUPS};
-}
-
-static void train(yoke_data_parallel *parallel, int steps) {
-    static const int rows[] = {16, 11, 16, 3};
-    for (int step = 0; step < steps; step++) {
-        check_batch batch = check_batch_make(rows[step % 4], (uint32_t)step);
-        EXPECT_OK(
-            yoke_data_parallel_step(parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL));
-        check_batch_free(&batch);
-    }
-}
-
-static float *train_once(const yoke_model *model, int devices, yoke_data_parallel_options options,
-                         const yoke_optimizer_options *optimizer, size_t *count) {
-    check_engine engine = check_engine_make(model, devices, options, optimizer);
-    train(engine.parallel, STEPS);
-    float *weights = check_read_all(engine.parallel, model, false, count);
-    check_engine_free(&engine);
-    return weights;
+    yoke_data_parallel_options options = check_options(CHECK_BATCH, schedule);
+    options.groups = groups;
+    options.group_count = GROUPS;
+    return options;
 }
 
 static void groups_mean_the_same_on_any_number_of_devices(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0.25);
-    const yoke_optimizer_options *const optimizers[] = {&sgd, &adamw};
-    for (int kind = 0; kind < 2; kind++) {
-        size_t count;
-        float *one =
-            train_once(model, 1, options_of(YOKE_SCHEDULE_OVERLAP), optimizers[kind], &count);
-        for (int devices = 2; devices <= 8; devices += 3)
-            for (int schedule = 0; schedule < 3; schedule++) {
-                float *many = train_once(model, devices, options_of((yoke_schedule)schedule),
-                                         optimizers[kind], &count);
-                double difference = check_relative(many, one, count);
-                if (!(difference < 2e-6))
-                    fail_msg("optimizer %d, %d devices, schedule %d: %g", kind, devices, schedule,
-                             difference);
-                free(many);
-            }
-        free(one);
-    }
+    check_devices_agree(model, options_of(YOKE_SCHEDULE_OVERLAP), &sgd);
+    check_devices_agree(model, options_of(YOKE_SCHEDULE_OVERLAP), &adamw);
     yoke_model_destroy(model);
 }
 
 static void schedules_and_accumulation_agree(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0), *plain = check_model(false, 0);
+    float *weights[2];
     size_t count;
-    float *weights[3];
-    for (int schedule = 0; schedule < 3; schedule++)
-        weights[schedule] = train_once(model, 3, options_of((yoke_schedule)schedule), &sgd, &count);
-    for (int schedule = 1; schedule < 3; schedule++)
-        assert_memory_equal(weights[0], weights[schedule], count * sizeof(float));
-    for (int schedule = 0; schedule < 3; schedule++)
-        free(weights[schedule]);
+    check_schedules_agree(model, 3, options_of(YOKE_SCHEDULE_OVERLAP), &sgd);
     for (int cut = 0; cut < 2; cut++) {
         yoke_data_parallel_options options = options_of(YOKE_SCHEDULE_OVERLAP);
         options.accumulate = cut ? 3 : 1;
-        weights[cut] = train_once(plain, 2, options, &sgd, &count);
+        weights[cut] = check_weights_after(plain, 2, options, &sgd, &count);
     }
     assert_true(check_relative(weights[1], weights[0], count) < 2e-6);
     free(weights[0]);
@@ -116,9 +73,9 @@ static void groups_that_change_nothing_change_nothing(void **state) {
     size_t count;
     options.groups = idle;
     options.group_count = 2;
-    float *with = train_once(model, 2, options, &sgd, &count);
+    float *with = check_weights_after(model, 2, options, &sgd, &count);
     options.group_count = 0;
-    float *without = train_once(model, 2, options, &sgd, &count);
+    float *without = check_weights_after(model, 2, options, &sgd, &count);
     assert_memory_equal(with, without, count * sizeof *with);
     free(with);
     free(without);
@@ -152,7 +109,7 @@ static void frozen_parameters_keep_their_bits(void **state) {
         size_t count = 0;
         for (int i = 0; i < 2; i++) {
             float *before = read_tensor(engine.parallel, model, frozen_names[i], &count);
-            train(engine.parallel, STEPS);
+            check_train(engine.parallel, CHECK_STEPS);
             float *after = read_tensor(engine.parallel, model, frozen_names[i], &count);
             assert_memory_equal(before, after, count * sizeof *before);
             free(before);
@@ -172,7 +129,7 @@ static void a_frozen_batch_norm_updates_its_running_statistics(void **state) {
     options.groups = &norm;
     options.group_count = 1;
     check_engine engine = check_engine_make(model, 2, options, &sgd);
-    train(engine.parallel, 1);
+    check_train(engine.parallel, 1);
     size_t count = 0;
     float *mean = read_tensor(engine.parallel, model, "bn1.running_mean", &count);
     float *weight = read_tensor(engine.parallel, model, "bn1.weight", &count);
@@ -204,15 +161,6 @@ static void a_frozen_parameter_has_no_gradient(void **state) {
     yoke_model_destroy(model);
 }
 
-static double bytes_of(yoke_data_parallel *parallel, yoke_stage stage) {
-    yoke_stage_summary rows[YOKE_STAGE_COUNT];
-    rows[0].struct_size = sizeof rows[0];
-    int count = yoke_trace_summarize(yoke_data_parallel_trace(parallel), rows, YOKE_STAGE_COUNT);
-    for (int i = 0; i < count; i++)
-        if (rows[i].stage == stage) return rows[i].bytes;
-    return 0;
-}
-
 /* The bytes that one step reduces, updates and publishes, or replicates. */
 static double step_bytes(const yoke_model *model, yoke_schedule schedule, yoke_stage stage,
                          bool frozen) {
@@ -221,10 +169,10 @@ static double step_bytes(const yoke_model *model, yoke_schedule schedule, yoke_s
     options.groups = &rest;
     options.group_count = frozen;
     check_engine engine = check_engine_make(model, 3, options, &sgd);
-    train(engine.parallel, 1);
+    check_train(engine.parallel, 1);
     yoke_trace_reset(yoke_data_parallel_trace(engine.parallel));
-    train(engine.parallel, 1);
-    double bytes = bytes_of(engine.parallel, stage);
+    check_train(engine.parallel, 1);
+    double bytes = check_bytes(engine.parallel, stage);
     check_engine_free(&engine);
     return bytes;
 }
@@ -264,7 +212,7 @@ static void a_written_frozen_parameter_reaches_every_replica(void **state) {
         check_batch batch = check_batch_make(12, 2);
         yoke_step_result result = {.struct_size = sizeof result};
         float values[8 * 8 * 9];
-        train(engine.parallel, 2);
+        check_train(engine.parallel, 2);
         for (int i = 0; i < 8 * 8 * 9; i++)
             values[i] = (float)check_noise((uint32_t)i);
         EXPECT_OK(yoke_data_parallel_write(engine.parallel, "conv2.weight", values, 8 * 8 * 9));

@@ -16,13 +16,7 @@ typedef struct test_rig {
 
 static test_rig rig_make(int devices, yoke_schedule schedule, double dropout) {
     test_rig rig = {.model = check_model(false, dropout), .batch = check_batch_make(ROWS, 1)};
-    yoke_data_parallel_options options = {.schedule = schedule,
-                                          .algorithm = YOKE_ALGORITHM_DIRECT,
-                                          .batch = ROWS,
-                                          .seed = 3,
-                                          .first_bucket_bytes = 256,
-                                          .bucket_bytes = 1024};
-    rig.engine = check_engine_make(rig.model, devices, options, &sgd);
+    rig.engine = check_engine_make(rig.model, devices, check_options(ROWS, schedule), &sgd);
     rig.parallel = rig.engine.parallel;
     return rig;
 }

@@ -156,4 +156,81 @@ static inline double check_relative(const float *a, const float *b, size_t count
     return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
+static inline uint64_t check_hash(yoke_data_parallel *parallel) {
+    uint64_t hash = 0;
+    EXPECT_OK(yoke_data_parallel_hash(parallel, &hash));
+    return hash;
+}
+
+/* Engines for batches of up to 16 rows that are trained on ragged ones. */
+
+enum { CHECK_BATCH = 16, CHECK_STEPS = 6 };
+
+/* Buckets so small that even check_model has several. */
+static inline yoke_data_parallel_options check_options(int batch, yoke_schedule schedule) {
+    return (yoke_data_parallel_options){.schedule = schedule,
+                                        .algorithm = YOKE_ALGORITHM_DIRECT,
+                                        .batch = batch,
+                                        .seed = 3,
+                                        .first_bucket_bytes = 256,
+                                        .bucket_bytes = 1024};
+}
+
+static inline void check_train(yoke_data_parallel *parallel, int steps) {
+    static const int rows[] = {CHECK_BATCH, 11, CHECK_BATCH, 3};
+    for (int step = 0; step < steps; step++) {
+        check_batch batch = check_batch_make(rows[step % 4], (uint32_t)step);
+        yoke_step_result result = {.struct_size = sizeof result};
+        EXPECT_OK(
+            yoke_data_parallel_step(parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, &result));
+        assert_int_equal(result.rows, batch.batch.rows);
+        assert_true(isfinite(result.loss) && result.correct >= 0 && result.correct <= result.rows);
+        check_batch_free(&batch);
+    }
+}
+
+/* The weights after CHECK_STEPS steps, freed by the caller. */
+static inline float *check_weights_after(const yoke_model *model, int devices,
+                                         yoke_data_parallel_options options,
+                                         const yoke_optimizer_options *optimizer, size_t *count) {
+    check_engine engine = check_engine_make(model, devices, options, optimizer);
+    check_train(engine.parallel, CHECK_STEPS);
+    float *weights = check_read_all(engine.parallel, model, false, count);
+    check_engine_free(&engine);
+    return weights;
+}
+
+/* On 2, 5 and 8 devices, in every schedule, the weights are those of one device up to rounding. */
+static inline void check_devices_agree(const yoke_model *model, yoke_data_parallel_options options,
+                                       const yoke_optimizer_options *optimizer) {
+    size_t count;
+    options.schedule = YOKE_SCHEDULE_OVERLAP;
+    float *one = check_weights_after(model, 1, options, optimizer, &count);
+    for (int devices = 2; devices <= 8; devices += 3)
+        for (int schedule = 0; schedule < 3; schedule++) {
+            options.schedule = (yoke_schedule)schedule;
+            float *many = check_weights_after(model, devices, options, optimizer, &count);
+            double difference = check_relative(many, one, count);
+            if (!(difference < 2e-6))
+                fail_msg("%d devices, schedule %d: %g", devices, schedule, difference);
+            free(many);
+        }
+    free(one);
+}
+
+/* All schedules give the same bits. */
+static inline void check_schedules_agree(const yoke_model *model, int devices,
+                                         yoke_data_parallel_options options,
+                                         const yoke_optimizer_options *optimizer) {
+    float *weights[3];
+    size_t count;
+    for (int schedule = 0; schedule < 3; schedule++) {
+        options.schedule = (yoke_schedule)schedule;
+        weights[schedule] = check_weights_after(model, devices, options, optimizer, &count);
+        assert_memory_equal(weights[schedule], weights[0], count * sizeof(float));
+    }
+    for (int schedule = 0; schedule < 3; schedule++)
+        free(weights[schedule]);
+}
+
 #endif
