@@ -307,7 +307,7 @@ YOKE_API yoke_status yoke_loss_replicas(yoke_data_parallel *parallel);
 YOKE_API yoke_status yoke_backward_replicas(yoke_data_parallel *parallel);
 
 /** Sums the replicas' gradients on the root; in DDP over all ranks. With those that no_sync added
- * up.
+ * up, which it also takes when other batches have come since.
  *
  * @param parallel  The engine.
  * @return See above.

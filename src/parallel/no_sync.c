@@ -82,6 +82,10 @@ yoke_status yoke_unsynced_add(yoke_data_parallel *parallel) {
     return YOKE_OK;
 }
 
+bool yoke_unsynced_is_whole(const yoke_data_parallel *parallel) {
+    return parallel->unsynced.holds && parallel->unsynced.added;
+}
+
 yoke_status yoke_unsynced_take(yoke_data_parallel *parallel) {
     yoke_unsynced *own = &parallel->unsynced;
     if (own->on)

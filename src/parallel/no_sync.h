@@ -18,6 +18,8 @@ void yoke_unsynced_close(yoke_data_parallel *parallel);
 /* A backward by hand begins; it has ended: while no_sync is on, every lane adds its gradients. */
 void yoke_unsynced_begin(yoke_data_parallel *parallel);
 yoke_status yoke_unsynced_add(yoke_data_parallel *parallel);
+/* Whether the sums are all that a reduce needs. */
+bool yoke_unsynced_is_whole(const yoke_data_parallel *parallel);
 /* Before a reduce: the sums become the lanes' gradients. ARGUMENT while no_sync is on. */
 yoke_status yoke_unsynced_take(yoke_data_parallel *parallel);
 /* ARGUMENT when a whole step would lose the gradients that wait. */

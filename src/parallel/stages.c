@@ -75,14 +75,18 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
 }
 
 /* The loss gradient was scaled by 1 / rows of the whole batch at its source, so the sum over
- * replicas is plain, whatever their shards. Reducing twice must not add twice. */
+ * replicas is plain, whatever their shards. Reducing twice must not add twice. Gradients that
+ * no_sync has added up outlive their batch: another one may be in flight. */
 static yoke_status reduce(yoke_data_parallel *parallel) {
-    TRY(yoke_flight_require(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
+    yoke_flight *flight = &parallel->flight;
+    if (!yoke_unsynced_is_whole(parallel))
+        TRY(yoke_flight_require(parallel, "yoke_reduce", YOKE_STAGE_BACKWARD, YOKE_STAGE_BACKWARD));
     if (parallel->gradient_on_root) return YOKE_OK;
     TRY(yoke_unsynced_take(parallel));
-    parallel->flight.progress = YOKE_STAGE_SCATTER;
+    yoke_stage progress = flight->progress;
+    if (progress == YOKE_STAGE_BACKWARD) flight->progress = YOKE_STAGE_SCATTER;
     TRY(parallel->exchange->kind->reduce(parallel->exchange));
-    parallel->flight.progress = YOKE_STAGE_BACKWARD;
+    flight->progress = progress;
     parallel->gradient_on_root = true;
     parallel->gradient_is_used = false;
     return YOKE_OK;

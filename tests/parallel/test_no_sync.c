@@ -114,6 +114,38 @@ static void gradients_of_the_hosts_own_loss_add_as_they_are(void **state) {
     rig_free(&rig);
 }
 
+/* They are no part of the batch in flight: an evaluation, or the forward of another batch, comes
+ * and goes. */
+static void gradients_that_wait_outlive_their_batch(void **state) {
+    (void)state;
+    for (int devices = 1; devices <= 3; devices++) {
+        test_rig rig = rig_make(devices, YOKE_SCHEDULE_OVERLAP, 0);
+        size_t count;
+        yoke_step_result result = {.struct_size = sizeof result};
+        forward_and_backward(&rig, 0, ROWS, NULL);
+        float *whole = gradient_of(&rig, &count);
+        EXPECT_OK(yoke_no_sync(rig.parallel, true));
+        forward_and_backward(&rig, 0, 9, NULL);
+        EXPECT_OK(yoke_data_parallel_evaluate(rig.parallel, &rig.batch.batch, &result));
+        forward_and_backward(&rig, 9, ROWS - 9, NULL);
+        EXPECT_OK(yoke_no_sync(rig.parallel, false));
+        EXPECT_OK(yoke_data_parallel_evaluate(rig.parallel, &rig.batch.batch, &result));
+        EXPECT_OK(yoke_reduce(rig.parallel));
+        expect_gradient(&rig, whole, "after an evaluation");
+
+        EXPECT_OK(yoke_no_sync(rig.parallel, true));
+        forward_and_backward(&rig, 0, ROWS, NULL);
+        EXPECT_OK(yoke_no_sync(rig.parallel, false));
+        EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &rig.batch.batch, true, NULL));
+        EXPECT_OK(yoke_reduce(rig.parallel));
+        expect_gradient(&rig, whole, "between forward and backward");
+        EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
+        expect_gradient(&rig, whole, "of that forward");
+        free(whole);
+        rig_free(&rig);
+    }
+}
+
 static void gradients_travel_once(void **state) {
     (void)state;
     test_rig rig = rig_make(2, YOKE_SCHEDULE_OVERLAP, 0);
@@ -184,6 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_batch_add_up_to_its_gradient),
         cmocka_unit_test(gradients_of_the_hosts_own_loss_add_as_they_are),
+        cmocka_unit_test(gradients_that_wait_outlive_their_batch),
         cmocka_unit_test(gradients_travel_once),
         cmocka_unit_test(zero_grad_forgets_what_waits),
         cmocka_unit_test(nothing_is_mixed_with_gradients_that_wait),
