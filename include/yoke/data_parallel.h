@@ -244,7 +244,8 @@ YOKE_API yoke_status yoke_data_parallel_forward_outputs(yoke_data_parallel *para
  * @param parallel          The engine.
  * @param output_gradients  d loss / d outputs, [rows, output shape]; NULL: of the model's loss with
  *                          the batch's labels or targets. Further outputs have gradient 0. Host
- *                          memory, or memory of a GPU of this engine, written before the call.
+ *                          memory, or memory of a GPU of this engine, written before the call; it
+ *                          may be written again when the call returns.
  * @return ARGUMENT: no forward in training mode came before.
  */
 YOKE_API yoke_status yoke_data_parallel_backward(yoke_data_parallel *parallel,

@@ -146,6 +146,16 @@ static yoke_status scatter_to_lane(yoke_data_parallel *parallel, const yoke_lane
     return YOKE_OK;
 }
 
+/* The caller may write to its arrays again. */
+static yoke_status await_lanes(const yoke_data_parallel *parallel) {
+    for (int k = 0; k < parallel->count; k++) {
+        const yoke_lane *lane = &parallel->lanes[k];
+        TRY(yoke_device_event_record(lane->events.computed, YOKE_STREAM_COMPUTE));
+        TRY(yoke_device_event_synchronize(lane->events.computed));
+    }
+    return YOKE_OK;
+}
+
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
                                           const float *const *gradients) {
     yoke_device *locations[YOKE_OUTPUTS_LIMIT] = {NULL};
@@ -155,5 +165,5 @@ yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
         if (parallel->lanes[k].shard.rows > 0)
             TRY(scatter_to_lane(parallel, &parallel->lanes[k], gradients, locations));
     parallel->flight.progress = YOKE_STAGE_LOSS;
-    return YOKE_OK;
+    return await_lanes(parallel);
 }

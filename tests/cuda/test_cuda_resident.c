@@ -4,7 +4,7 @@
 
 #include "parallel/siamese.h"
 
-enum { STEPS = 3, PLACES = 4 };
+enum { STEPS = 3, PLACES = 4, ROWS_BY_HAND = 6 };
 
 #define CUDA_OK(call) assert_int_equal(call, cudaSuccess)
 
@@ -44,11 +44,11 @@ static void *gpu_copy(int gpu, const void *values, size_t bytes) {
 }
 
 /* In a stream of its own, which waits for none of the engine's. */
-static void gpu_read(int gpu, void *values, const void *memory, size_t bytes) {
+static void gpu_move(int gpu, void *to, const void *from, size_t bytes) {
     cudaStream_t stream;
     CUDA_OK(cudaSetDevice(gpu));
     CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CUDA_OK(cudaMemcpyAsync(values, memory, bytes, cudaMemcpyDeviceToHost, stream));
+    CUDA_OK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
     CUDA_OK(cudaStreamDestroy(stream));
 }
@@ -178,8 +178,8 @@ static void check_by_hand(int devices, int location) {
     pair_batch_make(&other, 5, 2);
     pair_gradient(engine.parallel, &other);
     must(yoke_data_parallel_forward_outputs(engine.parallel, &rows.batch, true, outputs));
-    gpu_read(gpu, on_gpu.head, outputs[0], 5 * PAIR_CLASSES * sizeof(float));
-    gpu_read(gpu, on_gpu.side, outputs[1], 5 * PAIR_SIDE * sizeof(float));
+    gpu_move(gpu, on_gpu.head, outputs[0], 5 * PAIR_CLASSES * sizeof(float));
+    gpu_move(gpu, on_gpu.side, outputs[1], 5 * PAIR_SIDE * sizeof(float));
     assert_memory_equal(on_gpu.head, on_host.head, 5 * PAIR_CLASSES * sizeof(float));
     assert_memory_equal(on_gpu.side, on_host.side, 5 * PAIR_SIDE * sizeof(float));
     float *const given[2] = {gpu_copy(gpu, gradients.head, 5 * PAIR_CLASSES * sizeof(float)),
@@ -188,7 +188,7 @@ static void check_by_hand(int devices, int location) {
                                              (const float *const[]){given[0], given[1]}));
     for (int k = 0; k < 2; k++) {
         must(yoke_data_parallel_read_gradients_of_input(engine.parallel, k, slopes[k]));
-        gpu_read(gpu, images[1][k], slopes[k], image);
+        gpu_move(gpu, images[1][k], slopes[k], image);
         assert_memory_equal(images[0][k], images[1][k], image);
     }
     must(yoke_data_parallel_read_gradient(engine.parallel, "head.weight", weights[1],
@@ -206,9 +206,45 @@ static void check_by_hand(int devices, int location) {
 
 static void outputs_and_gradients_stay_on_a_gpu(void **state) {
     (void)state;
-    for (int devices = 1; devices <= 4; devices++) /* of 4 one is idle, and may be the home */
-        for (int home = 0; home < devices; home++)
-            check_by_hand(devices, home);
+    for (int devices = 1; devices <= 4; devices++) /* of 4 one is idle, and may hold the arrays */
+        for (int location = 0; location < devices; location++)
+            check_by_hand(devices, location);
+}
+
+/* The caller writes to its gradients as soon as backward returns, whether a copy of them could
+ * still be queued: pinned memory of the host, and memory of a GPU. */
+static void output_gradients_may_change_when_backward_returns(void **state) {
+    (void)state;
+    enum { BYTES = ROWS_BY_HAND * CHECK_CLASSES * sizeof(float) };
+    yoke_model *model = check_model(false, 0);
+    check_batch batch = check_batch_make(ROWS_BY_HAND, 1);
+    float values[ROWS_BY_HAND * CHECK_CLASSES], other[ROWS_BY_HAND * CHECK_CLASSES], *pinned;
+    for (uint32_t i = 0; i < ROWS_BY_HAND * CHECK_CLASSES; i++) {
+        values[i] = (float)check_noise(i);
+        other[i] = 1000;
+    }
+    CUDA_OK(cudaMallocHost((void **)&pinned, BYTES));
+    float *const on_gpu = gpu_memory(0, BYTES);
+    check_engine engine = check_engine_make(model, 2, options_of(YOKE_SCHEDULE_OVERLAP, 1), &sgd);
+    float *gradients[3];
+    size_t count;
+    for (int place = 0; place < 3; place++) {
+        float *given = place == 0 ? values : place == 1 ? pinned : on_gpu;
+        if (place > 0) CUDA_OK(cudaMemcpy(given, values, BYTES, cudaMemcpyDefault));
+        must(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
+        must(yoke_data_parallel_backward(engine.parallel, given));
+        if (place == 1) memcpy(given, other, BYTES);
+        if (place == 2) gpu_move(0, given, other, BYTES);
+        gradients[place] = check_read_all(engine.parallel, model, true, &count);
+        assert_memory_equal(gradients[place], gradients[0], count * sizeof(float));
+    }
+    for (int place = 0; place < 3; place++)
+        free(gradients[place]);
+    CUDA_OK(cudaFree(on_gpu));
+    CUDA_OK(cudaFreeHost(pinned));
+    check_engine_free(&engine);
+    check_batch_free(&batch);
+    yoke_model_destroy(model);
 }
 
 /* Stored pixels. */
@@ -298,6 +334,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_on_gpus_gives_the_bits_of_one_on_the_host),
         cmocka_unit_test(outputs_and_gradients_stay_on_a_gpu),
+        cmocka_unit_test(output_gradients_may_change_when_backward_returns),
         cmocka_unit_test(pixels_on_a_gpu_are_decoded_there),
         cmocka_unit_test(a_wrong_label_on_a_gpu_is_found),
         cmocka_unit_test(memory_of_a_gpu_that_is_not_in_the_engine_is_refused),
