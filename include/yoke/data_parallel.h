@@ -211,7 +211,8 @@ YOKE_API yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel,
 /** Forward alone, for programs with a loss of their own.
  *
  * @param parallel      The engine.
- * @param batch         At most options.batch rows; with accumulate > 1 at most a micro-batch.
+ * @param batch         At most options.batch rows; with accumulate > 1 at most a micro-batch, and
+ *                      with options.shards at most the rows of one shard for each device.
  * @param training      true: batch statistics and dropout; false: running statistics.
  * @param[out] outputs  [rows, output shape], in the order of the batch: host memory, or memory of a
  *                      GPU of this engine, like output_device. Complete when the call returns. May
@@ -266,7 +267,8 @@ YOKE_API yoke_status yoke_data_parallel_backward_outputs(yoke_data_parallel *par
  *
  * One function each; samples/03 runs a step with them. The order is scatter, replicate,
  * forward_replicas, loss_replicas, backward_replicas, reduce, update, gather. A stage returns
- * ARGUMENT unless those it depends on have run on this batch.
+ * ARGUMENT unless those it depends on have run on this batch. A batch has at most as many rows as
+ * one of yoke_data_parallel_forward.
  * @{
  */
 
@@ -345,7 +347,8 @@ YOKE_API yoke_status yoke_no_sync(yoke_data_parallel *parallel, bool on);
  * optimizer.zero_grad(). yoke_update and yoke_reduce then need a backward first.
  *
  * @param parallel  The engine.
- * @return ARGUMENT: `parallel` is NULL.
+ * @return ARGUMENT: `parallel` is NULL. NUMERIC: on GPUs, the gradient of the step before was not
+ *         finite.
  */
 YOKE_API yoke_status yoke_zero_grad(yoke_data_parallel *parallel);
 
@@ -392,7 +395,8 @@ YOKE_API int yoke_shard_rows(int rows, int devices, int index);
  * @param name         Its name in PyTorch's state_dict.
  * @param[out] values  [count]
  * @param count        yoke_tensor_info.count.
- * @return ARGUMENT: there is no such tensor, or the count is wrong.
+ * @return ARGUMENT: there is no such tensor, or the count is wrong. NUMERIC: on GPUs, the gradient
+ * of the step before was not finite.
  */
 YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const char *name,
                                              float *values, size_t count);
@@ -403,7 +407,7 @@ YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const
  * @param name      Its name in PyTorch's state_dict.
  * @param values    [count]
  * @param count     yoke_tensor_info.count.
- * @return ARGUMENT: there is no such tensor, or the count is wrong.
+ * @return As yoke_data_parallel_read.
  */
 YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count);
@@ -459,7 +463,8 @@ YOKE_API yoke_status yoke_data_parallel_read_gradients_of_input(yoke_data_parall
  *
  * @param parallel   The engine.
  * @param[out] hash  Equal for equal weights, whatever the devices and the schedule.
- * @return ARGUMENT: a pointer is NULL.
+ * @return ARGUMENT: a pointer is NULL. NUMERIC: on GPUs, the gradient of the step before was not
+ *         finite.
  */
 YOKE_API yoke_status yoke_data_parallel_hash(yoke_data_parallel *parallel, uint64_t *hash);
 
