@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
 # AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, and the tests of the
-# engine over simulated GPUs under both, and builds without each optional part. --quick: the release build only.
+# engine over simulated GPUs under both, a minute of each fuzz target, and builds without each optional part. --quick:
+# the release build only.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -48,6 +49,23 @@ run_preset() {
     summary+=("$name: $result; programs: ${suite//\"/}; cases: passed=$passed failed=$failures skipped=$skipped; $((SECONDS - start)) s")
 }
 
+# run_check NAME WHY_SKIPPED COMMAND...: exit code 77 of the command is "skipped".
+run_check() {
+    local name=$1 why_skipped=$2 start=$SECONDS code=0
+    shift 2
+    echo
+    echo "== $name"
+    "$@" </dev/null || code=$?
+    case $code in
+    0) summary+=("$name: passed; $((SECONDS - start)) s") ;;
+    77) summary+=("$name: skipped, $why_skipped") ;;
+    *)
+        summary+=("$name: FAILED; $((SECONDS - start)) s")
+        failed=yes
+        ;;
+    esac
+}
+
 room=1500 # MB: sanitizers make large programs
 [[ $quick == no ]] || room=200
 scripts/install-deps.sh --room "$room" || exit 1
@@ -77,20 +95,10 @@ if [[ $quick == no ]]; then
     fi
 fi
 
-# What a green run on this machine says about one that lacks some of its parts.
 if [[ $quick == no ]]; then
-    echo
-    echo "== absences"
-    start=$SECONDS
-    python3 tests/house/absences.py . </dev/null
-    case $? in
-    0) summary+=("absences: passed; $((SECONDS - start)) s") ;;
-    77) summary+=("absences: skipped, no view of this machine without a part of it can be made") ;;
-    *)
-        summary+=("absences: FAILED; $((SECONDS - start)) s")
-        failed=yes
-        ;;
-    esac
+    run_check fuzz "there is no clang with libFuzzer" scripts/fuzz.sh 60
+    # What a green run on this machine says about one that lacks some of its parts.
+    run_check absences "no view of this machine without a part of it can be made" python3 tests/house/absences.py .
 fi
 
 echo
