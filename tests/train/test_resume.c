@@ -421,5 +421,12 @@ int main(void) {
         cmocka_unit_test(another_batch_size_trains_what_is_left_of_the_epochs),
         cmocka_unit_test(a_stop_in_the_last_evaluation_still_leads_to_the_best),
     };
-    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
+    /* The others are about files and options, the same on all devices. */
+    const struct CMUnitTest on_gpus[] = {
+        cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
+        cmocka_unit_test(a_finished_run_can_go_on_to_more_steps),
+        cmocka_unit_test(another_batch_size_trains_what_is_left_of_the_epochs),
+    };
+    if (devices_are_cpus()) return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return RUN_ON_DEVICES(on_gpus, make_folder, remove_folder);
 }
