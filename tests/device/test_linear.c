@@ -130,9 +130,54 @@ static void another_number_of_rows_takes_the_same_weights(void **state) {
     check_rig_close(&rig);
 }
 
+/* value = sum of left[k * left_step] * right[k * right_step], one product after the other. */
+static float chain_of(const float *left, size_t left_step, const float *right, size_t right_step,
+                      size_t count) {
+    float sum = 0;
+    for (size_t k = 0; k < count; k++)
+        sum += left[k * left_step] * right[k * right_step];
+    return sum;
+}
+
+static double exact_chain_of(const float *left, size_t left_step, const float *right,
+                             size_t right_step, size_t count) {
+    double sum = 0;
+    for (size_t k = 0; k < count; k++)
+        sum += (double)left[k * left_step] * (double)right[k * right_step];
+    return sum;
+}
+
+/* PyTorch's products add blocks, too. */
+static void direct_is_closer_to_float64_than_one_long_sum(void **state) {
+    (void)state;
+    enum { ROWS = 8, SIDE = 1024 };
+    static float y[ROWS * SIDE], dx[ROWS * SIDE];
+    static double exact_y[ROWS * SIDE], exact_dx[ROWS * SIDE];
+    check_rig rig;
+    check_rig_open(&rig, "cpu");
+    shape s = {ROWS, SIDE, SIDE, false, false};
+    check_case c = case_of(&s, YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
+    check_run run = check_run_new(&c);
+    check_execute(rig.device, &c, rig.choices, NULL, &run);
+    for (size_t i = 0; i < (size_t)ROWS * SIDE; i++) {
+        size_t row = i / SIDE * SIDE, column = i % SIDE;
+        y[i] = chain_of(run.x + row, 1, run.w + column * SIDE, 1, SIDE);
+        dx[i] = chain_of(run.dy + row, 1, run.w + column, SIDE, SIDE);
+        exact_y[i] = exact_chain_of(run.x + row, 1, run.w + column * SIDE, 1, SIDE);
+        exact_dx[i] = exact_chain_of(run.dy + row, 1, run.w + column, SIDE, SIDE);
+    }
+    double forward = check_distance(run.y, exact_y, (size_t)ROWS * SIDE);
+    double backward = check_distance(run.dx, exact_dx, (size_t)ROWS * SIDE);
+    assert_true(forward < 0.8 * check_distance(y, exact_y, (size_t)ROWS * SIDE));
+    assert_true(backward < 0.8 * check_distance(dx, exact_dx, (size_t)ROWS * SIDE));
+    check_run_free(&run);
+    check_rig_close(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(direct_equals_a_plain_loop),
+        cmocka_unit_test(direct_is_closer_to_float64_than_one_long_sum),
         cmocka_unit_test(measured_equals_a_plain_loop),
         cmocka_unit_test(bfloat16_equals_a_plain_loop_to_its_precision),
         cmocka_unit_test(a_given_weight_layout_is_kept),
