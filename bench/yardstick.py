@@ -26,13 +26,13 @@ MODELS = {  # name: model, shape of a row, batch, options
     "mlp": ("mlp", "1x28x28", 32, []),
     "mlp adamw": ("mlp", "3x16x16", 16, ["--optimizer", "adamw"]),
     "resnet20": ("resnet20", "3x16x16", 8, []),
+    "resnet20 adamw": ("resnet20", "3x8x8", 8, ["--optimizer", "adamw"]),
     "resnet32": ("resnet32", "3x8x8", 8, []),
     "resnet44": ("resnet44", "3x8x8", 8, []),
     "resnet56": ("resnet56", "3x8x8", 8, ["--optimizer", "adamw"]),
     "resnet18": ("resnet18", "3x32x32", 8, []),
     "resnet18-cifar": ("resnet18-cifar", "3x8x8", 8, []),
     "resnet34": ("resnet34", "3x32x32", 8, []),
-    "resnet50": ("resnet50", "3x32x32", 8, []),
 }
 BARS = {"direct": 2, "measured": 20}
 
