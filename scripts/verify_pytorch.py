@@ -126,6 +126,8 @@ def main():
     recorded, metadata = load(sys.argv[1])
     if float(metadata["shards"]) > 0:
         sys.exit("%s: a run with --shards; record it without" % sys.argv[1])
+    if metadata["model"] == "mlp-dropout":
+        sys.exit("%s: a run of mlp-dropout, whose masks PyTorch does not draw; record mlp" % sys.argv[1])
     run = Run(recorded, metadata, getattr(torch, sys.argv[3] if len(sys.argv) > 3 else "float32"))
     steps, every = int(metadata["steps"]), int(metadata["every"])
     written = run.after(0)

@@ -259,9 +259,9 @@ YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
                                        const yoke_loss_options *loss);
 
 /** Builds a well-known model: mlp (784-1024-1024-10 for 1x28x28 and 10 classes; takes any input),
- * resnet18, resnet34, resnet50 (torchvision's), the same with -cifar (3x3 stem, no max pool;
- * kuangliu's), resnet20, resnet32, resnet44, resnet56 (He et al. 2015, section 4.2, with option B
- * shortcuts).
+ * mlp-dropout (mlp with dropout of 0.5 behind each ReLU, as in Srivastava et al. 2014), resnet18,
+ * resnet34, resnet50 (torchvision's), the same with -cifar (3x3 stem, no max pool; kuangliu's),
+ * resnet20, resnet32, resnet44, resnet56 (He et al. 2015, section 4.2, with option B shortcuts).
  *
  * @param[out] model  The finished model; NULL on failure.
  * @param name        The preset.

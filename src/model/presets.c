@@ -10,27 +10,30 @@ enum stem { STEM_MLP, STEM_IMAGENET, STEM_CIFAR };
 
 /* torchvision/models/resnet.py for 18, 34 and 50; kuangliu/pytorch-cifar for their 3x3 stem; He et
  * al. 2015, section 4.2 (6n + 2 layers, 16 channels) with projection shortcuts (option B) for 20
- * to 56. Names and initialisation are torchvision's throughout. */
+ * to 56. Dropout of 0.5 in hidden layers: Srivastava et al. 2014. Names and initialisation are
+ * torchvision's throughout. */
 struct preset {
     const char *name;
     enum stem stem;
     bool bottleneck;
     int width;          /* channels of the first stage; doubles every stage */
     int blocks[STAGES]; /* 0: no such stage */
+    double dropout;     /* of every hidden layer; 0: no dropout */
 };
 
 static const struct preset presets[] = {
-    {"mlp", STEM_MLP, false, 1024, {0}},
-    {"resnet18", STEM_IMAGENET, false, 64, {2, 2, 2, 2}},
-    {"resnet34", STEM_IMAGENET, false, 64, {3, 4, 6, 3}},
-    {"resnet50", STEM_IMAGENET, true, 64, {3, 4, 6, 3}},
-    {"resnet18-cifar", STEM_CIFAR, false, 64, {2, 2, 2, 2}},
-    {"resnet34-cifar", STEM_CIFAR, false, 64, {3, 4, 6, 3}},
-    {"resnet50-cifar", STEM_CIFAR, true, 64, {3, 4, 6, 3}},
-    {"resnet20", STEM_CIFAR, false, 16, {3, 3, 3}},
-    {"resnet32", STEM_CIFAR, false, 16, {5, 5, 5}},
-    {"resnet44", STEM_CIFAR, false, 16, {7, 7, 7}},
-    {"resnet56", STEM_CIFAR, false, 16, {9, 9, 9}},
+    {"mlp", STEM_MLP, false, 1024, {0}, 0},
+    {"mlp-dropout", STEM_MLP, false, 1024, {0}, 0.5},
+    {"resnet18", STEM_IMAGENET, false, 64, {2, 2, 2, 2}, 0},
+    {"resnet34", STEM_IMAGENET, false, 64, {3, 4, 6, 3}, 0},
+    {"resnet50", STEM_IMAGENET, true, 64, {3, 4, 6, 3}, 0},
+    {"resnet18-cifar", STEM_CIFAR, false, 64, {2, 2, 2, 2}, 0},
+    {"resnet34-cifar", STEM_CIFAR, false, 64, {3, 4, 6, 3}, 0},
+    {"resnet50-cifar", STEM_CIFAR, true, 64, {3, 4, 6, 3}, 0},
+    {"resnet20", STEM_CIFAR, false, 16, {3, 3, 3}, 0},
+    {"resnet32", STEM_CIFAR, false, 16, {5, 5, 5}, 0},
+    {"resnet44", STEM_CIFAR, false, 16, {7, 7, 7}, 0},
+    {"resnet56", STEM_CIFAR, false, 16, {9, 9, 9}, 0},
 };
 #define PRESET_COUNT (sizeof presets / sizeof presets[0])
 
@@ -50,8 +53,8 @@ static yoke_status find_preset(const char *name, const struct preset **found) {
     if (near != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; did you mean '%s'?", name, near);
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "no model is called '%s'; known: mlp, resnet18/34/50 (also with -cifar) and "
-                "resnet20/32/44/56",
+                "no model is called '%s'; known: mlp, mlp-dropout, resnet18/34/50 (also with "
+                "-cifar) and resnet20/32/44/56",
                 name);
 }
 
@@ -152,10 +155,16 @@ static yoke_value add_resnet(yoke_model *model, const struct preset *preset, int
     return add_linear_layer(model, value, "fc", classes);
 }
 
+static yoke_value add_hidden_layer(yoke_model *model, yoke_value input, const char *name,
+                                   const struct preset *preset) {
+    yoke_value value = yoke_relu(model, add_linear_layer(model, input, name, preset->width));
+    return preset->dropout > 0 ? yoke_dropout(model, value, preset->dropout) : value;
+}
+
 static yoke_value add_mlp(yoke_model *model, const struct preset *preset, int classes) {
     yoke_value value = yoke_flatten(model, yoke_model_input(model));
-    value = yoke_relu(model, add_linear_layer(model, value, "fc1", preset->width));
-    value = yoke_relu(model, add_linear_layer(model, value, "fc2", preset->width));
+    value = add_hidden_layer(model, value, "fc1", preset);
+    value = add_hidden_layer(model, value, "fc2", preset);
     return add_linear_layer(model, value, "fc3", classes);
 }
 

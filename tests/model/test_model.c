@@ -478,6 +478,27 @@ static void mlp_takes_any_input(void **state) {
     yoke_model_destroy(model);
 }
 
+static void mlp_dropout_drops_half_of_each_hidden_layer(void **state) {
+    (void)state;
+    yoke_model *model = NULL, *plain = NULL;
+    yoke_shape digits = {1, 28, 28, false};
+    int dropouts = 0;
+    assert_int_equal(yoke_model_preset(&model, "mlp-dropout", digits, 10, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_preset(&plain, "mlp", digits, 10, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_tensor_count(model), yoke_model_tensor_count(plain));
+    assert_int_equal(yoke_model_parameter_count(model), yoke_model_parameter_count(plain));
+    for (int i = 0; i < model->node_count; i++) {
+        const yoke_operation *operation = &model->nodes[i].operation;
+        if (operation->kind != YOKE_OP_DROPOUT) continue;
+        assert_int_equal(model->nodes[i - 1].operation.kind, YOKE_OP_RELU);
+        assert_true(operation->probability == 0.5);
+        dropouts++;
+    }
+    assert_int_equal(dropouts, 2);
+    yoke_model_destroy(plain);
+    yoke_model_destroy(model);
+}
+
 static void unknown_preset_names_the_nearest(void **state) {
     (void)state;
     yoke_model *model = NULL;
@@ -493,7 +514,7 @@ static void unknown_preset_names_the_nearest(void **state) {
                          YOKE_OK);
         yoke_model_destroy(model);
     }
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 12);
 }
 
 int main(void) {
@@ -513,6 +534,7 @@ int main(void) {
         cmocka_unit_test(names_and_order_are_torchvisions),
         cmocka_unit_test(resnet_shapes_shrink_as_published),
         cmocka_unit_test(mlp_takes_any_input),
+        cmocka_unit_test(mlp_dropout_drops_half_of_each_hidden_layer),
         cmocka_unit_test(unknown_preset_names_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
