@@ -38,7 +38,8 @@ YOKE_API yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *p
  * @param anyway    Options that may differ from those of the file: names as in the error's text,
  *                  with commas between them. NULL: none.
  * @return MISSING: there is no such file. DATA: the file is damaged, or has the state of another
- *         model. ARGUMENT: options differ; the text has both values.
+ *         model. ARGUMENT: options differ, and the text has both values; or `anyway` has an unknown
+ *         name, and the text has all names.
  */
 YOKE_API yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path,
                                      const char *anyway);

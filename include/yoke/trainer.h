@@ -131,19 +131,24 @@ typedef struct yoke_trainer_options {
      * none of a later step. A thread of its own writes them; where that thread is still busy, the
      * next checkpoint waits for the first step after it. */
     const char *checkpoint_dir;
-    double checkpoint_every; /**< How many units lie between two checkpoints; 0: one. */
+    double checkpoint_every; /**< How many units lie between two checkpoints; 0: one. Only seconds
+                                  may have a fraction. */
     yoke_checkpoint_unit checkpoint_unit; /**< Of `checkpoint_every`. */
     int keep;                             /**< Newest checkpoints to keep; 0: 3. */
-    bool keep_best;     /**< Also keep the one of the best evaluation, as `best.safetensors`. */
+    bool keep_best;     /**< Also keep the one of the best evaluation, as `best.safetensors`; not
+                             with evaluate_every -1. */
     const char *resume; /**< A checkpoint to go on from, or "auto": the newest in `checkpoint_dir`
-                             that verifies, or from scratch where there is none. NULL: from
-                             scratch. */
+                             that verifies, or from `init` or from scratch where there is none. A
+                             file excludes `init`. NULL: from scratch. */
     const char *resume_anyway; /**< Options that may differ from the checkpoint's, as
-                                    yoke_state_load's `anyway`. */
+                                    yoke_state_load's `anyway`. Needs `resume`. */
     const char *choices; /**< As yoke_data_parallel_options; what keeps the file from being written
                               is a WARNING. */
     int shards; /**< As yoke_data_parallel_options; with threads 0 a CPU device gets cores /
-                     shards threads, at least 1, whatever the number of devices. */
+                     shards threads, at least 1, whatever the number of devices. Without
+                     `choices` the trainer takes YOKE_ALGORITHM_DIRECT: measurements could end
+                     differently on another number of devices. In DDP all ranks give `choices`, or
+                     none does. */
     bool synchronize_batch_norm; /**< As yoke_data_parallel_options. */
 } yoke_trainer_options;
 

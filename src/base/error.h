@@ -5,7 +5,7 @@
 
 #include "yoke/status.h"
 
-#define YOKE_ERROR_TEXT_BYTES 512
+#define YOKE_ERROR_TEXT_BYTES 1024
 
 /* An error by value, to carry a failure from one thread to another. */
 typedef struct yoke_error {

@@ -117,6 +117,14 @@ yoke_status yoke_file_commit(yoke_file_writer *writer) {
     return YOKE_OK;
 }
 
+yoke_status yoke_file_check(const char *path) {
+    yoke_file_writer writer;
+    if (path == NULL) return YOKE_OK;
+    TRY(yoke_file_create(&writer, path));
+    yoke_file_abort(&writer);
+    return YOKE_OK;
+}
+
 typedef struct buffer {
     unsigned char *data;
     size_t length, capacity;

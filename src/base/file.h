@@ -26,6 +26,10 @@ void yoke_file_abort(yoke_file_writer *writer);
  * or errno. Some file systems cannot sync a folder: 0. */
 int yoke_file_sync_name(const char *path);
 
+/* Whether create would succeed now, so that a run of hours does not fail at its end because a
+ * folder is missing. NULL: nothing to check. */
+yoke_status yoke_file_check(const char *path);
+
 /* Reads a whole file. MISSING when it does not exist, IO for any other failure. The caller frees
  * *data. */
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,

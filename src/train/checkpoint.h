@@ -23,6 +23,8 @@ void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void yoke_facts_add_real(yoke_facts *facts, const char *key, double value);
 void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel);
+/* ARGUMENT when `anyway` has a word that is no name behind `config.`; NULL: no words. */
+yoke_status yoke_facts_check_names(const char *anyway);
 /* ARGUMENT when a fact of `config.` differs whose name `anyway` does not list. */
 yoke_status yoke_facts_compare(const yoke_facts *own, const yoke_safetensors *file,
                                const char *anyway);

@@ -78,49 +78,91 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     yoke_facts_add(facts, "run.devices", "%d", yoke_data_parallel_device_count(parallel));
 }
 
-bool yoke_facts_lists(const char *anyway, const char *name) {
-    size_t length = strlen(name);
-    for (const char *next = anyway; next != NULL && *next != '\0';) {
-        size_t word = strcspn(next, ",");
-        if (word == length && strncmp(next, name, length) == 0) return true;
-        next += word + (next[word] == ',');
+/* Every name behind "config.": those of the engine above, then those of the trainer. */
+static const char compared[] =
+    "model, seed, batch, accumulate, shards, synchronize_batch_norm, precision, mean_of_ranks, "
+    "optimizer, learning_rate, weight_decay, clip_norm, momentum, nesterov, beta1, beta2, epsilon, "
+    "groups, dataset, shuffle, augment, label_smoothing, lr_schedule, warmup_steps, steps";
+
+/* Whether a list with commas, and perhaps blanks, has a word. */
+static bool has_word(const char *list, const char *word, size_t length) {
+    for (const char *next = list; next != NULL && *next != '\0';) {
+        next += strspn(next, ", ");
+        size_t found = strcspn(next, ", ");
+        if (found == length && strncmp(next, word, length) == 0) return true;
+        next += found;
     }
     return false;
 }
 
-/* A list of differences, and the names to go on with. */
+bool yoke_facts_lists(const char *anyway, const char *name) {
+    return has_word(anyway, name, strlen(name));
+}
+
+yoke_status yoke_facts_check_names(const char *anyway) {
+    if (anyway == NULL) return YOKE_OK;
+    for (const char *next = anyway;; next++) {
+        size_t length = strcspn(next, ",");
+        if (length == 0 || !has_word(compared, next, length))
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "resume anyway: '%.*s' is no option that a resume compares; these are %s",
+                        (int)(length < 40 ? length : 40), next, compared);
+        next += length;
+        if (*next == '\0') return YOKE_OK;
+    }
+}
+
+/* What differs, as much of it as a message can hold, and the names to go on with. */
 typedef struct differences {
-    char text[320], names[160];
+    char text[480], names[sizeof compared];
+    int left_out; /* differences for which `text` has no room */
 } differences;
 
-static void append(char *text, size_t size, const char *separator, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void append(char *text, size_t size, const char *separator, const char *format, ...) {
-    va_list arguments;
-    size_t used = strlen(text);
-    if (used > 0) used += (size_t)snprintf(text + used, size - used, "%s", separator);
-    if (used >= size) return;
-    va_start(arguments, format);
-    vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
+#define VALUE_BYTES 96
+
+/* A long value is shown from a little before the place where it differs. */
+static const char *show_value(const char *value, size_t equal, char text[VALUE_BYTES]) {
+    enum { CONTEXT = 20, SHOWN = VALUE_BYTES - 7 }; /* 7: "..." twice, and the end */
+    size_t skipped = strlen(value) <= SHOWN || equal < CONTEXT ? 0 : equal - CONTEXT;
+    snprintf(text, VALUE_BYTES, "%s%.*s%s", skipped > 0 ? "..." : "", SHOWN, value + skipped,
+             strlen(value + skipped) > SHOWN ? "..." : "");
+    return text;
+}
+
+static void add_difference(differences *found, const char *name, const char *own,
+                           const char *theirs) {
+    char values[2][VALUE_BYTES], text[sizeof found->text];
+    size_t equal = 0, used = strlen(found->text), listed = strlen(found->names);
+    while (own[equal] != '\0' && own[equal] == theirs[equal])
+        equal++;
+    snprintf(found->names + listed, sizeof found->names - listed, "%s%s", listed > 0 ? "," : "",
+             name);
+    int length =
+        snprintf(text, sizeof text, "%s%s is %s here and %s there", used > 0 ? "; " : "", name,
+                 show_value(own, equal, values[0]), show_value(theirs, equal, values[1]));
+    if (found->left_out > 0 || used + (size_t)length >= sizeof found->text)
+        found->left_out++;
+    else
+        memcpy(found->text + used, text, (size_t)length + 1);
 }
 
 yoke_status yoke_facts_compare(const yoke_facts *own, const yoke_safetensors *file,
                                const char *anyway) {
     differences found = {0};
+    char more[24] = "";
+    TRY(yoke_facts_check_names(anyway));
     for (int i = 0; i < own->count; i++) {
         const yoke_fact *fact = &own->items[i];
         const char *name = fact->key + strlen(CONFIG);
         const char *theirs = yoke_safetensors_note(file, fact->key);
         if (strncmp(fact->key, CONFIG, strlen(CONFIG)) != 0 || theirs == NULL) continue;
         if (strcmp(theirs, fact->value) == 0 || yoke_facts_lists(anyway, name)) continue;
-        append(found.text, sizeof found.text, "; ", "%s is %s here and %.80s there", name,
-               fact->value, theirs);
-        append(found.names, sizeof found.names, ",", "%s", name);
+        add_difference(&found, name, fact->value, theirs);
     }
-    if (found.text[0] == '\0') return YOKE_OK;
+    if (found.names[0] == '\0') return YOKE_OK;
+    if (found.left_out > 0) snprintf(more, sizeof more, "; and %d more", found.left_out);
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s: another run's checkpoint: %s; to go on with it all the same: "
+                "%s: another run's checkpoint: %s%s; to go on with it all the same: "
                 "--resume-anyway %s",
-                file->path, found.text, found.names);
+                file->path, found.text, more, found.names);
 }

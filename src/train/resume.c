@@ -157,8 +157,8 @@ static yoke_status open_and_load(yoke_trainer *trainer) {
     TRY(find_checkpoint(trainer, &checkpoint));
     yoke_status status = checkpoint != NULL ? load(trainer, checkpoint) : YOKE_OK;
     if (checkpoint == NULL && options->resume != NULL) {
-        snprintf(text, sizeof text, "no checkpoint in %s: training begins from scratch",
-                 options->checkpoint_dir);
+        snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
+                 options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
         emit_text(trainer, YOKE_EVENT_RESUMED, text);
     }
     yoke_checkpoint_close(checkpoint);

@@ -33,22 +33,44 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
-static yoke_status check_checkpoint_options(const yoke_trainer_options *options) {
+static yoke_status check_resume(const yoke_trainer_options *options) {
     bool automatic = options->resume != NULL && strcmp(options->resume, "auto") == 0;
-    if (!(options->checkpoint_every >= 0) || isinf(options->checkpoint_every))
-        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_every is %g: at least 0",
-                    options->checkpoint_every);
-    if (options->checkpoint_unit < YOKE_CHECKPOINT_EPOCHS ||
-        options->checkpoint_unit > YOKE_CHECKPOINT_SECONDS)
-        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_unit %d is unknown",
-                    (int)options->checkpoint_unit);
-    if (options->keep < 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "keep is %d: at least 1, or 0 for 3", options->keep);
     if (automatic && options->checkpoint_dir == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "resume auto looks for the newest checkpoint in checkpoint_dir, which is not "
                     "set");
-    return YOKE_OK;
+    if (options->resume != NULL && !automatic && options->init != NULL)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "resume %s and init %s both bring weights: leave one out, or resume auto, which "
+            "takes init where there is no checkpoint",
+            options->resume, options->init);
+    if (options->resume_anyway != NULL && options->resume == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "resume_anyway %s needs resume", options->resume_anyway);
+    return yoke_facts_check_names(options->resume_anyway);
+}
+
+static yoke_status check_checkpoint_options(const yoke_trainer_options *options) {
+    double every = options->checkpoint_every;
+    if (!(every >= 0) || isinf(every))
+        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_every is %g: at least 0", every);
+    if (options->checkpoint_unit < YOKE_CHECKPOINT_EPOCHS ||
+        options->checkpoint_unit > YOKE_CHECKPOINT_SECONDS)
+        return FAIL(YOKE_ERROR_ARGUMENT, "checkpoint_unit %d is unknown",
+                    (int)options->checkpoint_unit);
+    if (options->checkpoint_unit != YOKE_CHECKPOINT_SECONDS && every != floor(every))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "checkpoint_every is %g: a whole number of steps or epochs; only seconds may "
+                    "have a fraction",
+                    every);
+    if (options->keep < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "keep is %d: at least 1, or 0 for 3", options->keep);
+    if (options->keep_best && options->evaluate_every < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "keep_best needs evaluations, and evaluate_every is %d: never; 1 evaluates "
+                    "after every epoch",
+                    options->evaluate_every);
+    return check_resume(options);
 }
 
 static yoke_status check_options(const yoke_trainer_options *options) {
@@ -83,6 +105,8 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (options->accumulate == 0) options->accumulate = 1;
     if (options->checkpoint_every == 0) options->checkpoint_every = 1;
     if (options->keep == 0) options->keep = 3;
+    /* Measurements end differently on another number of devices, and shards promise equal bits. */
+    if (options->shards > 0 && options->choices == NULL) options->algorithm = YOKE_ALGORITHM_DIRECT;
     TRY(yoke_optimizer_options_load(&trainer->optimizer, options->optimizer));
     options->optimizer = &trainer->optimizer;
     return keep_texts(trainer);
@@ -90,19 +114,10 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 
 /* Opening. */
 
-/* Check paths now: a run of hours must not fail at the end because a folder is missing. */
-static yoke_status check_writable(const char *path) {
-    yoke_file_writer writer;
-    if (path == NULL) return YOKE_OK;
-    TRY(yoke_file_create(&writer, path));
-    yoke_file_abort(&writer);
-    return YOKE_OK;
-}
-
-static yoke_status open_files(yoke_trainer *trainer) {
+static yoke_status check_files(yoke_trainer *trainer) {
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(check_writable(trainer->options.save));
-    return check_writable(trainer->options.trace);
+    TRY(yoke_file_check(trainer->options.save));
+    return yoke_file_check(trainer->options.trace);
 }
 
 /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
@@ -240,7 +255,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(open_dataset(trainer));
     TRY(yoke_trainer_check_ranks(trainer));
     TRY(build_model(trainer));
-    TRY(open_files(trainer));
+    TRY(check_files(trainer));
     TRY(build_engine(trainer));
     plan_steps(trainer);
     TRY(yoke_trainer_resume(trainer));

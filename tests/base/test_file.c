@@ -78,6 +78,19 @@ static void a_committed_file_has_everything_and_no_temporary_stays(void **state)
     assert_int_equal(entries(false), 1);
 }
 
+static void a_check_finds_a_missing_folder_and_changes_nothing(void **state) {
+    (void)state;
+    char missing[160];
+    snprintf(missing, sizeof missing, "%s/none/weights", folder);
+    save(target, "old");
+    assert_int_equal(yoke_file_check(target), YOKE_OK);
+    assert_int_equal(yoke_file_check(NULL), YOKE_OK);
+    assert_content(target, "old");
+    assert_int_equal(entries(false), 1);
+    assert_int_equal(yoke_file_check(missing), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), missing));
+}
+
 static void until_commit_readers_see_the_old_file(void **state) {
     (void)state;
     save(target, "old");
@@ -282,6 +295,7 @@ static void files_of_any_length_are_read_whole(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_committed_file_has_everything_and_no_temporary_stays),
+        IN_FOLDER(a_check_finds_a_missing_folder_and_changes_nothing),
         IN_FOLDER(until_commit_readers_see_the_old_file),
         IN_FOLDER(abandoning_leaves_the_target_as_it_was),
         IN_FOLDER(a_killed_writer_leaves_the_target_as_it_was),

@@ -127,6 +127,8 @@ static void options_that_differ_are_named_with_both_values(void **state) {
                                     "accumulate is 2 here and 1", "seed,batch,accumulate", NULL});
     expect_refused(engine.parallel, "batch,seed", YOKE_ERROR_ARGUMENT,
                    (const char *[]){"resume-anyway accumulate", NULL});
+    expect_refused(engine.parallel, "batch,sede,accumulate", YOKE_ERROR_ARGUMENT,
+                   (const char *[]){"'sede' is no option that a resume compares", "seed, ", NULL});
     EXPECT_OK(yoke_state_load(engine.parallel, file_of(0), "accumulate,seed,batch"));
     check_engine_free(&engine);
     engine = plain_engine(model, &adamw, 7);
