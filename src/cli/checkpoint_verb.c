@@ -9,13 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/shared_options.h"
+
 typedef struct checkpoint_flags {
     bool json;
 } checkpoint_flags;
 
 static const cli_option options[] = {
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG,
-     offsetof(checkpoint_flags, json), 0, 0},
+    CLI_OPTION_JSON(offsetof(checkpoint_flags, json)),
 };
 
 const cli_verb checkpoint_verb = {
@@ -24,11 +25,11 @@ const cli_verb checkpoint_verb = {
     .summary = "list, show, verify and compare checkpoints",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more =
-        "list verifies every checkpoint of a folder, show prints what one says, verify compares\n"
-        "all digests (exit code 65: damaged), diff names the facts and tensors that differ,\n"
-        "with the largest absolute difference and the largest distance in units in the last\n"
-        "place of float32 (exit code 1: tensors differ).\n"};
+    .more = "list verifies every checkpoint of a folder, show prints facts and tensors, verify "
+            "compares\n"
+            "all digests (exit code 65: damaged), diff names the facts and tensors that differ,\n"
+            "with the largest absolute difference and the largest distance in units in the last\n"
+            "place of float32 (exit code 1: tensors differ).\n"};
 
 const char *checkpoint_fact(const yoke_checkpoint *checkpoint, const char *key) {
     const char *found, *value;

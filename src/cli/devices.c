@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/result.h"
+#include "cli/shared_options.h"
 
 typedef struct devices_flags {
     const char *devices;
@@ -18,9 +19,8 @@ typedef struct devices_flags {
 static const cli_option options[] = {
     {"devices", "LIST", "the devices to open: auto, cpu, 4xcpu, cuda:0, ... (auto)", CLI_TEXT,
      AT(devices), 0, 0},
-    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
-     0, 1024},
-    {"json", NULL, "print one JSON object", CLI_FLAG, AT(json), 0, 0},
+    CLI_OPTION_THREADS(AT(threads)),
+    CLI_OPTION_JSON(AT(json)),
 };
 
 const cli_verb devices_verb = {.name = "devices",

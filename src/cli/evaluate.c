@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/shared_options.h"
 
 typedef struct evaluate_flags {
     const char *init, *model, *dataset, *devices;
@@ -19,13 +20,10 @@ static const cli_option options[] = {
     {"dataset", "SPEC", "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:...] (synthetic)",
      CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST", "auto, cpu, 4xcpu, ... (auto)", CLI_TEXT, AT(devices), 0, 0},
-    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
-     0, 1024},
-    {"batch", "N", "rows of a batch, on all devices together (64)", CLI_INTEGER, AT(batch), 1,
-     1 << 20},
-    {"precision", "float32|bfloat16|tf32", "precision of the computation (float32)", CLI_CHOICE,
-     AT(precision), 0, 0},
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
+    CLI_OPTION_THREADS(AT(threads)),
+    CLI_OPTION_BATCH(AT(batch), "64"),
+    CLI_OPTION_PRECISION(AT(precision)),
+    CLI_OPTION_JSON(AT(json)),
 };
 
 const cli_verb evaluate_verb = {.name = "evaluate",

@@ -9,45 +9,59 @@
 
 static int add(group_list *list, const yoke_parameter_group *group) {
     if (list->count == CLI_GROUPS_MAX)
-        return cli_usage_error("train", "more than %d parameter groups", CLI_GROUPS_MAX);
+        return cli_usage_error("train",
+                               "--freeze, --group and --no-decay make more than %d groups; join "
+                               "patterns of equal settings with commas",
+                               CLI_GROUPS_MAX);
     list->groups[list->count++] = *group;
     return -1;
 }
 
-static int add_setting(yoke_parameter_group *group, const char *setting) {
+/* Of a written group; NaN: not set yet. */
+typedef struct settings {
+    double lr, decay;
+} settings;
+
+static int read_setting(settings *read, const char *setting) {
     double *field = NULL;
-    if (strncmp(setting, "lr=", 3) == 0) field = &group->learning_rate_scale;
-    if (strncmp(setting, "decay=", 6) == 0) field = &group->weight_decay;
+    if (strncmp(setting, "lr=", 3) == 0) field = &read->lr;
+    if (strncmp(setting, "decay=", 6) == 0) field = &read->decay;
     if (field == NULL)
-        return cli_usage_error("train", "--group: '%s' is neither lr=SCALE nor decay=X", setting);
+        return cli_usage_error("train", "--group: '%s' is neither lr=X nor decay=X", setting);
+    if (!isnan(*field))
+        return cli_usage_error("train", "--group: '%s' is the second of its kind in a group",
+                               setting);
     if (!yoke_text_real(strchr(setting, '=') + 1, 0, INFINITY, field))
         return cli_usage_error("train", "--group: '%s' needs a number of at least 0", setting);
-    group->set_weight_decay |= field == &group->weight_decay;
     return -1;
 }
 
-/* "PATTERNS:lr=SCALE,decay=X" */
+/* "PATTERNS:lr=X,decay=X" */
 static int add_written(group_list *list, char *written) {
     yoke_parameter_group group = YOKE_PARAMETER_GROUP_INIT;
-    char *settings = strrchr(written, ':'), *rest = NULL;
-    if (settings == NULL || settings == written || settings[1] == '\0')
-        return cli_usage_error("train", "--group: '%s' is not PATTERN:lr=SCALE,decay=X", written);
-    *settings++ = '\0';
-    group.pattern = written;
-    for (char *one = strtok_r(settings, ",", &rest); one != NULL;
-         one = strtok_r(NULL, ",", &rest)) {
-        int code = add_setting(&group, one);
+    settings read = {NAN, NAN};
+    char *colon = strchr(written, ':'), *rest = colon;
+    if (colon == NULL || colon == written || colon[1] == '\0' || strchr(colon + 1, ':') != NULL)
+        return cli_usage_error("train",
+                               "--group: '%s' is not PATTERN[,...]:lr=X,decay=X; between two "
+                               "groups stands ';'",
+                               written);
+    *rest++ = '\0';
+    for (char *one; (one = strsep(&rest, ",")) != NULL;) {
+        int code = read_setting(&read, one);
         if (code >= 0) return code;
     }
+    group.pattern = written;
+    if (!isnan(read.lr)) group.learning_rate_scale = read.lr;
+    if (!isnan(read.decay)) group.weight_decay = read.decay;
+    group.set_weight_decay = !isnan(read.decay);
     return add(list, &group);
 }
 
 static int add_all_written(group_list *list, const char *text) {
-    char *rest = NULL;
-    list->text = strdup(text);
+    char *rest = list->text = strdup(text);
     if (list->text == NULL) return cli_system_error("--group");
-    for (char *one = strtok_r(list->text, ";", &rest); one != NULL;
-         one = strtok_r(NULL, ";", &rest)) {
+    for (char *one; (one = strsep(&rest, ";")) != NULL;) {
         int code = add_written(list, one);
         if (code >= 0) return code;
     }

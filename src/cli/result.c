@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -25,6 +26,18 @@ yoke_status device_view_open(device_view *view, const yoke_devices_options *opti
     status = device_view_read(view, devices);
     yoke_devices_close(devices);
     return status;
+}
+
+yoke_status device_view_choose(device_view *view, yoke_devices_options *options, int cores) {
+    bool chosen = options->list != NULL;
+    if (!chosen) options->list = "auto";
+    view->automatic = strcmp(options->list, "auto") == 0;
+    yoke_status status = device_view_open(view, options);
+    if (status != YOKE_OK || chosen || cores < 0 || view->count > 1) return status;
+    const yoke_device_info *only = &view->devices[0];
+    if (only->capability > 0 || only->core_count < cores) return YOKE_OK;
+    options->list = "2xcpu";
+    return device_view_open(view, options);
 }
 
 /* Before. */

@@ -18,6 +18,9 @@ typedef struct device_view {
 yoke_status device_view_read(device_view *view, const yoke_devices *devices);
 /* Opens the devices, reads them and closes them. */
 yoke_status device_view_open(device_view *view, const yoke_devices_options *options);
+/* Likewise, and where options->list is NULL sets it: to every GPU, or to the CPU, as two devices if
+ * it has at least `cores` cores; -1: as one. */
+yoke_status device_view_choose(device_view *view, yoke_devices_options *options, int cores);
 
 /* Before the run: model, devices, memory, batch. */
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);

@@ -1,11 +1,8 @@
 /* yoke train: one run, from the command line to its result. */
-#include <dirent.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +12,8 @@
 #include "cli/parameter_groups.h"
 #include "cli/progress.h"
 #include "cli/result.h"
+#include "cli/saving_flags.h"
+#include "cli/shared_options.h"
 
 #define SYNTHETIC "synthetic"
 
@@ -22,22 +21,22 @@ typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *choices;
     const char *allow_missing, *allow_unknown;
     group_flags groups;
-    const char *checkpoint_dir, *checkpoint_every, *resume, *resume_anyway;
+    saving_flags saving;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
     int shuffle, augment, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm;
-    int keep;
-    bool nesterov, sync_batch_norm, keep_best, json, quiet;
+    bool nesterov, sync_batch_norm, json, quiet;
 } train_flags;
 
 #define AT(field) offsetof(train_flags, field)
 #define NO 1 /* of "yes|no" */
 
 static const cli_option options[] = {
-    {"model", "NAME", "mlp, resnet18/34/50, resnet18/34/50-cifar, resnet20/32/44/56 (resnet20)",
+    {"model", "NAME",
+     "mlp, mlp-dropout, resnet18/34/50, resnet18/34/50-cifar, resnet20/32/44/56 (resnet20)",
      CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC",
      "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:3x32x32,classes=10,rows=5000] (synthetic)",
@@ -45,42 +44,38 @@ static const cli_option options[] = {
     {"devices", "LIST",
      "auto, cpu, 4xcpu, 2xcuda, 4xcuda:0, ...; the first is the root (every GPU, or 2xcpu)",
      CLI_TEXT, AT(devices), 0, 0},
-    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
-     0, 1024},
+    CLI_OPTION_THREADS(AT(threads)),
     {"mode", "dp|single|ddp",
-     "one process for all devices, for the first one, or one process each (dp)", CLI_CHOICE,
-     AT(mode), 0, 0},
+     "dp: one process for all devices; single: the first device alone; ddp: a process each (dp)",
+     CLI_CHOICE, AT(mode), 0, 0},
     {"schedule", "overlap|classic|sharded",
      "order of the stages of a step; classic only with --mode dp (overlap)", CLI_CHOICE,
      AT(schedule), 0, 0},
-    {"batch", "N", "rows of a step, over all devices (64)", CLI_INTEGER, AT(batch), 1, 1 << 20},
+    CLI_OPTION_BATCH(AT(batch), "64"),
     {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
-    {"steps", "N", "steps of the run, instead of --epochs", CLI_UNSIGNED, AT(steps), 0, 1e15},
-    {"optimizer", "sgd|adamw", "with PyTorch's arithmetic (sgd)", CLI_CHOICE, AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate, or the peak of its schedule (0.05 for sgd, 0.001 for adamw)",
-     CLI_REAL, AT(lr), 0, INFINITY},
+    {"steps", "N", "steps of the run, instead of --epochs", CLI_UNSIGNED, AT(steps), 1, 1e15},
+    CLI_OPTION_OPTIMIZER(AT(optimizer), "update rule, with PyTorch's arithmetic (sgd)"),
+    CLI_OPTION_LR(AT(lr), "learning rate, or the peak of its schedule", "0.05"),
     {"momentum", "X", "momentum of sgd (0.9)", CLI_REAL, AT(momentum), 0, 1},
     {"nesterov", NULL, "use Nesterov's momentum", CLI_FLAG, AT(nesterov), 0, 0},
     {"weight-decay", "X", "weight decay (0.0005 for sgd, 0.01 for adamw)", CLI_REAL,
      AT(weight_decay), 0, INFINITY},
-    {"freeze", "PATTERN[,...]", "parameters that do not train, conv1.*,layer1.* say", CLI_TEXT,
+    {"freeze", "PATTERN[,...]", "parameters that do not train, as in conv1.*,layer1.*", CLI_TEXT,
      AT(groups.freeze), 0, 0},
     {"group", "PATTERN[,...]:lr=X,decay=X[;...]",
-     "their learning rate times X, their own weight decay; after --freeze, the first match counts",
+     "for these parameters: learning rate times X, weight decay X; the first match counts",
      CLI_TEXT, AT(groups.group), 0, 0},
-    {"no-decay", "PATTERN[,...]", "parameters without weight decay that no --group has, *.bias say",
-     CLI_TEXT, AT(groups.no_decay), 0, 0},
+    {"no-decay", "PATTERN[,...]",
+     "parameters without weight decay, as in *.bias, that no --group matches", CLI_TEXT,
+     AT(groups.no_decay), 0, 0},
     {"lr-schedule", "constant|step|cosine|onecycle", "course of the learning rate (constant)",
      CLI_CHOICE, AT(lr_schedule), 0, 0},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
      AT(warmup_steps), 0, 1e15},
     {"label-smoothing", "X", "share of the target spread over all classes (0)", CLI_REAL,
      AT(label_smoothing), 0, 0.999},
-    {"precision", "float32|bfloat16|tf32",
-     "precision of the computation; weights stay float32; tf32 needs GPUs (float32)", CLI_CHOICE,
-     AT(precision), 0, 0},
-    {"collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",
-     CLI_CHOICE, AT(collectives), 0, 0},
+    CLI_OPTION_PRECISION(AT(precision)),
+    CLI_OPTION_COLLECTIVES(AT(collectives)),
     {"bucket-mb", "X", "MiB of a gradient bucket (the first 1, then 4 on CPUs and 25 on GPUs)",
      CLI_REAL, AT(bucket_mb), 1e-3, 1 << 20},
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
@@ -96,28 +91,24 @@ static const cli_option options[] = {
      AT(loss_mean), 0, 0},
     {"timeout", "SECONDS", "ddp: longest wait for another rank (60)", CLI_INTEGER, AT(timeout), 1,
      1 << 20},
-    {"algorithm", "measured|direct", "the fastest by measurement, or by a fixed rule (measured)",
-     CLI_CHOICE, AT(algorithm), 0, 0},
+    CLI_OPTION_ALGORITHM(
+        AT(algorithm),
+        "for convolutions and products: the fastest by measurement, or a fixed rule (measured)"),
     {"choices", "FILE|none",
-     "file that keeps what was measured, for the same bits in every run (in ~/.cache/yoke)",
+     "file of measured choices, for the same bits in every run; none: no file (in ~/.cache/yoke)",
      CLI_TEXT, AT(choices), 0, 0},
-    {"seed", "N", "seed of weights, row order, augmentation and dropout (0)", CLI_UNSIGNED,
-     AT(seed), 0, 0},
+    CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
     {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
     {"augment", "none|crop-flip|crop-flip-cutout", "change training images at random (none)",
      CLI_CHOICE, AT(augment), 0, 0},
     {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER, AT(accumulate), 1,
      1 << 20},
-    {"shards", "N",
-     "compute a batch as N shards on 1, 2, 4 ... N devices or processes with the same bits; a "
-     "power "
-     "of two",
-     CLI_INTEGER, AT(shards), 1, YOKE_SHARDS_LIMIT},
+    CLI_OPTION_SHARDS(AT(shards)),
     {"clip-norm", "X", "limit the norm of the gradient; 0: no limit (0)", CLI_REAL, AT(clip_norm),
      0, INFINITY},
     {"init", "FILE", "start from the weights in this safetensors file", CLI_TEXT, AT(init), 0, 0},
     {"allow-missing", "PATTERN[,...]",
-     "tensors that keep their initial values if --init lacks them or their shape, fc.* say",
+     "tensors that keep their initial values if --init lacks them or has another shape: fc.*",
      CLI_TEXT, AT(allow_missing), 0, 0},
     {"allow-unknown", "PATTERN[,...]", "tensors of --init to ignore if the model lacks them",
      CLI_TEXT, AT(allow_unknown), 0, 0},
@@ -125,18 +116,20 @@ static const cli_option options[] = {
      AT(save), 0, 0},
     {"checkpoint-dir", "DIR",
      "write checkpoints there, also when the run ends or a signal stops it", CLI_TEXT,
-     AT(checkpoint_dir), 0, 0},
+     AT(saving.dir), 0, 0},
     {"checkpoint-every", "N[s|m|steps|epochs]",
      "seconds, minutes, steps or epochs between checkpoints; N alone: steps (1epochs)", CLI_TEXT,
-     AT(checkpoint_every), 0, 0},
-    {"keep", "K", "newest checkpoints to keep (3)", CLI_INTEGER, AT(keep), 1, 1 << 30},
-    {"keep-best", NULL, "also keep the checkpoint of the best evaluation, best.safetensors",
-     CLI_FLAG, AT(keep_best), 0, 0},
+     AT(saving.every), 0, 0},
+    {"keep", "K", "newest checkpoints to keep (3)", CLI_INTEGER, AT(saving.keep), 1, 1 << 30},
+    {"keep-best", NULL,
+     "also keep the checkpoint of the best evaluation (--evaluate-every 1), best.safetensors",
+     CLI_FLAG, AT(saving.keep_best), 0, 0},
     {"resume", "auto|FILE",
-     "go on from a checkpoint; auto: the newest in --checkpoint-dir that is whole, if any",
-     CLI_TEXT, AT(resume), 0, 0},
-    {"resume-anyway", "FIELD[,FIELD]", "options that may differ from the checkpoint's", CLI_TEXT,
-     AT(resume_anyway), 0, 0},
+     "go on from a checkpoint; auto: the newest undamaged one in --checkpoint-dir, if any",
+     CLI_TEXT, AT(saving.resume), 0, 0},
+    {"resume-anyway", "FIELD[,FIELD]",
+     "options that may differ from the checkpoint's, by the names in the refusal", CLI_TEXT,
+     AT(saving.resume_anyway), 0, 0},
     {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (0)", CLI_INTEGER,
      AT(evaluate_every), -1, 1 << 20},
     {"metrics", "FILE", "write one line of JSON for each step and evaluation", CLI_TEXT,
@@ -145,8 +138,8 @@ static const cli_option options[] = {
      AT(trace), 0, 0},
     {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
      AT(log_every), 0, 1 << 30},
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
-    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+    CLI_OPTION_JSON(AT(json)),
+    CLI_OPTION_QUIET(AT(quiet)),
 };
 
 const cli_verb train_verb = {
@@ -175,63 +168,6 @@ static double given_or(double given, double otherwise) {
     return isnan(given) ? otherwise : given;
 }
 
-/* Reads --checkpoint-every into the options; false: it is malformed. */
-static bool read_interval(yoke_trainer_options *run, const char *text) {
-    static const struct {
-        const char *suffix;
-        yoke_checkpoint_unit unit;
-        double scale;
-    } units[] = {{"", YOKE_CHECKPOINT_STEPS, 1},
-                 {"steps", YOKE_CHECKPOINT_STEPS, 1},
-                 {"epochs", YOKE_CHECKPOINT_EPOCHS, 1},
-                 {"s", YOKE_CHECKPOINT_SECONDS, 1},
-                 {"m", YOKE_CHECKPOINT_SECONDS, 60}};
-    char *end;
-    if (text == NULL) return true;
-    double amount = strtod(text, &end);
-    if (end == text || !(amount > 0) || isinf(amount)) return false;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(end, units[i].suffix) != 0) continue;
-        run->checkpoint_unit = units[i].unit;
-        run->checkpoint_every = amount * units[i].scale;
-        return true;
-    }
-    return false;
-}
-
-/* A launcher that starts failed ranks again counts its restarts. */
-static bool is_restarted(void) {
-    const char *count = getenv("TORCHELASTIC_RESTART_COUNT");
-    return count != NULL && atoi(count) > 0;
-}
-
-static bool has_checkpoints(const char *folder) {
-    bool found = false;
-    DIR *directory = folder != NULL ? opendir(folder) : NULL;
-    if (directory == NULL) return false;
-    for (struct dirent *entry; !found && (entry = readdir(directory)) != NULL;)
-        found = fnmatch("step-*.safetensors", entry->d_name, 0) == 0;
-    closedir(directory);
-    return found;
-}
-
-static int check_checkpoint_flags(const train_flags *flags) {
-    yoke_trainer_options unused;
-    if (!read_interval(&unused, flags->checkpoint_every))
-        return cli_usage_error("train",
-                               "--checkpoint-every %s: a number above 0 and s, m, steps or epochs, "
-                               "as in 10m",
-                               flags->checkpoint_every);
-    bool wants_folder = flags->checkpoint_every != NULL || flags->keep > 0 || flags->keep_best;
-    if (flags->checkpoint_dir == NULL && wants_folder)
-        return cli_usage_error("train", "--checkpoint-every, --keep and --keep-best need "
-                                        "--checkpoint-dir");
-    if (flags->resume != NULL && strcmp(flags->resume, "auto") == 0 &&
-        flags->checkpoint_dir == NULL)
-        return cli_usage_error("train", "--resume auto needs --checkpoint-dir");
-    return -1;
-}
-
 static int check_flags(const train_flags *flags) {
     bool sgd = flags->optimizer == YOKE_SGD;
     if (!sgd && (flags->nesterov || given_or(flags->momentum, 0) > 0))
@@ -245,18 +181,15 @@ static int check_flags(const train_flags *flags) {
             "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
     if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
         return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
-    return check_checkpoint_flags(flags);
+    return saving_flags_check(&flags->saving,
+                              &(saving_context){flags->init, flags->evaluate_every});
 }
 
 static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags) {
-    static const yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT,
-                                        adamw = YOKE_ADAMW_OPTIONS_INIT;
-    bool is_sgd = flags->optimizer == YOKE_SGD;
-    *optimizer = is_sgd ? sgd : adamw;
-    optimizer->learning_rate = given_or(flags->lr, is_sgd ? 0.05 : 1e-3);
-    optimizer->momentum = is_sgd ? given_or(flags->momentum, 0.9) : 0;
+    *optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
+    optimizer->momentum = given_or(flags->momentum, optimizer->momentum);
     optimizer->nesterov = flags->nesterov;
-    optimizer->weight_decay = given_or(flags->weight_decay, is_sgd ? 5e-4 : 0.01);
+    optimizer->weight_decay = given_or(flags->weight_decay, optimizer->weight_decay);
     optimizer->clip_norm = flags->clip_norm;
 }
 
@@ -292,17 +225,9 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,
-                                  .checkpoint_dir = flags->checkpoint_dir,
-                                  .keep = flags->keep,
-                                  .keep_best = flags->keep_best,
-                                  .resume = flags->resume,
-                                  .resume_anyway = flags->resume_anyway,
                                   .choices = flags->choices,
                                   .shards = flags->shards};
-    (void)read_interval(run, flags->checkpoint_every);
-    /* The checkpoints of the first try are newer than the file that it began with. */
-    bool newer = run->resume == NULL || has_checkpoints(run->checkpoint_dir);
-    if (run->checkpoint_dir != NULL && is_restarted() && newer) run->resume = "auto";
+    saving_flags_fill(run, &flags->saving);
 }
 
 /* Signals. */
@@ -446,13 +371,9 @@ static int find_rank(session *now) {
     return -1;
 }
 
-/* Opens --devices; without it `auto`, where a CPU of several cores becomes two devices. A rank of
- * DDP sees its own device. */
+/* A rank of DDP sees its own device. */
 static yoke_status choose_devices(train_flags *flags, device_view *view,
                                   const yoke_rank_info *rank) {
-    bool chosen = flags->devices != NULL;
-    view->automatic = !chosen || strcmp(flags->devices, "auto") == 0;
-    if (!chosen) flags->devices = "auto";
     yoke_devices_options wanted = {.struct_size = sizeof wanted,
                                    .list = flags->devices,
                                    .threads = flags->threads,
@@ -461,12 +382,29 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
         wanted.local_rank = rank->local_rank;
         wanted.local_world = rank->local_world;
     }
-    yoke_status status = device_view_open(view, &wanted);
-    if (status != YOKE_OK || chosen || flags->mode != YOKE_MODE_DATA_PARALLEL) return status;
-    if (strncmp(view->devices[0].name, "cpu", 3) != 0 || view->devices[0].core_count < 2)
-        return YOKE_OK;
-    wanted.list = flags->devices = "2xcpu";
-    return device_view_open(view, &wanted);
+    yoke_status status =
+        device_view_choose(view, &wanted, flags->mode == YOKE_MODE_DATA_PARALLEL ? 2 : -1);
+    flags->devices = wanted.list;
+    return status;
+}
+
+/* Measurements end differently on another number of devices: without a file that keeps them,
+ * shards take the fixed rule, as the trainer does. */
+static void choose_algorithms(session *now, train_flags *flags) {
+    bool speaks = now->speaks && flags->shards == 0;
+    if (flags->algorithm == YOKE_ALGORITHM_DIRECT) return;
+    flags->choices = choices_place(&now->choices, flags->choices, speaks);
+    if (flags->shards == 0 || flags->choices != NULL || !now->speaks || flags->quiet) return;
+    fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
+                    "measured algorithms may differ between numbers of devices\n");
+}
+
+static void note_single_evaluation(const session *now) {
+    const train_flags *flags = now->flags;
+    if (!flags->saving.keep_best || flags->evaluate_every > 0 || !now->speaks || flags->quiet)
+        return;
+    fprintf(stderr, "yoke: --keep-best has one evaluation to compare, at the end of the run; "
+                    "--evaluate-every 1 evaluates after each epoch\n");
 }
 
 /* Opens the trainer and runs it. Returns the exit code. */
@@ -475,8 +413,8 @@ static int open_and_run(session *now, train_flags *flags) {
     yoke_trainer_options run_options;
     yoke_status status = choose_devices(flags, &now->view, &now->rank);
     if (status != YOKE_OK) return cli_fail(status);
-    if (flags->algorithm != YOKE_ALGORITHM_DIRECT)
-        flags->choices = choices_place(&now->choices, flags->choices, now->speaks);
+    choose_algorithms(now, flags);
+    note_single_evaluation(now);
     fill_optimizer(&optimizer, flags);
     fill_options(&run_options, flags);
     run_options.optimizer = &optimizer;

@@ -206,9 +206,64 @@ class Verbs(Tool):
     def test_usage_is_checked(self):
         for arguments in [[], ["list"], ["diff", self.last], ["remove", self.last]]:
             self.assertIn("checkpoint takes list DIR", self.yoke("checkpoint", *arguments, code=2).stderr)
-        for flags, words in [(["--checkpoint-every", "5x"], "as in 10m"), (["--keep", "2"], "need --checkpoint-dir"),
-                             (["--resume", "auto"], "needs --checkpoint-dir")]:
-            self.assertIn(words, self.yoke("train", *flags, code=2).stderr)
+        for flags, words in [(["--keep", "2"], "need --checkpoint-dir"),
+                             (["--resume", "auto"], "needs --checkpoint-dir"),
+                             (["--resume", self.last, "--init", "w"], f"--resume {self.last} and --init w both"),
+                             (["--resume-anyway", "batch"], "--resume-anyway batch needs --resume"),
+                             (["--keep-best", "--checkpoint-dir", "d", "--evaluate-every", "-1"], "--evaluate-every 1"),
+                             *[(["--checkpoint-every", every, "--checkpoint-dir", "d"], "as in 10m")
+                               for every in ["5x", "0", "-1", "steps", "1e3steps", "0x10", " 5", "5 s", "1..5s", "."]],
+                             *[(["--checkpoint-every", every, "--checkpoint-dir", "d"], f"'{every}' is not a whole")
+                               for every in ["1.5steps", "1.5", "0.5epochs"]]]:
+            with self.subTest(flags=flags):
+                self.assertIn(words, self.yoke("train", *flags, code=2).stderr)
+        self.yoke(*SHORT, "--checkpoint-dir", "minutes", "--checkpoint-every", "0.5m")
+
+    def test_an_unknown_field_is_refused_with_the_names_of_all(self):
+        fields = set()
+        for name, options in [("a", []), ("b", ["--optimizer", "adamw", "--lr-schedule", "cosine"])]:
+            self.yoke(*SHORT, *options, "--checkpoint-dir", name)
+            shown = json.loads(self.yoke("checkpoint", "show", f"{name}/step-00000015.safetensors", "--json").stdout)
+            fields |= {key[len("config."):] for key in shown["facts"] if key.startswith("config.")}
+        for wrong in ["btach", "batch,,seed", "batch,", "run.steps"]:
+            for resume in [["--resume", self.last], ["--resume", "auto", "--checkpoint-dir", "empty"]]:
+                said = self.yoke(*SHORT, *resume, "--resume-anyway", wrong, code=2).stderr
+                self.assertIn("is no option that a resume compares; these are ", said)
+                self.assertEqual(set(said.strip().split("these are ")[1].split(", ")), fields)
+        self.yoke(*SHORT, "--resume", self.last, "--resume-anyway", ",".join(sorted(fields)))
+
+    def test_a_refusal_lists_every_field_to_go_on_with(self):
+        run = [*SHORT, "--resume", self.last]
+        groups = ["--group", "fc1.*:lr=0.5,decay=0.25;fc2.weight:lr=0.125;fc2.bias:decay=0.75"]
+        said = self.yoke(*run, "--seed", "5", *groups, code=2).stderr
+        self.assertIn("seed is 5 here and 0 there; groups is ", said)
+        self.assertTrue(said.endswith(": --resume-anyway seed,groups\n"), said)
+        other = """--seed 5 --batch 10 --accumulate 2 --lr 0.123456789 --weight-decay 0.123456789 --clip-norm 1.23456789
+            --momentum 0.123456789 --nesterov --shuffle no --augment crop-flip --label-smoothing 0.123456789
+            --lr-schedule cosine --warmup-steps 123456789 --dataset synthetic:1x8x8,rows=200""".split() + groups
+        said = self.yoke(*run, *other, code=2).stderr
+        named = said.strip().split("--resume-anyway ")[1].split(",")
+        self.assertEqual(named, """seed batch accumulate learning_rate weight_decay clip_norm momentum nesterov groups
+            dataset shuffle augment label_smoothing lr_schedule warmup_steps""".split())
+        shown = said.count(" here and ")
+        self.assertGreater(shown, 2)
+        self.assertIn(f"; and {len(named) - shown} more; to go on with it all the same: ", said)
+
+    def test_init_counts_where_there_is_no_checkpoint_to_resume(self):
+        self.yoke(*SHORT, "--seed", "7", "--save", "w.safetensors", "--epochs", "1")
+        once = [*SHORT, "--init", "w.safetensors"]
+        loud = [word for word in once if word != "--quiet"]
+        said = self.yoke(*loud, "--resume", "auto", "--checkpoint-dir", "new").stderr
+        self.assertIn("no checkpoint in new: training begins from w.safetensors", said)
+        self.assertEqual(self.hash(*once, "--resume", "auto", "--checkpoint-dir", "empty"), self.hash(*once))
+        self.assertEqual(self.hash(*once, "--resume", "auto", "--checkpoint-dir", "saves"),
+                         self.hash(*SHORT, "--resume", self.last))
+
+    def test_keeping_the_best_of_one_evaluation_is_noted(self):
+        loud = [word for word in SHORT if word != "--quiet"]
+        for every, noted in [([], True), (["--evaluate-every", "1"], False)]:
+            said = self.yoke(*loud, "--checkpoint-dir", f"best{noted}", "--keep-best", *every).stderr
+            self.assertEqual("--keep-best has one evaluation to compare" in said, noted, said)
 
     def test_a_checkpoint_can_be_evaluated(self):
         self.yoke("evaluate", "--init", self.last, "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=100",

@@ -119,6 +119,7 @@ class Mistakes(Case):
                 (["'abc'", "whole number"], ["--batch", "abc"]),
                 (["'1.5'", "whole number"], ["--epochs=1.5"]),
                 (["'0'", "from 1"], ["--batch", "0"]),
+                (["'0'", "from 1"], ["--steps", "0"]),
                 (["'-3'", "whole number"], ["--seed", "-3"]),
                 (["'nan'", "number"], ["--lr", "nan"]),
                 (["--lr needs a value"], ["--lr"]),
@@ -320,8 +321,14 @@ class Train(Case):
         self.assertEqual({name for name in before if before[name] == after[name]},
                          {"fc1.weight", "fc1.bias", "fc2.bias"})
         self.fails(2, "did you mean", "train", *SMALL, "--freeze", "fc11.*")
-        for wrong in ["fc1.*", "fc1.*:", ":lr=1", "fc1.*:lr=x", "fc1.*:speed=1"]:
-            self.fails(2, "--group", "train", *SMALL, "--group", wrong)
+        for wrong in ["fc1.*", "fc1.*:", ":lr=1", "fc1.*:lr=x", "fc1.*:speed=1", ";", ":", ",", "fc1.*:lr=1;",
+                      ";fc1.*:lr=1", "fc1.*:lr=1;;fc2.*:lr=2", "fc1.*:,", "fc1.*:lr=1,", "fc1.*:,lr=1", "fc1.*:lr=",
+                      "fc1.*:lr=-1", "fc1.*:lr=inf", "fc1.*:lr=1:decay=2", "fc1.*:lr=1,lr=2", "fc1.*:decay=1,decay=1"]:
+            with self.subTest(wrong=wrong):
+                self.fails(2, "--group", "train", *SMALL, "--group", wrong)
+        for option, wrong in [("--group", ",:lr=1"), ("--group", "fc1.*,:lr=1"), ("--freeze", ","),
+                              ("--no-decay", "fc1.*,,fc2.*")]:
+            self.fails(2, "matches no name", "train", *SMALL, option, wrong)
 
     def test_evaluate_needs_weights(self):
         self.fails(2, "--init", "evaluate")

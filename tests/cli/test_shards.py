@@ -17,11 +17,14 @@ MPIEXEC = os.environ.get("YOKE_TEST_MPIEXEC", "")
 STEPS = os.environ.get("YOKE_TEST_STEPS", "4")
 LIMIT_S = 120 + 10 * int(STEPS)
 # 44 rows are shards of 6, the last one of 2; the last batch of an epoch of 100 is short.
-RUN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x32x32,rows=100", "--batch", "44",
-       "--steps", STEPS, "--augment", "crop-flip", "--shards", "8", "--json", "--quiet"]
+RUN = ["train", "--dataset", "synthetic:3x32x32,rows=100", "--batch", "44", "--steps", STEPS, "--augment", "crop-flip",
+       "--shards", "8", "--json", "--quiet"]
 
 
-class Shards(unittest.TestCase):
+class Shards:
+    """What holds for each model."""
+    MODEL = []
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -38,9 +41,10 @@ class Shards(unittest.TestCase):
                                     "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         if launcher and launcher[0] == MPIEXEC:  # what an MPI keeps until its process ends is no leak
             environment["ASAN_OPTIONS"] = "detect_leaks=0"
-        command = [*launcher, YOKE, *RUN, *cls.choices, *arguments]
+        run = [*RUN, *cls.MODEL, *cls.choices]
+        command = [*launcher, YOKE, *run, *arguments]
         if launcher == "yoke launch":
-            command = [YOKE, "launch", *arguments[:2], "--", *RUN, *cls.choices, *arguments[2:]]
+            command = [YOKE, "launch", *arguments[:2], "--", *run, *arguments[2:]]
         result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
                                 env=environment)
         if result.returncode != 0:
@@ -70,15 +74,40 @@ class Shards(unittest.TestCase):
                 found = self.train("--mode", "ddp", "--transport", "mpi", launcher=[MPIEXEC, "-n", str(ranks)])
                 self.assertEqual(found[0], self.expected[0])
 
+
+class Resnet20(Shards, unittest.TestCase):
+    """Convolutions and batch norm."""
+    MODEL = ["--model", "resnet20"]
+
     def test_what_shards_cannot_do_says_what_to_choose(self):
         for words, arguments in [(["8 shards on 3 devices", "1, 2, 4"], ["--devices", "3xcpu"]),
                                  (["accumulate 2 with 8 shards"], ["--accumulate", "2"]),
                                  (["NCCL", "auto or copy"], ["--collectives", "nccl"])]:
-            result = subprocess.run([YOKE, *RUN, *self.choices, *arguments], capture_output=True, text=True,
-                                    timeout=LIMIT_S, check=False)
+            result = subprocess.run([YOKE, *RUN, *self.MODEL, *self.choices, *arguments], capture_output=True,
+                                    text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(result.returncode, 2, result.stderr)
             for word in words:
                 self.assertIn(word, result.stderr)
+
+    def test_without_a_file_of_choices_the_fixed_rule_chooses(self):
+        expected = self.train("--devices", "cpu", "--algorithm", "direct")
+        self.assertEqual(self.train("--devices", "2xcpu", "--choices", "none"), expected)
+        self.assertEqual(self.train("--nproc-per-node", "2", "--mode", "ddp", "--choices", "none",
+                                    launcher="yoke launch")[0], expected[0])
+        run = [word for word in RUN if word != "--quiet"]
+        for variables, choices in [({}, ["--choices", "none"]), ({"HOME": "", "XDG_CACHE_HOME": ""}, [])]:
+            said = subprocess.run([YOKE, *run, *self.MODEL, *choices, "--steps", "1"], capture_output=True,
+                                  text=True, timeout=LIMIT_S, check=True, env=os.environ | variables).stderr
+            self.assertIn("--shards without a file of choices takes --algorithm direct", said)
+            self.assertNotIn("warning", said)
+
+
+class Dropout(Shards, unittest.TestCase):
+    """Masks that depend on the row of the whole batch; linear layers."""
+    MODEL = ["--model", "mlp-dropout", "--lr", "0.01"]
+
+    def test_it_does_not_train_as_without_dropout(self):
+        self.assertNotEqual(self.train("--devices", "cpu", "--model", "mlp")[0], self.expected[0])
 
 
 if __name__ == "__main__":

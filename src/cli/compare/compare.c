@@ -10,6 +10,7 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/progress.h"
 #include "cli/result.h"
+#include "cli/shared_options.h"
 
 typedef struct compare_flags {
     const char *model, *dataset, *devices;
@@ -30,23 +31,17 @@ static const cli_option options[] = {
      CLI_TEXT, AT(devices), 0, 0},
     {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", CLI_CHOICE,
      AT(counts), 0, 0},
-    {"threads", "N", "compute threads of each device, in single too (cores / devices)", CLI_INTEGER,
-     AT(threads), 0, 1024},
-    {"batch", "N", "rows of a step, on all devices together (64)", CLI_INTEGER, AT(batch), 1,
-     1 << 20},
-    {"precision", "float32|bfloat16|tf32", "precision of the computation (float32)", CLI_CHOICE,
-     AT(precision), 0, 0},
-    {"algorithm", "measured|direct",
-     "of the race: fastest by measurement, or the same in every run (measured)", CLI_CHOICE,
-     AT(algorithm), 0, 0},
+    CLI_OPTION_THREADS(AT(threads)),
+    CLI_OPTION_BATCH(AT(batch), "64"),
+    CLI_OPTION_PRECISION(AT(precision)),
+    CLI_OPTION_ALGORITHM(
+        AT(algorithm), "of the race: fastest by measurement, or the same in every run (measured)"),
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
      CLI_CHOICE, AT(ddp), 0, 0},
-    {"collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",
-     CLI_CHOICE, AT(collectives), 0, 0},
-    {"optimizer", "sgd|adamw", "with momentum and weight decay as in yoke train (sgd)", CLI_CHOICE,
-     AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate (0.05 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0, INFINITY},
-    {"seed", "N", "seed of weights, row order and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
+    CLI_OPTION_COLLECTIVES(AT(collectives)),
+    CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
+    CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
+    CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
      CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
     {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
@@ -55,8 +50,8 @@ static const cli_option options[] = {
     {"steps", "N", "steps of each contender in a round (half a second of single)", CLI_INTEGER,
      AT(steps), 1, 1e6},
     {"seconds", "X", "time limit of the race (30)", CLI_REAL, AT(seconds), 0.1, 86400},
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
-    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+    CLI_OPTION_JSON(AT(json)),
+    CLI_OPTION_QUIET(AT(quiet)),
     {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
 };
 
@@ -88,7 +83,7 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
-    setup->optimizer = compare_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
+    setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
     return compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
 

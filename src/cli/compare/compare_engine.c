@@ -222,21 +222,26 @@ const yoke_model *compare_engine_model(const compare_engine *engine) {
     return engine->model;
 }
 
-size_t compare_weights_count(const yoke_model *model) {
-    size_t count = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        if (yoke_model_tensor(model, i, &info) == YOKE_OK && !info.integer) count += info.count;
+bool compare_next_tensor(const yoke_model *model, int *place, yoke_tensor_info *info) {
+    while (*place < yoke_model_tensor_count(model)) {
+        *info = (yoke_tensor_info){.struct_size = sizeof *info};
+        if (yoke_model_tensor(model, (*place)++, info) == YOKE_OK && !info->integer) return true;
     }
+    return false;
+}
+
+size_t compare_weights_count(const yoke_model *model) {
+    yoke_tensor_info info;
+    size_t count = 0;
+    for (int place = 0; compare_next_tensor(model, &place, &info);)
+        count += info.count;
     return count;
 }
 
 yoke_status compare_engine_read(compare_engine *engine, float *weights) {
+    yoke_tensor_info info;
     yoke_status status = YOKE_OK;
-    for (int i = 0; i < yoke_model_tensor_count(engine->model) && status == YOKE_OK; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        status = yoke_model_tensor(engine->model, i, &info);
-        if (status != YOKE_OK || info.integer) continue;
+    for (int place = 0; status == YOKE_OK && compare_next_tensor(engine->model, &place, &info);) {
         status = yoke_data_parallel_read(engine->parallel, info.name, weights, info.count);
         weights += info.count;
     }
@@ -244,11 +249,9 @@ yoke_status compare_engine_read(compare_engine *engine, float *weights) {
 }
 
 yoke_status compare_engine_read_gradients(compare_engine *engine, float *gradients) {
+    yoke_tensor_info info;
     yoke_status status = YOKE_OK;
-    for (int i = 0; i < yoke_model_tensor_count(engine->model) && status == YOKE_OK; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        status = yoke_model_tensor(engine->model, i, &info);
-        if (status != YOKE_OK || info.integer) continue;
+    for (int place = 0; status == YOKE_OK && compare_next_tensor(engine->model, &place, &info);) {
         memset(gradients, 0, info.count * sizeof *gradients);
         if (info.trainable)
             status = yoke_data_parallel_read_gradient(engine->parallel, info.name, gradients,

@@ -53,7 +53,10 @@ void compare_engine_stages(compare_engine *engine, compare_stages *stages);
 void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]);
 /* Borrowed from the engine. */
 const yoke_model *compare_engine_model(const compare_engine *engine);
-/* All tensors of the model but the integer ones, one after another in their order. */
+/* Walks the tensors of the model but the integer ones, in their order; *place begins at 0. false:
+ * past the last. */
+bool compare_next_tensor(const yoke_model *model, int *place, yoke_tensor_info *info);
+/* All of these, one after another. */
 size_t compare_weights_count(const yoke_model *model);
 yoke_status compare_engine_read(compare_engine *engine, float *weights);
 /* The gradients of the last step at the same places, 0 for buffers; schedule classic only. */

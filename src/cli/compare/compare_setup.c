@@ -1,7 +1,6 @@
 /* From options to a setup. */
 #include "cli/compare/compare_setup.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -31,24 +30,9 @@ int compare_setup_names(compare_setup *setup, const char *verb, const char *mode
     return -1;
 }
 
-yoke_optimizer_options compare_optimizer(yoke_optimizer_kind kind, double learning_rate) {
-    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT, adamw = YOKE_ADAMW_OPTIONS_INIT;
-    sgd.learning_rate = 0.05;
-    sgd.momentum = 0.9;
-    sgd.weight_decay = 5e-4;
-    yoke_optimizer_options optimizer = kind == YOKE_SGD ? sgd : adamw;
-    if (!isnan(learning_rate)) optimizer.learning_rate = learning_rate;
-    return optimizer;
-}
-
 yoke_status compare_open_devices(device_view *view, const char *list, int threads) {
-    yoke_devices_options wanted = {
-        .struct_size = sizeof wanted, .list = list != NULL ? list : "auto", .threads = threads};
-    yoke_status status = device_view_open(view, &wanted);
-    if (status != YOKE_OK || list != NULL || view->count > 1 || view->devices[0].capability > 0)
-        return status;
-    wanted.list = "2xcpu";
-    return device_view_open(view, &wanted);
+    yoke_devices_options wanted = {.struct_size = sizeof wanted, .list = list, .threads = threads};
+    return device_view_choose(view, &wanted, 0);
 }
 
 void compare_setup_devices(compare_setup *setup, const device_view *view, int threads) {

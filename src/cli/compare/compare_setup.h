@@ -27,8 +27,6 @@ int compare_check_launcher(const char *verb);
 /* Likewise: copies the names, or says that one is too long. */
 int compare_setup_names(compare_setup *setup, const char *verb, const char *model,
                         const char *dataset);
-/* yoke train's defaults; learning_rate NaN: its default, too. */
-yoke_optimizer_options compare_optimizer(yoke_optimizer_kind kind, double learning_rate);
 
 /* Opens the devices of a list; NULL: every GPU, or the CPU as two devices. */
 yoke_status compare_open_devices(struct device_view *view, const char *list, int threads);

@@ -81,7 +81,7 @@ static int check_list(const char *list) {
 static int check_flags(const launch_flags *flags, int words) {
     bool dry = flags->explain || flags->print_sbatch;
     if (flags->explain && flags->print_sbatch)
-        return cli_usage_error("launch", "give --explain or --print-sbatch, one at a time");
+        return cli_usage_error("launch", "--explain and --print-sbatch: give one at a time");
     if (flags->json && !flags->explain) return cli_usage_error("launch", "--json needs --explain");
     if (words == 0 && !dry)
         return cli_usage_error("launch", "launch needs a command: -- train ..., or -- ./program");

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/result.h"
+#include "cli/shared_options.h"
 #include "cli/verify/verify_record.h"
 
 /* Multiplications of a step; the float64 reference needs about a nanosecond for each. */
@@ -31,22 +32,18 @@ static const cli_option options[] = {
     {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST", "2xcpu, 4xcuda, ...; one device: single alone (every GPU, or 2xcpu)",
      CLI_TEXT, AT(devices), 0, 0},
-    {"threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, AT(threads),
-     0, 1024},
-    {"batch", "N", "rows of a step, on all devices together (16)", CLI_INTEGER, AT(batch), 1,
-     1 << 20},
-    {"shards", "V", "cut batches into V shards on any number of devices, as in yoke train (0)",
-     CLI_INTEGER, AT(shards), 0, YOKE_SHARDS_LIMIT},
+    CLI_OPTION_THREADS(AT(threads)),
+    CLI_OPTION_BATCH(AT(batch), "16"),
+    CLI_OPTION_SHARDS(AT(shards)),
     {"steps", "N", "steps of every road (5)", CLI_INTEGER, AT(steps), 1, 1e5},
-    {"optimizer", "sgd|adamw", "with momentum and weight decay as in yoke train (sgd)", CLI_CHOICE,
-     AT(optimizer), 0, 0},
-    {"lr", "X", "learning rate (0.01 for sgd, 0.001 for adamw)", CLI_REAL, AT(lr), 0, INFINITY},
-    {"seed", "N", "seed of weights, row order and dropout (0)", CLI_UNSIGNED, AT(seed), 0, 0},
-    {"algorithm", "measured|direct",
-     "fastest by measurement, which differs between roads, or the same in all (direct)", CLI_CHOICE,
-     AT(algorithm), 0, 0},
+    CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
+    CLI_OPTION_LR(AT(lr), "learning rate", "0.01"),
+    CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
+    CLI_OPTION_ALGORITHM(
+        AT(algorithm),
+        "fastest by measurement, which differs between roads, or the same in all (direct)"),
     {"reference", "follow|free|no",
-     "compare with float64, which starts each step from single's weights, or trains alone (follow)",
+     "the float64 road: starts each step from single's weights, trains alone, or none (follow)",
      CLI_CHOICE, AT(reference), 0, 0},
     {"tolerance", "X", "allowed difference by rounding, relative to the norm of a tensor (0.1)",
      CLI_REAL, AT(tolerance), 0, 1},
@@ -56,8 +53,8 @@ static const cli_option options[] = {
      AT(record_every), 1, 1e5},
     {"against", "FILE", "compare with a recorded run, of yoke or of another program", CLI_TEXT,
      AT(against), 0, 0},
-    {"json", NULL, "print the result as one JSON object", CLI_FLAG, AT(json), 0, 0},
-    {"quiet", NULL, "print the result only", CLI_FLAG, AT(quiet), 0, 0},
+    CLI_OPTION_JSON(AT(json)),
+    CLI_OPTION_QUIET(AT(quiet)),
 };
 
 const cli_verb verify_verb = {
@@ -333,7 +330,7 @@ static int prepare(session *now) {
     setup->seed = flags->seed;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->optimizer =
-        compare_optimizer((yoke_optimizer_kind)flags->optimizer, sgd_default ? 0.01 : flags->lr);
+        cli_optimizer((yoke_optimizer_kind)flags->optimizer, sgd_default ? 0.01 : flags->lr);
     now->all.steps = flags->steps;
     now->all.tolerance = flags->tolerance;
     now->all.against = flags->against;

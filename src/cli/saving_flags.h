@@ -1,0 +1,27 @@
+/* --checkpoint-dir, --resume and their neighbours: checkpoints on the command line. */
+#ifndef CLI_SAVING_FLAGS_H
+#define CLI_SAVING_FLAGS_H
+
+#include <stdbool.h>
+
+#include "yoke/trainer.h"
+
+/* What the user typed; NULL or 0: not given. */
+typedef struct saving_flags {
+    const char *dir, *every, *resume, *resume_anyway;
+    int keep;
+    bool keep_best;
+} saving_flags;
+
+/* What the other options must not contradict. */
+typedef struct saving_context {
+    const char *init;
+    int evaluate_every;
+} saving_context;
+
+/* -1, or the exit code of a usage error. */
+int saving_flags_check(const saving_flags *flags, const saving_context *context);
+/* Checked flags. A restarted process resumes by itself. */
+void saving_flags_fill(yoke_trainer_options *run, const saving_flags *flags);
+
+#endif

@@ -1,0 +1,53 @@
+/* What several verbs mean by the same option: its row in their tables, and its default. */
+#ifndef CLI_SHARED_OPTIONS_H
+#define CLI_SHARED_OPTIONS_H
+
+#include <math.h>
+
+#include "cli/arguments.h"
+#include "yoke/yoke.h"
+
+/* Rows; `at` is the offset of the field, `otherwise` the default as help shows it. */
+#define CLI_OPTION_THREADS(at)                                                                     \
+    { "threads", "N", "compute threads of each device (cores / devices)", CLI_INTEGER, at, 0, 1024 }
+#define CLI_OPTION_BATCH(at, otherwise)                                                            \
+    {                                                                                              \
+        "batch", "N", "rows of a step, over all devices (" otherwise ")", CLI_INTEGER, at, 1,      \
+            1 << 20                                                                                \
+    }
+#define CLI_OPTION_SHARDS(at)                                                                      \
+    {                                                                                              \
+        "shards", "V",                                                                             \
+            "cut each batch into V shards, a power of two: the same bits on 1, 2, 4 ... V "        \
+            "devices",                                                                             \
+            CLI_INTEGER, at, 1, YOKE_SHARDS_LIMIT                                                  \
+    }
+#define CLI_OPTION_OPTIMIZER(at, help)                                                             \
+    { "optimizer", "sgd|adamw", help, CLI_CHOICE, at, 0, 0 }
+#define CLI_OPTION_LR(at, what, of_sgd)                                                            \
+    { "lr", "X", what " (" of_sgd " for sgd, 0.001 for adamw)", CLI_REAL, at, 0, INFINITY }
+#define CLI_OPTION_PRECISION(at)                                                                   \
+    {                                                                                              \
+        "precision", "float32|bfloat16|tf32",                                                      \
+            "precision of the computation; weights stay float32; tf32 needs GPUs (float32)",       \
+            CLI_CHOICE, at, 0, 0                                                                   \
+    }
+#define CLI_OPTION_COLLECTIVES(at)                                                                 \
+    {                                                                                              \
+        "collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",    \
+            CLI_CHOICE, at, 0, 0                                                                   \
+    }
+#define CLI_OPTION_ALGORITHM(at, help)                                                             \
+    { "algorithm", "measured|direct", help, CLI_CHOICE, at, 0, 0 }
+#define CLI_OPTION_SEED(at, of)                                                                    \
+    { "seed", "N", "seed of " of " (0)", CLI_UNSIGNED, at, 0, 0 }
+#define CLI_OPTION_JSON(at)                                                                        \
+    { "json", NULL, "print the result as one JSON object", CLI_FLAG, at, 0, 0 }
+#define CLI_OPTION_QUIET(at)                                                                       \
+    { "quiet", NULL, "print the result only", CLI_FLAG, at, 0, 0 }
+
+/* The optimizer that the tool trains with unless the user says otherwise; learning_rate NaN: its
+ * default, too. */
+yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate);
+
+#endif
