@@ -101,12 +101,33 @@ class Roads(unittest.TestCase):
         self.assertIn("DIFFERS", result.stdout)
         self.assertIn("first differ in step 1, the gradient of fc1.weight, element ", result.stdout)
 
+    def test_a_road_alone_proves_nothing(self):
+        large = ["--model", "resnet18-cifar", "--dataset", "synthetic:3x32x32,rows=64", "--batch", "16", "--steps", "1"]
+        for words, arguments in [("No float64 reference: a step has", large), ("--reference no leaves out",
+                                                                               ["--reference", "no"])]:
+            result = verify(*arguments, "--devices", "cpu")
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn("nothing to compare with one device: " + words, result.stderr)
+
     def test_a_large_model_has_no_reference_and_the_table_says_so(self):
         result = verify("--model", "resnet18-cifar", "--dataset", "synthetic:3x32x32,rows=64", "--batch", "16",
-                        "--steps", "1", "--devices", "cpu")
+                        "--steps", "1", "--devices", "2xcpu")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("No float64 reference", result.stdout)
-        self.assertIn("One road alone", result.stdout)
+
+    def test_a_record_alone_says_that_it_proves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = ["--devices", "cpu", "--reference", "no", "--record", os.path.join(folder, "run")]
+            result = verify(*alone, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("One road alone: nothing was compared", result.stderr)
+        self.assertIsNone(json.loads(result.stdout)["passes"])
+
+    def test_dropout_agrees_with_its_reference_too(self):
+        pairs = pairs_of(told("--model", "mlp-dropout", "--devices", "2xcpu"))
+        self.assertLess(pairs["single", "reference"]["relative"], 1e-4)
+        self.assertLess(pairs["classic", "single"]["relative"], 1e-4)
+        self.assertEqual(pairs["ddp", "classic"]["equal_steps"], 3)
 
 
 class Files(unittest.TestCase):
@@ -260,7 +281,7 @@ class Mistakes(unittest.TestCase):
                 (2, ["41", "40 rows"], ["--batch", "41"]),
                 (2, ["resnet21", "resnet20"], ["--model", "resnet21"]),
                 (66, ["data_batch_1.bin"], ["--dataset", "cifar10:/nonexistent"]),
-                (74, ["/nonexistent/run"], ["--devices", "cpu", "--record", "/nonexistent/run"]),
+                (74, ["/nonexistent/run"], ["--devices", "cpu", "--record", "/nonexistent/run", "--lr", "1e30"]),
                 (1, ["loss"], ["--lr", "1e30"])]:
             with self.subTest(arguments=arguments):
                 result = verify(*arguments)

@@ -93,10 +93,17 @@ typedef struct session {
     progress progress;
 } session;
 
+bool verify_compared(const verification *all) {
+    bool compared = false;
+    for (int i = 0; i < all->pair_count; i++)
+        compared = compared || (all->pairs[i].bar != VERIFY_NOTHING && all->pairs[i].steps > 0);
+    return compared;
+}
+
 bool verify_passes(const verification *all) {
     for (int i = 0; i < all->pair_count; i++)
         if (!verify_pair_passes(&all->pairs[i], all->tolerance)) return false;
-    return true;
+    return verify_compared(all);
 }
 
 /* Roads and pairs. */
@@ -162,6 +169,17 @@ static void plan(session *now) {
     if (now->view.count > 1) plan_devices(now, single);
 }
 
+/* A road alone proves nothing; it may write a record. */
+static yoke_status check_plan(const session *now) {
+    const char *reason = now->all.left_out[0];
+    if (now->all.pair_count > 0 || now->flags->record != NULL) return YOKE_OK;
+    if (reason[0] == '\0') reason = "--reference no leaves out the float64 reference.";
+    return cli_refuse(YOKE_ERROR_ARGUMENT,
+                      "nothing to compare with one device: %s Take --devices 2xcpu, --against FILE "
+                      "or --record FILE",
+                      reason);
+}
+
 static bool has_batch_norm(const yoke_model *model) {
     bool found = false;
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
@@ -210,14 +228,15 @@ static yoke_status open_single(session *now) {
 }
 
 static yoke_status open_all(session *now) {
-    yoke_status status = YOKE_OK;
-    if (now->flags->against != NULL)
+    yoke_status status = yoke_file_check(now->flags->record);
+    if (status == YOKE_OK && now->flags->against != NULL)
         status = verify_against_open(&now->against, now->flags->against, &now->run);
     if (status == YOKE_OK) status = open_single(now);
     if (status == YOKE_OK) status = open_batches(now);
     if (status == YOKE_OK && now->flags->record != NULL)
         status = verify_record_begin(&now->record, &now->run, now->all.roads[0].engine);
     if (status == YOKE_OK) plan(now);
+    if (status == YOKE_OK) status = check_plan(now);
     for (int i = 1; i < now->all.road_count && status == YOKE_OK; i++)
         status = open_road(now, &now->all.roads[i]);
     return status;
@@ -311,7 +330,8 @@ static int run(session *now) {
     progress_clear(&now->progress);
     if (status == YOKE_OK) status = report(now);
     if (status != YOKE_OK) code = cli_fail(status);
-    if (code < 0) code = verify_passes(&now->all) ? 0 : 1;
+    /* A record without a comparison is a success. */
+    if (code < 0) code = verify_passes(&now->all) || now->all.pair_count == 0 ? 0 : 1;
     clear(now);
     compare_meeting_close(&now->meeting);
     return code;

@@ -23,6 +23,8 @@ typedef struct verification {
     char left_out[2][160];   /* sentences on roads that are missing; empty: none */
 } verification;
 
+/* Whether any two roads that must agree were compared. Without that nothing passes. */
+bool verify_compared(const verification *all);
 bool verify_passes(const verification *all);
 void verify_print(FILE *out, const verification *all); /* verify_report.c */
 yoke_status verify_print_json(FILE *out, const verification *all);

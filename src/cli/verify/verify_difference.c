@@ -47,10 +47,9 @@ static double relative_difference(tensor_pair both, double rounding) {
 /* One rounding of a road's weights, or of its gradients, taken as one vector. */
 static double rounding_of(const verify_road *road, const yoke_model *model, bool gradients) {
     const double *values = gradients ? road->gradients : road->weights;
+    yoke_tensor_info info;
     double norm = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        if (yoke_model_tensor(model, i, &info) != YOKE_OK || info.integer) continue;
+    for (int next = 0; compare_next_tensor(model, &next, &info);) {
         if (info.trainable || !gradients) norm = hypot(norm, norm_of(values, info.count));
         values += info.count;
     }
@@ -84,10 +83,9 @@ void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
     bool gradients = a->has_gradients && b->has_gradients, equal = true;
     double rounding = rounding_of(b, model, false);
     double of_gradients = gradients ? rounding_of(b, model, true) : 0;
+    yoke_tensor_info info;
     size_t offset = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        if (yoke_model_tensor(model, i, &info) != YOKE_OK || info.integer) continue;
+    for (int next = 0; compare_next_tensor(model, &next, &info);) {
         verify_element found = {.step = step, .tensor = info.name};
         tensor_pair weights = {a->weights + offset, b->weights + offset, info.count};
         tensor_pair of_loss = {a->gradients + offset, b->gradients + offset, info.count};
@@ -109,6 +107,7 @@ void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step) {
 
 bool verify_pair_passes(const verify_pair *pair, double tolerance) {
     if (pair->bar == VERIFY_NOTHING) return true;
+    if (pair->steps == 0) return false;
     if (pair->bar == VERIFY_BITS) return !pair->differs;
     return pair->relative <= tolerance && pair->gradient_relative <= tolerance;
 }

@@ -34,6 +34,7 @@ typedef struct verify_pair {
 
 /* Compares what both roads have read after a step. */
 void verify_pair_compare(verify_pair *pair, const yoke_model *model, int step);
+/* Roads that were never compared, although they should agree, do not pass. */
 bool verify_pair_passes(const verify_pair *pair, double tolerance);
 
 /* Float32 numbers between two, the second one included; -0 and 0 are neighbours. INT64_MAX where

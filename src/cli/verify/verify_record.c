@@ -134,12 +134,10 @@ static yoke_status add_tensor(yoke_tensor_file *file, const char *name,
 yoke_status verify_record_step(yoke_tensor_file *file, int step, const verify_road *road,
                                const yoke_model *model) {
     char name[VERIFY_NAME_BYTES];
+    yoke_tensor_info info;
     yoke_status status = YOKE_OK;
     size_t offset = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model) && status == YOKE_OK; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        status = yoke_model_tensor(model, i, &info);
-        if (status != YOKE_OK || info.integer) continue;
+    for (int next = 0; status == YOKE_OK && compare_next_tensor(model, &next, &info);) {
         status = add_tensor(file, verify_weight_name(name, step, info.name), &info,
                             road->weights + offset, road->narrow);
         if (status == YOKE_OK && road->has_gradients && info.trainable)

@@ -64,7 +64,9 @@ static void print_sentences(FILE *out, const verification *all) {
         fprintf(out, "Batch norm normalizes the rows of each device alone, so single computes "
                      "something else than\nseveral devices do.\n");
     if (all->pair_count == 0)
-        fprintf(out, "One road alone: nothing was compared.\n");
+        fprintf(out, "One road alone: nothing was compared, and nothing is proven.\n");
+    else if (!verify_compared(all))
+        fprintf(out, "NOTHING WAS COMPARED: no step of the roads that must agree.\n");
     else if (!verify_passes(all))
         fprintf(out,
                 "ROADS DIFFER: by more than the tolerance of %g, or where bits must be "
@@ -140,7 +142,10 @@ yoke_status verify_print_json(FILE *out, const verification *all) {
     yoke_json_integer(&json, "steps", all->steps);
     yoke_json_real(&json, "tolerance", all->tolerance);
     yoke_json_boolean(&json, "batch_norm", all->batch_norm);
-    yoke_json_boolean(&json, "passes", verify_passes(all));
+    if (all->pair_count > 0)
+        yoke_json_boolean(&json, "passes", verify_passes(all));
+    else
+        yoke_json_null(&json, "passes");
     yoke_json_open(&json, "pairs", '[');
     for (int i = 0; i < all->pair_count; i++)
         json_pair(&json, all, &all->pairs[i]);

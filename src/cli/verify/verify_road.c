@@ -76,12 +76,10 @@ void verify_road_close(verify_road *road) {
 }
 
 yoke_status verify_road_follow(verify_road *road, const yoke_model *model) {
+    yoke_tensor_info info;
     yoke_status status = YOKE_OK;
     size_t offset = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model) && status == YOKE_OK; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        status = yoke_model_tensor(model, i, &info);
-        if (status != YOKE_OK || info.integer) continue;
+    for (int next = 0; status == YOKE_OK && compare_next_tensor(model, &next, &info);) {
         status = yoke_reference_write(road->reference, info.name, road->leader->weights + offset,
                                       info.count);
         offset += info.count;
@@ -167,14 +165,12 @@ static yoke_status read_file(verify_road *road, place at, int step) {
 }
 
 yoke_status verify_road_read(verify_road *road, const yoke_model *model, int step) {
+    yoke_tensor_info info;
     yoke_status status = YOKE_OK;
     if (road->engine != NULL || road->ranks != NULL) return read_engine(road, step);
     place at = {0};
     road->has_gradients = step > 0;
-    for (int i = 0; i < yoke_model_tensor_count(model) && status == YOKE_OK; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        status = yoke_model_tensor(model, i, &info);
-        if (status != YOKE_OK || info.integer) continue;
+    for (int next = 0; status == YOKE_OK && compare_next_tensor(model, &next, &info);) {
         at = (place){info.name, at.offset, info.count, info.trainable};
         status = road->file != NULL ? read_file(road, at, step) : read_reference(road, at);
         at.offset += info.count;
