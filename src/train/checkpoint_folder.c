@@ -41,15 +41,20 @@ static int newest_first(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
+static yoke_status cannot_list(const char *folder, int cause) {
+    yoke_status status = cause == ENOENT   ? YOKE_ERROR_MISSING
+                         : cause == ENOMEM ? YOKE_ERROR_MEMORY
+                                           : YOKE_ERROR_IO;
+    return FAIL(status, "%s: cannot list: %s", folder, strerror(cause));
+}
+
 /* The steps of all files, newest first; the caller frees *steps. */
 static yoke_status list_steps(const char *folder, uint64_t **steps, size_t *count) {
     size_t capacity = 0;
     *steps = NULL;
     *count = 0;
     DIR *directory = opendir(folder);
-    if (directory == NULL)
-        return FAIL(errno == ENOENT ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot list: %s",
-                    folder, strerror(errno));
+    if (directory == NULL) return cannot_list(folder, errno);
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         uint64_t step;
         if (!read_step(entry->d_name, &step)) continue;

@@ -83,7 +83,9 @@ static verdict judge(const void *caller) {
         return FOREIGN;
     }
     unsigned long number = __atomic_add_fetch(&own_allocations, 1, __ATOMIC_RELAXED);
-    return number == __atomic_load_n(&fail_at, __ATOMIC_RELAXED) ? FAILS : OWN;
+    if (number != __atomic_load_n(&fail_at, __ATOMIC_RELAXED)) return OWN;
+    errno = ENOMEM; /* opendir and others report it */
+    return FAILS;
 }
 
 void *malloc(size_t bytes) {
