@@ -165,16 +165,36 @@ void yoke_folder_close(yoke_folder *folder) {
     *folder = (yoke_folder){0};
 }
 
+/* Another run would take the files of this one for its own, and lose its own to prune. */
+static yoke_status refuse_used(const char *folder) {
+    char best[PATH_MAX];
+    uint64_t *steps;
+    size_t count;
+    TRY(list_steps(folder, &steps, &count));
+    free(steps);
+    yoke_folder_best_path(best, folder);
+    if (count == 0 && !yoke_file_exists(best)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s: was moved or removed, and the new folder of this name has checkpoints of "
+                "another run: move those away",
+                folder);
+}
+
 yoke_status yoke_folder_restore(yoke_folder *folder) {
     struct stat now, locked;
-    bool exists = stat(folder->path, &now) == 0;
-    if (exists && folder->lock < 0) return YOKE_OK;
-    if (exists && fstat(folder->lock, &locked) == 0 && now.st_dev == locked.st_dev &&
-        now.st_ino == locked.st_ino)
-        return YOKE_OK;
+    bool exists = stat(folder->path, &now) == 0, own = !folder->is_lost;
+    if (folder->lock >= 0)
+        own = exists && fstat(folder->lock, &locked) == 0 && now.st_dev == locked.st_dev &&
+              now.st_ino == locked.st_ino;
+    if (exists && own) return YOKE_OK;
     unlock(folder);
+    folder->is_lost = true;
     TRY(make(folder->path));
-    return lock(folder);
+    TRY(lock(folder));
+    yoke_status status = refuse_used(folder->path);
+    folder->is_lost = status != YOKE_OK;
+    if (status != YOKE_OK) unlock(folder);
+    return status;
 }
 
 /* Later steps. */

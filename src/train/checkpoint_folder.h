@@ -11,14 +11,16 @@
 /* The folder of one run. The lock keeps other runs out; it ends with the process. */
 typedef struct yoke_folder {
     const char *path; /* of the caller; NULL: not open */
-    int lock;         /* -1: the file system has no locks */
+    int lock;         /* -1: the file system has no locks, or is_lost */
+    bool is_lost;     /* the folder of this name is not this run's any more */
 } yoke_folder;
 
 /* Makes the folder unless it exists, removes what killed writers left, and checks that files can be
  * written there. ARGUMENT: another run has the folder, or it is a file. */
 yoke_status yoke_folder_open(yoke_folder *folder, const char *path);
 void yoke_folder_close(yoke_folder *folder); /* takes a zeroed struct */
-/* Makes and locks the folder again if somebody removed it. */
+/* Makes and locks the folder again if somebody removed it. ARGUMENT, as often as it is called: the
+ * folder of this name is another run's by now. */
 yoke_status yoke_folder_restore(yoke_folder *folder);
 void yoke_folder_path(char path[PATH_MAX], const char *folder, uint64_t step);
 void yoke_folder_best_path(char path[PATH_MAX], const char *folder);

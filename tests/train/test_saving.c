@@ -201,6 +201,32 @@ static void a_folder_has_one_run_at_a_time(void **state) {
     clear_saves();
 }
 
+/* A run whose folder was moved away, and another run made a new one of that name. */
+static void a_folder_of_another_run_stays_refused(void **state) {
+    (void)state;
+    char moved[128], path[PATH_MAX];
+    yoke_folder first, second;
+    clear_saves();
+    EXPECT_OK(yoke_folder_open(&first, saves));
+    assert_int_equal(rename(saves, in_folder("moved", moved)), 0);
+    EXPECT_OK(yoke_folder_open(&second, saves));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(yoke_folder_restore(&first), YOKE_ERROR_ARGUMENT);
+    yoke_folder_path(path, saves, 1);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    yoke_folder_close(&second);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(yoke_folder_restore(&first), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(unlink(path), 0);
+    EXPECT_OK(yoke_folder_restore(&first));
+    assert_int_equal(yoke_folder_open(&second, saves), YOKE_ERROR_ARGUMENT); /* locked again */
+    yoke_folder_close(&first);
+    assert_int_equal(rmdir(moved), 0);
+    clear_saves();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_disk_fails_no_rank),
@@ -209,6 +235,7 @@ int main(void) {
         cmocka_unit_test(a_file_is_no_folder),
         cmocka_unit_test(a_folder_that_somebody_removes_is_made_again),
         cmocka_unit_test(a_folder_has_one_run_at_a_time),
+        cmocka_unit_test(a_folder_of_another_run_stays_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
