@@ -92,7 +92,8 @@ static bool has_checkpoints(const char *folder) {
     DIR *directory = folder != NULL ? opendir(folder) : NULL;
     if (directory == NULL) return false;
     for (struct dirent *entry; !found && (entry = readdir(directory)) != NULL;)
-        found = fnmatch("step-*.safetensors", entry->d_name, 0) == 0;
+        found = fnmatch("step-*.safetensors", entry->d_name, 0) == 0 ||
+                strcmp(entry->d_name, "best.safetensors") == 0;
     closedir(directory);
     return found;
 }

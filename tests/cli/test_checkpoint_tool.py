@@ -4,6 +4,7 @@
 usage: test_checkpoint_tool.py YOKE [unittest arguments]
 """
 import json
+import os
 import signal
 import subprocess
 import unittest
@@ -88,6 +89,11 @@ class Runs(Tool):
 
         self.assertIn(f"resumed from {first}", resumed("1"))  # the folder is empty
         self.assertIn("resumed from saves/step-00000025.safetensors", resumed("1"))
+        os.rename(self.folder / "saves/step-00000025.safetensors", self.folder / "saves/best.safetensors")
+        for name in self.saves():
+            if name.startswith("step-"):
+                os.remove(self.folder / "saves" / name)
+        self.assertIn("resumed from saves/best.safetensors", resumed("1"))
 
     def test_restarted_ranks_go_on_from_the_newest_checkpoint(self):
         for schedule in ["overlap", "sharded"]:
