@@ -292,16 +292,16 @@ static bool settle(yoke_trainer *trainer, yoke_error *first) {
     return !is_numeric;
 }
 
-/* Writes the last checkpoint, unless a loss or gradient is not finite: the step that failed would
- * be the next one of a resumed run. Saves the weights after the last step, after a stop, after a
- * failure of the data, and after a loss or gradient that is not finite, from which no weight was
- * updated. */
+/* Waits for the checkpoint in progress. Writes the last one, unless a loss or gradient is not
+ * finite: the step that failed would be the next one of a resumed run. Saves the weights after the
+ * last step, after a stop, after a failure of the data, and after a loss or gradient that is not
+ * finite, from which no weight was updated. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     bool is_finite = settle(trainer, &first);
     bool together = trainer->ranks == NULL || is_common(first.status);
-    if (!trainer->in_step && together && is_finite)
-        add_failure(trainer, &first, yoke_trainer_end_saves(trainer));
+    if (!trainer->in_step && together)
+        add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
     add_failure(trainer, &first, write_trace(trainer));
     /* No rank returns before rank 0 has written the files. */

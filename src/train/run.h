@@ -77,12 +77,12 @@ yoke_status yoke_trainer_resume(yoke_trainer *trainer);
 /* saving.c; all of these without a folder: nothing to do. is_due: on rank 0, whether a checkpoint
  * is due and can begin. begin: copies the state, by all ranks together, and lets it be written.
  * best: the same after an evaluation that is the best so far. collect: reports what was written.
- * end: writes the last one and waits for it. */
+ * end: writes the last one, if wanted, and waits for what is being written. */
 bool yoke_trainer_save_is_due(const yoke_trainer *trainer);
 yoke_status yoke_trainer_begin_save(yoke_trainer *trainer);
 yoke_status yoke_trainer_save_best(yoke_trainer *trainer);
 void yoke_trainer_collect_saves(yoke_trainer *trainer);
-yoke_status yoke_trainer_end_saves(yoke_trainer *trainer);
+yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last);
 
 /* Whether a run that goes on from a checkpoint begins with an evaluation: of a run that is
  * complete, or of an epoch that the checkpoint ends. */

@@ -112,9 +112,9 @@ void yoke_trainer_collect_saves(yoke_trainer *trainer) {
     if (collect(trainer) != YOKE_OK) yoke_trainer_warn(trainer); /* the next may succeed */
 }
 
-yoke_status yoke_trainer_end_saves(yoke_trainer *trainer) {
+yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last) {
     if (!has_folder(trainer)) return YOKE_OK;
-    bool is_new = trainer->step > trainer->checkpoints.step;
+    bool is_new = with_last && trainer->step > trainer->checkpoints.step;
     if (is_new) TRY(yoke_trainer_begin_save(trainer));
     TRY(await_writer(trainer));
     return collect(trainer);

@@ -127,6 +127,31 @@ static void a_best_that_could_not_be_written_is_tried_again(void **state) {
     clear_saves();
 }
 
+static void on_event_before_the_disk_fails(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    if (event->kind == YOKE_EVENT_STEP) atomic_store(&failing, 1);
+}
+
+/* The step behind the checkpoint fails while the checkpoint is being written. */
+static void a_failed_write_is_reported_after_a_loss_that_is_not_finite(void **state) {
+    (void)state;
+    const yoke_optimizer_options steep = {.struct_size = sizeof steep, .learning_rate = 1e30};
+    log_of_run run = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.optimizer = &steep;
+    options.checkpoint_every = 1;
+    options.checkpoint_unit = YOKE_CHECKPOINT_STEPS;
+    options.on_event = on_event_before_the_disk_fails;
+    assert_int_equal(train(&run, &options), YOKE_ERROR_NUMERIC);
+    atomic_store(&failing, 0);
+    assert_int_equal(run.steps, 1);
+    assert_int_equal(run.warnings, 1);
+    assert_non_null(strstr(run.warning, "step-00000001.safetensors"));
+    yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
 static void a_new_folder_is_on_the_disk_before_the_first_file(void **state) {
     (void)state;
     yoke_folder opened;
@@ -231,6 +256,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_disk_fails_no_rank),
         cmocka_unit_test(a_best_that_could_not_be_written_is_tried_again),
+        cmocka_unit_test(a_failed_write_is_reported_after_a_loss_that_is_not_finite),
         cmocka_unit_test(a_new_folder_is_on_the_disk_before_the_first_file),
         cmocka_unit_test(a_file_is_no_folder),
         cmocka_unit_test(a_folder_that_somebody_removes_is_made_again),
