@@ -11,12 +11,12 @@ static const char *schedule_name(yoke_lr_schedule_kind kind) {
     return names[kind];
 }
 
-#define THREADS "run.threads" /* compute threads of rank 0's first device */
+#define THREADS "run.threads" /* compute threads of rank 0's first device; 0: a GPU */
 
 static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
     yoke_device_info root = {.struct_size = sizeof root};
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
-    *threads = (uint64_t)root.threads;
+    *threads = root.capability > 0 ? 0 : (uint64_t)root.threads;
     return YOKE_OK;
 }
 
@@ -98,7 +98,7 @@ static yoke_status compare_threads(yoke_trainer *trainer, const yoke_checkpoint 
     TRY(threads_of(trainer, &own));
     theirs = own;
     TRY(yoke_checkpoint_number(checkpoint, THREADS, INT32_MAX, &theirs));
-    if (theirs == own) return YOKE_OK;
+    if (theirs == own || theirs == 0 || own == 0) return YOKE_OK;
     snprintf(text, sizeof text,
              "%s: a device has %llu threads here and had %llu there: the last bits may differ from "
              "the uninterrupted run's; --threads %llu keeps them",
