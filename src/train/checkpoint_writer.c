@@ -64,7 +64,7 @@ static phase await_phase(yoke_checkpoint_writer *writer, bool busy) {
 
 bool yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer, int timeout_ms) {
     struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     int64_t ns = end.tv_nsec + (int64_t)timeout_ms * 1000000;
     end.tv_sec += (time_t)(ns / 1000000000);
     end.tv_nsec = (long)(ns % 1000000000);
@@ -103,6 +103,7 @@ static yoke_status start_thread(yoke_checkpoint_writer *writer) {
 
 yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const yoke_state *state,
                                           yoke_folder *folder, int keep) {
+    pthread_condattr_t steady; /* an adjusted clock must not lengthen a wait */
     *writer = NULL;
     yoke_checkpoint_writer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the writer of checkpoints");
@@ -110,7 +111,10 @@ yoke_status yoke_checkpoint_writer_create(yoke_checkpoint_writer **writer, const
     made->folder = folder;
     made->keep = keep;
     pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->changed, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &steady);
+    pthread_condattr_destroy(&steady);
     yoke_status status = start_thread(made);
     if (status != YOKE_OK) {
         yoke_checkpoint_writer_destroy(made);
