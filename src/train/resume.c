@@ -64,13 +64,18 @@ static yoke_status find_checkpoint(yoke_trainer *trainer, yoke_checkpoint **chec
     return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
 }
 
+/* A best that this run's folder has not is none. */
 static yoke_status read_best(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
     yoke_best *best = &trainer->checkpoints.best;
     const char *text = yoke_safetensors_note(&checkpoint->file, "best");
+    char path[PATH_MAX] = "";
+    if (trainer->options.checkpoint_dir != NULL)
+        yoke_folder_best_path(path, trainer->options.checkpoint_dir);
     best->exists = text != NULL;
     if (text != NULL && !yoke_text_real(text, -DBL_MAX, DBL_MAX, &best->value))
         return FAIL(YOKE_ERROR_DATA, "%s: best is '%.40s', not a number", checkpoint->file.path,
                     text);
+    best->exists = best->exists && yoke_file_exists(path);
     trainer->checkpoints.on_disk = *best;
     return YOKE_OK;
 }

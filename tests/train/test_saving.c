@@ -172,6 +172,26 @@ static void a_new_folder_is_on_the_disk_before_the_first_file(void **state) {
 
 /* The folder. */
 
+static void a_best_that_the_folder_has_not_is_written_again(void **state) {
+    (void)state;
+    const yoke_optimizer_options still = {.struct_size = sizeof still, .learning_rate = 0};
+    char path[PATH_MAX];
+    clear_saves();
+    for (int part = 0; part < 2; part++) {
+        log_of_run run = {.stop_after = part == 0 ? RUN_STEPS / 2 : 0};
+        yoke_trainer_options options = saving(&run);
+        options.optimizer = &still; /* every evaluation is as good as the first */
+        options.keep_best = true;
+        options.evaluate_every = 1;
+        assert_int_equal(train(&run, &options), part == 0 ? YOKE_ERROR_CANCELLED : YOKE_OK);
+        yoke_trainer_destroy(run.trainer);
+        assert_true(has_best());
+        yoke_folder_best_path(path, saves);
+        assert_int_equal(unlink(path), 0);
+    }
+    clear_saves();
+}
+
 static void a_file_is_no_folder(void **state) {
     (void)state;
     log_of_run run = {0};
@@ -258,6 +278,7 @@ int main(void) {
         cmocka_unit_test(a_best_that_could_not_be_written_is_tried_again),
         cmocka_unit_test(a_failed_write_is_reported_after_a_loss_that_is_not_finite),
         cmocka_unit_test(a_new_folder_is_on_the_disk_before_the_first_file),
+        cmocka_unit_test(a_best_that_the_folder_has_not_is_written_again),
         cmocka_unit_test(a_file_is_no_folder),
         cmocka_unit_test(a_folder_that_somebody_removes_is_made_again),
         cmocka_unit_test(a_folder_has_one_run_at_a_time),
