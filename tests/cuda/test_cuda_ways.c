@@ -34,6 +34,16 @@ static void measure(parity_rig *rig, const parity_case *c) {
     assert_int_equal(rows, c->first_layer ? 2 : 3);
 }
 
+/* A convolution's algorithms by their numbers: the engine refuses a choice with another name. */
+static const char *const names[CUDA_ALGORITHMS_LIMIT] = {
+    "matrix product",   "matrix product 1", "matrix product 2", "matrix product 3",
+    "matrix product 4", "matrix product 5", "matrix product 6", "matrix product 7",
+    "cuDNN 1",          "im2col",           "cuDNN 0",          "cuDNN 2",
+    "cuDNN 3",          "cuDNN 4",          "cuDNN 5",          "cuDNN 6",
+    "cuDNN 7"};
+
+#define PRODUCTS 8 /* of them; a linear layer has no others */
+
 /* A record that chooses `algorithm` for every pass. */
 static yoke_choices *imposed(const parity_rig *rig, int algorithm) {
     yoke_choices *choices = NULL;
@@ -41,7 +51,7 @@ static yoke_choices *imposed(const parity_rig *rig, int algorithm) {
     double milliseconds;
     PARITY_OK(yoke_choices_create(&choices));
     for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++)
-        PARITY_OK(yoke_choices_add(choices, key, algorithm, "imposed", 0));
+        PARITY_OK(yoke_choices_add(choices, key, algorithm, names[algorithm], 0));
     return choices;
 }
 
@@ -60,7 +70,8 @@ static void check_every_algorithm(parity_rig *rig, parity_case c) {
     c.full = c.precision == YOKE_FLOAT32; /* whose algorithm rounds an operand shows */
     if (!yoke_device_supports(device, c.precision)) return;
     measure(rig, &c);
-    for (int algorithm = 0; algorithm < CUDA_ALGORITHMS_LIMIT; algorithm++)
+    int count = c.operation.kind == YOKE_OP_LINEAR ? PRODUCTS : CUDA_ALGORITHMS_LIMIT;
+    for (int algorithm = 0; algorithm < count; algorithm++)
         impose(rig, &c, algorithm);
 }
 
