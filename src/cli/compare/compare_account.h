@@ -1,0 +1,31 @@
+/* Where a device's time goes: the spans of some steps, added up so that the parts make the whole. */
+#ifndef CLI_COMPARE_ACCOUNT_H
+#define CLI_COMPARE_ACCOUNT_H
+
+#include "yoke/yoke.h"
+
+/* One device, in a step: milliseconds and bytes, means over the steps of a run. An instant in which
+ * two stages run (a GPU copies while it computes) counts for the one that computes, so
+ *     step_ms = idle_ms + the sum of stage_ms,
+ * to rounding. stage_ms[YOKE_STAGE_STEP] and [YOKE_STAGE_EVALUATE] stay 0. */
+typedef struct compare_account {
+    double step_ms; /* of the whole mode, the same for all its devices */
+    double idle_ms; /* no stage runs: the device waits for other devices, or for the host */
+    double stage_ms[YOKE_STAGE_COUNT];
+    double bytes[YOKE_STAGE_COUNT]; /* that the device reads and writes in the stage */
+} compare_account;
+
+/* A run of steps, by the clock of the spans. */
+typedef struct compare_window {
+    uint64_t begin_ns, end_ns;
+    int steps;
+} compare_window;
+
+/* Fills lanes[0 .. count) from the spans inside the window. When the trace has lost the first
+ * steps, the account is that of the others. */
+yoke_status compare_account_read(const yoke_trace *trace, const compare_window *window,
+                                 compare_account *lanes, int count);
+/* Makes `milliseconds` the length of a step: the rest becomes idle time. */
+void compare_account_stretch(compare_account *account, double milliseconds);
+
+#endif

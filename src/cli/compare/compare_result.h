@@ -1,0 +1,121 @@
+/* What a comparison found: the tables, the JSON object and the page are printed from this one model
+ * of the data. It holds no engine and no process. */
+#ifndef CLI_COMPARE_RESULT_H
+#define CLI_COMPARE_RESULT_H
+
+#include "bench/race/rounds.h"
+#include "cli/compare/compare_account.h"
+#include "cli/compare/compare_setup.h"
+
+typedef enum compare_kind {
+    COMPARE_SINGLE,    /* the first device alone */
+    COMPARE_ALL_CORES, /* one CPU device with the cores of all devices */
+    COMPARE_CLASSIC,
+    COMPARE_OVERLAP,
+    COMPARE_SHARDED,
+    COMPARE_DDP,
+    COMPARE_KINDS
+} compare_kind;
+const char *compare_kind_name(compare_kind kind); /* "dp overlap" */
+
+/* Did two modes learn the same? With batch norm only modes on as many devices can, because it
+ * normalizes each shard alone. */
+typedef enum compare_verdict {
+    COMPARE_REFERENCE, /* compared with nobody */
+    COMPARE_SAME_BITS, /* all weights are equal; a loss may differ by the order of its sum */
+    COMPARE_ROUNDING,  /* losses within the tolerance */
+    COMPARE_DIFFERENT
+} compare_verdict;
+const char *compare_verdict_name(compare_verdict verdict); /* "same bits" */
+
+/* Bytes of one device at their peak. An engine allocates all of them before its first step. */
+typedef struct compare_memory {
+    double weights; /* with running statistics */
+    double gradients, optimizer, activations;
+    double other; /* scratch memory of plans, the batch */
+    double total;
+} compare_memory;
+
+/* Device k of one process, or rank k. */
+typedef struct compare_device {
+    char name[32];           /* "cpu:0"; 0 is the root */
+    compare_account account; /* its step_ms is the mode's median */
+    compare_memory memory;
+} compare_device;
+
+/* One stage of one device in the recorded step. */
+typedef struct compare_span {
+    int device; /* index in compare_mode.parts: the lane, or the rank */
+    int bucket; /* -1: the stage belongs to no bucket, or the trace does not know it */
+    yoke_stage stage;
+    double begin_ms, end_ms; /* since the step began on the first device or rank */
+    double bytes;
+} compare_span;
+
+/* One way to train: a row of the tables. */
+typedef struct compare_mode {
+    compare_kind kind;
+    int devices;
+    int threads;        /* of each device; 0: GPUs */
+    char transport[32]; /* of ddp; "": devices of one process */
+
+    /* The first steps. */
+    double *losses;        /* [compare_result.learn_steps] */
+    uint64_t weights_hash; /* after them */
+    compare_verdict verdict;
+    int compared_with; /* index of a mode; -1: a reference */
+    double difference; /* the largest of the losses, relative */
+
+    /* The race. Each figure is formed from the medians over the rounds, so step_ms of one mode
+     * divided by that of another is exactly the quotient of their speed-ups. low and high: see
+     * compare_result.interval. */
+    double round_ms[RACE_ROUNDS]; /* [rounds]: mean time of a step */
+    race_ratio step_ms;
+    race_ratio images_per_second;
+    race_ratio speedup;           /* single's step_ms / this one's */
+    race_ratio speedup_all_cores; /* all cores' step_ms / this one's; NaN: it did not race */
+    race_ratio efficiency;        /* speedup / devices */
+
+    compare_device *parts; /* [devices] */
+
+    compare_span *spans; /* [span_count], of one step, by device and begin; waits are YOKE_STAGE_WAIT,
+                            idle time is what lies between spans */
+    int span_count;
+    double span_step_ms; /* how long that step took */
+} compare_mode;
+
+typedef struct compare_result {
+    compare_setup setup;
+    char processor[96]; /* or the model of the GPU */
+    int cores;          /* shared by CPU devices; 0: GPUs */
+    size_t parameters;
+    bool batch_norm;
+    bool ddp_left_out; /* where devices share a GPU */
+
+    int learn_steps;
+    double tolerance; /* of losses, relative */
+
+    int steps;     /* of each mode in a round */
+    int rounds;    /* in round_ms */
+    int repeated;  /* disturbed rounds thrown away */
+    int disturbed; /* disturbed rounds among `rounds`: then nothing follows from a difference */
+    bool interval; /* low and high bound a 95 % interval; false: the range of the rounds */
+    double seconds_limit, seconds_learning, seconds_preparing, seconds_racing;
+
+    compare_mode *modes; /* [mode_count]: single, all cores, those on 2 devices, on 3 ... */
+    int mode_count;
+} compare_result;
+
+/* Frees what the result holds. */
+void compare_result_clear(compare_result *result);
+/* NULL: no such mode. */
+const compare_mode *compare_find(const compare_result *result, compare_kind kind, int devices);
+/* The mean over the mode's devices. */
+compare_account compare_mean_account(const compare_mode *mode);
+/* Sets verdict, compared_with and difference of every mode. */
+void compare_judge(compare_result *result);
+bool compare_all_equal(const compare_result *result);
+/* Bytes that a device moves in a step to exchange rows, gradients and weights. */
+double compare_moved(const compare_account *account);
+
+#endif
