@@ -15,7 +15,7 @@
 #define PROBE_SLACK 1.15                /* the probe's time over its median */
 #define PROBE_FLOATS ((size_t)11174962) /* resnet18-cifar's gradients: 44.7 MB */
 #define RESAMPLES 2000
-#define FEWEST_ROUNDS 3
+#define ROUNDS_SHARE 0.6 /* of the time limit; the rest is for disturbed rounds */
 #define MOST_STEPS 20000
 
 double race_clock(void) {
@@ -45,35 +45,79 @@ static double median(double *values, int count) {
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-race_ratio race_interval(const double *values, int count) {
-    static const race_ratio nothing = {NAN, NAN, NAN};
-    if (count < 1 || count > RACE_ROUNDS) return nothing;
-    double sample[RACE_ROUNDS], medians[RESAMPLES];
-    uint64_t state = 88172645463325252u;
-    for (int i = 0; i < RESAMPLES; i++) {
-        for (int k = 0; k < count; k++)
-            sample[k] = values[pick(&state, count)];
-        medians[i] = median(sample, count);
+/* median(above[i]) / median(below[i]) over the rounds i that a resample picks. */
+static double resample(const double *above, const double *below, int count, uint64_t *state) {
+    double tops[RACE_ROUNDS], bottoms[RACE_ROUNDS];
+    for (int k = 0; k < count; k++) {
+        int round = pick(state, count);
+        tops[k] = above[round];
+        bottoms[k] = below[round];
     }
-    qsort(medians, RESAMPLES, sizeof *medians, ascending);
-    memcpy(sample, values, (size_t)count * sizeof *sample);
-    return (race_ratio){.median = median(sample, count),
-                        .low = medians[RESAMPLES / 40],
-                        .high = medians[RESAMPLES - 1 - RESAMPLES / 40]};
+    return median(tops, count) / median(bottoms, count);
+}
+
+static double median_of(const double *values, int count) {
+    double sorted[RACE_ROUNDS];
+    memcpy(sorted, values, (size_t)count * sizeof *sorted);
+    return median(sorted, count);
+}
+
+static void find_range(const double *above, const double *below, int count, race_ratio *ratio) {
+    ratio->low = ratio->high = above[0] / below[0];
+    for (int i = 1; i < count; i++) {
+        ratio->low = fmin(ratio->low, above[i] / below[i]);
+        ratio->high = fmax(ratio->high, above[i] / below[i]);
+    }
+}
+
+static void find_interval(const double *above, const double *below, int count, race_ratio *ratio) {
+    double resamples[RESAMPLES];
+    uint64_t state = 88172645463325252u;
+    for (int i = 0; i < RESAMPLES; i++)
+        resamples[i] = resample(above, below, count, &state);
+    qsort(resamples, RESAMPLES, sizeof *resamples, ascending);
+    ratio->low = resamples[RESAMPLES / 40];
+    ratio->high = resamples[RESAMPLES - 1 - RESAMPLES / 40];
+}
+
+static race_ratio quotient(const double *above, const double *below, int count) {
+    race_ratio ratio = {NAN, NAN, NAN};
+    if (count < 1 || count > RACE_ROUNDS) return ratio;
+    ratio.median = median_of(above, count) / median_of(below, count);
+    if (count < RACE_INTERVAL_ROUNDS)
+        find_range(above, below, count, &ratio);
+    else
+        find_interval(above, below, count, &ratio);
+    return ratio;
+}
+
+static race_ratio scaled(race_ratio ratio, double scale) {
+    return (race_ratio){scale * ratio.median, scale * ratio.low, scale * ratio.high};
+}
+
+static void times_of(const rounds *race, int contender, double times[RACE_ROUNDS]) {
+    for (int i = 0; i < race->done; i++)
+        times[i] = race->milliseconds[i][contender];
+}
+
+race_ratio race_interval(const double *values, int count) {
+    double ones[RACE_ROUNDS];
+    for (int i = 0; i < RACE_ROUNDS; i++)
+        ones[i] = 1;
+    return quotient(values, ones, count);
 }
 
 race_ratio race_compare(const rounds *race, int a, int b, double scale) {
-    double ratios[RACE_ROUNDS];
-    for (int i = 0; i < race->done; i++)
-        ratios[i] = scale * race->milliseconds[i][b] / race->milliseconds[i][a];
-    return race_interval(ratios, race->done);
+    double above[RACE_ROUNDS], below[RACE_ROUNDS];
+    times_of(race, b, above);
+    times_of(race, a, below);
+    return scaled(quotient(above, below, race->done), scale);
 }
 
 race_ratio race_times(const rounds *race, int contender, double scale) {
     double times[RACE_ROUNDS];
-    for (int i = 0; i < race->done; i++)
-        times[i] = scale * race->milliseconds[i][contender];
-    return race_interval(times, race->done);
+    times_of(race, contender, times);
+    return scaled(race_interval(times, race->done), scale);
 }
 
 double race_noise(const rounds *race, int a, int same) {
@@ -140,8 +184,8 @@ static void gate_close(quiet_gate *gate) {
 static bool gate_begin(quiet_gate *gate, const rounds *race) {
     double took = probe(gate), sorted[RACE_ROUNDS];
     memcpy(sorted, gate->probes, sizeof sorted);
-    bool usual = gate->probe_count < FEWEST_ROUNDS ||
-                 took <= PROBE_SLACK * median(sorted, gate->probe_count);
+    bool usual =
+        gate->probe_count < RACE_FEWEST || took <= PROBE_SLACK * median(sorted, gate->probe_count);
     if (gate->probe_count < RACE_ROUNDS) gate->probes[gate->probe_count++] = took;
     gate->machine = machine_seconds();
     gate->own = own_seconds(race);
@@ -165,15 +209,22 @@ static yoke_status run_one(rounds *race, int contender, double *milliseconds) {
     return runner->run(runner->context, race->steps, milliseconds);
 }
 
+static int choose_steps(const rounds *race, double first_ms, double all_ms) {
+    double half_a_second = ceil(500 / first_ms);
+    double affordable = floor(ROUNDS_SHARE * 1e3 * race->seconds / (race->rounds * all_ms));
+    return (int)fmin(fmax(fmin(half_a_second, affordable), 2), MOST_STEPS);
+}
+
 static yoke_status warm_up(rounds *race) {
-    double milliseconds = 0;
+    double milliseconds = 0, all_ms = 0;
     bool choose = race->steps < 1;
     if (choose) race->steps = 2;
     for (int i = race->count - 1; i >= 0; i--) {
         yoke_status status = run_one(race, i, &milliseconds);
         if (status != YOKE_OK) return status;
+        all_ms += milliseconds;
     }
-    if (choose) race->steps = (int)fmin(fmax(ceil(500 / milliseconds), 2), MOST_STEPS);
+    if (choose) race->steps = choose_steps(race, milliseconds, all_ms);
     return YOKE_OK;
 }
 
@@ -192,44 +243,70 @@ static yoke_status run_round(rounds *race, double *milliseconds, uint64_t *state
 }
 
 /* On a terminal a line that rewrites itself, elsewhere one line a race. */
-static void print_progress(const rounds *race, bool finished) {
+static void print_progress(const rounds *race, int quiet, bool finished) {
     bool terminal = isatty(STDERR_FILENO);
     if (race->title == NULL) return;
     if (terminal && finished)
         fprintf(stderr, "\r\033[K");
-    else if (terminal || finished)
-        fprintf(stderr, "%s%s: %d of %d rounds, %d repeated, %d disturbed%s", terminal ? "\r" : "",
-                race->title, race->done, race->rounds, race->repeated, race->noisy,
-                terminal ? "\033[K" : "\n");
+    else if (terminal)
+        fprintf(stderr, "\r%s: %d of %d rounds, %d disturbed\033[K", race->title, quiet,
+                race->rounds, race->done - quiet);
+    else if (finished)
+        fprintf(stderr, "%s: %d of %d rounds, %d repeated, %d disturbed\n", race->title, race->done,
+                race->rounds, race->repeated, race->noisy);
 }
 
-static yoke_status run_rounds(rounds *race, quiet_gate *gate) {
+/* What the rounds were like while they ran. */
+typedef struct course {
+    bool disturbed[RACE_ROUNDS]; /* [race->done] */
+    int quiet;                   /* rounds that were not */
+} course;
+
+static yoke_status run_rounds(rounds *race, quiet_gate *gate, double begin, course *run) {
     uint64_t state = 2463534242u;
-    double begin = race_clock();
-    while (race->done < race->rounds) {
-        bool late = race_clock() - begin > race->seconds;
-        if (late && race->done >= FEWEST_ROUNDS) return YOKE_OK;
+    double longest = 0;
+    while (run->quiet < race->rounds && race->done < RACE_ROUNDS) {
+        double now = race_clock();
+        bool late = now + longest - begin > race->seconds;
+        if (late && race->done >= RACE_FEWEST) return YOKE_OK;
         bool quiet = gate_begin(gate, race);
         yoke_status status = run_round(race, race->milliseconds[race->done], &state);
         if (status != YOKE_OK) return status;
         quiet = gate_quiet(gate, race) && quiet;
-        if (!quiet && !late) {
-            race->repeated++;
-        } else {
-            race->done++;
-            race->noisy += !quiet;
-        }
-        print_progress(race, false);
+        longest = fmax(longest, race_clock() - now);
+        race->number[race->done] = race->done;
+        run->disturbed[race->done++] = !quiet;
+        run->quiet += quiet;
+        print_progress(race, run->quiet, false);
     }
     return YOKE_OK;
 }
 
+/* Quiet rounds alone where they suffice for an interval; else disturbed ones fill up. */
+static void settle(rounds *race, const course *run) {
+    bool enough = run->quiet >= race->rounds || run->quiet >= RACE_INTERVAL_ROUNDS;
+    int ran = race->done, spare = enough ? 0 : race->rounds - run->quiet;
+    race->done = 0;
+    for (int i = 0; i < ran; i++) {
+        bool kept = !run->disturbed[i] || race->noisy < spare;
+        race->repeated += !kept;
+        if (!kept) continue;
+        race->noisy += run->disturbed[i];
+        memmove(race->milliseconds[race->done], race->milliseconds[i],
+                sizeof race->milliseconds[i]);
+        race->number[race->done++] = i;
+    }
+}
+
 yoke_status race_run(rounds *race) {
-    race->done = race->repeated = race->noisy = 0;
+    double begin = race_clock();
+    course run = {.quiet = 0};
     quiet_gate gate = {0};
+    race->done = race->repeated = race->noisy = 0;
     yoke_status status = gate_open(&gate) ? warm_up(race) : YOKE_ERROR_MEMORY;
-    if (status == YOKE_OK) status = run_rounds(race, &gate);
+    if (status == YOKE_OK) status = run_rounds(race, &gate, begin, &run);
     gate_close(&gate);
-    print_progress(race, true);
+    settle(race, &run);
+    print_progress(race, run.quiet, true);
     return status;
 }

@@ -72,6 +72,29 @@ typedef struct yoke_stage_summary {
  */
 YOKE_API int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity);
 
+/** One stage of one lane in one step. */
+typedef struct yoke_span_info {
+    size_t struct_size; /**< sizeof(yoke_span_info). */
+    int lane;           /**< The device's place in the engine; 0 is the root. */
+    yoke_stage stage;   /**< The stage. */
+    uint64_t step;      /**< Number of the step since the engine was created. */
+    uint64_t begin_ns;  /**< By CLOCK_MONOTONIC. */
+    uint64_t end_ns;    /**< By CLOCK_MONOTONIC. */
+    uint64_t bytes;     /**< Moved by this lane; 0 for pure computation. */
+    int bucket;         /**< The bucket of gradients; -1: none, or not known. */
+} yoke_span_info;
+
+/** Copies the spans of the recorded steps, lane by lane, in the order in which they were recorded.
+ * Steps of which the ring has lost a span are left out. Call it while no stage is running.
+ *
+ * @param trace      The trace; NULL has no spans.
+ * @param[out] spans Set spans[0].struct_size to the size of a span first; 0: the library's. NULL
+ *                   with capacity 0.
+ * @param capacity   The number of spans there is space for.
+ * @return The number of spans there are; the first `capacity` of them were copied.
+ */
+YOKE_API size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity);
+
 /** Forgets what was recorded, after warm-up for example. Call it while no stage is running.
  *
  * @param trace  The trace; not NULL.

@@ -21,4 +21,7 @@ struct yoke_trace {
 uint32_t yoke_lane_count(const yoke_trace *trace, int lane);
 const yoke_span *yoke_lane_span(const yoke_trace *trace, int lane, uint32_t i);
 
+/* The first step with all its spans: a full ring overwrites the oldest. */
+uint64_t yoke_trace_first_step(const yoke_trace *trace);
+
 #endif

@@ -24,17 +24,6 @@ static int compare_times(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* The first step with all its spans: a full ring overwrites the oldest. */
-static uint64_t first_whole_step(const yoke_trace *trace) {
-    uint64_t first = 0;
-    for (int lane = 0; lane < trace->lane_count; lane++) {
-        if (trace->lanes[lane].recorded <= trace->capacity) continue;
-        uint64_t after_oldest = yoke_lane_span(trace, lane, 0)->step + 1;
-        if (after_oldest > first) first = after_oldest;
-    }
-    return first;
-}
-
 /* The evaluations, in order of time; lane 0 records them. `spans` has room for all. */
 static size_t find_evaluations(const yoke_trace *trace, const yoke_span **spans) {
     size_t count = 0;
@@ -61,7 +50,7 @@ static bool is_within(const yoke_span *span, const yoke_span *const *evaluations
 
 /* evaluations[spans of lane 0 + 1], all NULL. */
 static size_t collect(const yoke_trace *trace, const yoke_span **evaluations, part *parts) {
-    uint64_t first = first_whole_step(trace);
+    uint64_t first = yoke_trace_first_step(trace);
     size_t count = 0, evaluation_count = find_evaluations(trace, evaluations);
     for (int lane = 0; lane < trace->lane_count; lane++) {
         for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {

@@ -101,3 +101,44 @@ const yoke_span *yoke_lane_span(const yoke_trace *trace, int lane, uint32_t i) {
     uint64_t oldest = own->recorded - yoke_lane_count(trace, lane);
     return &own->spans[(oldest + i) % trace->capacity];
 }
+
+uint64_t yoke_trace_first_step(const yoke_trace *trace) {
+    uint64_t first = 0;
+    for (int lane = 0; lane < trace->lane_count; lane++) {
+        if (trace->lanes[lane].recorded <= trace->capacity) continue;
+        uint64_t after_oldest = yoke_lane_span(trace, lane, 0)->step + 1;
+        if (after_oldest > first) first = after_oldest;
+    }
+    return first;
+}
+
+/* Into the caller's array, whose spans may have the size of another version. */
+static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
+    yoke_span_info own = {.struct_size = sizeof own,
+                          .lane = lane,
+                          .stage = span->stage,
+                          .step = span->step,
+                          .begin_ns = span->begin_ns,
+                          .end_ns = span->end_ns,
+                          .bytes = span->bytes,
+                          .bucket = -1};
+    *(size_t *)to = bytes;
+    return yoke_options_store(to, &own, sizeof own, "yoke_span_info") == YOKE_OK;
+}
+
+size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
+    if (trace == NULL) return 0;
+    size_t bytes = capacity > 0 && spans->struct_size > 0 ? spans->struct_size : sizeof *spans;
+    uint64_t first = yoke_trace_first_step(trace);
+    size_t count = 0;
+    for (int lane = 0; lane < trace->lane_count; lane++) {
+        for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
+            const yoke_span *span = yoke_lane_span(trace, lane, i);
+            if (span->step < first) continue;
+            if (count < capacity && !copy_span((char *)spans + count * bytes, bytes, lane, span))
+                return 0;
+            count++;
+        }
+    }
+    return count;
+}

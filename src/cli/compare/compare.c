@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/progress.h"
@@ -13,7 +14,7 @@
 #include "cli/shared_options.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices;
+    const char *model, *dataset, *devices, *choices;
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
@@ -36,6 +37,7 @@ static const cli_option options[] = {
     CLI_OPTION_PRECISION(AT(precision)),
     CLI_OPTION_ALGORITHM(
         AT(algorithm), "of the race: fastest by measurement, or the same in every run (measured)"),
+    {"choices", "FILE|none", "as in yoke train (in ~/.cache/yoke)", CLI_TEXT, AT(choices), 0, 0},
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
      CLI_CHOICE, AT(ddp), 0, 0},
     CLI_OPTION_COLLECTIVES(AT(collectives)),
@@ -46,10 +48,12 @@ static const cli_option options[] = {
      CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
     {"tolerance", "X", "allowed relative difference of losses (1e-3; bfloat16, tf32: 5e-2)",
      CLI_REAL, AT(tolerance), 0, 1},
-    {"rounds", "N", "rounds of the race (9)", CLI_INTEGER, AT(rounds), 3, RACE_ROUNDS},
-    {"steps", "N", "steps of each contender in a round (half a second of single)", CLI_INTEGER,
-     AT(steps), 1, 1e6},
-    {"seconds", "X", "time limit of the race (30)", CLI_REAL, AT(seconds), 0.1, 86400},
+    {"rounds", "N", "rounds of the race; an interval needs 6 (9)", CLI_INTEGER, AT(rounds),
+     RACE_FEWEST, RACE_ROUNDS},
+    {"steps", "N", "steps of each contender in a round (at most half a second of single)",
+     CLI_INTEGER, AT(steps), 1, 1e6},
+    {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", CLI_REAL,
+     AT(seconds), 0.1, 86400},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
     {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
@@ -61,20 +65,34 @@ const cli_verb compare_verb = {
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
     .more =
-        "The contenders: single (the first device alone), dp classic, dp overlap and dp sharded\n"
-        "(threads), ddp (one process for each device). Each trains on the same batches from the\n"
-        "same seed with direct algorithms, and compare checks losses and weights. Then they race,\n"
-        "warmed up, in rounds of random order. The batch is the same for all, so more devices get\n"
-        "fewer rows each. The exit code is 1 when losses differ by more than --tolerance.\n"};
+        "The contenders: single (the first device alone), all cores (one CPU device with the\n"
+        "cores of all), dp classic, dp overlap and dp sharded (threads), ddp (one process for "
+        "each\n"
+        "device). Each trains on the same batches from the same seed with direct algorithms, and\n"
+        "compare checks losses and weights. Then they race, warmed up, in rounds of random order.\n"
+        "The batch is the same for all, so more devices get fewer rows each. The exit code is 1\n"
+        "when losses differ by more than --tolerance.\n"};
 
 static const compare_flags defaults = {.model = "resnet20",
                                        .dataset = "synthetic",
                                        .batch = 64,
                                        .learn_steps = 10,
                                        .rounds = 9,
-                                       .seconds = 30,
+                                       .seconds = 60,
                                        .lr = NAN,
                                        .tolerance = NAN};
+
+static int fill_choices(compare_setup *setup, const compare_flags *flags) {
+    choices_path place;
+    const char *path = setup->algorithm == YOKE_ALGORITHM_DIRECT
+                           ? NULL
+                           : choices_place(&place, flags->choices, !flags->quiet);
+    if (path == NULL) return -1;
+    int length = snprintf(setup->choices, sizeof setup->choices, "%s", path);
+    if (length < (int)sizeof setup->choices) return -1;
+    return cli_usage_error("compare", "--choices has more than %zu bytes",
+                           sizeof setup->choices - 1);
+}
 
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->batch = flags->batch;
@@ -84,7 +102,8 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
     setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
-    return compare_setup_names(setup, "compare", flags->model, flags->dataset);
+    int code = fill_choices(setup, flags);
+    return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
 
 static yoke_status open_devices(device_view *view, const compare_flags *flags) {
@@ -97,16 +116,27 @@ static yoke_status open_devices(device_view *view, const compare_flags *flags) {
     return status;
 }
 
-static void describe_devices(comparison *all, const compare_flags *flags, const device_view *view) {
-    compare_setup_devices(&all->setup, view, flags->threads);
-    all->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
-    snprintf(all->processor, sizeof all->processor, "%s", view->devices[0].description);
+static void describe_devices(compare_result *result, const compare_flags *flags,
+                             const device_view *view) {
+    compare_setup_devices(&result->setup, view, flags->threads);
+    result->cores = view->devices[0].capability == 0 ? launch_core_count() : 0;
+    snprintf(result->processor, sizeof result->processor, "%s", view->devices[0].description);
 }
 
-static void enter(comparison *all, compare_kind kind, int devices) {
+/* threads: of each device; 0: as the setup says. */
+static void enter(comparison *all, compare_kind kind, int devices, int threads) {
     if (all->count < RACE_CONTENDERS)
-        all->contenders[all->count] = (compare_contender){.kind = kind, .devices = devices};
+        all->contenders[all->count] =
+            (compare_contender){.kind = kind, .devices = devices, .threads = threads};
     all->count++;
+}
+
+/* Single has a part of the machine only: a speed-up over it says nothing about the machine. */
+static void enter_all_cores(comparison *all) {
+    const compare_setup *setup = &all->result.setup;
+    int used = setup->threads * setup->device_count;
+    if (used > all->result.cores) used = all->result.cores;
+    if (used > setup->threads) enter(all, COMPARE_ALL_CORES, 1, used);
 }
 
 static bool is_counted(int devices, int most, int counts) {
@@ -114,16 +144,17 @@ static bool is_counted(int devices, int most, int counts) {
 }
 
 static int enter_all(comparison *all, const compare_flags *flags, const device_view *view) {
-    enter(all, COMPARE_SINGLE, 1);
+    enter(all, COMPARE_SINGLE, 1, 0);
+    enter_all_cores(all);
     for (int devices = 2; devices <= view->count; devices++) {
         if (!is_counted(devices, view->count, flags->counts)) continue;
-        enter(all, COMPARE_CLASSIC, devices);
-        enter(all, COMPARE_OVERLAP, devices);
-        enter(all, COMPARE_SHARDED, devices);
+        enter(all, COMPARE_CLASSIC, devices, 0);
+        enter(all, COMPARE_OVERLAP, devices, 0);
+        enter(all, COMPARE_SHARDED, devices, 0);
         if (compare_share_a_gpu(view, devices))
-            all->ddp_left_out = true;
+            all->result.ddp_left_out = true;
         else
-            enter(all, COMPARE_DDP, devices);
+            enter(all, COMPARE_DDP, devices, 0);
     }
     if (all->count <= RACE_CONTENDERS) return -1;
     return cli_usage_error("compare",
@@ -137,13 +168,15 @@ static int prepare(comparison *all, const compare_flags *flags) {
         [YOKE_FLOAT32] = 1e-3, [YOKE_BFLOAT16] = 5e-2, [YOKE_TF32] = 5e-2};
     static device_view view;
     int code = compare_check_launcher("compare");
-    if (code < 0) code = fill_setup(&all->setup, flags);
+    if (code < 0) code = fill_setup(&all->result.setup, flags);
     if (code >= 0) return code;
     yoke_status status = open_devices(&view, flags);
     if (status != YOKE_OK) return cli_fail(status);
-    describe_devices(all, flags, &view);
-    all->learn_steps = flags->learn_steps;
-    all->tolerance = isnan(flags->tolerance) ? tolerances[flags->precision] : flags->tolerance;
+    describe_devices(&all->result, flags, &view);
+    all->result.learn_steps = flags->learn_steps;
+    all->result.seconds_limit = flags->seconds;
+    all->result.tolerance =
+        isnan(flags->tolerance) ? tolerances[flags->precision] : flags->tolerance;
     return enter_all(all, flags, &view);
 }
 
@@ -161,14 +194,14 @@ static void note(progress *view, const char *doing, const compare_contender *con
 /* With direct algorithms: the fastest ones differ with the size of a shard, and their rounding
  * errors grow with every step. */
 static yoke_status learn(comparison *all, const compare_meeting *meeting, progress *view) {
-    compare_setup direct = all->setup;
+    compare_setup direct = all->result.setup;
     yoke_status status = YOKE_OK;
     direct.algorithm = YOKE_ALGORITHM_DIRECT;
-    for (int i = 0; i < all->count && all->learn_steps > 0 && status == YOKE_OK; i++) {
+    for (int i = 0; i < all->count && all->result.learn_steps > 0 && status == YOKE_OK; i++) {
         compare_contender *contender = &all->contenders[i];
         note(view, "training", contender);
         status = compare_contender_build(contender, &direct, meeting);
-        if (status == YOKE_OK) status = compare_contender_learn(contender, all->learn_steps);
+        if (status == YOKE_OK) status = compare_contender_learn(contender, all->result.learn_steps);
         compare_contender_clear(contender);
     }
     return status;
@@ -178,7 +211,8 @@ static yoke_status build(comparison *all, const compare_meeting *meeting, progre
     yoke_status status = YOKE_OK;
     for (int i = 0; i < all->count && status == YOKE_OK; i++) {
         note(view, "preparing", &all->contenders[i]);
-        status = compare_contender_build(&all->contenders[i], &all->setup, meeting);
+        status = compare_contender_build(&all->contenders[i], &all->result.setup, meeting);
+        if (status == YOKE_OK) status = compare_contender_record(&all->contenders[i]);
     }
     return status;
 }
@@ -192,54 +226,66 @@ static double rank_seconds(void *context) {
     return seconds;
 }
 
-static yoke_status race(comparison *all, const compare_flags *flags) {
+static yoke_status race(comparison *all, const compare_flags *flags, double seconds) {
     all->race = (rounds){.title = flags->quiet ? NULL : "race",
                          .count = all->count,
                          .rounds = flags->rounds,
                          .steps = flags->steps,
-                         .seconds = flags->seconds,
+                         .seconds = fmax(seconds, 0),
                          .helpers = rank_seconds,
                          .context = all};
     for (int i = 0; i < all->count; i++)
         all->race.contenders[i] = (race_contender){compare_contender_run, &all->contenders[i]};
-    yoke_status status = race_run(&all->race);
-    for (int i = 0; i < all->count && status == YOKE_OK; i++)
-        status = compare_contender_look(&all->contenders[i]);
-    return status;
+    return race_run(&all->race);
 }
 
-static yoke_status report(const comparison *all, const compare_flags *flags) {
-    if (!flags->json || !flags->quiet) compare_print(flags->json ? stderr : stdout, all);
-    return flags->json ? compare_print_json(stdout, all) : YOKE_OK;
+/* Learns, prepares and races; notes how long each of the three took. */
+static yoke_status run_all(comparison *all, const compare_flags *flags, double begin,
+                           const compare_meeting *meeting, progress *view) {
+    compare_result *result = &all->result;
+    yoke_status status = learn(all, meeting, view);
+    double learned = race_clock();
+    if (status == YOKE_OK) status = build(all, meeting, view);
+    double prepared = race_clock();
+    progress_clear(view);
+    if (status == YOKE_OK) status = race(all, flags, flags->seconds - (prepared - begin));
+    result->seconds_learning = learned - begin;
+    result->seconds_preparing = prepared - learned;
+    result->seconds_racing = race_clock() - prepared;
+    return status == YOKE_OK ? compare_fill(all) : status;
 }
 
-static int run(comparison *all, const compare_flags *flags) {
+static yoke_status report(const compare_result *result, const compare_flags *flags) {
+    if (!flags->json || !flags->quiet) compare_print(flags->json ? stderr : stdout, result);
+    return flags->json ? compare_print_json(stdout, result) : YOKE_OK;
+}
+
+static int run(comparison *all, const compare_flags *flags, double begin) {
     compare_meeting meeting;
     progress view;
     int code = compare_meeting_open(&meeting);
     if (code >= 0) return code;
     progress_begin(&view, 0, 0, flags->quiet);
-    yoke_status status = learn(all, &meeting, &view);
-    if (status == YOKE_OK) status = build(all, &meeting, &view);
-    progress_clear(&view);
-    if (status == YOKE_OK) status = race(all, flags);
-    if (status == YOKE_OK) status = report(all, flags);
+    yoke_status status = run_all(all, flags, begin, &meeting, &view);
+    if (status == YOKE_OK) status = report(&all->result, flags);
     if (status != YOKE_OK) code = cli_fail(status);
     for (int i = 0; i < all->count; i++)
         compare_contender_clear(&all->contenders[i]);
     compare_meeting_close(&meeting);
-    return code >= 0 ? code : compare_all_equal(all) ? 0 : 1;
+    return code >= 0 ? code : compare_all_equal(&all->result) ? 0 : 1;
 }
 
 int compare_main(int argc, char **argv) {
     compare_flags flags = defaults;
+    double begin = race_clock();
     int code = cli_parse(&compare_verb, argc, argv, &flags, NULL);
     if (code >= 0) return code;
     if (flags.rank_worker) return compare_worker();
     comparison *all = calloc(1, sizeof *all);
     if (all == NULL) return cli_system_error("no memory for the contenders");
     code = prepare(all, &flags);
-    if (code < 0) code = run(all, &flags);
+    if (code < 0) code = run(all, &flags, begin);
+    compare_result_clear(&all->result);
     free(all);
     return code;
 }

@@ -1,4 +1,5 @@
-/* Where a device's time goes: the spans of some steps, added up so that the parts make the whole. */
+/* Where a device's time goes: the spans of some steps, added up so that the parts make the whole.
+ */
 #ifndef CLI_COMPARE_ACCOUNT_H
 #define CLI_COMPARE_ACCOUNT_H
 
@@ -21,11 +22,21 @@ typedef struct compare_window {
     int steps;
 } compare_window;
 
+/* All spans of a trace. */
+typedef struct compare_spans {
+    yoke_span_info *all; /* [count] */
+    size_t count;
+} compare_spans;
+yoke_status compare_spans_read(const yoke_trace *trace, compare_spans *spans);
+void compare_spans_free(compare_spans *spans);
+
 /* Fills lanes[0 .. count) from the spans inside the window. When the trace has lost the first
  * steps, the account is that of the others. */
-yoke_status compare_account_read(const yoke_trace *trace, const compare_window *window,
+yoke_status compare_account_read(const compare_spans *spans, const compare_window *window,
                                  compare_account *lanes, int count);
 /* Makes `milliseconds` the length of a step: the rest becomes idle time. */
 void compare_account_stretch(compare_account *account, double milliseconds);
+/* sum += weight * other. */
+void compare_account_add(compare_account *sum, const compare_account *other, double weight);
 
 #endif

@@ -1,10 +1,15 @@
 /* Calls the engine in this process, or the ranks. */
 #include "cli/compare/compare_contender.h"
 
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
 static const struct {
     const char *name;
     yoke_schedule schedule;
 } kinds[COMPARE_KINDS] = {[COMPARE_SINGLE] = {"single", YOKE_SCHEDULE_OVERLAP},
+                          [COMPARE_ALL_CORES] = {"all cores", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_CLASSIC] = {"dp classic", YOKE_SCHEDULE_CLASSIC},
                           [COMPARE_OVERLAP] = {"dp overlap", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_SHARDED] = {"dp sharded", YOKE_SCHEDULE_SHARDED},
@@ -17,6 +22,7 @@ const char *compare_kind_name(compare_kind kind) {
 yoke_status compare_contender_build(compare_contender *contender, const compare_setup *setup,
                                     const compare_meeting *meeting) {
     compare_role role = {.devices = contender->devices,
+                         .threads = contender->threads,
                          .schedule = kinds[contender->kind].schedule,
                          .rank = {.struct_size = sizeof role.rank}};
     bool ranks = contender->kind == COMPARE_DDP;
@@ -34,8 +40,24 @@ yoke_status compare_contender_build(compare_contender *contender, const compare_
 void compare_contender_clear(compare_contender *contender) {
     compare_ranks_end(contender->ranks);
     compare_engine_destroy(contender->engine);
+    free(contender->history);
+    free(contender->memory);
     contender->ranks = NULL;
     contender->engine = NULL;
+    contender->history = NULL;
+    contender->memory = NULL;
+}
+
+yoke_status compare_contender_record(compare_contender *contender) {
+    size_t devices = (size_t)contender->devices;
+    contender->history = calloc(RACE_ROUNDS * devices, sizeof *contender->history);
+    contender->memory = calloc(devices, sizeof *contender->memory);
+    if (contender->history == NULL || contender->memory == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for the rounds of %zu devices", devices);
+    if (contender->ranks == NULL)
+        return compare_engine_memory(contender->engine, contender->memory);
+    compare_ranks_memory(contender->ranks, contender->memory);
+    return YOKE_OK;
 }
 
 yoke_status compare_contender_learn(compare_contender *contender, int steps) {
@@ -50,10 +72,34 @@ static yoke_status run(compare_contender *contender, int steps, bool fresh, doub
                : compare_engine_run(contender->engine, steps, fresh, milliseconds);
 }
 
+static yoke_status account(compare_contender *contender, int round, double milliseconds) {
+    if (round < 0 || round >= RACE_ROUNDS) return YOKE_OK;
+    compare_account *lanes = contender->history + (size_t)(round * contender->devices);
+    yoke_status status = contender->ranks != NULL
+                             ? compare_ranks_account(contender->ranks, lanes)
+                             : compare_engine_account(contender->engine, lanes);
+    /* A rank that ends before the slowest one is idle. */
+    for (int i = 0; i < contender->devices && status == YOKE_OK; i++)
+        compare_account_stretch(&lanes[i], milliseconds);
+    return status;
+}
+
 yoke_status compare_contender_run(void *context, int steps, double *milliseconds) {
     compare_contender *contender = context;
-    bool fresh = contender->runs++ < 2;
-    return run(contender, steps, fresh, milliseconds);
+    int round = contender->runs++ - 1;
+    bool fresh = contender->history != NULL || round < 1;
+    yoke_status status = run(contender, steps, fresh, milliseconds);
+    if (status != YOKE_OK || contender->history == NULL) return status;
+    return account(contender, round, *milliseconds);
+}
+
+yoke_status compare_contender_step(compare_contender *contender, compare_step *step) {
+    int capacity = contender->devices * COMPARE_LANE_SPANS;
+    step->spans = calloc((size_t)capacity, sizeof *step->spans);
+    if (step->spans == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d spans", capacity);
+    return contender->ranks != NULL ? compare_ranks_step(contender->ranks, step)
+                                    : compare_engine_step(contender->engine, step, capacity);
 }
 
 yoke_status compare_contender_look(compare_contender *contender) {
@@ -67,21 +113,9 @@ yoke_status compare_contender_wait(void *context, int steps, double *percent) {
     double milliseconds = 0;
     yoke_status status = run(contender, steps, true, &milliseconds);
     if (status == YOKE_OK) status = compare_contender_look(contender);
-    *percent = 100 * compare_stage_share(&contender->stages, YOKE_STAGE_WAIT);
+    *percent = 0;
+    for (int i = 0; i < contender->stages.count; i++)
+        if (contender->stages.rows[i].stage == YOKE_STAGE_WAIT)
+            *percent = 100 * contender->stages.rows[i].share;
     return status;
-}
-
-static const yoke_stage_summary *find_stage(const compare_stages *stages, yoke_stage stage) {
-    static const yoke_stage_summary nothing = {.count = 0};
-    for (int i = 0; i < stages->count; i++)
-        if (stages->rows[i].stage == stage) return &stages->rows[i];
-    return &nothing;
-}
-
-double compare_stage_share(const compare_stages *stages, yoke_stage stage) {
-    return find_stage(stages, stage)->share;
-}
-
-double compare_stage_ms(const compare_stages *stages, yoke_stage stage) {
-    return find_stage(stages, stage)->median_ms;
 }

@@ -2,34 +2,29 @@
 #ifndef CLI_COMPARE_CONTENDER_H
 #define CLI_COMPARE_CONTENDER_H
 
-#include "bench/race/rounds.h"
 #include "cli/compare/compare_ranks.h"
-
-typedef enum compare_kind {
-    COMPARE_SINGLE,
-    COMPARE_CLASSIC,
-    COMPARE_OVERLAP,
-    COMPARE_SHARDED,
-    COMPARE_DDP,
-    COMPARE_KINDS
-} compare_kind;
-const char *compare_kind_name(compare_kind kind); /* "dp overlap" */
+#include "cli/compare/compare_result.h"
 
 typedef struct compare_contender {
     compare_kind kind;
-    int devices;
+    int devices, threads;   /* threads of each device; 0: as the setup says */
     compare_engine *engine; /* this or ranks */
     compare_ranks *ranks;
     int runs;
     compare_facts facts;
     compare_learned learned;
     compare_stages stages;
+    /* Of a contender that records. */
+    compare_account *history; /* [RACE_ROUNDS][devices]: each run but the first; NULL: none */
+    compare_memory *memory;   /* [devices] */
 } compare_contender;
 
-/* The caller sets kind and devices. meeting: for DDP. */
+/* The caller sets kind, devices and threads. meeting: for DDP. */
 yoke_status compare_contender_build(compare_contender *contender, const compare_setup *setup,
                                     const compare_meeting *meeting);
 void compare_contender_clear(compare_contender *contender);
+/* Makes a built contender account for every run of a race. */
+yoke_status compare_contender_record(compare_contender *contender);
 /* Fills in `learned`. */
 yoke_status compare_contender_learn(compare_contender *contender, int steps);
 /* For a race; context is a contender. The first run warms up, and the trace leaves it out. */
@@ -38,8 +33,7 @@ yoke_status compare_contender_run(void *context, int steps, double *milliseconds
 yoke_status compare_contender_wait(void *context, int steps, double *percent);
 /* Fills in `stages`, without the first run. */
 yoke_status compare_contender_look(compare_contender *contender);
-/* A stage's share of the steps' time, and its milliseconds in a step; 0 when it never ran. */
-double compare_stage_share(const compare_stages *stages, yoke_stage stage);
-double compare_stage_ms(const compare_stages *stages, yoke_stage stage);
+/* Fills in a step of the last run; the caller frees step->spans. */
+yoke_status compare_contender_step(compare_contender *contender, compare_step *step);
 
 #endif

@@ -1,11 +1,12 @@
 /* Builds an engine from a setup, trains it and times its steps. */
 #include "cli/compare/compare_engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/race/rounds.h"
+#include "base/base.h"
 #include "cli/cli.h"
 
 /* Weights stay the same, so that all rounds compute with the same numbers. */
@@ -22,7 +23,8 @@ struct compare_engine {
     uint64_t epoch;
     yoke_process_group *group;
     yoke_data_parallel *parallel;
-    yoke_batch batch; /* the last one of the loader */
+    yoke_batch batch;      /* the last one of the loader */
+    compare_window window; /* of the last run */
 };
 
 static bool is_rank(const compare_engine *engine) {
@@ -45,7 +47,8 @@ static yoke_status open_devices(compare_engine *engine) {
     list_devices(engine, list);
     yoke_devices_options options = {.struct_size = sizeof options,
                                     .list = list,
-                                    .threads = engine->setup.threads,
+                                    .threads = engine->role.threads > 0 ? engine->role.threads
+                                                                        : engine->setup.threads,
                                     .local_rank = engine->role.rank.local_rank,
                                     .local_world = engine->role.rank.local_world};
     return yoke_devices_open(&engine->devices, &options);
@@ -90,6 +93,8 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .schedule = engine->role.schedule,
                                           .precision = setup->precision,
                                           .algorithm = setup->algorithm,
+                                          .choices =
+                                              setup->choices[0] != '\0' ? setup->choices : NULL,
                                           .collectives = setup->collectives,
                                           .batch = setup->batch,
                                           .shards = setup->shards,
@@ -188,11 +193,12 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     if (status == YOKE_OK) status = yoke_data_parallel_bind(engine->parallel);
     if (fresh) yoke_trace_reset(yoke_data_parallel_trace(engine->parallel));
     if (status == YOKE_OK) status = begin_together(engine);
-    double begin = race_clock();
+    engine->window = (compare_window){.begin_ns = yoke_now_ns(), .steps = steps};
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =
             yoke_data_parallel_step(engine->parallel, &engine->batch, RACE_LEARNING_RATE, &result);
-    *milliseconds = (race_clock() - begin) * 1e3 / steps;
+    engine->window.end_ns = yoke_now_ns();
+    *milliseconds = 1e-6 * (double)(engine->window.end_ns - engine->window.begin_ns) / steps;
     yoke_data_parallel_release(engine->parallel);
     return status;
 }
@@ -202,6 +208,73 @@ void compare_engine_stages(compare_engine *engine, compare_stages *stages) {
         stages->rows[i].struct_size = sizeof stages->rows[i];
     stages->count = yoke_trace_summarize(yoke_data_parallel_trace(engine->parallel), stages->rows,
                                          YOKE_STAGE_COUNT);
+}
+
+yoke_status compare_engine_account(compare_engine *engine, compare_account *lanes) {
+    compare_spans spans;
+    int count = is_rank(engine) ? 1 : engine->role.devices;
+    yoke_status status = compare_spans_read(yoke_data_parallel_trace(engine->parallel), &spans);
+    if (status == YOKE_OK) status = compare_account_read(&spans, &engine->window, lanes, count);
+    compare_spans_free(&spans);
+    /* The span of an all-reduce counts the whole collective; every rank moves an equal part. */
+    if (is_rank(engine)) lanes[0].bytes[YOKE_STAGE_ALL_REDUCE] /= engine->role.rank.world;
+    return status;
+}
+
+static double step_ms(const yoke_span_info *span) {
+    return 1e-6 * (double)(span->end_ns - span->begin_ns);
+}
+
+/* NULL: the trace has no such step. */
+static const yoke_span_info *choose_step(const compare_spans *spans, const compare_step *wanted) {
+    const yoke_span_info *best = NULL;
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        if (span->stage != YOKE_STAGE_STEP) continue;
+        if (span->step == wanted->number) return span;
+        if (wanted->number != COMPARE_NO_STEP) continue;
+        if (best == NULL ||
+            fabs(step_ms(span) - wanted->milliseconds) < fabs(step_ms(best) - wanted->milliseconds))
+            best = span;
+    }
+    return best;
+}
+
+static void copy_step(const compare_spans *spans, const yoke_span_info *whole, compare_step *step,
+                      int capacity) {
+    step->number = whole->step;
+    step->begin_ns = whole->begin_ns;
+    step->milliseconds = step_ms(whole);
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        bool inside = span->step == whole->step && span->stage != YOKE_STAGE_STEP;
+        if (inside && step->count < capacity) step->spans[step->count++] = *span;
+    }
+}
+
+yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int capacity) {
+    compare_spans spans;
+    step->count = 0;
+    yoke_status status = compare_spans_read(yoke_data_parallel_trace(engine->parallel), &spans);
+    const yoke_span_info *whole = status == YOKE_OK ? choose_step(&spans, step) : NULL;
+    if (whole != NULL) copy_step(&spans, whole, step, capacity);
+    compare_spans_free(&spans);
+    return status;
+}
+
+yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *devices) {
+    for (int i = 0; i < yoke_data_parallel_device_count(engine->parallel); i++) {
+        yoke_memory_report report = {.struct_size = sizeof report};
+        yoke_status status = yoke_data_parallel_memory(engine->parallel, i, &report);
+        if (status != YOKE_OK) return status;
+        devices[i] = (compare_memory){.weights = (double)(report.parameters + report.buffers),
+                                      .gradients = (double)report.gradients,
+                                      .optimizer = (double)report.optimizer,
+                                      .activations = (double)report.activations,
+                                      .other = (double)(report.scratch + report.batch),
+                                      .total = (double)report.total};
+    }
+    return YOKE_OK;
 }
 
 void compare_engine_choices(const compare_engine *engine, char text[COMPARE_CHOICES_BYTES]) {

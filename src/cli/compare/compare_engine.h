@@ -2,6 +2,7 @@
 #ifndef CLI_COMPARE_ENGINE_H
 #define CLI_COMPARE_ENGINE_H
 
+#include "cli/compare/compare_account.h"
 #include "cli/compare/compare_setup.h"
 
 #define COMPARE_LEARN_STEPS 1000
@@ -9,6 +10,7 @@
 
 typedef struct compare_role {
     int devices; /* in this process, or one in each rank */
+    int threads; /* of each device; 0: as the setup says */
     yoke_schedule schedule;
     yoke_rank_info rank; /* world 0: not a rank */
 } compare_role;
@@ -33,6 +35,25 @@ typedef struct compare_facts {
     char dataset[32], transport[32];
 } compare_facts;
 
+/* Bytes of one device at their peak. An engine allocates all of them before its first step. */
+typedef struct compare_memory {
+    double weights; /* with running statistics */
+    double gradients, optimizer, activations;
+    double other; /* scratch memory of plans, the batch */
+    double total;
+} compare_memory;
+
+/* The stages of one step. */
+#define COMPARE_LANE_SPANS 1024 /* that one device can have; more are left out */
+#define COMPARE_NO_STEP UINT64_MAX
+typedef struct compare_step {
+    uint64_t number;     /* COMPARE_NO_STEP: the one whose time is closest to `milliseconds` */
+    double milliseconds; /* of a step */
+    uint64_t begin_ns;   /* of the step */
+    int count;
+    yoke_span_info *spans; /* [count], the caller's; no YOKE_STAGE_STEP */
+} compare_step;
+
 typedef struct compare_engine compare_engine;
 
 /* NULL on failure. */
@@ -47,6 +68,12 @@ yoke_status compare_engine_learn(compare_engine *engine, int steps, compare_lear
  * fresh: resets the trace first. Ranks begin together. */
 yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh, double *milliseconds);
 void compare_engine_stages(compare_engine *engine, compare_stages *stages);
+/* Of the last run, which was fresh: lanes[devices of this process]. */
+yoke_status compare_engine_account(compare_engine *engine, compare_account *lanes);
+/* Fills in the step; it has room for `capacity` spans. */
+yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int capacity);
+/* devices[devices of this process]. */
+yoke_status compare_engine_memory(const compare_engine *engine, compare_memory *devices);
 
 /* "winograd in 12 of 40 passes"; "direct". */
 #define COMPARE_CHOICES_BYTES 64

@@ -1,15 +1,17 @@
-/* A comparison for scripts: the content of the tables, and every round. */
+/* A comparison for scripts: everything that the result holds. */
+#include <math.h>
+
 #include "cli/cli.h"
 #include "cli/compare/compare.h"
 
 static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
 static const char *const algorithms[] = {"measured", "direct"};
 
-static void json_setup(yoke_json *json, const comparison *all) {
-    const compare_setup *setup = &all->setup;
+static void json_setup(yoke_json *json, const compare_result *result) {
+    const compare_setup *setup = &result->setup;
     yoke_json_text(json, "model", setup->model);
-    yoke_json_integer(json, "parameters", (int64_t)all->contenders[0].facts.parameters);
-    yoke_json_boolean(json, "batch_norm", all->contenders[0].facts.batch_norm);
+    yoke_json_integer(json, "parameters", (int64_t)result->parameters);
+    yoke_json_boolean(json, "batch_norm", result->batch_norm);
     yoke_json_text(json, "dataset", setup->dataset);
     yoke_json_text(json, "precision", precisions[setup->precision]);
     yoke_json_text(json, "algorithm", algorithms[setup->algorithm]);
@@ -17,12 +19,27 @@ static void json_setup(yoke_json *json, const comparison *all) {
     yoke_json_real(json, "learning_rate", setup->optimizer.learning_rate);
     yoke_json_integer(json, "batch", setup->batch);
     yoke_json_integer(json, "seed", (int64_t)setup->seed);
-    yoke_json_text(json, "processor", all->processor);
+    yoke_json_text(json, "processor", result->processor);
+    yoke_json_integer(json, "cores", result->cores);
     yoke_json_integer(json, "threads", setup->threads);
     yoke_json_open(json, "devices", '[');
     for (int i = 0; i < setup->device_count; i++)
         yoke_json_text(json, NULL, setup->names[i]);
     yoke_json_close(json, ']');
+}
+
+static void json_race(yoke_json *json, const compare_result *result) {
+    yoke_json_integer(json, "steps", result->steps);
+    yoke_json_integer(json, "rounds", result->rounds);
+    yoke_json_integer(json, "repeated", result->repeated);
+    yoke_json_integer(json, "disturbed", result->disturbed);
+    yoke_json_text(json, "low_high", result->interval ? "95 % interval" : "range");
+    yoke_json_open(json, "seconds", '{');
+    yoke_json_real(json, "limit", result->seconds_limit);
+    yoke_json_real(json, "learning", result->seconds_learning);
+    yoke_json_real(json, "preparing", result->seconds_preparing);
+    yoke_json_real(json, "racing", result->seconds_racing);
+    yoke_json_close(json, '}');
 }
 
 static void json_ratio(yoke_json *json, const char *key, race_ratio ratio) {
@@ -33,71 +50,123 @@ static void json_ratio(yoke_json *json, const char *key, race_ratio ratio) {
     yoke_json_close(json, '}');
 }
 
-static void json_learned(yoke_json *json, const comparison *all,
-                         const compare_contender *contender) {
-    const compare_learned *learned = &contender->learned;
-    compare_equality equality = compare_equality_of(all, contender);
-    if (learned->steps == 0) return;
-    yoke_json_real(json, "loss", learned->losses[learned->steps - 1]);
+static void json_learned(yoke_json *json, const compare_result *result, const compare_mode *mode) {
+    if (result->learn_steps == 0) return;
+    yoke_json_real(json, "loss", mode->losses[result->learn_steps - 1]);
     yoke_json_open(json, "losses", '[');
-    for (int i = 0; i < learned->steps; i++)
-        yoke_json_real(json, NULL, learned->losses[i]);
+    for (int i = 0; i < result->learn_steps; i++)
+        yoke_json_real(json, NULL, mode->losses[i]);
     yoke_json_close(json, ']');
-    yoke_json_hash(json, "weights_hash", learned->hash);
-    yoke_json_text(json, "equality", compare_verdict_name(equality.verdict));
-    if (equality.with == NULL) return;
-    yoke_json_text(json, "compared_with", compare_kind_name(equality.with->kind));
-    yoke_json_real(json, "largest_difference", equality.difference);
+    yoke_json_hash(json, "weights_hash", mode->weights_hash);
+    yoke_json_text(json, "equality", compare_verdict_name(mode->verdict));
+    if (mode->compared_with < 0) return;
+    yoke_json_text(json, "compared_with",
+                   compare_kind_name(result->modes[mode->compared_with].kind));
+    yoke_json_real(json, "largest_difference", mode->difference);
 }
 
-static void json_stages(yoke_json *json, const compare_stages *stages) {
+static void json_part(yoke_json *json, const char *name, double ms, double step_ms, double bytes) {
+    yoke_json_open(json, name, '{');
+    yoke_json_real(json, "ms", ms);
+    yoke_json_real(json, "share", ms / step_ms);
+    yoke_json_real(json, "bytes", bytes);
+    yoke_json_close(json, '}');
+}
+
+/* Idle time and the stages that ran, which add up to the step. */
+static void json_stages(yoke_json *json, const compare_account *account) {
     yoke_json_open(json, "stages", '{');
-    for (int i = 0; i < stages->count; i++) {
-        yoke_json_open(json, yoke_stage_name(stages->rows[i].stage), '{');
-        yoke_json_real(json, "ms", stages->rows[i].median_ms);
-        yoke_json_real(json, "share", stages->rows[i].share);
-        yoke_json_real(json, "bytes", stages->rows[i].bytes);
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+        if (account->stage_ms[stage] > 0)
+            json_part(json, yoke_stage_name((yoke_stage)stage), account->stage_ms[stage],
+                      account->step_ms, account->bytes[stage]);
+    json_part(json, "idle", account->idle_ms, account->step_ms, 0);
+    json_part(json, "step", account->step_ms, account->step_ms, compare_moved(account));
+    yoke_json_close(json, '}');
+}
+
+static void json_memory(yoke_json *json, const compare_memory *memory) {
+    yoke_json_open(json, "memory_bytes", '{');
+    yoke_json_real(json, "weights", memory->weights);
+    yoke_json_real(json, "gradients", memory->gradients);
+    yoke_json_real(json, "optimizer", memory->optimizer);
+    yoke_json_real(json, "activations", memory->activations);
+    yoke_json_real(json, "other", memory->other);
+    yoke_json_real(json, "total", memory->total);
+    yoke_json_close(json, '}');
+}
+
+static void json_parts(yoke_json *json, const compare_mode *mode) {
+    yoke_json_open(json, "parts", '[');
+    for (int i = 0; i < mode->devices; i++) {
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "name", mode->parts[i].name);
+        json_stages(json, &mode->parts[i].account);
+        json_memory(json, &mode->parts[i].memory);
         yoke_json_close(json, '}');
     }
-    yoke_json_close(json, '}');
-}
-
-static void json_contender(yoke_json *json, const comparison *all,
-                           const compare_contender *contender) {
-    int index = compare_index(all, contender);
-    yoke_json_open(json, NULL, '{');
-    yoke_json_text(json, "name", compare_kind_name(contender->kind));
-    yoke_json_integer(json, "devices", contender->devices);
-    if (contender->facts.transport[0] != '\0')
-        yoke_json_text(json, "transport", contender->facts.transport);
-    json_learned(json, all, contender);
-    json_ratio(json, "step_ms", race_times(&all->race, index, 1));
-    json_ratio(json, "images_per_second", compare_images(all, contender));
-    json_ratio(json, "speedup", compare_speedup(all, contender));
-    json_ratio(json, "efficiency", compare_efficiency(all, contender));
-    yoke_json_open(json, "round_ms", '[');
-    for (int i = 0; i < all->race.done; i++)
-        yoke_json_real(json, NULL, all->race.milliseconds[i][index]);
     yoke_json_close(json, ']');
-    json_stages(json, &contender->stages);
+}
+
+static void json_spans(yoke_json *json, const compare_mode *mode) {
+    yoke_json_open(json, "recorded_step", '{');
+    yoke_json_real(json, "ms", mode->span_step_ms);
+    yoke_json_open(json, "spans", '[');
+    for (int i = 0; i < mode->span_count; i++) {
+        const compare_span *span = &mode->spans[i];
+        yoke_json_open(json, NULL, '{');
+        yoke_json_integer(json, "device", span->device);
+        yoke_json_text(json, "stage", yoke_stage_name(span->stage));
+        if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
+        yoke_json_real(json, "begin_ms", span->begin_ms);
+        yoke_json_real(json, "end_ms", span->end_ms);
+        yoke_json_real(json, "bytes", span->bytes);
+        yoke_json_close(json, '}');
+    }
+    yoke_json_close(json, ']');
     yoke_json_close(json, '}');
 }
 
-yoke_status compare_print_json(FILE *out, const comparison *all) {
+static void json_rounds(yoke_json *json, const compare_result *result, const compare_mode *mode) {
+    yoke_json_open(json, "round_ms", '[');
+    for (int i = 0; i < result->rounds; i++)
+        yoke_json_real(json, NULL, mode->round_ms[i]);
+    yoke_json_close(json, ']');
+}
+
+static void json_mode(yoke_json *json, const compare_result *result, const compare_mode *mode) {
+    compare_account mean = compare_mean_account(mode);
+    yoke_json_open(json, NULL, '{');
+    yoke_json_text(json, "name", compare_kind_name(mode->kind));
+    yoke_json_integer(json, "devices", mode->devices);
+    yoke_json_integer(json, "threads", mode->threads);
+    if (mode->transport[0] != '\0') yoke_json_text(json, "transport", mode->transport);
+    json_learned(json, result, mode);
+    json_ratio(json, "step_ms", mode->step_ms);
+    json_ratio(json, "images_per_second", mode->images_per_second);
+    json_ratio(json, "speedup", mode->speedup);
+    if (!isnan(mode->speedup_all_cores.median))
+        json_ratio(json, "speedup_all_cores", mode->speedup_all_cores);
+    json_ratio(json, "efficiency", mode->efficiency);
+    json_rounds(json, result, mode);
+    json_stages(json, &mean);
+    json_parts(json, mode);
+    json_spans(json, mode);
+    yoke_json_close(json, '}');
+}
+
+yoke_status compare_print_json(FILE *out, const compare_result *result) {
     yoke_json json;
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
-    json_setup(&json, all);
-    yoke_json_integer(&json, "learn_steps", all->learn_steps);
-    yoke_json_real(&json, "tolerance", all->tolerance);
-    yoke_json_boolean(&json, "equal", compare_all_equal(all));
-    yoke_json_integer(&json, "steps", all->race.steps);
-    yoke_json_integer(&json, "rounds", all->race.done);
-    yoke_json_integer(&json, "repeated", all->race.repeated);
-    yoke_json_integer(&json, "disturbed", all->race.noisy);
+    json_setup(&json, result);
+    yoke_json_integer(&json, "learn_steps", result->learn_steps);
+    yoke_json_real(&json, "tolerance", result->tolerance);
+    yoke_json_boolean(&json, "equal", compare_all_equal(result));
+    json_race(&json, result);
     yoke_json_open(&json, "contenders", '[');
-    for (int i = 0; i < all->count; i++)
-        json_contender(&json, all, &all->contenders[i]);
+    for (int i = 0; i < result->mode_count; i++)
+        json_mode(&json, result, &result->modes[i]);
     yoke_json_close(&json, ']');
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);

@@ -28,6 +28,7 @@ typedef enum request_kind {
     REQUEST_LEARN,
     REQUEST_RUN,
     REQUEST_STAGES,
+    REQUEST_STEP,
     REQUEST_READ
 } request_kind;
 
@@ -35,6 +36,7 @@ typedef struct rank_request {
     request_kind kind;
     int steps;
     bool fresh;
+    compare_step step;
     compare_setup setup;
     compare_role role;
 } rank_request;
@@ -44,8 +46,12 @@ typedef struct rank_reply {
     char text[1024]; /* of a failure */
     double milliseconds;
     compare_facts facts;
+    compare_memory memory;
     compare_learned learned;
+    compare_account account;
     compare_stages stages;
+    compare_step step;
+    yoke_span_info spans[COMPARE_LANE_SPANS]; /* [step.count] */
 } rank_reply;
 
 typedef enum rank_state { RANK_IDLE, RANK_WAITING, RANK_FAILED, RANK_GONE } rank_state;
@@ -61,6 +67,7 @@ struct compare_ranks {
     const compare_meeting *meeting;
     rank_request request;
     compare_facts facts;
+    compare_memory *memory; /* [world] */
     struct pollfd *watched; /* [world] */
     int world;
     rank ranks[];
@@ -241,6 +248,8 @@ static yoke_status start_all(compare_ranks *ranks) {
         status = start_one(ranks, &ranks->ranks[i]);
     if (status == YOKE_OK) status = request_all(ranks);
     ranks->facts = ranks->ranks[0].reply.facts;
+    for (int i = 0; i < ranks->world; i++)
+        ranks->memory[i] = ranks->ranks[i].reply.memory;
     return status;
 }
 
@@ -254,8 +263,9 @@ yoke_status compare_ranks_start(compare_ranks **ranks, const compare_meeting *me
     for (int i = 0; i < world; i++)
         made->ranks[i].socket = -1;
     made->watched = calloc((size_t)world, sizeof *made->watched);
+    made->memory = calloc((size_t)world, sizeof *made->memory);
     fill_request(made, setup);
-    yoke_status status = made->watched != NULL
+    yoke_status status = made->watched != NULL && made->memory != NULL
                              ? start_all(made)
                              : cli_refuse(YOKE_ERROR_MEMORY, "no memory for %d ranks", world);
     if (status == YOKE_OK)
@@ -284,6 +294,7 @@ void compare_ranks_end(compare_ranks *ranks) {
         wait_for_ends(ranks);
     for (int i = 0; i < ranks->world; i++)
         reap(ranks, &ranks->ranks[i]);
+    free(ranks->memory);
     free(ranks->watched);
     free(ranks);
 }
@@ -327,6 +338,38 @@ yoke_status compare_ranks_stages(compare_ranks *ranks, compare_stages *stages) {
     yoke_status status = request_all(ranks);
     *stages = ranks->ranks[0].reply.stages;
     return status;
+}
+
+yoke_status compare_ranks_account(compare_ranks *ranks, compare_account *lanes) {
+    for (int i = 0; i < ranks->world; i++)
+        lanes[i] = ranks->ranks[i].reply.account;
+    return YOKE_OK;
+}
+
+/* The step that rank 0 chooses, of all ranks. */
+yoke_status compare_ranks_step(compare_ranks *ranks, compare_step *step) {
+    yoke_span_info *spans = step->spans;
+    ranks->request.kind = REQUEST_STEP;
+    ranks->request.step = *step;
+    yoke_status status = request_all(ranks);
+    ranks->request.step.number = ranks->ranks[0].reply.step.number;
+    if (status == YOKE_OK) status = request_all(ranks);
+    if (status != YOKE_OK) return status;
+    *step = ranks->ranks[0].reply.step;
+    step->spans = spans;
+    step->count = 0;
+    for (int i = 0; i < ranks->world; i++) {
+        const rank_reply *reply = &ranks->ranks[i].reply;
+        for (int k = 0; k < reply->step.count; k++) {
+            spans[step->count] = reply->spans[k];
+            spans[step->count++].lane = i;
+        }
+    }
+    return YOKE_OK;
+}
+
+void compare_ranks_memory(const compare_ranks *ranks, compare_memory *memory) {
+    memcpy(memory, ranks->memory, (size_t)ranks->world * sizeof *memory);
 }
 
 /* Where rank 0 leaves its weights; its run_id is the meeting's folder. */
@@ -378,17 +421,36 @@ static yoke_status leave_weights(compare_engine *engine, const yoke_rank_info *i
     return status;
 }
 
+static yoke_status build_engine(compare_engine **engine, const rank_request *request,
+                                rank_reply *reply) {
+    yoke_status status = compare_engine_create(engine, &request->setup, &request->role);
+    if (status != YOKE_OK) return status;
+    compare_engine_describe(*engine, &reply->facts);
+    return compare_engine_memory(*engine, &reply->memory);
+}
+
+static yoke_status run_engine(compare_engine *engine, const rank_request *request,
+                              rank_reply *reply) {
+    yoke_status status =
+        compare_engine_run(engine, request->steps, request->fresh, &reply->milliseconds);
+    if (status != YOKE_OK || !request->fresh) return status;
+    return compare_engine_account(engine, &reply->account);
+}
+
+static yoke_status read_step(compare_engine *engine, const rank_request *request,
+                             rank_reply *reply) {
+    reply->step = request->step;
+    reply->step.spans = reply->spans;
+    return compare_engine_step(engine, &reply->step, COMPARE_LANE_SPANS);
+}
+
 static yoke_status run_request(compare_engine **engine, const rank_request *request,
                                rank_reply *reply) {
-    if (request->kind == REQUEST_BUILD) {
-        yoke_status status = compare_engine_create(engine, &request->setup, &request->role);
-        if (status == YOKE_OK) compare_engine_describe(*engine, &reply->facts);
-        return status;
-    }
+    if (request->kind == REQUEST_BUILD) return build_engine(engine, request, reply);
     if (request->kind == REQUEST_LEARN)
         return compare_engine_learn(*engine, request->steps, &reply->learned);
-    if (request->kind == REQUEST_RUN)
-        return compare_engine_run(*engine, request->steps, request->fresh, &reply->milliseconds);
+    if (request->kind == REQUEST_RUN) return run_engine(*engine, request, reply);
+    if (request->kind == REQUEST_STEP) return read_step(*engine, request, reply);
     if (request->kind == REQUEST_READ) return leave_weights(*engine, &request->role.rank);
     compare_engine_stages(*engine, &reply->stages);
     return YOKE_OK;

@@ -1,242 +1,306 @@
-/* A comparison for people: tables of what each contender learned, how fast it was and how long its
- * stages took; then sentences on what the tables say. */
+/* A comparison for people: tables of what each mode learned, how fast it was, where its time went
+ * and what memory it took, at most 80 columns wide; then what the tables say. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli/compare/compare.h"
 
+#define WIDTH 80
 #define SHOWN_SHARE 5e-4 /* the tables leave out a stage below it in every column */
-#define NAMED_SHARE 5e-3 /* the sentences leave out a stage below it */
+#define MEBIBYTE 1048576.0
+#define GIBIBYTE (1024 * MEBIBYTE)
+#define COLUMNS (COMPARE_KINDS - 1) /* single, and every mode on so many devices */
 
-/* Tables. */
+/* A terminal too narrow would tear every line. */
+static void print_width(FILE *out) {
+    struct winsize window = {0};
+    if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &window) != 0) return;
+    if (window.ws_col > 0 && window.ws_col < WIDTH)
+        fprintf(out, "The tables need %d columns; this terminal has %d.\n\n", WIDTH, window.ws_col);
+}
 
-static void print_setup(FILE *out, const comparison *all) {
+static const char *plural(int count) {
+    return count == 1 ? "" : "s";
+}
+
+static void print_setup(FILE *out, const compare_result *result) {
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
-    const compare_setup *setup = &all->setup;
-    fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model,
-            all->contenders[0].facts.parameters, precisions[setup->precision],
+    const compare_setup *setup = &result->setup;
+    fprintf(out, "model    %s, %zu parameters, %s%s\n", setup->model, result->parameters,
+            precisions[setup->precision],
             setup->algorithm == YOKE_ALGORITHM_DIRECT ? ", direct algorithms" : "");
     fprintf(out, "data     %s, batches of %d, seed %" PRIu64 "\n", setup->dataset, setup->batch,
             setup->seed);
-    fprintf(out, "devices  %d x %s", setup->device_count, all->processor);
-    if (all->cores > 0)
-        fprintf(out, ", %d thread%s each, %d core%s", setup->threads,
-                setup->threads == 1 ? "" : "s", all->cores, all->cores == 1 ? "" : "s");
-    fputc('\n', out);
+    fprintf(out, "devices  %d x %s\n", setup->device_count, result->processor);
+    if (result->cores > 0)
+        fprintf(out, "         of %d thread%s each; this machine has %d core%s\n", setup->threads,
+                plural(setup->threads), result->cores, plural(result->cores));
 }
 
-static void print_name(FILE *out, const compare_contender *contender) {
-    fprintf(out, "%-12s %7d", compare_kind_name(contender->kind), contender->devices);
-}
-
-static void print_equality(FILE *out, compare_equality equality) {
-    if (equality.with == NULL) return;
-    const char *with = compare_kind_name(equality.with->kind);
-    fputs("  ", out);
-    if (equality.verdict == COMPARE_SAME_BITS)
-        fprintf(out, "same bits as %s", with);
+/* "2 x 1": two devices of one thread. */
+static void print_name(FILE *out, const compare_mode *mode) {
+    char devices[16];
+    if (mode->threads > 0)
+        snprintf(devices, sizeof devices, "%d x %d", mode->devices, mode->threads);
     else
-        fprintf(out, "%s by %.1e from %s",
-                equality.verdict == COMPARE_ROUNDING ? "losses differ" : "LOSSES DIFFER",
-                equality.difference, with);
+        snprintf(devices, sizeof devices, "%d", mode->devices);
+    fprintf(out, "%-10s %7s", compare_kind_name(mode->kind), devices);
 }
 
-static void print_learned(FILE *out, const comparison *all) {
-    if (all->learn_steps == 0) return;
-    fprintf(out, "\n%-12s %7s  %11s  %-16s  %s\n", "learned", "devices", "last loss", "weights",
+/* What each learned. */
+
+static void print_equality(FILE *out, const compare_result *result, const compare_mode *mode) {
+    if (mode->compared_with < 0) return;
+    const char *with = compare_kind_name(result->modes[mode->compared_with].kind);
+    if (mode->verdict == COMPARE_SAME_BITS)
+        fprintf(out, "  same bits as %s", with);
+    else if (mode->verdict == COMPARE_ROUNDING)
+        fprintf(out, "  losses %.1e from %s", mode->difference, with);
+    else
+        fprintf(out, "  LOSSES DIFFER by %.1e", mode->difference);
+}
+
+static void print_learned(FILE *out, const compare_result *result) {
+    if (result->learn_steps == 0) return;
+    fprintf(out, "\n%-10s %7s %11s  %-16s  %s\n", "learned", "devices", "last loss", "weights",
             "compared");
-    for (int i = 0; i < all->count; i++) {
-        const compare_contender *contender = &all->contenders[i];
-        const compare_learned *learned = &contender->learned;
-        print_name(out, contender);
-        fprintf(out, "  %11.8f  %016" PRIx64, learned->losses[learned->steps - 1], learned->hash);
-        print_equality(out, compare_equality_of(all, contender));
+    for (int i = 0; i < result->mode_count; i++) {
+        const compare_mode *mode = &result->modes[i];
+        print_name(out, mode);
+        fprintf(out, " %11.8f  %016" PRIx64, mode->losses[result->learn_steps - 1],
+                mode->weights_hash);
+        print_equality(out, result, mode);
         fputc('\n', out);
     }
 }
 
-static void print_raced(FILE *out, const comparison *all) {
-    fprintf(out, "\n%-12s %7s  %9s  %-19s %9s  %8s  %10s\n", "raced", "devices", "step ms",
-            "95 % interval", "img/s", "speed-up", "efficiency");
-    for (int i = 0; i < all->count; i++) {
-        const compare_contender *contender = &all->contenders[i];
-        race_ratio times = race_times(&all->race, i, 1);
-        char interval[32];
-        snprintf(interval, sizeof interval, "%.2f .. %.2f", times.low, times.high);
-        print_name(out, contender);
-        fprintf(out, "  %9.2f  %-19s %9.0f  %8.2f  %8.0f %%\n", times.median, interval,
-                compare_images(all, contender).median, compare_speedup(all, contender).median,
-                100 * compare_efficiency(all, contender).median);
-    }
-    fprintf(out, "%d rounds of %d steps each", all->race.done, all->race.steps);
-    if (all->race.noisy > 0)
-        fprintf(out, "; other programs disturbed %d of them, so these figures are rough",
-                all->race.noisy);
-    fputc('\n', out);
+/* How fast each was. */
+
+static void print_raced_row(FILE *out, const compare_mode *mode, bool all_cores) {
+    char interval[32];
+    snprintf(interval, sizeof interval, "%.2f .. %.2f", mode->step_ms.low, mode->step_ms.high);
+    print_name(out, mode);
+    fprintf(out, " %8.2f  %-18s %7.0f %8.2f", mode->step_ms.median, interval,
+            mode->images_per_second.median, mode->speedup.median);
+    if (all_cores) fprintf(out, " %8.2f", mode->speedup_all_cores.median);
+    fprintf(out, " %4.0f %%\n", 100 * mode->efficiency.median);
 }
 
-/* The columns: single, and every contender on so many devices. */
-static int choose_columns(const comparison *all, int devices,
-                          const compare_contender *columns[COMPARE_KINDS]) {
+static void print_rounds(FILE *out, const compare_result *result) {
+    fprintf(out, "  step ms: the median of %d round%s of %d steps", result->rounds,
+            plural(result->rounds), result->steps);
+    if (result->disturbed > 0)
+        fprintf(out, ", %d of them disturbed: rough figures", result->disturbed);
+    fputc('\n', out);
+    if (!result->interval)
+        fprintf(out, "  range: the fastest and the slowest round; an interval needs %d rounds\n",
+                RACE_INTERVAL_ROUNDS);
+}
+
+static void print_raced(FILE *out, const compare_result *result) {
+    const compare_mode *all_cores = compare_find(result, COMPARE_ALL_CORES, 1);
+    const compare_mode *single = &result->modes[0];
+    fprintf(out, "\n%-10s %7s %8s  %-18s %7s %8s%s %6s\n", "raced", "devices", "step ms",
+            result->interval ? "95 % interval" : "range", "img/s", "speed-up",
+            all_cores != NULL ? " of cores" : "", "eff.");
+    for (int i = 0; i < result->mode_count; i++)
+        print_raced_row(out, &result->modes[i], all_cores != NULL);
+    print_rounds(out, result);
+    if (single->threads > 0) fprintf(out, "  devices: 2 x 1 are two devices of one thread each\n");
+    fprintf(out, "  speed-up: step ms of single divided by this one's");
+    if (single->threads > 0)
+        fprintf(out, "; single has %d thread%s", single->threads, plural(single->threads));
+    fprintf(out, "\n");
+    if (all_cores != NULL)
+        fprintf(out, "  of cores: the same with all cores, one device with %d threads\n",
+                all_cores->threads);
+    fprintf(out, "  eff.: efficiency, the speed-up divided by the number of devices\n");
+}
+
+/* Where the time goes. */
+
+static const char *stage_meaning(yoke_stage stage) {
+    static const char *const texts[] = {
+#define MEANING(name, text, what) what,
+        YOKE_STAGE_TABLE(MEANING)
+#undef MEANING
+    };
+    return texts[stage];
+}
+
+static int choose_columns(const compare_result *result, int devices,
+                          const compare_mode *columns[COLUMNS]) {
     int count = 0;
-    columns[count++] = &all->contenders[0];
+    columns[count++] = &result->modes[0];
     for (int kind = COMPARE_CLASSIC; kind < COMPARE_KINDS; kind++) {
-        const compare_contender *contender = compare_find(all, (compare_kind)kind, devices);
-        if (contender != NULL) columns[count++] = contender;
+        const compare_mode *mode = compare_find(result, (compare_kind)kind, devices);
+        if (mode != NULL) columns[count++] = mode;
     }
     return count;
 }
 
-static bool is_shown(yoke_stage stage, const compare_contender *const *columns, int count) {
-    bool shown = false;
+static bool is_shown(yoke_stage stage, const compare_account *accounts, int count) {
     for (int i = 0; i < count; i++)
-        shown = shown || compare_stage_share(&columns[i]->stages, stage) >= SHOWN_SHARE;
-    return shown && stage != YOKE_STAGE_EVALUATE;
+        if (accounts[i].stage_ms[stage] >= SHOWN_SHARE * accounts[i].step_ms) return true;
+    return false;
 }
 
-static void print_stage(FILE *out, yoke_stage stage, const compare_contender *const *columns,
-                        int count) {
-    fprintf(out, "%-12s", yoke_stage_name(stage));
-    for (int i = 0; i < count; i++) {
-        double share = 100 * compare_stage_share(&columns[i]->stages, stage);
-        if (share > 0)
-            fprintf(out, " %8.2f %5.1f", compare_stage_ms(&columns[i]->stages, stage), share);
-        else
-            fprintf(out, " %8s %5s", "-", "-");
-    }
-    fputc('\n', out);
+static void print_cell(FILE *out, double milliseconds, double step_ms) {
+    if (milliseconds > 0)
+        fprintf(out, " %7.2f %5.1f", milliseconds, 100 * milliseconds / step_ms);
+    else
+        fprintf(out, " %7s %5s", "-", "-");
 }
 
-static void print_stages(FILE *out, const comparison *all, int devices) {
-    const compare_contender *columns[COMPARE_KINDS];
-    int count = choose_columns(all, devices, columns);
+static void print_head(FILE *out, int devices, const compare_mode *const *columns, int count,
+                       const char *units) {
     char head[32];
     snprintf(head, sizeof head, "%d devices", devices);
-    fprintf(out, "\n%-12s", head);
+    fprintf(out, "\n%-10s", head);
     for (int i = 0; i < count; i++)
-        fprintf(out, " %14s", compare_kind_name(columns[i]->kind));
-    fprintf(out, "\n%-12s", "stage");
+        fprintf(out, " %13s", compare_kind_name(columns[i]->kind));
+    fprintf(out, "\n%-10s", "");
     for (int i = 0; i < count; i++)
-        fprintf(out, " %8s %5s", "ms", "%");
+        fputs(units, out);
     fputc('\n', out);
+}
+
+static void print_stages(FILE *out, const compare_result *result, int devices,
+                         bool shown[YOKE_STAGE_COUNT]) {
+    const compare_mode *columns[COLUMNS];
+    compare_account accounts[COLUMNS];
+    int count = choose_columns(result, devices, columns);
+    for (int i = 0; i < count; i++)
+        accounts[i] = compare_mean_account(columns[i]);
+    print_head(out, devices, columns, count, "      ms     %");
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        if (!is_shown((yoke_stage)stage, accounts, count)) continue;
+        shown[stage] = true;
+        fprintf(out, "%-10s", yoke_stage_name((yoke_stage)stage));
+        for (int i = 0; i < count; i++)
+            print_cell(out, accounts[i].stage_ms[stage], accounts[i].step_ms);
+        fputc('\n', out);
+    }
+    fprintf(out, "%-10s", "idle");
+    for (int i = 0; i < count; i++)
+        print_cell(out, accounts[i].idle_ms, accounts[i].step_ms);
+    fprintf(out, "\n%-10s", "step");
+    for (int i = 0; i < count; i++)
+        print_cell(out, accounts[i].step_ms, accounts[i].step_ms);
+    fputc('\n', out);
+}
+
+static void print_stage_meanings(FILE *out, const bool shown[YOKE_STAGE_COUNT]) {
+    fprintf(out, "  Each figure is a mean over the devices; the rows add up to the step.\n");
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
-        if (is_shown((yoke_stage)stage, columns, count))
-            print_stage(out, (yoke_stage)stage, columns, count);
+        if (shown[stage])
+            fprintf(out, "  %s: %s\n", yoke_stage_name((yoke_stage)stage),
+                    stage_meaning((yoke_stage)stage));
+    fprintf(out, "  idle: no stage runs; the device waits for other devices or for the host\n"
+                 "  step: step ms of the table above\n");
 }
 
-/* Sentences. Only what lies outside the interval counts as a difference. */
+/* What memory it takes and what it moves. */
 
-/* Over the contenders compared with single, or over those compared with as many devices. */
-static double most_different(const comparison *all, bool single, bool *same_bits) {
+typedef double figure_function(const compare_device *device);
+
+static double weights_of(const compare_device *device) {
+    return device->memory.weights;
+}
+
+static double gradients_of(const compare_device *device) {
+    return device->memory.gradients;
+}
+
+static double optimizer_of(const compare_device *device) {
+    return device->memory.optimizer;
+}
+
+static double activations_of(const compare_device *device) {
+    return device->memory.activations;
+}
+
+static double other_of(const compare_device *device) {
+    return device->memory.other;
+}
+
+static double total_of(const compare_device *device) {
+    return device->memory.total;
+}
+
+static double moved_of(const compare_device *device) {
+    return compare_moved(&device->account);
+}
+
+static const struct {
+    const char *name, *meaning;
+    figure_function *figure;
+} memory_rows[] = {
+    {"weights", "weights: with running statistics", weights_of},
+    {"gradients", "gradients: with the sums of several rounds or backward calls", gradients_of},
+    {"optimizer", "optimizer: momenta or moments", optimizer_of},
+    {"activ.", "activ.: activations, the values of forward and backward", activations_of},
+    {"other", "other: scratch memory of operations, and the batch", other_of},
+    {"total", "total: all that the device has allocated; it does not grow later", total_of},
+    {"moved", "moved: read and written in a step outside forward, loss and backward", moved_of},
+};
+#define MEMORY_ROWS (sizeof memory_rows / sizeof memory_rows[0])
+
+static void print_amount(FILE *out, double bytes, double unit, int width) {
+    if (bytes > 0)
+        fprintf(out, " %*.*f", width, bytes < 10 * unit ? 2 : 1, bytes / unit);
+    else
+        fprintf(out, " %*s", width, "-");
+}
+
+static double largest_other(const compare_mode *mode, figure_function *figure) {
+    double largest = 0;
+    for (int i = 1; i < mode->devices; i++)
+        largest = fmax(largest, figure(&mode->parts[i]));
+    return largest;
+}
+
+static void print_memory(FILE *out, const compare_result *result, int devices) {
+    const compare_mode *columns[COLUMNS];
+    int count = choose_columns(result, devices, columns);
     double most = 0;
-    *same_bits = true;
-    for (int i = 0; i < all->count; i++) {
-        compare_equality equality = compare_equality_of(all, &all->contenders[i]);
-        if (equality.with == NULL || (equality.with->kind == COMPARE_SINGLE) != single) continue;
-        most = fmax(most, equality.difference);
-        *same_bits = *same_bits && equality.verdict == COMPARE_SAME_BITS;
+    for (int i = 0; i < count; i++)
+        most = fmax(most, fmax(total_of(&columns[i]->parts[0]), moved_of(&columns[i]->parts[0])));
+    double unit = most < 1000 * MEBIBYTE ? MEBIBYTE : GIBIBYTE;
+    print_head(out, devices, columns, count, "    root others");
+    for (size_t row = 0; row < MEMORY_ROWS; row++) {
+        fprintf(out, "%-10s", memory_rows[row].name);
+        for (int i = 0; i < count; i++) {
+            print_amount(out, memory_rows[row].figure(&columns[i]->parts[0]), unit, 7);
+            print_amount(out, largest_other(columns[i], memory_rows[row].figure), unit, 5);
+        }
+        fputc('\n', out);
     }
-    return most;
+    fprintf(out, "  In %s. root: device or rank 0; others: the largest of them\n",
+            unit < GIBIBYTE ? "MiB" : "GiB");
 }
 
-static void print_learning(FILE *out, const comparison *all) {
-    bool same_bits, single_bits;
-    double among = most_different(all, false, &same_bits);
-    double single = most_different(all, true, &single_bits);
-    if (!compare_all_equal(all))
-        fprintf(out, "NOT ALL LEARNED THE SAME: losses differ by %.1e; the tolerance is %g.\n",
-                fmax(among, single), all->tolerance);
-    else if (same_bits)
-        fprintf(out, "Contenders on as many devices learned the same weights, bit for bit.\n");
-    else
-        fprintf(out,
-                "Contenders on as many devices learned the same up to rounding: losses differ "
-                "by\n%.1e at most.\n",
-                among);
-    if (all->contenders[0].facts.batch_norm)
-        fprintf(out, "Batch norm normalizes the rows of each device alone, so another number of "
-                     "devices computes\nsomething else: the losses of single stand alone.\n");
-    else if (compare_all_equal(all))
-        fprintf(out, "Their losses differ from those of single by %.1e at most.\n", single);
+static void print_memory_meanings(FILE *out) {
+    for (size_t row = 0; row < MEMORY_ROWS; row++)
+        fprintf(out, "  %s\n", memory_rows[row].meaning);
 }
 
-typedef struct pair {
-    const compare_contender *one, *other;
-} pair;
-
-static void print_faster(FILE *out, const comparison *all, pair who) {
-    race_ratio ratio =
-        race_compare(&all->race, compare_index(all, who.one), compare_index(all, who.other), 100);
-    const char *one = compare_kind_name(who.one->kind), *other = compare_kind_name(who.other->kind);
-    fprintf(out, "On %d devices ", who.one->devices);
-    if (ratio.low <= 100 && ratio.high >= 100)
-        fprintf(out, "%d rounds show no difference between %s and %s", all->race.done, one, other);
-    else
-        fprintf(out, "%s is %s than %s", one, ratio.median > 100 ? "faster" : "slower", other);
-    fprintf(out, ": %.1f %% of the speed\n(95 %% interval %.1f .. %.1f).\n", ratio.median,
-            ratio.low, ratio.high);
-}
-
-/* The stages in which no device computes its rows. */
-static void print_lost_time(FILE *out, const compare_contender *classic) {
-    static const yoke_stage idle[] = {YOKE_STAGE_SCATTER, YOKE_STAGE_REPLICATE, YOKE_STAGE_REDUCE,
-                                      YOKE_STAGE_UPDATE, YOKE_STAGE_GATHER};
-    const char *comma = "";
-    double percent = 0;
-    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
-        percent += 100 * compare_stage_share(&classic->stages, idle[i]);
-    fprintf(out, "In dp classic, no device runs forward or backward for %.1f %% of a step",
-            percent);
-    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++) {
-        if (compare_stage_share(&classic->stages, idle[i]) < NAMED_SHARE) continue;
-        fprintf(out, "%s%s %.2f ms", comma[0] == '\0' ? ":\n" : comma, yoke_stage_name(idle[i]),
-                compare_stage_ms(&classic->stages, idle[i]));
-        comma = ", ";
-    }
-    fprintf(out, ".\n");
-}
-
-/* What ddp does besides forward and backward. */
-static void print_ranks(FILE *out, const compare_contender *ddp, const compare_contender *overlap) {
-    if (compare_stage_share(&ddp->stages, YOKE_STAGE_UPDATE) >= NAMED_SHARE)
-        fprintf(out,
-                "Each ddp rank updates all weights (%.2f ms of a step); the devices of dp overlap "
-                "share the\nupdate (%.2f ms with the reduction, as stage exchange).\n",
-                compare_stage_ms(&ddp->stages, YOKE_STAGE_UPDATE),
-                compare_stage_ms(&overlap->stages, YOKE_STAGE_EXCHANGE));
-    fprintf(
-        out,
-        "A ddp rank waits %.1f %% of its time for gradients: all-reduces that backward does not "
-        "hide (median\n%.2f ms of a step).\n",
-        100 * compare_stage_share(&ddp->stages, YOKE_STAGE_WAIT),
-        compare_stage_ms(&ddp->stages, YOKE_STAGE_WAIT));
-}
-
-static void print_sentences(FILE *out, const comparison *all) {
-    int devices = all->contenders[all->count - 1].devices;
-    const compare_contender *classic = compare_find(all, COMPARE_CLASSIC, devices);
-    const compare_contender *overlap = compare_find(all, COMPARE_OVERLAP, devices);
-    const compare_contender *ddp = compare_find(all, COMPARE_DDP, devices);
-    fputc('\n', out);
-    if (all->learn_steps > 0) print_learning(out, all);
-    if (ddp != NULL) print_faster(out, all, (pair){ddp, overlap});
-    print_faster(out, all, (pair){classic, overlap});
-    print_lost_time(out, classic);
-    if (ddp != NULL) print_ranks(out, ddp, overlap);
-    if (all->ddp_left_out)
-        fprintf(out, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.\n");
-    if (all->cores > 0 && all->setup.threads * devices > all->cores)
-        fprintf(out,
-                "%d devices share %d core%s and take turns: more devices bring no more speed.\n",
-                devices, all->cores, all->cores == 1 ? "" : "s");
-}
-
-void compare_print(FILE *out, const comparison *all) {
-    print_setup(out, all);
-    print_learned(out, all);
-    print_raced(out, all);
-    for (int i = 0; i < all->count; i++)
-        if (all->contenders[i].kind == COMPARE_CLASSIC)
-            print_stages(out, all, all->contenders[i].devices);
-    print_sentences(out, all);
+void compare_print(FILE *out, const compare_result *result) {
+    bool shown[YOKE_STAGE_COUNT] = {false};
+    print_width(out);
+    print_setup(out, result);
+    print_learned(out, result);
+    print_raced(out, result);
+    for (int i = 0; i < result->mode_count; i++)
+        if (result->modes[i].kind == COMPARE_CLASSIC)
+            print_stages(out, result, result->modes[i].devices, shown);
+    print_stage_meanings(out, shown);
+    for (int i = 0; i < result->mode_count; i++)
+        if (result->modes[i].kind == COMPARE_CLASSIC)
+            print_memory(out, result, result->modes[i].devices);
+    print_memory_meanings(out);
+    compare_print_sentences(out, result);
 }

@@ -4,8 +4,7 @@
 #define CLI_COMPARE_RESULT_H
 
 #include "bench/race/rounds.h"
-#include "cli/compare/compare_account.h"
-#include "cli/compare/compare_setup.h"
+#include "cli/compare/compare_engine.h"
 
 typedef enum compare_kind {
     COMPARE_SINGLE,    /* the first device alone */
@@ -27,14 +26,6 @@ typedef enum compare_verdict {
     COMPARE_DIFFERENT
 } compare_verdict;
 const char *compare_verdict_name(compare_verdict verdict); /* "same bits" */
-
-/* Bytes of one device at their peak. An engine allocates all of them before its first step. */
-typedef struct compare_memory {
-    double weights; /* with running statistics */
-    double gradients, optimizer, activations;
-    double other; /* scratch memory of plans, the batch */
-    double total;
-} compare_memory;
 
 /* Device k of one process, or rank k. */
 typedef struct compare_device {
@@ -78,8 +69,8 @@ typedef struct compare_mode {
 
     compare_device *parts; /* [devices] */
 
-    compare_span *spans; /* [span_count], of one step, by device and begin; waits are YOKE_STAGE_WAIT,
-                            idle time is what lies between spans */
+    compare_span *spans; /* [span_count], of one step, by device and begin; waits are
+                            YOKE_STAGE_WAIT, idle time is what lies between spans */
     int span_count;
     double span_step_ms; /* how long that step took */
 } compare_mode;

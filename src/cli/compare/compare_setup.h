@@ -11,12 +11,13 @@ typedef struct compare_setup {
     char model[64], dataset[1024];
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
     int device_count;
-    int threads; /* compute threads of each device */
+    int threads; /* compute threads of each device; all cores has more */
     int batch;   /* rows on all devices together */
     int shards;  /* as yoke_data_parallel_options */
     uint64_t seed;
     yoke_precision precision;
     yoke_algorithm algorithm;
+    char choices[1024]; /* yoke_data_parallel_options.choices; "": NULL */
     yoke_collectives collectives;
     yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;

@@ -1,0 +1,120 @@
+/* Adds up spans: at every instant a device is in one stage, or idle. */
+#include "cli/compare/compare_account.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* Where stages run at the same time, the first of them gets the time: communication behind
+ * computation costs none. */
+static const yoke_stage precedence[] = {
+    YOKE_STAGE_FORWARD,  YOKE_STAGE_LOSS,   YOKE_STAGE_BACKWARD,   YOKE_STAGE_UPDATE,
+    YOKE_STAGE_EXCHANGE, YOKE_STAGE_REDUCE, YOKE_STAGE_ALL_REDUCE, YOKE_STAGE_REPLICATE,
+    YOKE_STAGE_SCATTER,  YOKE_STAGE_GATHER, YOKE_STAGE_LOAD,       YOKE_STAGE_WAIT,
+};
+#define STAGES (sizeof precedence / sizeof precedence[0])
+
+/* A begin or an end of a stage on the lane. */
+typedef struct turn {
+    uint64_t ns;
+    yoke_stage stage;
+    int change; /* +1, -1 */
+} turn;
+
+static int by_time(const void *left, const void *right) {
+    const turn *a = left, *b = right;
+    return (a->ns > b->ns) - (a->ns < b->ns);
+}
+
+yoke_status compare_spans_read(const yoke_trace *trace, compare_spans *spans) {
+    *spans = (compare_spans){.count = yoke_trace_read(trace, NULL, 0)};
+    spans->all = calloc(spans->count + 1, sizeof *spans->all);
+    if (spans->all == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %zu spans", spans->count);
+    spans->all[0].struct_size = sizeof *spans->all;
+    spans->count = yoke_trace_read(trace, spans->all, spans->count);
+    return YOKE_OK;
+}
+
+void compare_spans_free(compare_spans *spans) {
+    free(spans->all);
+    *spans = (compare_spans){0};
+}
+
+/* Shortens the window to the steps that the trace still has. */
+static compare_window recorded(const compare_spans *spans, const compare_window *window) {
+    compare_window known = {.begin_ns = window->end_ns, .end_ns = window->end_ns};
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        if (span->stage != YOKE_STAGE_STEP || span->begin_ns < window->begin_ns) continue;
+        if (span->begin_ns < known.begin_ns) known.begin_ns = span->begin_ns;
+        known.steps++;
+    }
+    return known;
+}
+
+static uint64_t clamp(uint64_t ns, const compare_window *window) {
+    return ns < window->begin_ns ? window->begin_ns : ns > window->end_ns ? window->end_ns : ns;
+}
+
+/* turns[2 spans]; returns their number. */
+static size_t list_turns(const compare_spans *spans, const compare_window *window, int lane,
+                         turn *turns, compare_account *account) {
+    size_t count = 0;
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        uint64_t begin = clamp(span->begin_ns, window), end = clamp(span->end_ns, window);
+        if (span->lane != lane || end <= begin) continue;
+        turns[count++] = (turn){begin, span->stage, 1};
+        turns[count++] = (turn){end, span->stage, -1};
+        account->bytes[span->stage] += (double)span->bytes / window->steps;
+    }
+    qsort(turns, count, sizeof *turns, by_time);
+    return count;
+}
+
+static void add_up(const turn *turns, size_t count, int steps, compare_account *account) {
+    int running[YOKE_STAGE_COUNT] = {0};
+    for (size_t i = 0; i < count; i++) {
+        double ms = i > 0 ? 1e-6 * (double)(turns[i].ns - turns[i - 1].ns) / steps : 0;
+        size_t first = 0;
+        while (first < STAGES && running[precedence[first]] == 0)
+            first++;
+        if (first < STAGES) account->stage_ms[precedence[first]] += ms;
+        running[turns[i].stage] += turns[i].change;
+    }
+}
+
+yoke_status compare_account_read(const compare_spans *spans, const compare_window *window,
+                                 compare_account *lanes, int count) {
+    compare_window known = recorded(spans, window);
+    memset(lanes, 0, (size_t)count * sizeof *lanes);
+    if (known.steps == 0) return YOKE_OK;
+    turn *turns = calloc(2 * spans->count, sizeof *turns);
+    if (turns == NULL)
+        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %zu spans", spans->count);
+    for (int lane = 0; lane < count; lane++) {
+        size_t used = list_turns(spans, &known, lane, turns, &lanes[lane]);
+        add_up(turns, used, known.steps, &lanes[lane]);
+        double ms = 1e-6 * (double)(known.end_ns - known.begin_ns) / known.steps;
+        compare_account_stretch(&lanes[lane], ms);
+    }
+    free(turns);
+    return YOKE_OK;
+}
+
+void compare_account_stretch(compare_account *account, double milliseconds) {
+    account->step_ms = account->idle_ms = milliseconds;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+        account->idle_ms -= account->stage_ms[stage];
+}
+
+void compare_account_add(compare_account *sum, const compare_account *other, double weight) {
+    sum->step_ms += weight * other->step_ms;
+    sum->idle_ms += weight * other->idle_ms;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        sum->stage_ms[stage] += weight * other->stage_ms[stage];
+        sum->bytes[stage] += weight * other->bytes[stage];
+    }
+}

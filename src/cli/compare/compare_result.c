@@ -1,0 +1,86 @@
+/* What follows from a result: whether modes learned the same, and means over devices. */
+#include "cli/compare/compare_result.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void compare_result_clear(compare_result *result) {
+    for (int i = 0; i < result->mode_count; i++) {
+        free(result->modes[i].losses);
+        free(result->modes[i].parts);
+        free(result->modes[i].spans);
+    }
+    free(result->modes);
+    result->modes = NULL;
+    result->mode_count = 0;
+}
+
+const compare_mode *compare_find(const compare_result *result, compare_kind kind, int devices) {
+    for (int i = 0; i < result->mode_count; i++)
+        if (result->modes[i].kind == kind && result->modes[i].devices == devices)
+            return &result->modes[i];
+    return NULL;
+}
+
+compare_account compare_mean_account(const compare_mode *mode) {
+    compare_account mean = {0};
+    for (int i = 0; i < mode->devices; i++)
+        compare_account_add(&mean, &mode->parts[i].account, 1.0 / mode->devices);
+    return mean;
+}
+
+double compare_moved(const compare_account *account) {
+    double bytes = 0;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+        if (stage != YOKE_STAGE_LOAD) bytes += account->bytes[stage];
+    return bytes;
+}
+
+/* Verdicts. */
+
+const char *compare_verdict_name(compare_verdict verdict) {
+    static const char *const names[] = {"reference", "same bits", "rounding", "different"};
+    return names[verdict];
+}
+
+/* Modes on as many devices are compared with dp overlap, and that with single; not with batch norm,
+ * where the result depends on the number of devices. */
+static const compare_mode *reference_of(const compare_result *result, const compare_mode *mode) {
+    if (mode->kind == COMPARE_SINGLE) return mode;
+    if (mode->kind == COMPARE_ALL_CORES) return &result->modes[0];
+    if (mode->kind != COMPARE_OVERLAP) return compare_find(result, COMPARE_OVERLAP, mode->devices);
+    return result->batch_norm ? mode : &result->modes[0];
+}
+
+static double largest_difference(const double *a, const double *b, int count) {
+    double largest = 0;
+    for (int i = 0; i < count; i++) {
+        double difference = fabs(a[i] - b[i]) / fabs(b[i]);
+        if (a[i] != b[i]) largest = fmax(largest, difference);
+    }
+    return largest;
+}
+
+static void judge(const compare_result *result, compare_mode *mode) {
+    const compare_mode *with = reference_of(result, mode);
+    mode->verdict = COMPARE_REFERENCE;
+    mode->compared_with = -1;
+    mode->difference = 0;
+    if (with == mode) return;
+    mode->compared_with = (int)(with - result->modes);
+    mode->difference = largest_difference(mode->losses, with->losses, result->learn_steps);
+    bool same = mode->weights_hash == with->weights_hash;
+    mode->verdict = same ? COMPARE_SAME_BITS : COMPARE_ROUNDING;
+    if (!(mode->difference <= result->tolerance)) mode->verdict = COMPARE_DIFFERENT;
+}
+
+void compare_judge(compare_result *result) {
+    for (int i = 0; i < result->mode_count; i++)
+        judge(result, &result->modes[i]);
+}
+
+bool compare_all_equal(const compare_result *result) {
+    for (int i = 0; i < result->mode_count; i++)
+        if (result->modes[i].verdict == COMPARE_DIFFERENT) return false;
+    return true;
+}

@@ -1,0 +1,180 @@
+/* What the tables of a comparison say, in sentences of at most 80 columns. A difference counts only
+ * outside its interval, and only in a race that nothing disturbed. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli/compare/compare.h"
+
+#define WIDTH 80
+#define NAMED_SHARE 5e-3 /* a stage below it is not worth a word */
+
+/* Prints a paragraph, broken at blanks. */
+static void say(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(FILE *out, const char *format, ...) {
+    char text[1024];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    size_t column = 0;
+    for (const char *word = text; *word != '\0'; word += strspn(word, " ")) {
+        size_t length = strcspn(word, " ");
+        bool fits = column + 1 + length <= WIDTH;
+        if (column > 0) fputc(fits ? ' ' : '\n', out);
+        column = column > 0 && fits ? column + 1 + length : length;
+        fprintf(out, "%.*s", (int)length, word);
+        word += length;
+    }
+    fputc('\n', out);
+}
+
+/* Learning. */
+
+/* Over the modes compared with single, or over those compared with as many devices. */
+static double most_different(const compare_result *result, bool single, bool *same_bits) {
+    double most = 0;
+    *same_bits = true;
+    for (int i = 0; i < result->mode_count; i++) {
+        const compare_mode *mode = &result->modes[i];
+        if (mode->compared_with < 0 || (mode->compared_with == 0) != single) continue;
+        most = fmax(most, mode->difference);
+        *same_bits = *same_bits && mode->verdict == COMPARE_SAME_BITS;
+    }
+    return most;
+}
+
+static void say_learning(FILE *out, const compare_result *result) {
+    bool same_bits, single_bits;
+    double among = most_different(result, false, &same_bits);
+    double single = most_different(result, true, &single_bits);
+    if (!compare_all_equal(result))
+        say(out, "NOT ALL LEARNED THE SAME: losses differ by %.1e; the tolerance is %g.",
+            fmax(among, single), result->tolerance);
+    else if (same_bits)
+        say(out, "All modes on as many devices learned the same weights, bit for bit.");
+    else
+        say(out,
+            "Modes on as many devices learned the same up to rounding: losses differ by %.1e at "
+            "most.",
+            among);
+    if (result->batch_norm)
+        say(out, "Batch norm normalizes the rows of each device alone, so another number of "
+                 "devices computes something else: the losses on one device stand alone.");
+    else if (compare_all_equal(result))
+        say(out, "Their losses differ from those of single by %.1e at most.", single);
+}
+
+/* Speed. */
+
+static bool has_verdict(const compare_result *result) {
+    return result->interval && result->disturbed == 0;
+}
+
+static void say_why_no_verdict(FILE *out, const compare_result *result) {
+    if (result->disturbed > 0)
+        say(out,
+            "Other programs disturbed %d of %d rounds, so this race has no verdict on what is "
+            "faster. Run it again on a quiet machine, or with more --seconds.",
+            result->disturbed, result->rounds);
+    else if (!result->interval)
+        say(out,
+            "%d rounds are too few for a verdict on what is faster; %d are enough. Run it again "
+            "with more --seconds.",
+            result->rounds, RACE_INTERVAL_ROUNDS);
+}
+
+/* The rounds of both modes, as in race_compare. */
+static race_ratio speed_ratio(const compare_result *result, const compare_mode *one,
+                              const compare_mode *other) {
+    rounds pair = {.count = 2, .done = result->rounds};
+    for (int i = 0; i < result->rounds; i++) {
+        pair.milliseconds[i][0] = one->round_ms[i];
+        pair.milliseconds[i][1] = other->round_ms[i];
+    }
+    return race_compare(&pair, 0, 1, 100);
+}
+
+static void say_faster(FILE *out, const compare_result *result, const compare_mode *one,
+                       const compare_mode *other) {
+    race_ratio ratio = speed_ratio(result, one, other);
+    const char *name = compare_kind_name(one->kind), *rival = compare_kind_name(other->kind);
+    char figures[96];
+    snprintf(figures, sizeof figures, "%.1f %% of its speed (95 %% interval %.1f .. %.1f)",
+             ratio.median, ratio.low, ratio.high);
+    if (ratio.low <= 100 && ratio.high >= 100)
+        say(out, "On %d devices %d rounds show no difference between %s and %s: %s.", one->devices,
+            result->rounds, name, rival, figures);
+    else
+        say(out, "On %d devices %s is %s than %s: %s.", one->devices, name,
+            ratio.median > 100 ? "faster" : "slower", rival, figures);
+}
+
+/* Time. */
+
+static double computing_ms(const compare_account *account) {
+    return account->stage_ms[YOKE_STAGE_FORWARD] + account->stage_ms[YOKE_STAGE_LOSS] +
+           account->stage_ms[YOKE_STAGE_BACKWARD];
+}
+
+/* Appends ", name 1.23 ms". */
+static void name_part(char *text, size_t size, const char *name, double ms, double step_ms) {
+    size_t length = strlen(text);
+    if (ms < NAMED_SHARE * step_ms) return;
+    snprintf(text + length, size - length, "%s%s %.2f ms", length > 0 ? ", " : "", name, ms);
+}
+
+/* All that is not forward, loss and backward. */
+static void say_overhead(FILE *out, const compare_mode *mode) {
+    compare_account mean = compare_mean_account(mode);
+    char parts[512] = "";
+    double lost = 100 - 100 * computing_ms(&mean) / mean.step_ms;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        bool computes =
+            stage == YOKE_STAGE_FORWARD || stage == YOKE_STAGE_LOSS || stage == YOKE_STAGE_BACKWARD;
+        if (!computes)
+            name_part(parts, sizeof parts, yoke_stage_name((yoke_stage)stage), mean.stage_ms[stage],
+                      mean.step_ms);
+    }
+    name_part(parts, sizeof parts, "idle", mean.idle_ms, mean.step_ms);
+    say(out, "In %s a device spends %.1f %% of a step outside forward, loss and backward%s%s.",
+        compare_kind_name(mode->kind), lost, parts[0] != '\0' ? ": " : "", parts);
+}
+
+static void say_limits(FILE *out, const compare_result *result, int devices) {
+    if (result->ddp_left_out)
+        say(out, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
+    if (result->cores > 0)
+        say(out, "CPU devices share one memory, so no link slows their exchange down, and every "
+                 "ddp rank repeats the update: the order on GPUs can be another.");
+    if (result->cores > 0 && result->setup.threads * devices > result->cores)
+        say(out, "%d devices share %d core%s and take turns: more devices bring no more speed.",
+            devices, result->cores, result->cores == 1 ? "" : "s");
+}
+
+static void say_seconds(FILE *out, const compare_result *result) {
+    double took = result->seconds_learning + result->seconds_preparing + result->seconds_racing;
+    if (took > 1.1 * result->seconds_limit)
+        say(out,
+            "This took %.0f s, more than --seconds %g: %.0f s to learn, %.0f s to prepare, %.0f s "
+            "to race. Fewer --learn-steps or a smaller --model take less.",
+            took, result->seconds_limit, result->seconds_learning, result->seconds_preparing,
+            result->seconds_racing);
+}
+
+void compare_print_sentences(FILE *out, const compare_result *result) {
+    int devices = result->modes[result->mode_count - 1].devices;
+    const compare_mode *classic = compare_find(result, COMPARE_CLASSIC, devices);
+    const compare_mode *overlap = compare_find(result, COMPARE_OVERLAP, devices);
+    const compare_mode *ddp = compare_find(result, COMPARE_DDP, devices);
+    fputc('\n', out);
+    if (result->learn_steps > 0) say_learning(out, result);
+    say_why_no_verdict(out, result);
+    if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);
+    if (has_verdict(result)) say_faster(out, result, classic, overlap);
+    say_overhead(out, classic);
+    say_overhead(out, overlap);
+    if (ddp != NULL) say_overhead(out, ddp);
+    say_limits(out, result, devices);
+    say_seconds(out, result);
+}
