@@ -67,13 +67,16 @@ static part part_of(const progress *view, const yoke_event *event) {
     return here;
 }
 
+static double seconds_left(const progress *view, const yoke_event *event) {
+    return event->seconds_elapsed / (double)(event->step - view->first) *
+           (double)(event->steps - event->step);
+}
+
 static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
     char elapsed[16], left[16];
-    double remaining = event->seconds_elapsed / (double)(event->step - view->first) *
-                       (double)(event->steps - event->step);
     snprintf(text, size, "[%s<%s, %.0f img/s, loss %.3g]",
-             clock_text(event->seconds_elapsed, elapsed), clock_text(remaining, left), view->rate,
-             event->loss);
+             clock_text(event->seconds_elapsed, elapsed),
+             clock_text(seconds_left(view, event), left), view->rate, event->loss);
 }
 
 /* The bar. */
@@ -96,6 +99,21 @@ static void print_cells(const progress *view, int cells, double share) {
         fputc(' ', stderr);
 }
 
+/* For a terminal too narrow for the tail: what fits of loss, time left and the part's name. */
+static void print_short(const progress *view, const yoke_event *event, const part *here,
+                        int columns) {
+    char left[16], time[32], loss[32];
+    int percent = here->all > 0 ? (int)(100 * here->done / here->all) : 100;
+    int room = columns - 5; /* "100%", and the last column, where some terminals wrap */
+    int time_width =
+        snprintf(time, sizeof time, " %s left", clock_text(seconds_left(view, event), left));
+    int loss_width = snprintf(loss, sizeof loss, " loss %.3g", event->loss);
+    bool shows_loss = room >= loss_width, shows_time = room >= loss_width + time_width;
+    bool shows_name = room >= loss_width + time_width + (int)strlen(here->name);
+    fprintf(stderr, "\r%s%3d%%%s%s\033[K", shows_name ? here->name : "", percent,
+            shows_time ? time : "", shows_loss ? loss : "");
+}
+
 static void draw_bar(progress *view, const yoke_event *event) {
     part here = part_of(view, event);
     char count[48], tail[96];
@@ -106,16 +124,19 @@ static void draw_bar(progress *view, const yoke_event *event) {
     int columns = terminal_columns();
     int cells = columns - (int)(strlen(here.name) + strlen(count) + strlen(tail)) - 10;
     if (cells > BAR_CELLS_MAX) cells = BAR_CELLS_MAX;
-    fprintf(stderr, "\r%s%3d%%", here.name, (int)(100 * share));
-    if (cells >= 4) {
-        fputc('|', stderr);
-        print_cells(view, cells, share);
-        fputc('|', stderr);
-    }
-    if (cells >= 0) fprintf(stderr, " %s %s", count, tail);
-    fputs("\033[K", stderr);
-    fflush(stderr);
     view->drawn = true;
+    if (cells < 0) {
+        print_short(view, event, &here, columns);
+    } else {
+        fprintf(stderr, "\r%s%3d%%", here.name, (int)(100 * share));
+        if (cells >= 4) {
+            fputc('|', stderr);
+            print_cells(view, cells, share);
+            fputc('|', stderr);
+        }
+        fprintf(stderr, " %s %s\033[K", count, tail);
+    }
+    fflush(stderr);
 }
 
 /* Plain lines. */

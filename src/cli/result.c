@@ -82,7 +82,10 @@ static void print_notes(FILE *out, const device_view *view) {
     if (view->imbalance[0] != '\0') fprintf(out, "         %s\n", view->imbalance);
     if (!view->automatic || view->devices[0].capability > 0) return;
     for (int i = 0; yoke_backend_describe(i, &info); i++) {
-        if (!info.available) fprintf(out, "         %s: %s\n", info.name, info.detail);
+        int cause = (int)strcspn(info.detail, ";"); /* a remedy may follow */
+        if (info.available) continue;
+        fprintf(out, "         %s: %.*s%s\n", info.name, cause, info.detail,
+                info.detail[cause] != '\0' ? " (yoke devices says more)" : "");
     }
 }
 

@@ -477,12 +477,12 @@ class Devices(Case):
 class Terminal(Case):
     """stderr on a terminal of 100 columns."""
 
-    def watch(self, *arguments, **environment):
+    def watch(self, *arguments, columns=100, **environment):
         try:
             ours, theirs = pty.openpty()
         except OSError:
             self.skipTest("this system offers no pseudo-terminals")
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         environment = dict(os.environ, **{"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         process = subprocess.Popen([YOKE, "train", *SMALL, *arguments], stdout=subprocess.DEVNULL,
                                    stderr=theirs, env=environment)
@@ -499,6 +499,17 @@ class Terminal(Case):
         os.close(ours)
         self.assertEqual(process.wait(timeout=LIMIT_S), 0)
         return seen.decode()
+
+    def test_a_narrow_terminal_shows_time_left_and_loss_within_its_width(self):
+        for columns, line in [(40, r"epoch \d/2 +\d+% \d\d:\d\d left loss \d"), (26, r" *\d+% \d\d:\d\d left loss \d"),
+                              (17, r" *\d+% loss \d"), (8, r" *\d+%$")]:
+            with self.subTest(columns=columns):
+                seen = self.watch("--epochs", "2", columns=columns)
+                drawn = [part.removesuffix("\x1b[K") for part in re.split(r"[\r\n]+", seen)]
+                bars = [part for part in drawn if re.match(r"(epoch \d/2 )? *\d+%", part)]
+                self.assertTrue(bars)
+                self.assertLess(max(map(len, bars)), columns)
+                self.assertRegex(bars[0], line)
 
     BAR = r"\repoch 1/2 +\d+%\|.*\| \d/3 \[\d\d:\d\d<\d\d:\d\d, \d+ img/s, loss \d"
 

@@ -363,6 +363,30 @@ static void a_trace_without_lanes_is_refused(void **state) {
     assert_null(trace);
 }
 
+static void programs_read_the_spans_of_whole_steps(void **state) {
+    (void)state;
+    yoke_span_info spans[8] = {{.struct_size = sizeof spans[0]}};
+    yoke_trace *trace = start(3);
+    assert_int_equal(yoke_trace_read(NULL, NULL, 0), 0);
+    assert_int_equal(yoke_trace_read(trace, NULL, 0), 0);
+    put(trace, 0, YOKE_STAGE_FORWARD, 1, 0, 5);
+    put(trace, 0, YOKE_STAGE_STEP, 1, 0, 9);
+    put(trace, 0, YOKE_STAGE_FORWARD, 2, 10, 15);
+    put_bytes(trace, 0, YOKE_STAGE_STEP, 2, 9, 77); /* overwrites a span of step 1 */
+    put(trace, 2, YOKE_STAGE_BACKWARD, 2, 12, 14);
+    assert_int_equal(yoke_trace_read(trace, NULL, 0), 3);
+    assert_int_equal(yoke_trace_read(trace, spans, 8), 3);
+    assert_int_equal(spans[0].stage, YOKE_STAGE_FORWARD);
+    assert_true(spans[0].begin_ns == 10000 && spans[0].end_ns == 15000 && spans[0].step == 2);
+    assert_int_equal(spans[1].bytes, 77);
+    assert_int_equal(spans[2].lane, 2);
+    assert_int_equal(spans[2].bucket, -1);
+    spans[1].lane = 9;
+    assert_int_equal(yoke_trace_read(trace, spans, 1), 3);
+    assert_int_equal(spans[1].lane, 9);
+    yoke_trace_destroy(trace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_have_names),
@@ -381,6 +405,7 @@ int main(void) {
         cmocka_unit_test(a_long_trace_is_written_whole),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
         cmocka_unit_test(a_trace_without_lanes_is_refused),
+        cmocka_unit_test(programs_read_the_spans_of_whole_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "base/base.h"
 
 /* Where stages run at the same time, the first of them gets the time: communication behind
  * computation costs none. */
@@ -31,7 +31,7 @@ yoke_status compare_spans_read(const yoke_trace *trace, compare_spans *spans) {
     *spans = (compare_spans){.count = yoke_trace_read(trace, NULL, 0)};
     spans->all = calloc(spans->count + 1, sizeof *spans->all);
     if (spans->all == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %zu spans", spans->count);
+        return FAIL_MEMORY((spans->count + 1) * sizeof *spans->all, "the spans of a trace");
     spans->all[0].struct_size = sizeof *spans->all;
     spans->count = yoke_trace_read(trace, spans->all, spans->count);
     return YOKE_OK;
@@ -92,8 +92,7 @@ yoke_status compare_account_read(const compare_spans *spans, const compare_windo
     memset(lanes, 0, (size_t)count * sizeof *lanes);
     if (known.steps == 0) return YOKE_OK;
     turn *turns = calloc(2 * spans->count, sizeof *turns);
-    if (turns == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for %zu spans", spans->count);
+    if (turns == NULL) return FAIL_MEMORY(2 * spans->count * sizeof *turns, "the spans of a trace");
     for (int lane = 0; lane < count; lane++) {
         size_t used = list_turns(spans, &known, lane, turns, &lanes[lane]);
         add_up(turns, used, known.steps, &lanes[lane]);

@@ -270,7 +270,7 @@ static void print_memory(FILE *out, const compare_result *result, int devices) {
     for (int i = 0; i < count; i++)
         most = fmax(most, fmax(total_of(&columns[i]->parts[0]), moved_of(&columns[i]->parts[0])));
     double unit = most < 1000 * MEBIBYTE ? MEBIBYTE : GIBIBYTE;
-    print_head(out, devices, columns, count, "    root others");
+    print_head(out, devices, columns, count, "   root others");
     for (size_t row = 0; row < MEMORY_ROWS; row++) {
         fprintf(out, "%-10s", memory_rows[row].name);
         for (int i = 0; i < count; i++) {

@@ -43,12 +43,13 @@ const char *compare_verdict_name(compare_verdict verdict) {
     return names[verdict];
 }
 
-/* Modes on as many devices are compared with dp overlap, and that with single; not with batch norm,
- * where the result depends on the number of devices. */
+/* Modes on as many devices are compared with dp overlap, and that and all cores with single; not
+ * with batch norm, where the result depends on the number of devices, and where the rounding of
+ * another number of threads grows from step to step. */
 static const compare_mode *reference_of(const compare_result *result, const compare_mode *mode) {
     if (mode->kind == COMPARE_SINGLE) return mode;
-    if (mode->kind == COMPARE_ALL_CORES) return &result->modes[0];
-    if (mode->kind != COMPARE_OVERLAP) return compare_find(result, COMPARE_OVERLAP, mode->devices);
+    if (mode->devices > 1 && mode->kind != COMPARE_OVERLAP)
+        return compare_find(result, COMPARE_OVERLAP, mode->devices);
     return result->batch_norm ? mode : &result->modes[0];
 }
 

@@ -17,8 +17,8 @@ typedef enum compare_kind {
 } compare_kind;
 const char *compare_kind_name(compare_kind kind); /* "dp overlap" */
 
-/* Did two modes learn the same? With batch norm only modes on as many devices can, because it
- * normalizes each shard alone. */
+/* Did two modes learn the same? With batch norm only modes on the same number of several devices
+ * can, because it normalizes each shard alone. */
 typedef enum compare_verdict {
     COMPARE_REFERENCE, /* compared with nobody */
     COMPARE_SAME_BITS, /* all weights are equal; a loss may differ by the order of its sum */
