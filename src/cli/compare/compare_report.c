@@ -95,8 +95,11 @@ static void print_rounds(FILE *out, const compare_result *result) {
     if (result->disturbed > 0)
         fprintf(out, ", %d of them disturbed: rough figures", result->disturbed);
     fputc('\n', out);
-    if (!result->interval)
-        fprintf(out, "  range: the fastest and the slowest round; an interval needs %d rounds\n",
+    if (result->interval)
+        fprintf(out, "  low .. high: 95 %% interval of that median\n");
+    else
+        fprintf(out,
+                "  low .. high: range, the fastest and the slowest round; an interval needs %d\n",
                 RACE_INTERVAL_ROUNDS);
 }
 
@@ -104,8 +107,7 @@ static void print_raced(FILE *out, const compare_result *result) {
     const compare_mode *all_cores = compare_find(result, COMPARE_ALL_CORES, 1);
     const compare_mode *single = &result->modes[0];
     fprintf(out, "\n%-10s %7s %8s  %-18s %7s %8s%s %6s\n", "raced", "devices", "step ms",
-            result->interval ? "95 % interval" : "range", "img/s", "speed-up",
-            all_cores != NULL ? " of cores" : "", "eff.");
+            "low .. high", "img/s", "speed-up", all_cores != NULL ? " of cores" : "", "eff.");
     for (int i = 0; i < result->mode_count; i++)
         print_raced_row(out, &result->modes[i], all_cores != NULL);
     print_rounds(out, result);

@@ -99,15 +99,11 @@ static void say_faster(FILE *out, const compare_result *result, const compare_mo
                        const compare_mode *other) {
     race_ratio ratio = speed_ratio(result, one, other);
     const char *name = compare_kind_name(one->kind), *rival = compare_kind_name(other->kind);
-    char figures[96];
-    snprintf(figures, sizeof figures, "%.1f %% of its speed (95 %% interval %.1f .. %.1f)",
-             ratio.median, ratio.low, ratio.high);
-    if (ratio.low <= 100 && ratio.high >= 100)
-        say(out, "On %d devices %d rounds show no difference between %s and %s: %s.", one->devices,
-            result->rounds, name, rival, figures);
-    else
-        say(out, "On %d devices %s is %s than %s: %s.", one->devices, name,
-            ratio.median > 100 ? "faster" : "slower", rival, figures);
+    const char *verdict = ratio.low > 100    ? "it is faster"
+                          : ratio.high < 100 ? "it is slower"
+                                             : "no difference shows";
+    say(out, "On %d devices %s has %.1f %% of the speed of %s (95 %% interval %.1f .. %.1f): %s.",
+        one->devices, name, ratio.median, rival, ratio.low, ratio.high, verdict);
 }
 
 /* Time. */
