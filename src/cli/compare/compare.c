@@ -66,12 +66,11 @@ const cli_verb compare_verb = {
     .option_count = CLI_OPTION_COUNT(options),
     .more =
         "The contenders: single (the first device alone), all cores (one CPU device with the\n"
-        "cores of all), dp classic, dp overlap and dp sharded (threads), ddp (one process for "
-        "each\n"
-        "device). Each trains on the same batches from the same seed with direct algorithms, and\n"
-        "compare checks losses and weights. Then they race, warmed up, in rounds of random order.\n"
-        "The batch is the same for all, so more devices get fewer rows each. The exit code is 1\n"
-        "when losses differ by more than --tolerance.\n"};
+        "cores of all), dp classic, dp overlap and dp sharded (threads), ddp (one process for\n"
+        "each device). Each trains on the same batches from the same seed with direct\n"
+        "algorithms, and compare checks losses and weights. Then they race, warmed up, in\n"
+        "rounds of random order. The batch is the same for all, so more devices get fewer rows\n"
+        "each. The exit code is 1 when losses differ by more than --tolerance.\n"};
 
 static const compare_flags defaults = {.model = "resnet20",
                                        .dataset = "synthetic",
