@@ -180,6 +180,15 @@ class Train(Case):
     def train(self, *arguments):
         return json.loads(self.run_ok("train", *SMALL, "--json", *arguments).stdout.splitlines()[-1])
 
+    def test_why_there_is_no_gpu_takes_one_line(self):
+        choice = [word for word in SMALL if word not in ["--devices", BACKEND]]
+        result = yoke("train", *choice, "--steps", "1", "--evaluate-every", "-1",
+                      env={**os.environ, "SIMCUDA_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip().startswith("cuda:")]
+        self.assertEqual(len(lines), 1)
+        self.assertLessEqual(len(lines[0]), 80)
+
     def test_json_is_one_object_with_the_promised_keys(self):
         result = self.run_ok("train", *SMALL, "--json", *devices(2), "--epochs", "2")
         self.assertEqual(len(result.stdout.splitlines()), 1)
