@@ -83,9 +83,11 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, d
     if (status == YOKE_OK) status = yoke_guard_begin(parallel);
     if (status != YOKE_OK) return yoke_ranks_report(parallel, status);
     uint64_t number = parallel->steps;
+    yoke_waits_begin(parallel);
     status = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC
                  ? step_classic(parallel, &batch, learning_rate)
                  : step_overlap(parallel, &batch, learning_rate);
+    yoke_waits_end(parallel, number);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
     if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));

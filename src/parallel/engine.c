@@ -104,7 +104,8 @@ static yoke_status build_lanes(yoke_data_parallel *parallel) {
                         "%s does not compute in %s (see yoke devices); use float32", names[k],
                         yoke_precision_name(parallel->options.precision));
     }
-    yoke_trace_options trace = {.lanes = names, .lane_count = parallel->count};
+    yoke_trace_options trace = {
+        .lanes = names, .lane_count = parallel->count, .queued = parallel->queued};
     TRY(yoke_trace_create(&parallel->trace, &trace));
     yoke_workers_options workers = {.count = parallel->count,
                                     .spare_cores = yoke_devices_spare_cores(parallel->devices),

@@ -15,6 +15,7 @@
 #include "parallel/shards.h"
 #include "parallel/sync_batch_norm.h"
 #include "parallel/timeline.h"
+#include "parallel/waits.h"
 
 /* The largest batch, and what its rows are. */
 typedef struct yoke_batch_limits {

@@ -254,12 +254,17 @@ static yoke_status publish(const yoke_exchange *exchange, int lane, const yoke_s
 }
 
 /* floats: read or written for an element of the slice. By hand the exchange is an update. */
-static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t begin,
-                           const yoke_slice *slice, size_t floats) {
+static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t begin, int bucket,
+                           size_t floats) {
     const yoke_data_parallel *parallel = exchange->parallel;
-    yoke_stage stage = parallel->gradient_on_root ? YOKE_STAGE_UPDATE : YOKE_STAGE_EXCHANGE;
-    yoke_trace_span(parallel->trace, lane, stage, parallel->steps, begin,
-                    floats * slice->elements * sizeof(float));
+    yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
+    yoke_trace_end_span(
+        parallel->trace, lane,
+        &(yoke_span){.begin_ns = begin,
+                     .step = parallel->steps,
+                     .bytes = floats * slice.elements * sizeof(float),
+                     .stage = parallel->gradient_on_root ? YOKE_STAGE_UPDATE : YOKE_STAGE_EXCHANGE,
+                     .bucket = bucket});
 }
 
 /* A block of the lane's slice, which is in the cache: new weights from its summed gradients. */
@@ -310,7 +315,7 @@ static yoke_status sum_slice(yoke_exchange *exchange, int lane, int bucket, bool
     if (!clips && is_summed)
         TRY(check_range(exchange, lane, (yoke_bucket){slice.offset, slice.elements}));
     size_t contributors = is_summed ? 0 : (size_t)exchange->parallel->flight.contributors;
-    trace_exchange(exchange, lane, begin, &slice, contributors + 1);
+    trace_exchange(exchange, lane, begin, bucket, contributors + 1);
     return YOKE_OK;
 }
 
@@ -328,7 +333,7 @@ static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket
             TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
         TRY(update_block(exchange, lane, &block, gradients));
     }
-    trace_exchange(exchange, lane, begin, &slice,
+    trace_exchange(exchange, lane, begin, bucket,
                    contributors + 4 + (size_t)exchange->participants - 1);
     return YOKE_OK;
 }
@@ -362,7 +367,7 @@ static yoke_status update_slice(yoke_exchange *exchange, int lane, int bucket) {
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
         TRY(update_block(exchange, lane, &block, exchange->gradients[0] + block.offset));
     }
-    trace_exchange(exchange, lane, begin, &slice, 5 + (size_t)exchange->participants - 1);
+    trace_exchange(exchange, lane, begin, bucket, 5 + (size_t)exchange->participants - 1);
     return YOKE_OK;
 }
 
@@ -386,8 +391,12 @@ yoke_status yoke_exchange_update_owned(int owner, void *context) {
                                   slice.offset, slice.elements,
                                   exchange->parameters[0] + slice.offset,
                                   exchange->gradients[0] + slice.offset));
-        yoke_trace_span(parallel->trace, owner, YOKE_STAGE_UPDATE, parallel->steps, begin,
-                        5 * slice.elements * sizeof(float));
+        yoke_trace_end_span(parallel->trace, owner,
+                            &(yoke_span){.begin_ns = begin,
+                                         .step = parallel->steps,
+                                         .bytes = 5 * slice.elements * sizeof(float),
+                                         .stage = YOKE_STAGE_UPDATE,
+                                         .bucket = bucket});
     }
     return YOKE_OK;
 }

@@ -28,11 +28,16 @@ static yoke_status all_reduce_open(yoke_exchange *exchange) {
     return YOKE_OK;
 }
 
-static void trace_wire(const yoke_exchange *exchange, yoke_stage stage, uint64_t begin,
-                       size_t elements) {
+static void trace_all_reduce(const yoke_exchange *exchange, uint64_t begin, int bucket,
+                             size_t elements) {
     const yoke_data_parallel *parallel = exchange->parallel;
-    yoke_trace_span(parallel->trace, 0, stage, parallel->steps, begin,
-                    2 * (size_t)parallel->ranks.world * elements * sizeof(float));
+    size_t bytes = 2 * (size_t)parallel->ranks.world * elements * sizeof(float);
+    yoke_trace_end_span(parallel->trace, 0,
+                        &(yoke_span){.begin_ns = begin,
+                                     .step = parallel->steps,
+                                     .bytes = bytes,
+                                     .stage = YOKE_STAGE_ALL_REDUCE,
+                                     .bucket = bucket});
 }
 
 static yoke_status all_reduce_loss(yoke_exchange *exchange, double loss) {
@@ -47,14 +52,15 @@ static yoke_status all_reduce_ready(yoke_exchange *exchange, int lane, int index
     TRY(yoke_process_group_all_reduce_async(
         exchange->process_group, exchange->gradients[lane] + bucket.offset, bucket.elements));
     TRY(yoke_process_group_progress(exchange->process_group));
-    trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, bucket.elements);
+    trace_all_reduce(exchange, begin, index, bucket.elements);
     return YOKE_OK;
 }
 
 static yoke_status all_reduce_finish(yoke_exchange *exchange, int lane) {
+    int last = exchange->parallel->flat->bucket_count - 1;
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_wait(exchange->process_group));
-    trace_wire(exchange, YOKE_STAGE_WAIT, begin, 0);
+    yoke_wait_end(exchange->parallel, lane, &(yoke_wait){begin, YOKE_STAGE_BACKWARD, last});
     if (*((all_reduce_exchange *)exchange)->found_nonfinite != 0) return YOKE_OK;
     if (yoke_exchange_waits(exchange)) {
         TRY(yoke_exchange_sum_slices(lane, exchange));
@@ -72,7 +78,7 @@ yoke_status yoke_exchange_all_reduce_gradient(yoke_exchange *exchange) {
     TRY(yoke_process_group_all_reduce(exchange->process_group, parallel->lanes[0].memory->gradients,
                                       parallel->flat->trainable_elements, YOKE_ELEMENT_FLOAT32,
                                       YOKE_SUM));
-    trace_wire(exchange, YOKE_STAGE_ALL_REDUCE, begin, parallel->flat->trainable_elements);
+    trace_all_reduce(exchange, begin, YOKE_NO_BUCKET, parallel->flat->trainable_elements);
     return YOKE_OK;
 }
 

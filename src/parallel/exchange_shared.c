@@ -97,11 +97,11 @@ static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
     return yoke_exchange_advance(exchange, lane);
 }
 
-static yoke_status barrier(yoke_exchange *exchange) {
-    const yoke_data_parallel *parallel = exchange->parallel;
-    uint64_t begin = yoke_trace_now();
+/* awaited: what the ranks do before it. */
+static yoke_status barrier(yoke_exchange *exchange, yoke_stage awaited) {
+    yoke_wait wait = {yoke_trace_now(), awaited, YOKE_NO_BUCKET};
     TRY(yoke_process_group_barrier(exchange->process_group));
-    yoke_trace_span(parallel->trace, 0, YOKE_STAGE_WAIT, parallel->steps, begin, 0);
+    yoke_wait_end(exchange->parallel, 0, &wait);
     return YOKE_OK;
 }
 
@@ -111,8 +111,10 @@ static yoke_status clip(yoke_exchange *exchange) {
     size_t count = (size_t)yoke_exchange_norm_part(exchange, 1) * buckets;
     double *own = ((shared_exchange *)exchange)->own_squares;
     memcpy(own, exchange->square_sums + (size_t)exchange->first * count, count * sizeof *own);
+    yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_EXCHANGE, YOKE_NO_BUCKET};
     TRY(yoke_process_group_all_gather(exchange->process_group, exchange->square_sums, own, count,
                                       YOKE_ELEMENT_FLOAT64));
+    yoke_wait_end(exchange->parallel, 0, &wait);
     yoke_exchange_clip(exchange);
     return YOKE_OK;
 }
@@ -122,7 +124,7 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
     const shared_exchange *shared = (shared_exchange *)exchange;
     atomic_store_explicit(&shared->flags[exchange->first]->first_bad, exchange->first_bad[lane],
                           memory_order_release);
-    TRY(yoke_exchange_clips(exchange) ? clip(exchange) : barrier(exchange));
+    TRY(yoke_exchange_clips(exchange) ? clip(exchange) : barrier(exchange, YOKE_STAGE_EXCHANGE));
     for (int rank = 0; rank < exchange->participants; rank++) {
         uint64_t bad = atomic_load_explicit(&shared->flags[rank]->first_bad, memory_order_acquire);
         if (bad < exchange->first_bad[lane]) exchange->first_bad[lane] = bad;
@@ -133,14 +135,14 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
 /* After the first barrier every rank's gradients are complete, after share_check their sums, and
  * after the last barrier the weights. */
 static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
-    TRY(barrier(exchange));
+    TRY(barrier(exchange, YOKE_STAGE_BACKWARD));
     if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
     TRY(yoke_exchange_advance(exchange, lane));
     if (yoke_exchange_waits(exchange)) {
         TRY(share_check(exchange, lane));
         TRY(yoke_exchange_update_slices(exchange, lane));
     }
-    return barrier(exchange);
+    return barrier(exchange, YOKE_STAGE_EXCHANGE);
 }
 
 static yoke_status shared_update(yoke_exchange *exchange) {

@@ -17,18 +17,33 @@ static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) 
     return yoke_exchange_advance(exchange, lane);
 }
 
+static yoke_status await_bucket(const yoke_exchange *exchange, int lane, int bucket) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_BACKWARD, bucket};
+    TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[bucket],
+                           (uint32_t)parallel->count));
+    yoke_wait_end(parallel, lane, &wait);
+    return YOKE_OK;
+}
+
+static yoke_status await_sums(const yoke_exchange *exchange, int lane) {
+    yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_EXCHANGE, YOKE_NO_BUCKET};
+    TRY(yoke_workers_barrier(exchange->parallel->workers));
+    yoke_wait_end(exchange->parallel, lane, &wait);
+    return YOKE_OK;
+}
+
 static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
     yoke_data_parallel *parallel = exchange->parallel;
     for (int bucket = exchange->next[lane]; bucket < parallel->flat->bucket_count; bucket++) {
-        TRY(yoke_workers_await(parallel->workers, &exchange->arrivals[bucket],
-                               (uint32_t)parallel->count));
+        TRY(await_bucket(exchange, lane, bucket));
         TRY(yoke_exchange_advance(exchange, lane));
     }
     if (!yoke_exchange_waits(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
-    TRY(yoke_workers_barrier(parallel->workers)); /* the whole gradient is summed and checked */
+    TRY(await_sums(exchange, lane)); /* the whole gradient is summed and checked */
     if (yoke_exchange_clips(exchange)) {
         if (lane == 0) yoke_exchange_clip(exchange);
-        TRY(yoke_workers_barrier(parallel->workers));
+        TRY(await_sums(exchange, lane));
     }
     return yoke_exchange_update_slices(exchange, lane);
 }
@@ -44,8 +59,12 @@ static yoke_status reduce_slices(int lane, void *context) {
         TRY(yoke_exchange_sum(exchange, lane, exchange->gradients[0] + slice.offset, slice.offset,
                               slice.elements));
         size_t floats = (size_t)(parallel->flight.contributors + 1) * slice.elements;
-        yoke_trace_span(parallel->trace, lane, YOKE_STAGE_REDUCE, parallel->steps, begin,
-                        floats * sizeof(float));
+        yoke_trace_end_span(parallel->trace, lane,
+                            &(yoke_span){.begin_ns = begin,
+                                         .step = parallel->steps,
+                                         .bytes = floats * sizeof(float),
+                                         .stage = YOKE_STAGE_REDUCE,
+                                         .bucket = bucket});
     }
     return YOKE_OK;
 }

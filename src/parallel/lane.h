@@ -53,6 +53,7 @@ typedef struct yoke_lane {
     uint64_t weights_version, buffers_version;
     yoke_lane_events events;
     yoke_staging staging;
+    uint64_t idle_ns;            /* since when it has no job, within a step; 0: it has one */
     yoke_clock *clock;           /* NULL where lanes share memory */
     yoke_recordings *recordings; /* NULL unless the device records */
 } yoke_lane;

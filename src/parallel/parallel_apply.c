@@ -1,14 +1,41 @@
 /* parallel_apply: the same job on every lane's worker at once; each returns its status. */
 #include "parallel/engine.h"
 
+typedef struct timed_job {
+    yoke_data_parallel *parallel;
+    yoke_replica_job job;
+    void *context;
+} timed_job;
+
+static yoke_status run_timed(int lane, void *context) {
+    const timed_job *timed = context;
+    yoke_idle_end(timed->parallel, lane);
+    yoke_status status = timed->job(lane, timed->context);
+    yoke_idle_begin(timed->parallel, lane);
+    return status;
+}
+
+/* A lane that is done waits for the last one, and then for the next job. */
+static yoke_status run_and_wait(yoke_data_parallel *parallel, int lanes, yoke_replica_job job,
+                                void *context, int *failed) {
+    timed_job timed = {parallel, job, context};
+    if (!yoke_idle_counts(parallel))
+        return yoke_workers_run(parallel->workers, lanes, job, context, failed);
+    TRY(yoke_workers_run(parallel->workers, lanes, run_timed, &timed, failed));
+    for (int lane = 0; lane < lanes; lane++) {
+        yoke_idle_end(parallel, lane);
+        if (lane > 0) yoke_idle_begin(parallel, lane);
+    }
+    return YOKE_OK;
+}
+
 /* The caller is the root's worker: it computes with the root's threads while the job runs. In
  * classic each stage ends before the next begins. */
 yoke_status yoke_apply(yoke_data_parallel *parallel, int lanes, const char *what,
                        yoke_replica_job job, void *context) {
     int failed = -1;
     TRY(yoke_enter(parallel, what));
-    yoke_status status =
-        yoke_leave(parallel, yoke_workers_run(parallel->workers, lanes, job, context, &failed));
+    yoke_status status = yoke_leave(parallel, run_and_wait(parallel, lanes, job, context, &failed));
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
                           yoke_device_name(parallel->lanes[failed].device));

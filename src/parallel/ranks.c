@@ -205,8 +205,10 @@ yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
     double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct};
     double all[YOKE_AGREE_RANKS][RESULT_NUMBERS], losses[YOKE_AGREE_RANKS];
     if (ranks->world == 1) return YOKE_OK;
+    yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_LOAD, YOKE_NO_BUCKET};
     TRY(yoke_process_group_all_gather(ranks->process_group, all, own, RESULT_NUMBERS,
                                       YOKE_ELEMENT_FLOAT64));
+    yoke_wait_end(parallel, 0, &wait);
     *sum = (yoke_step_result){.struct_size = sizeof *sum};
     for (int rank = 0; rank < ranks->world; rank++) {
         losses[rank] = all[rank][LOSS];

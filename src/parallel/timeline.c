@@ -54,6 +54,28 @@ static timed_slot *timed(const yoke_data_parallel *parallel, const yoke_stage_sp
                 .clock->turns[parallel->timeline.turn][slot_of(parallel, stage)];
 }
 
+static yoke_track track_of(yoke_stage stage) {
+    switch (stream_of(stage)) {
+    case YOKE_STREAM_COPY:
+        return YOKE_TRACK_COPY;
+    case YOKE_STREAM_COMMUNICATION:
+        return YOKE_TRACK_COMMUNICATION;
+    default:
+        return YOKE_TRACK_COMPUTE;
+    }
+}
+
+/* Times to be filled in. */
+static yoke_span span_of(const yoke_data_parallel *parallel, const yoke_stage_span *stage) {
+    bool has_bucket = stage->stage == YOKE_STAGE_BACKWARD || stage->stage == YOKE_STAGE_EXCHANGE;
+    return (yoke_span){.begin_ns = stage->begin_ns,
+                       .step = parallel->steps,
+                       .bytes = stage->bytes,
+                       .stage = stage->stage,
+                       .bucket = has_bucket ? stage->bucket : YOKE_NO_BUCKET,
+                       .track = track_of(stage->stage)};
+}
+
 yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stage) {
     stage->begin_ns = yoke_trace_now();
     if (parallel->lanes[stage->lane].clock == NULL) return YOKE_OK;
@@ -63,8 +85,8 @@ yoke_status yoke_stage_begin(yoke_data_parallel *parallel, yoke_stage_span *stag
 yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *stage) {
     const yoke_lane *lane = &parallel->lanes[stage->lane];
     if (lane->clock == NULL) {
-        yoke_trace_span(parallel->trace, stage->lane, stage->stage, parallel->steps,
-                        stage->begin_ns, stage->bytes);
+        yoke_span span = span_of(parallel, stage);
+        yoke_trace_end_span(parallel->trace, stage->lane, &span);
         return YOKE_OK;
     }
     if (!yoke_device_is_recording(lane->device)) yoke_stage_queued(parallel, stage);
@@ -74,7 +96,7 @@ yoke_status yoke_stage_end(yoke_data_parallel *parallel, const yoke_stage_span *
 void yoke_stage_queued(yoke_data_parallel *parallel, const yoke_stage_span *stage) {
     timed_slot *slot = timed(parallel, stage);
     slot->pending = true;
-    slot->span = (yoke_span){.step = parallel->steps, .bytes = stage->bytes, .stage = stage->stage};
+    slot->span = span_of(parallel, stage);
 }
 
 /* Reading. */

@@ -12,6 +12,7 @@ typedef struct yoke_timeline {
     int clocks; /* lanes that have one: all or none */
     int turn;
     uint64_t turns;
+    bool in_step; /* idle lanes wait (waits.c) */
 } yoke_timeline;
 
 /* A stage of one lane while it runs. */

@@ -1,36 +1,21 @@
 /* Writes Chrome's trace format in object form ("Trace Event Format", Google 2016): a span is a
- * complete event, a lane is a thread. */
-#include <stdlib.h>
+ * complete event, a lane is a thread, a rank is a process, an arrow is a flow. docs/traces.md
+ * describes the file. */
+#include <stdio.h>
 
 #include "base/base.h"
-#include "trace/spans.h"
+#include "trace/events.h"
 
 #define CHUNK_BYTES 65536
+#define NAME_BYTES 128
 
 typedef struct chrome_file {
     yoke_file_writer writer;
     yoke_json json; /* not written to the file yet */
+    yoke_trace_events all;
     uint64_t origin_ns;
+    int64_t flows; /* written */
 } chrome_file;
-
-/* Outer spans first: viewers nest events that begin together in file order, and a lane records an
- * inner span before the outer one. */
-static int compare_spans(const void *left, const void *right) {
-    const yoke_span *a = left, *b = right;
-    if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
-    return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
-}
-
-static uint64_t first_begin(const yoke_trace *trace) {
-    uint64_t first = UINT64_MAX;
-    for (int lane = 0; lane < trace->lane_count; lane++) {
-        for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
-            uint64_t begin = yoke_lane_span(trace, lane, i)->begin_ns;
-            if (begin < first) first = begin;
-        }
-    }
-    return first;
-}
 
 static yoke_status flush(chrome_file *file) {
     if (file->json.failed) return FAIL_MEMORY(CHUNK_BYTES, "a trace file's text");
@@ -39,83 +24,192 @@ static yoke_status flush(chrome_file *file) {
     return YOKE_OK;
 }
 
-/* kind: process_name or thread_name. */
-static void add_name(yoke_json *json, const char *kind, int lane, const char *name) {
+static yoke_status flush_chunk(chrome_file *file) {
+    return file->json.length >= CHUNK_BYTES ? flush(file) : YOKE_OK;
+}
+
+/* Processes and threads. Viewers take process 0 and thread 0 for the idle ones: both count from
+ * 1. */
+
+static int process_of(const chrome_file *file, int process) {
+    int rank = file->all.processes[process].rank;
+    return rank < 0 ? 1 : rank + 1;
+}
+
+static int thread_of(const chrome_file *file, int process, int lane, yoke_track track) {
+    return 1 + lane + (int)track * file->all.processes[process].trace->lane_count;
+}
+
+/* "cpu:0", "rank 1 · cpu:0", "cuda:1 · communication". */
+static void name_lane(const chrome_file *file, int process, int lane, yoke_track track,
+                      char name[NAME_BYTES]) {
+    static const char *const tracks[] = {"", " · copy", " · communication", " · host"};
+    const yoke_trace_process *of = &file->all.processes[process];
+    char rank[32] = "";
+    if (of->rank >= 0) snprintf(rank, sizeof rank, "rank %d · ", of->rank);
+    snprintf(name, NAME_BYTES, "%s%.64s%s", rank, of->trace->lanes[lane].name, tracks[track]);
+}
+
+/* kind: process_name, thread_sort_index ...; thread 0: of the process. text NULL: an index. */
+static void add_metadata(chrome_file *file, const char *kind, int process, int thread,
+                         const char *text, int index) {
+    yoke_json *json = &file->json;
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "ph", "M");
     yoke_json_text(json, "name", kind);
-    yoke_json_integer(json, "pid", 1);
-    yoke_json_integer(json, "tid", lane);
+    yoke_json_integer(json, "pid", process);
+    if (thread > 0) yoke_json_integer(json, "tid", thread);
     yoke_json_open(json, "args", '{');
-    yoke_json_text(json, "name", name);
+    if (text != NULL)
+        yoke_json_text(json, "name", text);
+    else
+        yoke_json_integer(json, "sort_index", index);
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');
 }
 
-static void add_span(chrome_file *file, int lane, const yoke_span *span) {
+static bool has_track(const yoke_trace *trace, int lane, yoke_track track) {
+    if (track == YOKE_TRACK_COMPUTE) return true;
+    for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++)
+        if (yoke_lane_span(trace, lane, i)->track == track) return true;
+    return false;
+}
+
+static void add_process(chrome_file *file, int process) {
+    const yoke_trace_process *of = &file->all.processes[process];
+    int number = process_of(file, process);
+    char name[NAME_BYTES] = "yoke";
+    if (of->rank >= 0) snprintf(name, sizeof name, "rank %d", of->rank);
+    add_metadata(file, "process_name", number, 0, name, 0);
+    add_metadata(file, "process_sort_index", number, 0, NULL, number);
+    for (int lane = 0; lane < of->trace->lane_count; lane++) {
+        for (yoke_track track = 0; track < YOKE_TRACK_COUNT; track++) {
+            if (!has_track(of->trace, lane, track)) continue;
+            int thread = thread_of(file, process, lane, track);
+            name_lane(file, process, lane, track, name);
+            add_metadata(file, "thread_name", number, thread, name, 0);
+            add_metadata(file, "thread_sort_index", number, thread, NULL,
+                         lane * YOKE_TRACK_COUNT + (int)track);
+        }
+    }
+}
+
+/* Spans. */
+
+static double microseconds(const chrome_file *file, uint64_t at_ns) {
+    return (double)(at_ns - file->origin_ns) / 1e3;
+}
+
+static void add_place(chrome_file *file, const yoke_trace_event *event, uint64_t at_ns) {
+    yoke_json *json = &file->json;
+    yoke_json_integer(json, "pid", process_of(file, event->process));
+    yoke_json_integer(json, "tid", thread_of(file, event->process, event->lane, event->span.track));
+    yoke_json_real(json, "ts", microseconds(file, at_ns));
+}
+
+static void add_cause(chrome_file *file, const yoke_trace_event *cause) {
+    char name[NAME_BYTES];
+    if (cause == NULL) return;
+    name_lane(file, cause->process, cause->lane, cause->span.track, name);
+    yoke_json_text(&file->json, "cause", name);
+    yoke_json_text(&file->json, "cause_stage", yoke_stage_name(cause->span.stage));
+    if (cause->span.bucket != YOKE_NO_BUCKET)
+        yoke_json_integer(&file->json, "cause_bucket", cause->span.bucket);
+}
+
+static void add_span(chrome_file *file, const yoke_trace_event *event) {
+    const yoke_span *span = &event->span;
     yoke_json *json = &file->json;
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "ph", "X");
     yoke_json_text(json, "name", yoke_stage_name(span->stage));
-    yoke_json_integer(json, "pid", 1);
-    yoke_json_integer(json, "tid", lane);
-    yoke_json_real(json, "ts", (double)(span->begin_ns - file->origin_ns) / 1e3);
+    add_place(file, event, span->begin_ns);
     yoke_json_real(json, "dur", (double)(span->end_ns - span->begin_ns) / 1e3);
     yoke_json_open(json, "args", '{');
     yoke_json_integer(json, "step", (int64_t)span->step);
+    if (span->bucket != YOKE_NO_BUCKET) yoke_json_integer(json, "bucket", span->bucket);
     yoke_json_integer(json, "bytes", (int64_t)span->bytes);
+    add_cause(file, event->cause);
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');
 }
 
-static yoke_status add_sorted_spans(chrome_file *file, const yoke_trace *trace, int lane,
-                                    yoke_span *sorted) {
-    uint32_t count = yoke_lane_count(trace, lane);
-    for (uint32_t i = 0; i < count; i++)
-        sorted[i] = *yoke_lane_span(trace, lane, i);
-    qsort(sorted, count, sizeof *sorted, compare_spans);
-    for (uint32_t i = 0; i < count; i++) {
-        add_span(file, lane, &sorted[i]);
-        if (file->json.length >= CHUNK_BYTES) TRY(flush(file));
-    }
-    return YOKE_OK;
+static void find_origin(chrome_file *file) {
+    file->origin_ns = file->all.count > 0 ? UINT64_MAX : 0;
+    for (size_t i = 0; i < file->all.count; i++)
+        if (file->all.list[i].span.begin_ns < file->origin_ns)
+            file->origin_ns = file->all.list[i].span.begin_ns;
 }
 
-static yoke_status add_spans(chrome_file *file, const yoke_trace *trace) {
-    file->origin_ns = first_begin(trace);
-    size_t bytes = trace->capacity * sizeof(yoke_span);
-    yoke_span *sorted = malloc(bytes);
-    if (sorted == NULL) return FAIL_MEMORY(bytes, "sorting a trace");
-    yoke_status status = YOKE_OK;
-    for (int lane = 0; lane < trace->lane_count && status == YOKE_OK; lane++)
-        status = add_sorted_spans(file, trace, lane, sorted);
-    free(sorted);
-    return status;
-}
-
-static yoke_status write_all(chrome_file *file, const yoke_trace *trace) {
+/* Flows: "s" starts at the first span, "t" goes on through the next ones, "f" ends at the last. All
+ * bind to the span that encloses them. */
+static yoke_status add_flow(void *context, const yoke_flow *flow) {
+    chrome_file *file = context;
     yoke_json *json = &file->json;
+    char name[32];
+    snprintf(name, sizeof name, "%s", flow->category);
+    if (flow->bucket >= 0) snprintf(name, sizeof name, "%s %d", flow->category, flow->bucket);
+    file->flows++;
+    for (int i = 0; i < flow->count; i++) {
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "ph", i == 0 ? "s" : i == flow->count - 1 ? "f" : "t");
+        yoke_json_text(json, "name", name);
+        yoke_json_text(json, "cat", flow->category);
+        yoke_json_integer(json, "id", file->flows);
+        add_place(file, flow->points[i], flow->at_ns[i]);
+        if (i > 0) yoke_json_text(json, "bp", "e");
+        yoke_json_close(json, '}');
+    }
+    return flush_chunk(file);
+}
+
+static yoke_status write_all(chrome_file *file) {
+    yoke_json *json = &file->json;
+    find_origin(file);
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "displayTimeUnit", "ms");
+    yoke_json_open(json, "otherData", '{');
+    yoke_json_text(json, "program", "yoke");
+    yoke_json_text(json, "version", yoke_version());
+    yoke_json_integer(json, "processes", file->all.process_count);
+    yoke_json_integer(json, "origin_ns", (int64_t)file->origin_ns);
+    yoke_json_close(json, '}');
     yoke_json_open(json, "traceEvents", '[');
-    add_name(json, "process_name", 0, "yoke");
-    for (int lane = 0; lane < trace->lane_count; lane++)
-        add_name(json, "thread_name", lane, trace->lanes[lane].name);
-    TRY(add_spans(file, trace));
+    for (int process = 0; process < file->all.process_count; process++)
+        add_process(file, process);
+    for (size_t i = 0; i < file->all.count; i++) {
+        add_span(file, &file->all.list[i]);
+        TRY(flush_chunk(file));
+    }
+    TRY(yoke_trace_flows(&file->all, add_flow, file));
     yoke_json_close(json, ']');
     yoke_json_close(json, '}');
     TRY(flush(file));
     return yoke_file_commit(&file->writer);
 }
 
-yoke_status yoke_trace_write(const yoke_trace *trace, const char *path) {
-    TRY(yoke_pointer_check(trace, "trace"));
-    TRY(yoke_pointer_check(path, "path"));
+static yoke_status write_events(chrome_file *file, const yoke_trace_process *processes, int count) {
+    yoke_status status = yoke_trace_events_open(&file->all, processes, count);
+    if (status == YOKE_OK) {
+        yoke_json_begin(&file->json);
+        status = write_all(file);
+        yoke_json_end(&file->json);
+    }
+    yoke_trace_events_close(&file->all);
+    return status;
+}
+
+yoke_status yoke_trace_write_processes(const yoke_trace_process *processes, int count,
+                                       const char *path) {
     chrome_file file = {0};
+    TRY(yoke_pointer_check(path, "path"));
     TRY(yoke_file_create(&file.writer, path));
-    yoke_json_begin(&file.json);
-    yoke_status status = write_all(&file, trace);
-    yoke_json_end(&file.json);
+    yoke_status status = write_events(&file, processes, count);
     yoke_file_abort(&file.writer);
     return status;
+}
+
+yoke_status yoke_trace_write(const yoke_trace *trace, const char *path) {
+    TRY(yoke_pointer_check(trace, "trace"));
+    return yoke_trace_write_processes(&(yoke_trace_process){.rank = -1, .trace = trace}, 1, path);
 }

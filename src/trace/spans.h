@@ -14,6 +14,7 @@ typedef struct yoke_lane {
 struct yoke_trace {
     int lane_count;
     uint32_t capacity;
+    bool queued;
     yoke_lane lanes[];
 };
 

@@ -21,6 +21,7 @@ const char *yoke_stage_name(yoke_stage stage) {
 
 static yoke_status build(yoke_trace *trace, const yoke_trace_options *options) {
     trace->capacity = options->capacity ? options->capacity : DEFAULT_CAPACITY;
+    trace->queued = options->queued;
     for (; trace->lane_count < options->lane_count; trace->lane_count++) {
         yoke_lane *lane = &trace->lanes[trace->lane_count];
         const char *name = options->lanes[trace->lane_count];
@@ -67,16 +68,20 @@ uint64_t yoke_trace_now(void) {
 
 void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t step,
                      uint64_t begin_ns, uint64_t bytes) {
+    yoke_trace_end_span(trace, lane,
+                        &(yoke_span){.begin_ns = begin_ns,
+                                     .step = step,
+                                     .bytes = bytes,
+                                     .stage = stage,
+                                     .bucket = YOKE_NO_BUCKET});
+}
+
+void yoke_trace_end_span(yoke_trace *trace, int lane, const yoke_span *span) {
     if (trace == NULL) return;
-    assert(lane >= 0 && lane < trace->lane_count);
-    yoke_lane *own = &trace->lanes[lane];
-    own->spans[own->recorded++ % trace->capacity] = (yoke_span){
-        .begin_ns = begin_ns,
-        .end_ns = yoke_now_ns(),
-        .step = step,
-        .bytes = bytes,
-        .stage = stage,
-    };
+    yoke_span ended = *span;
+    ended.track = trace->queued ? YOKE_TRACK_HOST : YOKE_TRACK_COMPUTE;
+    ended.end_ns = yoke_now_ns();
+    yoke_trace_past_span(trace, lane, &ended);
 }
 
 void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span) {

@@ -3,17 +3,37 @@
 #ifndef TRACE_TRACE_H
 #define TRACE_TRACE_H
 
+#include <stdbool.h>
+
 #include "yoke/trace.h"
+
+#define YOKE_NO_BUCKET (-1)
+
+/* What a lane does at the same time gets rows of its own in the timeline. Lanes that share memory
+ * have the first one only. */
+typedef enum yoke_track {
+    YOKE_TRACK_COMPUTE,
+    YOKE_TRACK_COPY,
+    YOKE_TRACK_COMMUNICATION,
+    YOKE_TRACK_HOST, /* of a lane that queues: what its host thread measures */
+    YOKE_TRACK_COUNT
+} yoke_track;
 
 typedef struct yoke_span {
     uint64_t begin_ns, end_ns, step, bytes;
     yoke_stage stage;
+    int bucket; /* YOKE_NO_BUCKET: all of them, or none */
+    /* Of a wait: the stage of other lanes, on `bucket`, that it waits for. LOAD: whatever another
+     * lane does. */
+    yoke_stage awaits;
+    yoke_track track;
 } yoke_span;
 
 typedef struct yoke_trace_options {
     const char *const *lanes; /* names, "cpu:0" ...; copied */
     int lane_count;
     uint32_t capacity; /* spans a lane; 0: 65536 */
+    bool queued;       /* the host's spans get YOKE_TRACK_HOST */
 } yoke_trace_options;
 
 yoke_status yoke_trace_create(yoke_trace **trace, const yoke_trace_options *options);
@@ -22,9 +42,28 @@ void yoke_trace_destroy(yoke_trace *trace);
 /* One thread at a time records the spans of a lane. A NULL trace records nothing. bytes: what this
  * lane reads from and writes to memory. Lane 0 waits for the loader, so lane 0 records loading. */
 uint64_t yoke_trace_now(void);
+/* Records a span without bucket that ends now. */
 void yoke_trace_span(yoke_trace *trace, int lane, yoke_stage stage, uint64_t step,
                      uint64_t begin_ns, uint64_t bytes);
+/* Records a span that ends now, whatever its end_ns and track. */
+void yoke_trace_end_span(yoke_trace *trace, int lane, const yoke_span *span);
 /* Records a span that ended earlier. */
 void yoke_trace_past_span(yoke_trace *trace, int lane, const yoke_span *span);
+
+/* A trace on its way to another process of the same program. pack: *words[*count] is heap memory
+ * that the caller frees. unpack: DATA when the words are no packed trace. */
+yoke_status yoke_trace_pack(const yoke_trace *trace, int64_t **words, size_t *count);
+yoke_status yoke_trace_unpack(yoke_trace **trace, const int64_t *words, size_t count);
+
+/* One process of a run. */
+typedef struct yoke_trace_process {
+    int rank; /* -1: the run has one process and no ranks */
+    const yoke_trace *trace;
+    int64_t shift_ns; /* its clock + shift_ns is the clock of the first process */
+} yoke_trace_process;
+
+/* yoke_trace_write for the processes of a run, in one file (docs/traces.md). */
+yoke_status yoke_trace_write_processes(const yoke_trace_process *processes, int count,
+                                       const char *path);
 
 #endif

@@ -259,14 +259,6 @@ static yoke_status save(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
-static yoke_status write_trace(yoke_trainer *trainer) {
-    const char *path = trainer->options.trace;
-    if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(yoke_trace_write(yoke_data_parallel_trace(trainer->parallel), path));
-    yoke_trainer_emit_saved(trainer, path);
-    return YOKE_OK;
-}
-
 /* The run returns its first failure and reports later ones as warnings. A stop is no failure. */
 static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status later) {
     if (later == YOKE_OK) return;
@@ -303,7 +295,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     if (!trainer->in_step && together)
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
-    add_failure(trainer, &first, write_trace(trainer));
+    add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
     if (is_common(first.status) && trainer->ranks != NULL)
         add_failure(trainer, &first, yoke_process_group_barrier(trainer->ranks));

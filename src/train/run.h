@@ -31,6 +31,7 @@ struct yoke_trainer {
     yoke_optimizer_options optimizer;
     yoke_devices *devices;
     yoke_process_group *ranks;               /* DDP; NULL otherwise */
+    int node;                                /* DDP: the number of this machine */
     yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
     yoke_dataset_info dataset, test_dataset;
     yoke_model *model;
@@ -87,6 +88,11 @@ yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last);
 /* Whether a run that goes on from a checkpoint begins with an evaluation: of a run that is
  * complete, or of an epoch that the checkpoint ends. */
 bool yoke_trainer_evaluates_first(const yoke_trainer *trainer);
+
+/* trace_file.c. together: all ranks call it, and rank 0 writes one file; otherwise each rank writes
+ * its own. */
+yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together);
+
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
 /* The share of rows classified correctly; -1 for regression. */

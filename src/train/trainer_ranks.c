@@ -85,6 +85,7 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
     TRY(yoke_options_load(&rank, sizeof rank, options.rank, "yoke_rank_info"));
     fill_in_local_ranks(&rank);
     options.rank = &rank;
+    trainer->node = rank.node_rank;
     TRY(open_device(trainer, rank.local_rank, rank.local_world));
     bool on_host = yoke_devices_share_memory(trainer->devices);
     options.devices = on_host ? NULL : trainer->devices;
@@ -102,7 +103,7 @@ yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
              "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
              "augment %d\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
              "label_smoothing %s\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
-             "checkpoint_dir %d\nkeep_best %d\nresume %d\n",
+             "checkpoint_dir %d\nkeep_best %d\nresume %d\ntrace %d\n",
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
              !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
@@ -111,7 +112,7 @@ yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
              yoke_text_of_real(options->label_smoothing, smoothing, sizeof smoothing),
              options->evaluate_every, trainer->test_dataset.rows, options->init != NULL,
              options->save != NULL, options->checkpoint_dir != NULL, options->keep_best,
-             options->resume != NULL);
+             options->resume != NULL, options->trace != NULL);
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 

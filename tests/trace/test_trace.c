@@ -18,6 +18,8 @@
 
 static const char *const lanes[] = {"cpu:0", "cpu:1", "cpu:2"};
 enum { LANES = 3 };
+/* Events of the file before the first span: two of the process, two of each lane. */
+enum { HEAD = 2 + 2 * LANES };
 
 static yoke_trace *start(uint32_t capacity) {
     yoke_trace *trace = NULL;
@@ -246,14 +248,16 @@ static void the_file_has_one_named_thread_a_lane(void **state) {
     yoke_trace *trace = start(16);
     json_t *root = write_and_read(trace);
     const json_t *events = json_object_get(root, "traceEvents");
-    assert_int_equal(json_array_size(events), 1 + LANES);
+    assert_int_equal(json_array_size(events), HEAD);
     for (size_t lane = 0; lane < LANES; lane++) {
-        const json_t *event = json_array_get(events, 1 + lane);
+        const json_t *event = json_array_get(events, 2 + 2 * lane);
         assert_string_equal(text_of(event, "ph"), "M");
         assert_string_equal(text_of(event, "name"), "thread_name");
         assert_true(number_of(event, "pid") == 1);
-        assert_true(number_of(event, "tid") == (double)lane);
+        assert_true(number_of(event, "tid") == (double)lane + 1); /* 0 is a viewer's idle thread */
         assert_string_equal(text_of(json_object_get(event, "args"), "name"), lanes[lane]);
+        assert_string_equal(text_of(json_array_get(events, 3 + 2 * lane), "name"),
+                            "thread_sort_index");
     }
     json_decref(root);
     yoke_trace_destroy(trace);
@@ -267,15 +271,15 @@ static void a_span_is_a_complete_event_in_microseconds(void **state) {
     trace->lanes[2].spans[0].end_ns = 5004750;
     json_t *root = write_and_read(trace);
     const json_t *events = json_object_get(root, "traceEvents");
-    assert_int_equal(json_array_size(events), 1 + LANES + 2);
-    const json_t *scatter = json_array_get(events, 1 + LANES);
+    assert_int_equal(json_array_size(events), HEAD + 2);
+    const json_t *scatter = json_array_get(events, HEAD);
     assert_string_equal(text_of(scatter, "ph"), "X");
     assert_string_equal(text_of(scatter, "name"), "scatter");
     assert_true(number_of(scatter, "ts") == 0); /* the first span is the origin */
     assert_true(number_of(scatter, "dur") == 10);
-    const json_t *reduce = json_array_get(events, 1 + LANES + 1);
+    const json_t *reduce = json_array_get(events, HEAD + 1);
     assert_string_equal(text_of(reduce, "name"), "reduce");
-    assert_true(number_of(reduce, "tid") == 2);
+    assert_true(number_of(reduce, "tid") == 3);
     assert_true(number_of(reduce, "ts") == 3.5);
     assert_true(number_of(reduce, "dur") == 1.25);
     assert_true(number_of(json_object_get(reduce, "args"), "step") == 4);
@@ -291,7 +295,7 @@ static void assert_nested(const json_t *events, int lane) {
     double last = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i);
-        if (text_of(event, "ph")[0] != 'X' || number_of(event, "tid") != lane) continue;
+        if (text_of(event, "ph")[0] != 'X' || number_of(event, "tid") != lane + 1) continue;
         double begin = number_of(event, "ts"), end = begin + number_of(event, "dur");
         assert_true(begin >= last);
         last = begin;
@@ -315,8 +319,8 @@ static void spans_of_a_lane_nest_though_recorded_from_the_inside(void **state) {
     }
     json_t *root = write_and_read(trace);
     const json_t *events = json_object_get(root, "traceEvents");
-    assert_int_equal(json_array_size(events), 1 + LANES + 6);
-    assert_string_equal(text_of(json_array_get(events, 1 + LANES), "name"), "step");
+    assert_int_equal(json_array_size(events), HEAD + 6);
+    assert_string_equal(text_of(json_array_get(events, HEAD), "name"), "step");
     assert_nested(events, 0);
     json_decref(root);
     yoke_trace_destroy(trace);
@@ -329,9 +333,9 @@ static void a_long_trace_is_written_whole(void **state) {
         put(trace, 1, YOKE_STAGE_LOSS, i, 10 * i, 10 * i + 3);
     json_t *root = write_and_read(trace);
     const json_t *events = json_object_get(root, "traceEvents");
-    assert_int_equal(json_array_size(events), 1 + LANES + 5000);
+    assert_int_equal(json_array_size(events), HEAD + 5000);
     assert_nested(events, 1);
-    const json_t *last = json_array_get(events, LANES + 5000);
+    const json_t *last = json_array_get(events, HEAD + 4999);
     assert_true(number_of(json_object_get(last, "args"), "step") == 4999);
     json_decref(root);
     yoke_trace_destroy(trace);

@@ -1,0 +1,123 @@
+/* The trace of a run. Ranks that end together send rank 0 their spans, and it writes one file.
+ * After a failure, which breaks the process group, each rank writes what it has: nothing is lost.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trace/trace.h"
+#include "train/run.h"
+
+/* What the ranks have sent, on rank 0. */
+typedef struct gathered {
+    yoke_trace_process *processes; /* [world] */
+    yoke_trace **traces;           /* [world] of the other ranks; [0] NULL */
+} gathered;
+
+static const yoke_trace *own_trace(yoke_trainer *trainer) {
+    return yoke_data_parallel_trace(trainer->parallel);
+}
+
+/* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
+typedef struct clock_reading {
+    int64_t node, now_ns;
+} clock_reading;
+#define READING_WORDS (sizeof(clock_reading) / sizeof(int64_t))
+
+static yoke_status align_clocks(const yoke_trainer *trainer, yoke_trace_process *processes) {
+    int world = yoke_process_group_world(trainer->ranks);
+    clock_reading *all = calloc((size_t)world, sizeof *all);
+    if (all == NULL) return FAIL_MEMORY((size_t)world * sizeof *all, "the ranks' clocks");
+    yoke_status status = yoke_process_group_barrier(trainer->ranks);
+    clock_reading own = {.node = trainer->node, .now_ns = (int64_t)yoke_trace_now()};
+    if (status == YOKE_OK)
+        status = yoke_process_group_all_gather(trainer->ranks, all, &own, READING_WORDS,
+                                               YOKE_ELEMENT_INT64);
+    for (int rank = 0; rank < world && status == YOKE_OK; rank++) {
+        processes[rank].rank = rank;
+        if (all[rank].node != all[0].node)
+            processes[rank].shift_ns = all[0].now_ns - all[rank].now_ns;
+    }
+    free(all);
+    return status;
+}
+
+/* All ranks receive the spans of one; only rank 0 keeps them. */
+static yoke_status share_trace(yoke_trainer *trainer, int from, yoke_trace **received) {
+    int rank = yoke_process_group_rank(trainer->ranks);
+    int64_t *words = NULL, count = 0;
+    size_t packed = 0;
+    if (rank == from) TRY(yoke_trace_pack(own_trace(trainer), &words, &packed));
+    count = (int64_t)packed;
+    yoke_status status =
+        yoke_process_group_broadcast(trainer->ranks, &count, 1, YOKE_ELEMENT_INT64, from);
+    if (status == YOKE_OK && rank != from) {
+        words = calloc((size_t)count, sizeof *words);
+        if (words == NULL) status = FAIL_MEMORY((size_t)count * sizeof *words, "a rank's trace");
+    }
+    if (status == YOKE_OK)
+        status = yoke_process_group_broadcast(trainer->ranks, words, (size_t)count,
+                                              YOKE_ELEMENT_INT64, from);
+    if (status == YOKE_OK && rank == 0) status = yoke_trace_unpack(received, words, (size_t)count);
+    free(words);
+    return status;
+}
+
+static yoke_status gather_traces(yoke_trainer *trainer, gathered *all) {
+    int world = yoke_process_group_world(trainer->ranks);
+    all->processes = calloc((size_t)world, sizeof *all->processes);
+    all->traces = calloc((size_t)world, sizeof(yoke_trace *));
+    if (all->processes == NULL || all->traces == NULL)
+        return FAIL_MEMORY((size_t)world * sizeof *all->processes, "the ranks' traces");
+    TRY(align_clocks(trainer, all->processes));
+    all->processes[0].trace = own_trace(trainer);
+    for (int rank = 1; rank < world; rank++) {
+        TRY(share_trace(trainer, rank, &all->traces[rank]));
+        all->processes[rank].trace = all->traces[rank];
+    }
+    return YOKE_OK;
+}
+
+static yoke_status write_file(yoke_trainer *trainer, const yoke_trace_process *processes, int count,
+                              const char *path) {
+    TRY(yoke_trace_write_processes(processes, count, path));
+    yoke_trainer_emit_saved(trainer, path);
+    return YOKE_OK;
+}
+
+static yoke_status write_together(yoke_trainer *trainer, bool *sent) {
+    gathered all = {0};
+    int world = yoke_process_group_world(trainer->ranks);
+    yoke_status status = gather_traces(trainer, &all);
+    *sent = status == YOKE_OK;
+    if (status == YOKE_OK && yoke_trainer_writes(trainer))
+        status = write_file(trainer, all.processes, world, trainer->options.trace);
+    for (int rank = 1; all.traces != NULL && rank < world; rank++)
+        yoke_trace_destroy(all.traces[rank]);
+    free(all.traces);
+    free(all.processes);
+    return status;
+}
+
+/* Rank 0 writes the file itself, rank k writes FILE.rank-k. */
+static yoke_status write_own(yoke_trainer *trainer) {
+    const char *path = trainer->options.trace;
+    char *own = NULL;
+    yoke_trace_process process = {.rank = -1, .trace = own_trace(trainer)};
+    if (trainer->ranks != NULL) process.rank = yoke_process_group_rank(trainer->ranks);
+    if (process.rank <= 0) return write_file(trainer, &process, 1, path);
+    if (asprintf(&own, "%s.rank-%d", path, process.rank) < 0) return FAIL_MEMORY(4096, "a path");
+    yoke_status status = write_file(trainer, &process, 1, own);
+    free(own);
+    return status;
+}
+
+yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together) {
+    if (trainer->options.trace == NULL) return YOKE_OK;
+    if (trainer->ranks == NULL || !together) return write_own(trainer);
+    bool sent;
+    yoke_status status = write_together(trainer, &sent);
+    if (sent) return status;
+    yoke_error error = yoke_error_take(status);
+    TRY(write_own(trainer));
+    return yoke_error_restore(&error);
+}
