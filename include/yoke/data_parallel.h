@@ -103,6 +103,11 @@ typedef struct yoke_data_parallel_options {
      * all ranks then also call every forward and backward in training together. Not with shards,
      * each of which is computed alone. */
     bool synchronize_batch_norm;
+    /** To study waits: after each forward and each part of backward, this CPU device (with a
+     * process group: this rank) sleeps until it has taken `straggler_factor` times as long. The
+     * weights stay the same, bit for bit. Counted from 0; GPUs are refused. */
+    int straggler;
+    double straggler_factor; /**< At least 1; 0: no straggler. */
 } yoke_data_parallel_options;
 
 /** The most that yoke_data_parallel_options.shards may be. */
@@ -115,7 +120,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
-            0 /* shards */, false                                                                  \
+            0 /* shards */, false, 0 /* straggler */, 0                                            \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

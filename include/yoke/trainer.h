@@ -113,7 +113,9 @@ typedef struct yoke_trainer_options {
     const char *save;                        /**< A safetensors file to write at the end and when
                                                   stopped; NULL: none. */
     const char *metrics;                     /**< A file of JSON lines to write; NULL: none. */
-    const char *trace;                       /**< A Chrome trace to write; NULL: none. */
+    const char *trace;                       /**< A FILE for a Chrome trace; NULL: none. In DDP rank
+                                                  0 writes that of all ranks; after a failure, rank
+                                                  1 writes its own to FILE.rank-1, and so on. */
     void (*on_event)(const yoke_event *event, void *payload); /**< May be NULL. */
     void *payload;                                            /**< Passed to on_event. */
     /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone
@@ -149,7 +151,9 @@ typedef struct yoke_trainer_options {
                      `choices` the trainer takes YOKE_ALGORITHM_DIRECT: measurements could end
                      differently on another number of devices. In DDP all ranks give `choices`, or
                      none does. */
-    bool synchronize_batch_norm; /**< As yoke_data_parallel_options. */
+    bool synchronize_batch_norm; /**< As yoke_data_parallel_options, */
+    int straggler;               /**< likewise, */
+    double straggler_factor;     /**< likewise. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -160,7 +164,8 @@ typedef struct yoke_trainer_options {
             64 /* batch */, 1 /* accumulate */, 1 /* epochs */, 0, NULL, YOKE_LR_CONSTANT, 0, 0,   \
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
-            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false              \
+            YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
+            0 /* straggler */, 0                                                                   \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

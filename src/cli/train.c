@@ -14,12 +14,13 @@
 #include "cli/result.h"
 #include "cli/saving_flags.h"
 #include "cli/shared_options.h"
+#include "cli/straggler_flag.h"
 
 #define SYNTHETIC "synthetic"
 
 typedef struct train_flags {
     const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *choices;
-    const char *allow_missing, *allow_unknown;
+    const char *allow_missing, *allow_unknown, *straggler;
     group_flags groups;
     saving_flags saving;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
@@ -136,6 +137,7 @@ static const cli_option options[] = {
      AT(metrics), 0, 0},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT,
      AT(trace), 0, 0},
+    {"straggler", "K:X", STRAGGLER_HELP, CLI_TEXT, AT(straggler), 0, 0},
     {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
      AT(log_every), 0, 1 << 30},
     CLI_OPTION_JSON(AT(json)),
@@ -266,6 +268,7 @@ typedef struct session {
     rank_token token;
     yoke_process_group_options group;
     group_list groups;
+    straggler straggler;
     skipped_list skipped;
     choices_path choices;
     bool speaks; /* rank 0; the others print failures only */
@@ -418,6 +421,8 @@ static int open_and_run(session *now, train_flags *flags) {
     fill_optimizer(&optimizer, flags);
     fill_options(&run_options, flags);
     run_options.optimizer = &optimizer;
+    run_options.straggler = now->straggler.index;
+    run_options.straggler_factor = now->straggler.factor;
     run_options.groups = now->groups.groups;
     run_options.group_count = now->groups.count;
     if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now->group;
@@ -440,6 +445,7 @@ int train_main(int argc, char **argv) {
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);
     if (code < 0) code = find_rank(&now);
+    if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);
     if (code < 0) code = open_and_run(&now, &flags);
     skipped_free(&now.skipped);

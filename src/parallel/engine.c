@@ -282,6 +282,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_groups_create(parallel));
     TRY(yoke_ranks_join(parallel));
     TRY(yoke_shards_check(parallel));
+    TRY(yoke_straggler_check(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
     if (parallel->queued) TRY(allocate_labels(parallel));

@@ -13,6 +13,7 @@
 #include "parallel/ranks.h"
 #include "parallel/root_loss.h"
 #include "parallel/shards.h"
+#include "parallel/straggler.h"
 #include "parallel/sync_batch_norm.h"
 #include "parallel/timeline.h"
 #include "parallel/waits.h"

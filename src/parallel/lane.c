@@ -149,6 +149,7 @@ yoke_status yoke_lane_queue_forward(yoke_data_parallel *parallel, int index, int
     yoke_plan_step step = yoke_lane_plan_step(parallel, index);
     TRY(yoke_stage_begin(parallel, &span));
     TRY(yoke_replica_forward(parallel->lanes[index].replica, rows, training, &step));
+    yoke_straggle(parallel, index, span.begin_ns);
     return yoke_stage_end(parallel, &span);
 }
 
@@ -238,6 +239,7 @@ yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int index, int
         TRY(yoke_shards_merge(parallel, index, parallel->flat->buckets[segment]));
     else if (parallel->flight.micros > 1)
         TRY(accumulate_bucket(parallel, index, parallel->flat->buckets[segment]));
+    yoke_straggle(parallel, index, span.begin_ns);
     return yoke_stage_end(parallel, &span);
 }
 

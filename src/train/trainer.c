@@ -229,7 +229,9 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .group_count = options->group_count,
                                          .choices = options->choices,
                                          .shards = options->shards,
-                                         .synchronize_batch_norm = options->synchronize_batch_norm};
+                                         .synchronize_batch_norm = options->synchronize_batch_norm,
+                                         .straggler = options->straggler,
+                                         .straggler_factor = options->straggler_factor};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */

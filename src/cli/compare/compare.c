@@ -12,9 +12,10 @@
 #include "cli/progress.h"
 #include "cli/result.h"
 #include "cli/shared_options.h"
+#include "cli/straggler_flag.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices, *choices;
+    const char *model, *dataset, *devices, *choices, *straggler;
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
@@ -43,6 +44,7 @@ static const cli_option options[] = {
     CLI_OPTION_COLLECTIVES(AT(collectives)),
     CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
+    {"straggler", "K:X", STRAGGLER_HELP "; not in single", CLI_TEXT, AT(straggler), 0, 0},
     CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
      CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
@@ -103,6 +105,17 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
     int code = fill_choices(setup, flags);
     return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
+}
+
+static int set_straggler(compare_setup *setup, const compare_flags *flags) {
+    straggler slow;
+    int code = straggler_read(&slow, "compare", flags->straggler);
+    if (code >= 0) return code;
+    setup->straggler = slow.index;
+    setup->straggler_factor = slow.factor;
+    if (slow.index < setup->device_count) return -1;
+    return cli_usage_error("compare", "--straggler %s: the devices are 0 to %d", flags->straggler,
+                           setup->device_count - 1);
 }
 
 static yoke_status open_devices(device_view *view, const compare_flags *flags) {
@@ -172,6 +185,8 @@ static int prepare(comparison *all, const compare_flags *flags) {
     yoke_status status = open_devices(&view, flags);
     if (status != YOKE_OK) return cli_fail(status);
     describe_devices(&all->result, flags, &view);
+    code = set_straggler(&all->setup, flags);
+    if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;
     all->result.seconds_limit = flags->seconds;
     all->result.tolerance =

@@ -87,6 +87,12 @@ static yoke_status join_ranks(compare_engine *engine) {
     return status == YOKE_OK ? yoke_process_group_create(&engine->group, &options) : status;
 }
 
+/* single stays the yardstick. */
+static bool has_straggler(const compare_engine *engine) {
+    int participants = is_rank(engine) ? engine->role.rank.world : engine->role.devices;
+    return participants > 1 && engine->setup.straggler < participants;
+}
+
 static yoke_status build_parallel(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
     yoke_data_parallel_options options = {.struct_size = sizeof options,
@@ -102,6 +108,10 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .process_group = engine->group,
                                           .broadcast_buffers = true,
                                           .pixels = yoke_loader_pixels(engine->loader)};
+    if (has_straggler(engine)) {
+        options.straggler = setup->straggler;
+        options.straggler_factor = setup->straggler_factor;
+    }
     yoke_status status = yoke_model_preset(&engine->model, setup->model, engine->rows.shape,
                                            engine->rows.classes, NULL);
     if (status != YOKE_OK) return status;

@@ -21,6 +21,8 @@ typedef struct compare_setup {
     yoke_collectives collectives;
     yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;
+    int straggler; /* as yoke_data_parallel_options; contenders without this device have none */
+    double straggler_factor;
 } compare_setup;
 
 /* Refuses to run as a rank: -1, or the exit code behind a printed error. */

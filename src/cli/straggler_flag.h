@@ -1,0 +1,15 @@
+/* --straggler K:X of yoke train and yoke compare. */
+#ifndef CLI_STRAGGLER_FLAG_H
+#define CLI_STRAGGLER_FLAG_H
+
+#define STRAGGLER_HELP "slow CPU device (ddp: rank) K, from 0, down by X: 1:2.0 takes twice as long"
+
+typedef struct straggler {
+    int index;
+    double factor; /* 0: none */
+} straggler;
+
+/* text: the option's, or NULL. -1, or the exit code behind a printed error. */
+int straggler_read(straggler *read, const char *verb, const char *text);
+
+#endif
