@@ -28,7 +28,7 @@ extern "C" {
     X(YOKE_STAGE_UPDATE, "update", "the optimizer changes the weights")                            \
     X(YOKE_STAGE_EXCHANGE, "exchange", "reduce, update and publish in one pass")                   \
     X(YOKE_STAGE_ALL_REDUCE, "all_reduce", "ranks sum gradients, behind backward")                 \
-    X(YOKE_STAGE_WAIT, "wait", "what backward did not hide of all_reduce")                         \
+    X(YOKE_STAGE_WAIT, "wait", "a device or rank waits for another one")                           \
     X(YOKE_STAGE_GATHER, "gather", "the host gets loss, counts or outputs")                        \
     X(YOKE_STAGE_STEP, "step", "the whole of a training step")                                     \
     X(YOKE_STAGE_EVALUATE, "evaluate", "the whole of an evaluation")
@@ -101,7 +101,8 @@ YOKE_API size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, 
  */
 YOKE_API void yoke_trace_reset(yoke_trace *trace);
 
-/** Writes a Chrome trace, which https://ui.perfetto.dev opens. Call it while no stage is running.
+/** Writes a Chrome trace, which https://ui.perfetto.dev opens; docs/traces.md describes the file.
+ * Call it while no stage is running.
  *
  * @param trace  The trace.
  * @param path   The file; it is complete, or it is not there.

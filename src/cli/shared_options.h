@@ -41,6 +41,11 @@
     { "algorithm", "measured|direct", help, CLI_CHOICE, at, 0, 0 }
 #define CLI_OPTION_SEED(at, of)                                                                    \
     { "seed", "N", "seed of " of " (0)", CLI_UNSIGNED, at, 0, 0 }
+#define CLI_OPTION_STRAGGLER(at, but)                                                              \
+    {                                                                                              \
+        "straggler", "K:X", "CPU device (ddp: rank) K, from 0, takes X times as long: 1:2.0" but,  \
+            CLI_TEXT, at, 0, 0                                                                     \
+    }
 #define CLI_OPTION_JSON(at)                                                                        \
     { "json", NULL, "print the result as one JSON object", CLI_FLAG, at, 0, 0 }
 #define CLI_OPTION_QUIET(at)                                                                       \

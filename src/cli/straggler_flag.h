@@ -2,8 +2,6 @@
 #ifndef CLI_STRAGGLER_FLAG_H
 #define CLI_STRAGGLER_FLAG_H
 
-#define STRAGGLER_HELP "slow CPU device (ddp: rank) K, from 0, down by X: 1:2.0 takes twice as long"
-
 typedef struct straggler {
     int index;
     double factor; /* 0: none */

@@ -137,7 +137,7 @@ static const cli_option options[] = {
      AT(metrics), 0, 0},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT,
      AT(trace), 0, 0},
-    {"straggler", "K:X", STRAGGLER_HELP, CLI_TEXT, AT(straggler), 0, 0},
+    CLI_OPTION_STRAGGLER(AT(straggler), ""),
     {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
      AT(log_every), 0, 1 << 30},
     CLI_OPTION_JSON(AT(json)),

@@ -44,7 +44,7 @@ static const cli_option options[] = {
     CLI_OPTION_COLLECTIVES(AT(collectives)),
     CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
-    {"straggler", "K:X", STRAGGLER_HELP "; not in single", CLI_TEXT, AT(straggler), 0, 0},
+    CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
     CLI_OPTION_SEED(AT(seed), "weights, row order and dropout"),
     {"learn-steps", "N", "steps that each contender trains before the race; 0: none (10)",
      CLI_INTEGER, AT(learn_steps), 0, COMPARE_LEARN_STEPS},
