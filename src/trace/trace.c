@@ -126,7 +126,10 @@ static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
                           .begin_ns = span->begin_ns,
                           .end_ns = span->end_ns,
                           .bytes = span->bytes,
-                          .bucket = -1};
+                          .bucket = span->bucket,
+                          .awaits = YOKE_STAGE_COUNT};
+    if (span->stage == YOKE_STAGE_WAIT && span->awaits != YOKE_STAGE_LOAD)
+        own.awaits = span->awaits;
     *(size_t *)to = bytes;
     return yoke_options_store(to, &own, sizeof own, "yoke_span_info") == YOKE_OK;
 }

@@ -198,6 +198,8 @@ class Figures(unittest.TestCase):
                     self.assertLessEqual({"forward", "backward"}, {span["stage"] for span in own})
                     self.assertEqual([span["begin_ms"] for span in own], sorted(span["begin_ms"] for span in own))
                     for span in own:
+                        if span["stage"] == "backward":
+                            self.assertIn("bucket", span)
                         self.assertLess(span["begin_ms"], span["end_ms"])
                         self.assertLess(span["end_ms"] - span["begin_ms"], 1.01 * step["ms"])
 

@@ -377,14 +377,20 @@ static void programs_read_the_spans_of_whole_steps(void **state) {
     put(trace, 0, YOKE_STAGE_STEP, 1, 0, 9);
     put(trace, 0, YOKE_STAGE_FORWARD, 2, 10, 15);
     put_bytes(trace, 0, YOKE_STAGE_STEP, 2, 9, 77); /* overwrites a span of step 1 */
-    put(trace, 2, YOKE_STAGE_BACKWARD, 2, 12, 14);
+    yoke_trace_past_span(
+        trace, 2,
+        &(yoke_span){
+            .step = 2, .stage = YOKE_STAGE_WAIT, .bucket = 3, .awaits = YOKE_STAGE_BACKWARD});
     assert_int_equal(yoke_trace_read(trace, NULL, 0), 3);
     assert_int_equal(yoke_trace_read(trace, spans, 8), 3);
     assert_int_equal(spans[0].stage, YOKE_STAGE_FORWARD);
     assert_true(spans[0].begin_ns == 10000 && spans[0].end_ns == 15000 && spans[0].step == 2);
     assert_int_equal(spans[1].bytes, 77);
     assert_int_equal(spans[2].lane, 2);
-    assert_int_equal(spans[2].bucket, -1);
+    assert_int_equal(spans[2].bucket, 3);
+    assert_int_equal(spans[2].awaits, YOKE_STAGE_BACKWARD);
+    assert_int_equal(spans[1].bucket, -1);
+    assert_int_equal(spans[1].awaits, YOKE_STAGE_COUNT);
     spans[1].lane = 9;
     assert_int_equal(yoke_trace_read(trace, spans, 1), 3);
     assert_int_equal(spans[1].lane, 9);

@@ -11,7 +11,7 @@
  * to rounding. stage_ms[YOKE_STAGE_STEP] and [YOKE_STAGE_EVALUATE] stay 0. */
 typedef struct compare_account {
     double step_ms; /* of the whole mode, the same for all its devices */
-    double idle_ms; /* no stage runs: the device waits for other devices, or for the host */
+    double idle_ms; /* no stage runs, YOKE_STAGE_WAIT neither */
     double stage_ms[YOKE_STAGE_COUNT];
     double bytes[YOKE_STAGE_COUNT]; /* that the device reads and writes in the stage */
 } compare_account;

@@ -97,6 +97,7 @@ static yoke_status fill_spans(compare_contender *contender, compare_mode *mode) 
         mode->spans[mode->span_count++] = (compare_span){.device = span->lane,
                                                          .bucket = span->bucket,
                                                          .stage = span->stage,
+                                                         .awaits = span->awaits,
                                                          .begin_ms = since(&step, span->begin_ns),
                                                          .end_ms = since(&step, span->end_ns),
                                                          .bytes = (double)span->bytes};

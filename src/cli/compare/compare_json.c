@@ -118,6 +118,8 @@ static void json_spans(yoke_json *json, const compare_mode *mode) {
         yoke_json_integer(json, "device", span->device);
         yoke_json_text(json, "stage", yoke_stage_name(span->stage));
         if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
+        if (span->awaits != YOKE_STAGE_COUNT)
+            yoke_json_text(json, "awaits", yoke_stage_name(span->awaits));
         yoke_json_real(json, "begin_ms", span->begin_ms);
         yoke_json_real(json, "end_ms", span->end_ms);
         yoke_json_real(json, "bytes", span->bytes);

@@ -201,7 +201,7 @@ static void print_stage_meanings(FILE *out, const bool shown[YOKE_STAGE_COUNT]) 
         if (shown[stage])
             fprintf(out, "  %s: %s\n", yoke_stage_name((yoke_stage)stage),
                     stage_meaning((yoke_stage)stage));
-    fprintf(out, "  idle: no stage runs; the device waits for other devices or for the host\n"
+    fprintf(out, "  idle: no stage runs, and the device waits for no other one\n"
                  "  step: step ms of the table above\n");
 }
 

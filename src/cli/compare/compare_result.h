@@ -37,8 +37,9 @@ typedef struct compare_device {
 /* One stage of one device in the recorded step. */
 typedef struct compare_span {
     int device; /* index in compare_mode.parts: the lane, or the rank */
-    int bucket; /* -1: the stage belongs to no bucket, or the trace does not know it */
+    int bucket; /* -1: none, or all of them */
     yoke_stage stage;
+    yoke_stage awaits;       /* of a wait: as yoke_span_info.awaits */
     double begin_ms, end_ms; /* since the step began on the first device or rank */
     double bytes;
 } compare_span;
