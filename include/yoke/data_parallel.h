@@ -108,6 +108,14 @@ typedef struct yoke_data_parallel_options {
      * weights stay the same, bit for bit. Counted from 0; GPUs are refused. */
     int straggler;
     double straggler_factor; /**< At least 1; 0: no straggler. */
+    /** Links that CPU devices do not have: "pcie3", "pcie4", "pcie5", "nvlink3", "nvlink4", or GB/s
+     * and microseconds, "12.5,3"; behind either perhaps ",switch", the default, or ",bridge". Each
+     * device, or rank, then has one, full duplex. Transfers take their time while the devices
+     * compute, and a stage that needs the data waits; no number changes. In DDP it needs the
+     * shared memory transport and is alike on all ranks. Refused for GPUs, which have links of
+     * their own; one device alone has nothing to transfer. create reads it during the call only;
+     * NULL: devices exchange data as fast as memory does. */
+    const char *link;
 } yoke_data_parallel_options;
 
 /** The most that yoke_data_parallel_options.shards may be. */
@@ -120,7 +128,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
-            0 /* shards */, false, 0 /* straggler */, 0                                            \
+            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */                           \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

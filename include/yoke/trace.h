@@ -28,7 +28,7 @@ extern "C" {
     X(YOKE_STAGE_UPDATE, "update", "the optimizer changes the weights")                            \
     X(YOKE_STAGE_EXCHANGE, "exchange", "reduce, update and publish in one pass")                   \
     X(YOKE_STAGE_ALL_REDUCE, "all_reduce", "ranks sum gradients, behind backward")                 \
-    X(YOKE_STAGE_WAIT, "wait", "a device or rank waits for another one")                           \
+    X(YOKE_STAGE_WAIT, "wait", "a device or rank waits for another one, or for its link")          \
     X(YOKE_STAGE_GATHER, "gather", "the host gets loss, counts or outputs")                        \
     X(YOKE_STAGE_STEP, "step", "the whole of a training step")                                     \
     X(YOKE_STAGE_EVALUATE, "evaluate", "the whole of an evaluation")

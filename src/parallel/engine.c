@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "parallel/exchange_links.h"
 #include "parallel/recorded.h"
 
 #define QUEUED_BUCKET_BYTES ((size_t)25 << 20)
@@ -283,6 +284,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_ranks_join(parallel));
     TRY(yoke_shards_check(parallel));
     TRY(yoke_straggler_check(parallel));
+    TRY(yoke_engine_links_create(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
     if (parallel->queued) TRY(allocate_labels(parallel));
@@ -333,6 +335,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_workers_destroy(parallel->workers);
     if (parallel->workers != NULL) yoke_device_end_team(parallel->lanes[0].device);
     yoke_trace_destroy(parallel->trace);
+    yoke_links_destroy(parallel->links);
     yoke_choices_destroy(parallel->choices);
     yoke_groups_destroy(&parallel->groups);
     free(parallel->lanes);

@@ -45,6 +45,7 @@ struct yoke_data_parallel {
     yoke_trace *trace;
     yoke_timeline timeline;
     yoke_exchange *exchange;
+    struct yoke_links *links; /* modelled ones; NULL: none, or one device */
     yoke_root_loss root_loss;
     yoke_sync_norm *sync_norm; /* NULL: a batch norm sees the rows of its shard */
     yoke_ranks ranks;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 
 /* Floats summed, updated and published at a time: three such blocks stay in a worker's cache. */
 #define BLOCK 8192
@@ -87,11 +88,13 @@ yoke_status yoke_exchange_open(yoke_exchange *exchange) {
         exchange->parameters[k] = parallel->lanes[k].memory->parameters;
     }
     if (exchange->kind->open != NULL) TRY(exchange->kind->open(exchange));
+    TRY(yoke_exchange_links_open(exchange));
     return yoke_apply(parallel, parallel->count, "create", create_optimizers, exchange);
 }
 
 void yoke_exchange_destroy(yoke_exchange *exchange) {
     if (exchange == NULL) return;
+    yoke_exchange_links_close(exchange);
     if (exchange->kind->close != NULL) exchange->kind->close(exchange);
     const yoke_flat *flat = exchange->parallel->flat;
     for (int i = 0; exchange->optimizers && i < exchange->owners * flat->bucket_count; i++)
@@ -141,6 +144,7 @@ yoke_status yoke_exchange_begin(yoke_exchange *exchange, double learning_rate) {
     for (int lane = 0; lane < parallel->count; lane++)
         exchange->next[lane] = 0;
     parallel->gradient_on_root = false;
+    yoke_exchange_links_begin(exchange);
     if (exchange->kind->begin != NULL) exchange->kind->begin(exchange);
     return YOKE_OK;
 }

@@ -16,6 +16,7 @@
 #include "parallel/parallel.h"
 
 typedef struct yoke_exchange yoke_exchange;
+typedef struct yoke_bucket_times yoke_bucket_times; /* exchange_links.c */
 
 /* NULL: nothing to do. In the order in which a step calls them. */
 typedef struct yoke_exchange_kind {
@@ -76,6 +77,7 @@ struct yoke_exchange {
     double *square_sums; /* [norm_parts][buckets] of the summed gradient, for clipping */
     uint64_t *first_bad; /* [lanes] flat element, as yoke_device_check_finite's */
     yoke_optimizer_step update; /* of this step */
+    yoke_bucket_times *times;   /* on modelled links; NULL: there are none */
 };
 
 /* create picks the kind and the participants; open, after the replicas, makes the optimizers. */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 
 typedef struct all_reduce_exchange {
     yoke_exchange base;
@@ -61,6 +62,7 @@ static yoke_status all_reduce_finish(yoke_exchange *exchange, int lane) {
     uint64_t begin = yoke_trace_now();
     TRY(yoke_process_group_wait(exchange->process_group));
     yoke_wait_end(exchange->parallel, lane, &(yoke_wait){begin, YOKE_STAGE_BACKWARD, last});
+    yoke_exchange_links_finish(exchange, lane);
     if (*((all_reduce_exchange *)exchange)->found_nonfinite != 0) return YOKE_OK;
     if (yoke_exchange_waits(exchange)) {
         TRY(yoke_exchange_sum_slices(lane, exchange));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 
 /* How far a rank is, in memory that all ranks see. */
 typedef struct progress_flags {
@@ -87,7 +88,8 @@ static bool any_found_nonfinite(const shared_exchange *shared) {
 
 static bool shared_is_complete(const yoke_exchange *exchange, int bucket) {
     const shared_exchange *shared = (const shared_exchange *)exchange;
-    return all_arrived(shared, bucket) && !any_found_nonfinite(shared);
+    return all_arrived(shared, bucket) && !any_found_nonfinite(shared) &&
+           yoke_exchange_links_summed(exchange, bucket);
 }
 
 static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
@@ -137,11 +139,13 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
 static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
     TRY(barrier(exchange, YOKE_STAGE_BACKWARD));
     if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
+    yoke_exchange_links_await(exchange, lane, exchange->parallel->flat->bucket_count - 1);
     TRY(yoke_exchange_advance(exchange, lane));
     if (yoke_exchange_waits(exchange)) {
         TRY(share_check(exchange, lane));
         TRY(yoke_exchange_update_slices(exchange, lane));
     }
+    yoke_exchange_links_finish(exchange, lane);
     return barrier(exchange, YOKE_STAGE_EXCHANGE);
 }
 

@@ -3,13 +3,14 @@
  * without waiting, while backward's writes are still in the shared cache. Only after its last
  * segment does it wait for the other lanes. */
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 
 /* A bucket is complete everywhere only after every lane knows its loss: a step with a loss that is
  * not finite exchanges no bucket. */
 static bool threads_is_complete(const yoke_exchange *exchange, int bucket) {
     const yoke_data_parallel *parallel = exchange->parallel;
     return yoke_workers_reached(&exchange->arrivals[bucket], (uint32_t)parallel->count) &&
-           yoke_flight_is_finite(parallel);
+           yoke_flight_is_finite(parallel) && yoke_exchange_links_summed(exchange, bucket);
 }
 
 static yoke_status threads_ready(yoke_exchange *exchange, int lane, int bucket) {
@@ -33,10 +34,11 @@ static yoke_status await_sums(const yoke_exchange *exchange, int lane) {
     return YOKE_OK;
 }
 
-static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
+static yoke_status exchange_rest(yoke_exchange *exchange, int lane) {
     yoke_data_parallel *parallel = exchange->parallel;
     for (int bucket = exchange->next[lane]; bucket < parallel->flat->bucket_count; bucket++) {
         TRY(await_bucket(exchange, lane, bucket));
+        yoke_exchange_links_await(exchange, lane, bucket);
         TRY(yoke_exchange_advance(exchange, lane));
     }
     if (!yoke_exchange_waits(exchange) || !yoke_flight_is_finite(parallel)) return YOKE_OK;
@@ -46,6 +48,12 @@ static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
         TRY(await_sums(exchange, lane));
     }
     return yoke_exchange_update_slices(exchange, lane);
+}
+
+static yoke_status threads_finish(yoke_exchange *exchange, int lane) {
+    TRY(exchange_rest(exchange, lane));
+    yoke_exchange_links_finish(exchange, lane);
+    return YOKE_OK;
 }
 
 /* By hand. */
@@ -59,6 +67,7 @@ static yoke_status reduce_slices(int lane, void *context) {
         TRY(yoke_exchange_sum(exchange, lane, exchange->gradients[0] + slice.offset, slice.offset,
                               slice.elements));
         size_t floats = (size_t)(parallel->flight.contributors + 1) * slice.elements;
+        if (yoke_links_carry(parallel)) continue;
         yoke_trace_end_span(parallel->trace, lane,
                             &(yoke_span){.begin_ns = begin,
                                          .step = parallel->steps,
@@ -71,8 +80,14 @@ static yoke_status reduce_slices(int lane, void *context) {
 
 static yoke_status threads_reduce(yoke_exchange *exchange) {
     if (exchange->parallel->flight.contributors < 2) return YOKE_OK;
-    return yoke_apply(exchange->parallel, exchange->parallel->count, "reduce", reduce_slices,
-                      exchange);
+    const yoke_data_parallel *parallel = exchange->parallel;
+    yoke_root_stage stage = {
+        .stage = YOKE_STAGE_REDUCE, .to_root = true, .begin_ns = yoke_trace_now()};
+    for (int k = 1; k < parallel->flight.contributors; k++)
+        stage.bytes[k] = parallel->flat->trainable_elements * sizeof(float);
+    TRY(yoke_apply(exchange->parallel, parallel->count, "reduce", reduce_slices, exchange));
+    yoke_links_run(exchange->parallel, &stage);
+    return YOKE_OK;
 }
 
 typedef struct replicate_job {
@@ -104,15 +119,29 @@ static yoke_status replicate_slice(int lane, void *context) {
                              root->memory->buffers, buffers * sizeof(float)));
         moved += buffers;
     }
+    if (yoke_links_carry(parallel)) return YOKE_OK;
     yoke_trace_span(parallel->trace, lane, YOKE_STAGE_REPLICATE, parallel->steps, begin,
                     2 * moved * sizeof(float));
     return YOKE_OK;
 }
 
+/* What a lane gets. */
+static size_t stale_elements(const replicate_job *job, const yoke_lane *lane) {
+    const yoke_data_parallel *parallel = job->parallel;
+    bool stale = lane->weights_version != parallel->weights_version;
+    bool buffers = job->buffers && lane->buffers_version != parallel->buffers_version;
+    return (stale ? job->weights : 0) + (buffers ? parallel->flat->buffer_elements : 0);
+}
+
 static yoke_status threads_replicate(yoke_exchange *exchange, size_t weights, bool buffers) {
-    replicate_job job = {exchange->parallel, .weights = weights, .buffers = buffers};
-    return yoke_apply(exchange->parallel, exchange->parallel->count, "replicate", replicate_slice,
-                      &job);
+    yoke_data_parallel *parallel = exchange->parallel;
+    replicate_job job = {parallel, .weights = weights, .buffers = buffers};
+    yoke_root_stage stage = {.stage = YOKE_STAGE_REPLICATE, .begin_ns = yoke_trace_now()};
+    for (int k = 1; k < parallel->count; k++)
+        stage.bytes[k] = stale_elements(&job, &parallel->lanes[k]) * sizeof(float);
+    TRY(yoke_apply(parallel, parallel->count, "replicate", replicate_slice, &job));
+    yoke_links_run(parallel, &stage);
+    return YOKE_OK;
 }
 
 const yoke_exchange_kind yoke_exchange_threads = {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 #include "parallel/recorded.h"
 
 /* Life. */
@@ -252,6 +253,7 @@ yoke_status yoke_lane_backward(yoke_data_parallel *parallel, int lane, yoke_exch
                  : yoke_lane_queue_segment(parallel, lane, segment));
         if (exchange == NULL) continue;
         TRY(yoke_device_event_record(own->events.buckets[segment], YOKE_STREAM_COMPUTE));
+        yoke_exchange_links_arrive(exchange, lane, segment);
         TRY(exchange->kind->ready(exchange, lane, segment));
     }
     return YOKE_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 
 static yoke_status allocate(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
@@ -101,6 +102,7 @@ yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows) {
 yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
     const yoke_batch *micro = &parallel->flight.batch;
     uint64_t begin = yoke_trace_now();
+    yoke_root_stage stage = {.stage = YOKE_STAGE_GATHER, .to_root = true, .begin_ns = begin};
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = parallel->lanes[0].device;
     size_t width = (size_t)parallel->limits.channels, rows = (size_t)micro->rows;
@@ -118,7 +120,10 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
             root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
             parallel->flight.locations.targets, given + (size_t)lane->shard.first * row_bytes,
             (size_t)lane->shard.rows * row_bytes));
+        if (k > 0) stage.bytes[k] = (size_t)lane->shard.rows * width * sizeof(float);
     }
+    yoke_links_run(parallel, &stage);
+    if (yoke_links_carry(parallel)) return YOKE_OK;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_GATHER, parallel->steps, begin,
                     2 * rows * width * sizeof(float));
     return YOKE_OK;
@@ -147,6 +152,7 @@ yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
 
 yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
+    yoke_root_stage stage = {.stage = YOKE_STAGE_SCATTER, .begin_ns = begin};
     size_t width = (size_t)parallel->limits.channels, bytes = 0;
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
@@ -157,8 +163,11 @@ yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
                              parallel->lanes[0].device,
                              parallel->root_loss.gradients + (size_t)lane->position * width, part));
         bytes += 2 * part;
+        if (k > 0) stage.bytes[k] = part;
     }
     parallel->flight.progress = YOKE_STAGE_LOSS;
+    yoke_links_run(parallel, &stage);
+    if (yoke_links_carry(parallel)) return YOKE_OK;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_SCATTER, parallel->steps, begin, bytes);
     return YOKE_OK;
 }

@@ -1,5 +1,6 @@
 /* scatter: cuts the rows of a batch by torch.chunk's rule and uploads each shard to its device. */
 #include "parallel/engine.h"
+#include "parallel/exchange_links.h"
 #include "parallel/stages.h"
 
 int yoke_shard_rows(int rows, int devices, int index) {
@@ -86,6 +87,11 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
     return yoke_device_decode(lane->device, &request);
 }
 
+/* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */
+static bool links_carry(const yoke_data_parallel *parallel) {
+    return parallel->options.schedule == YOKE_SCHEDULE_CLASSIC && yoke_links_carry(parallel);
+}
+
 static yoke_status scatter_shard(int index, void *context) {
     yoke_data_parallel *parallel = context;
     const yoke_lane *lane = &parallel->lanes[index];
@@ -102,7 +108,7 @@ static yoke_status scatter_shard(int index, void *context) {
                                 staged ? part->staging : part->place, part->location, part->from,
                                 part->bytes));
     }
-    TRY(yoke_stage_end(parallel, &span));
+    if (!links_carry(parallel)) TRY(yoke_stage_end(parallel, &span));
     TRY(yoke_device_event_record(lane->events.scattered, YOKE_STREAM_COPY));
     TRY(yoke_device_event_wait(lane->events.scattered, lane->device, YOKE_STREAM_COMPUTE));
     TRY(unpack(parallel, lane, &parts));
@@ -110,8 +116,13 @@ static yoke_status scatter_shard(int index, void *context) {
 }
 
 yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    yoke_root_stage stage = {.stage = YOKE_STAGE_SCATTER, .begin_ns = yoke_trace_now()};
     yoke_flight_cut(parallel, batch);
+    for (int k = 1; links_carry(parallel) && k < parallel->count; k++)
+        if (parallel->lanes[k].shard.rows > 0)
+            stage.bytes[k] = parts_of(parallel, &parallel->lanes[k]).input_bytes;
     TRY(yoke_apply(parallel, parallel->count, "scatter", scatter_shard, parallel));
+    if (links_carry(parallel)) yoke_links_run(parallel, &stage);
     parallel->flight.progress = YOKE_STAGE_SCATTER;
     return YOKE_OK;
 }

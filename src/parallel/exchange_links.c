@@ -1,0 +1,194 @@
+/* When the collectives and copies of a step would be over on modelled links. */
+#include "parallel/exchange_links.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "parallel/engine.h"
+
+struct yoke_bucket_times {
+    pthread_mutex_t mutex; /* of the times and of the engine's links, while lanes run */
+    uint64_t **arrived_ns; /* [devices] of [buckets]: the device's gradients are complete */
+    uint64_t *own;         /* the lanes' arrivals; NULL: they lie in memory of all ranks */
+    uint64_t *summed_ns, *published_ns; /* [buckets] */
+    int timed;                          /* buckets whose times are known */
+};
+
+static int device_count(const yoke_data_parallel *parallel) {
+    return parallel->ranks.world > 1 ? parallel->ranks.world : parallel->count;
+}
+
+yoke_status yoke_engine_links_create(yoke_data_parallel *parallel) {
+    yoke_link link;
+    if (parallel->options.link == NULL) return YOKE_OK;
+    TRY(yoke_link_parse(&link, parallel->options.link));
+    if (parallel->queued)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "link %s: GPUs have links of their own; leave link out, or use CPU devices",
+                    parallel->options.link);
+    int devices = device_count(parallel);
+    return devices > 1 ? yoke_links_create(&parallel->links, &link, devices) : YOKE_OK;
+}
+
+/* Stages of the root. */
+
+bool yoke_links_carry(const yoke_data_parallel *parallel) {
+    return parallel->links != NULL && parallel->ranks.world == 1;
+}
+
+static void trace_stage(const yoke_data_parallel *parallel, int lane, const yoke_root_stage *stage,
+                        uint64_t begin_ns, uint64_t end_ns) {
+    yoke_span span = {.begin_ns = begin_ns,
+                      .end_ns = end_ns,
+                      .step = parallel->steps,
+                      .bytes = stage->bytes[lane],
+                      .stage = stage->stage};
+    yoke_trace_past_span(parallel->trace, lane, &span);
+}
+
+void yoke_links_run(yoke_data_parallel *parallel, const yoke_root_stage *stage) {
+    uint64_t last_ns = stage->begin_ns;
+    if (!yoke_links_carry(parallel)) return;
+    for (int k = 1; k < parallel->count; k++) {
+        if (stage->bytes[k] == 0) continue;
+        uint64_t end_ns =
+            yoke_links_transfer(parallel->links, stage->to_root ? k : 0, stage->to_root ? 0 : k,
+                                stage->bytes[k], stage->begin_ns);
+        uint64_t span_ns = yoke_links_span(parallel->links, stage->bytes[k]);
+        trace_stage(parallel, k, stage, end_ns - span_ns, end_ns);
+        if (end_ns > last_ns) last_ns = end_ns;
+    }
+    if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
+    trace_stage(parallel, 0, stage, stage->begin_ns, yoke_trace_now());
+}
+
+/* Buckets. */
+
+static yoke_status find_arrivals(yoke_exchange *exchange) {
+    yoke_bucket_times *times = exchange->times;
+    yoke_process_group *group = exchange->process_group;
+    size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
+    size_t bytes = buckets * sizeof(uint64_t);
+    void *memory = NULL;
+    if (group != NULL) {
+        TRY(yoke_process_group_allocate(group, bytes, &memory));
+        yoke_status status = yoke_process_group_peers(group, memory, (void **)times->arrived_ns);
+        if (status != YOKE_OK) yoke_error_prefix("link %s", exchange->parallel->options.link);
+        return status;
+    }
+    size_t lanes = (size_t)exchange->parallel->count;
+    times->own = calloc(lanes, bytes);
+    if (times->own == NULL) return FAIL_MEMORY(lanes * bytes, "times of buckets");
+    for (size_t k = 0; k < lanes; k++)
+        times->arrived_ns[k] = times->own + k * buckets;
+    return YOKE_OK;
+}
+
+yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
+    if (exchange->parallel->links == NULL) return YOKE_OK;
+    size_t devices = (size_t)device_count(exchange->parallel);
+    size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
+    yoke_bucket_times *times = exchange->times = calloc(1, sizeof *times);
+    if (times == NULL) return FAIL_MEMORY(sizeof *times, "times of buckets");
+    pthread_mutex_init(&times->mutex, NULL);
+    times->arrived_ns = calloc(devices, sizeof *times->arrived_ns);
+    times->summed_ns = calloc(buckets, sizeof *times->summed_ns);
+    times->published_ns = calloc(buckets, sizeof *times->published_ns);
+    if (times->arrived_ns == NULL || times->summed_ns == NULL || times->published_ns == NULL)
+        return FAIL_MEMORY((devices + 2 * buckets) * sizeof(uint64_t), "times of buckets");
+    return find_arrivals(exchange);
+}
+
+void yoke_exchange_links_close(yoke_exchange *exchange) {
+    yoke_bucket_times *times = exchange->times;
+    if (times == NULL) return;
+    free(times->own);
+    free(times->published_ns);
+    free(times->summed_ns);
+    free(times->arrived_ns);
+    pthread_mutex_destroy(&times->mutex);
+    free(times);
+}
+
+void yoke_exchange_links_begin(yoke_exchange *exchange) {
+    if (exchange->times != NULL) exchange->times->timed = 0;
+}
+
+void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
+    if (exchange->times == NULL) return;
+    exchange->times->arrived_ns[exchange->parallel->ranks.rank + lane][bucket] = yoke_now_ns();
+}
+
+static bool is_sharded(const yoke_exchange *exchange) {
+    return exchange->parallel->options.schedule == YOKE_SCHEDULE_SHARDED;
+}
+
+static bool uses_ring(const yoke_exchange *exchange) {
+    return is_sharded(exchange) || exchange->process_group != NULL;
+}
+
+/* A bucket travels twice: to be summed, and to be published; the halves of an all-reduce, too. */
+static uint64_t travel(const yoke_exchange *exchange, int bucket, uint64_t earliest_ns) {
+    yoke_links *links = exchange->parallel->links;
+    size_t bytes = exchange->parallel->flat->buckets[bucket].elements * sizeof(float);
+    return uses_ring(exchange) ? yoke_links_ring(links, bytes, earliest_ns)
+                               : yoke_links_chain(links, bytes, earliest_ns);
+}
+
+/* With clipping no weight changes before all gradients are summed. */
+static void time_bucket(const yoke_exchange *exchange, int bucket) {
+    yoke_bucket_times *times = exchange->times;
+    bool all_reduces = exchange->process_group != NULL && !is_sharded(exchange);
+    bool late = yoke_exchange_clips(exchange) && !all_reduces;
+    uint64_t arrived_ns = 0;
+    for (int k = 0; k < device_count(exchange->parallel); k++)
+        if (times->arrived_ns[k][bucket] > arrived_ns) arrived_ns = times->arrived_ns[k][bucket];
+    times->summed_ns[bucket] = travel(exchange, bucket, arrived_ns);
+    bool last = bucket == exchange->parallel->flat->bucket_count - 1;
+    int first = late ? 0 : bucket, end = late && !last ? 0 : bucket + 1;
+    for (int b = first; b < end; b++)
+        times->published_ns[b] = travel(exchange, b, times->summed_ns[bucket]);
+    if (all_reduces) times->summed_ns[bucket] = times->published_ns[bucket];
+}
+
+static void time_buckets(const yoke_exchange *exchange, int last) {
+    yoke_bucket_times *times = exchange->times;
+    pthread_mutex_lock(&times->mutex);
+    for (; times->timed <= last; times->timed++)
+        time_bucket(exchange, times->timed);
+    pthread_mutex_unlock(&times->mutex);
+}
+
+bool yoke_exchange_links_summed(const yoke_exchange *exchange, int bucket) {
+    if (exchange->times == NULL) return true;
+    time_buckets(exchange, bucket);
+    return yoke_now_ns() >= exchange->times->summed_ns[bucket];
+}
+
+static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, size_t bytes) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    uint64_t begin = yoke_trace_now();
+    if (begin < until_ns) yoke_links_await(until_ns);
+    yoke_trace_span(parallel->trace, lane, YOKE_STAGE_WAIT, parallel->steps, begin, bytes);
+}
+
+void yoke_exchange_links_await(const yoke_exchange *exchange, int lane, int bucket) {
+    if (yoke_exchange_links_summed(exchange, bucket)) return;
+    await(exchange, lane, exchange->times->summed_ns[bucket], 0);
+}
+
+/* What the lane sends in a step. At the ends of a chain a device sends in one of the two passes. */
+static size_t sent_bytes(const yoke_exchange *exchange, int lane) {
+    const yoke_data_parallel *parallel = exchange->parallel;
+    size_t bytes = parallel->flat->trainable_elements * sizeof(float);
+    size_t devices = (size_t)device_count(parallel);
+    if (uses_ring(exchange)) return 2 * bytes / devices * (devices - 1);
+    return lane == 0 || lane == parallel->count - 1 ? bytes : 2 * bytes;
+}
+
+void yoke_exchange_links_finish(const yoke_exchange *exchange, int lane) {
+    if (exchange->times == NULL) return;
+    int last = exchange->parallel->flat->bucket_count - 1;
+    time_buckets(exchange, last);
+    await(exchange, lane, exchange->times->published_ns[last], sent_bytes(exchange, lane));
+}

@@ -1,0 +1,200 @@
+/* The clock of modelled links: presets, and when each direction of each link is free again. */
+#include "parallel/links.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FIELD_BYTES = 32 };
+
+/* PCIe: 16 lanes of 8, 16 and 32 GT/s in 128b/130b coding (PCI Express Base Specification 3.0, 4.0,
+ * 5.0) are 15.75, 31.5 and 63 GB/s, of which large copies between GPUs reach about 78 %. NVLink:
+ * all links of an A100 and of an H100, each direction, which are half of the 600 and 900 GB/s in
+ * NVIDIA's white papers of these GPUs. The latencies are of the right order, and no measurements.
+ */
+static const struct {
+    const char *name;
+    double gigabytes_per_second, microseconds;
+} presets[] = {{"pcie3", 12.3, 5},
+               {"pcie4", 24.6, 5},
+               {"pcie5", 49, 5},
+               {"nvlink3", 300, 3},
+               {"nvlink4", 450, 3}};
+
+static const char *const topologies[] = {"switch", "bridge"};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SLOWEST 1e-6 /* GB/s */
+#define FASTEST 1e6
+#define LONGEST 1e6 /* us */
+
+struct yoke_links {
+    yoke_link link;
+    int devices;
+    uint64_t bridge_free_ns;
+    uint64_t *out_free_ns, *in_free_ns; /* [devices] */
+};
+
+/* Parsing. */
+
+/* Copies what lies before the next comma; false: it is empty or too long. *rest: what lies behind
+ * the comma, or NULL. */
+static bool next_field(const char **rest, char field[FIELD_BYTES]) {
+    size_t length = strcspn(*rest, ",");
+    const char *comma = *rest + length;
+    if (length == 0 || length >= FIELD_BYTES) return false;
+    memcpy(field, *rest, length);
+    field[length] = '\0';
+    *rest = *comma == ',' ? comma + 1 : NULL;
+    return true;
+}
+
+static yoke_status malformed(const char *text) {
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "link '%s': pcie3, pcie4, pcie5, nvlink3 or nvlink4, or GB/s and microseconds, as "
+                "in 12.5,3; then perhaps ,switch or ,bridge",
+                text);
+}
+
+static yoke_status unknown(const char *text, const char *word, const char *const *names,
+                           size_t count) {
+    const char *near = yoke_text_nearest(word, names, count);
+    if (near == NULL) return malformed(text);
+    return FAIL(YOKE_ERROR_ARGUMENT, "link '%s': '%s' is unknown; did you mean '%s'?", text, word,
+                near);
+}
+
+static yoke_status parse_preset(yoke_link *link, const char *text, const char *word) {
+    const char *names[COUNT(presets)];
+    for (size_t i = 0; i < COUNT(presets); i++) {
+        names[i] = presets[i].name;
+        if (strcmp(word, names[i]) != 0) continue;
+        link->bytes_per_ns = presets[i].gigabytes_per_second;
+        link->latency_ns = 1e3 * presets[i].microseconds;
+        return YOKE_OK;
+    }
+    return unknown(text, word, names, COUNT(presets));
+}
+
+static yoke_status parse_numbers(yoke_link *link, const char *text, const char *rate,
+                                 const char **rest) {
+    char latency[FIELD_BYTES];
+    double microseconds;
+    if (!yoke_text_real(rate, SLOWEST, FASTEST, &link->bytes_per_ns))
+        return FAIL(YOKE_ERROR_ARGUMENT, "link '%s': a bandwidth of %s GB/s; %g to %g is possible",
+                    text, rate, SLOWEST, FASTEST);
+    if (*rest == NULL || !next_field(rest, latency)) return malformed(text);
+    if (!yoke_text_real(latency, 0, LONGEST, &microseconds))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "link '%s': a latency of %s microseconds; 0 to %g is possible", text, latency,
+                    LONGEST);
+    link->latency_ns = 1e3 * microseconds;
+    return YOKE_OK;
+}
+
+static yoke_status parse_topology(yoke_link *link, const char *text, const char *rest) {
+    if (strcmp(rest, "switch") != 0 && strcmp(rest, "bridge") != 0)
+        return unknown(text, rest, topologies, COUNT(topologies));
+    link->bridge = strcmp(rest, "bridge") == 0;
+    return YOKE_OK;
+}
+
+/* "nan" and "inf" are bad numbers, not presets. */
+static bool is_number(const char *word) {
+    char *end;
+    (void)strtod(word, &end);
+    return *end == '\0' || strchr("0123456789+-.", word[0]) != NULL;
+}
+
+yoke_status yoke_link_parse(yoke_link *link, const char *text) {
+    char first[FIELD_BYTES];
+    const char *rest = text;
+    *link = (yoke_link){0};
+    if (!next_field(&rest, first)) return malformed(text);
+    TRY(is_number(first) ? parse_numbers(link, text, first, &rest)
+                         : parse_preset(link, text, first));
+    return rest != NULL ? parse_topology(link, text, rest) : YOKE_OK;
+}
+
+/* Life. */
+
+yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int devices) {
+    size_t count = (size_t)devices, bytes = sizeof **links + 2 * count * sizeof(uint64_t);
+    yoke_links *created = *links = calloc(1, sizeof *created);
+    if (created == NULL) return FAIL_MEMORY(bytes, "links");
+    created->link = *link;
+    created->devices = devices;
+    created->out_free_ns = calloc(count, sizeof(uint64_t));
+    created->in_free_ns = calloc(count, sizeof(uint64_t));
+    if (created->out_free_ns != NULL && created->in_free_ns != NULL) return YOKE_OK;
+    yoke_links_destroy(created);
+    *links = NULL;
+    return FAIL_MEMORY(bytes, "links");
+}
+
+void yoke_links_destroy(yoke_links *links) {
+    if (links == NULL) return;
+    free(links->in_free_ns);
+    free(links->out_free_ns);
+    free(links);
+}
+
+/* Time. */
+
+static uint64_t later(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t yoke_links_span(const yoke_links *links, size_t bytes) {
+    return (uint64_t)((double)bytes / links->link.bytes_per_ns);
+}
+
+uint64_t yoke_links_transfer(yoke_links *links, int from, int to, size_t bytes,
+                             uint64_t earliest_ns) {
+    uint64_t begin = earliest_ns + (uint64_t)links->link.latency_ns;
+    begin = later(begin, later(links->out_free_ns[from], links->in_free_ns[to]));
+    if (links->link.bridge) begin = later(begin, links->bridge_free_ns);
+    uint64_t end = begin + yoke_links_span(links, bytes);
+    links->out_free_ns[from] = links->in_free_ns[to] = end;
+    if (links->link.bridge) links->bridge_free_ns = end;
+    return end;
+}
+
+/* A collective begins when every link is free, and occupies all of them. */
+static uint64_t collective(yoke_links *links, double ns, uint64_t earliest_ns) {
+    uint64_t begin = later(earliest_ns, links->bridge_free_ns);
+    for (int k = 0; k < links->devices; k++)
+        begin = later(begin, later(links->out_free_ns[k], links->in_free_ns[k]));
+    uint64_t end = links->bridge_free_ns = begin + (uint64_t)ns;
+    for (int k = 0; k < links->devices; k++)
+        links->out_free_ns[k] = links->in_free_ns[k] = end;
+    return end;
+}
+
+static double through_bridge(const yoke_links *links, size_t bytes) {
+    return (links->devices - 1) *
+           (links->link.latency_ns + (double)bytes / links->link.bytes_per_ns);
+}
+
+uint64_t yoke_links_chain(yoke_links *links, size_t bytes, uint64_t earliest_ns) {
+    double hops = links->devices - 1, transfer = (double)bytes / links->link.bytes_per_ns;
+    double ns = links->link.bridge ? through_bridge(links, bytes)
+                                   : hops * links->link.latency_ns + transfer;
+    return collective(links, ns, earliest_ns);
+}
+
+uint64_t yoke_links_ring(yoke_links *links, size_t bytes, uint64_t earliest_ns) {
+    double steps = links->devices - 1, part = (double)bytes / links->devices;
+    double ns = links->link.bridge
+                    ? through_bridge(links, bytes)
+                    : steps * (links->link.latency_ns + part / links->link.bytes_per_ns);
+    return collective(links, ns, earliest_ns);
+}
+
+void yoke_links_await(uint64_t until_ns) {
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
