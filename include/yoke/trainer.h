@@ -153,7 +153,8 @@ typedef struct yoke_trainer_options {
                      none does. */
     bool synchronize_batch_norm; /**< As yoke_data_parallel_options, */
     int straggler;               /**< likewise, */
-    double straggler_factor;     /**< likewise. */
+    double straggler_factor;     /**< likewise, */
+    const char *link;            /**< likewise. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -165,7 +166,7 @@ typedef struct yoke_trainer_options {
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
-            0 /* straggler */, 0                                                                   \
+            0 /* straggler */, 0, NULL /* link */                                                  \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -232,6 +233,7 @@ typedef struct yoke_trainer_summary {
     int rank;                 /**< DDP: this rank; 0 otherwise. */
     int world;                /**< DDP: the number of ranks; 1 otherwise. */
     const char *transport;    /**< DDP: its name; NULL otherwise. */
+    const char *link;         /**< Of modelled links, as in the options; NULL: none. */
 } yoke_trainer_summary;
 
 /** Summarizes a run, for its last line.

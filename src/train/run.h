@@ -27,7 +27,7 @@ typedef struct yoke_checkpoints {
 
 struct yoke_trainer {
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
-    char *texts[13];
+    char *texts[14];
     yoke_optimizer_options optimizer;
     yoke_devices *devices;
     yoke_process_group *ranks;               /* DDP; NULL otherwise */

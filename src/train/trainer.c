@@ -23,7 +23,8 @@ static yoke_status keep_texts(yoke_trainer *trainer) {
                              &options->checkpoint_dir,
                              &options->resume,
                              &options->resume_anyway,
-                             &options->choices};
+                             &options->choices,
+                             &options->link};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (*fields[i] == NULL) continue;
         trainer->texts[i] = strdup(*fields[i]);
@@ -231,7 +232,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .shards = options->shards,
                                          .synchronize_batch_norm = options->synchronize_batch_norm,
                                          .straggler = options->straggler,
-                                         .straggler_factor = options->straggler_factor};
+                                         .straggler_factor = options->straggler_factor,
+                                         .link = options->link};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */
@@ -337,6 +339,7 @@ static void describe_setting(const yoke_trainer *trainer, yoke_trainer_summary *
         summary->world = yoke_process_group_world(trainer->ranks);
         summary->transport = yoke_process_group_transport(trainer->ranks);
     }
+    summary->link = options->link;
     summary->model = options->model;
     summary->dataset = options->dataset;
     summary->precision = yoke_precision_name(options->precision);
