@@ -96,6 +96,9 @@ static void print_exchange(FILE *out, const yoke_trainer_summary *summary) {
         fprintf(out, "; one rank each, gradients over %s\n", summary->transport);
     else
         fprintf(out, "; %s\n", summary->schedule);
+    if (summary->link != NULL && summary->devices > 1)
+        fprintf(out, "link     %s, modelled: transfers take their time, and stages wait for them\n",
+                summary->link);
 }
 
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
@@ -128,7 +131,9 @@ void print_stages(FILE *out, const yoke_trace *trace) {
         fprintf(out, "%-10s %7.2f ms  %5.1f %%", yoke_stage_name(rows[i].stage), rows[i].median_ms,
                 100 * rows[i].share);
         if (rows[i].bytes > 0)
-            fprintf(out, "  %10s  %8.1f", yoke_text_bytes(rows[i].bytes, bytes, sizeof bytes),
+            fprintf(out, "  %10s", yoke_text_bytes(rows[i].bytes, bytes, sizeof bytes));
+        if (rows[i].bytes > 0 && rows[i].stage != YOKE_STAGE_WAIT) /* backward hid a part of it */
+            fprintf(out, "  %8.*f", rows[i].gigabytes_per_second < 1 ? 3 : 1,
                     rows[i].gigabytes_per_second);
         fputc('\n', out);
     }
@@ -178,6 +183,7 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_integer(&json, "devices", summary->devices);
     yoke_json_text(&json, "model", summary->model);
     yoke_json_text(&json, "dataset", summary->dataset);
+    if (summary->link != NULL) yoke_json_text(&json, "link", summary->link);
     yoke_json_text(&json, "precision", summary->precision);
     yoke_json_integer(&json, "parameters", (int64_t)summary->parameters);
     yoke_json_integer(&json, "batch", summary->batch);

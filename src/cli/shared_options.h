@@ -37,6 +37,12 @@
         "collectives", "auto|nccl|copy", "dp: library that sums gradients between GPUs (auto)",    \
             CLI_CHOICE, at, 0, 0                                                                   \
     }
+#define CLI_OPTION_LINK(at)                                                                        \
+    {                                                                                              \
+        "link", "pcie3|pcie4|pcie5|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                       \
+            "model links between CPU devices, 12.5,3 say: GB/s and microseconds", CLI_TEXT, at, 0, \
+            0                                                                                      \
+    }
 #define CLI_OPTION_ALGORITHM(at, help)                                                             \
     { "algorithm", "measured|direct", help, CLI_CHOICE, at, 0, 0 }
 #define CLI_OPTION_SEED(at, of)                                                                    \

@@ -23,6 +23,7 @@ typedef struct train_flags {
     const char *allow_missing, *allow_unknown, *straggler;
     group_flags groups;
     saving_flags saving;
+    const char *link;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
@@ -81,6 +82,7 @@ static const cli_option options[] = {
      CLI_REAL, AT(bucket_mb), 1e-3, 1 << 20},
     {"transport", "auto|shared-memory|mpi|nccl", "ddp: how ranks exchange gradients (auto)",
      CLI_CHOICE, AT(transport), 0, 0},
+    CLI_OPTION_LINK(AT(link)),
     {"broadcast-buffers", "yes|no",
      "ddp: all ranks evaluate with the batch norm statistics of rank 0 (yes)", CLI_CHOICE,
      AT(broadcast_buffers), 0, 0},
@@ -224,6 +226,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .broadcast_buffers = flags->broadcast_buffers != NO,
                                   .mean_of_ranks = flags->loss_mean == NO,
                                   .synchronize_batch_norm = flags->sync_batch_norm,
+                                  .link = flags->link,
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/choices_place.h"
 #include "cli/cli.h"
@@ -15,7 +16,7 @@
 #include "cli/straggler_flag.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices, *choices, *straggler;
+    const char *model, *dataset, *devices, *choices, *straggler, *link;
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
@@ -42,6 +43,7 @@ static const cli_option options[] = {
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
      CLI_CHOICE, AT(ddp), 0, 0},
     CLI_OPTION_COLLECTIVES(AT(collectives)),
+    CLI_OPTION_LINK(AT(link)),
     CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
     CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
@@ -103,6 +105,10 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
     setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
+    const char *link = flags->link != NULL ? flags->link : "";
+    if (strlen(link) >= sizeof setup->link)
+        return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
+    strcpy(setup->link, link);
     int code = fill_choices(setup, flags);
     return code >= 0 ? code : compare_setup_names(setup, "compare", flags->model, flags->dataset);
 }
@@ -185,7 +191,7 @@ static int prepare(comparison *all, const compare_flags *flags) {
     yoke_status status = open_devices(&view, flags);
     if (status != YOKE_OK) return cli_fail(status);
     describe_devices(&all->result, flags, &view);
-    code = set_straggler(&all->setup, flags);
+    code = set_straggler(&all->result.setup, flags);
     if (code >= 0) return code;
     all->result.learn_steps = flags->learn_steps;
     all->result.seconds_limit = flags->seconds;

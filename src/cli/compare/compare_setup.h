@@ -9,6 +9,7 @@ struct device_view; /* cli/result.h */
 
 typedef struct compare_setup {
     char model[64], dataset[1024];
+    char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
     int device_count;
     int threads; /* compute threads of each device; all cores has more */
