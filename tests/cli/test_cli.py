@@ -141,6 +141,9 @@ class Mistakes(Case):
                 (2, ["4xcpo"], ["--devices", "4xcpo"]),
                 (2, ["0xcpu"], ["--devices", "0xcpu"]),
                 (2, ["cifer10", "cifar10"], ["--dataset", "cifer10:x"]),
+                (2, ["pci3", "pcie3"], ["--link", "pci3"]),
+                (2, ["bandwidth of 0 GB/s"], ["--link", "0,5"]),
+                (2, ["brigde", "bridge"], ["--link", "nvlink3,brigde"]),
                 (2, ["61", "60 rows"], ["--batch", "61"]),
                 (66, ["data_batch_1.bin"], ["--dataset", f"cifar10:{self.folder}"]),
                 (66, ["no-such-file"], ["--init", "no-such-file"]),
@@ -267,6 +270,20 @@ class Train(Case):
                                     [*devices(2), "--mode", "single"]]]
         for loss in losses[1:]:
             self.assertAlmostEqual(loss, losses[0], delta=1e-4 * losses[0])
+
+    def test_links_take_time_and_change_no_bit(self):
+        run = [*devices(2), "--steps", "2", "--algorithm", "direct"]
+        link = ["--link", "0.01,100"]  # 0.01 GB/s: 0.1 ms a kilobyte
+        if BACKEND != "cpu":
+            self.fails(2, ["GPUs have links of their own"], "train", *SMALL, *run, *link)
+            return
+        without, classic, overlap = (self.train(*run, *more) for more in [
+            [], [*link, "--schedule", "classic"], [*link, "--schedule", "overlap"]])
+        self.assertEqual({said["weights_hash"] for said in [classic, overlap]}, {without["weights_hash"]})
+        weights_ms = 0.1 + 4 * without["parameters"] / 1e4
+        self.assertGreater(classic["stage_ms"]["reduce"], weights_ms)
+        self.assertGreater(overlap["step_ms"]["median"], 2 * weights_ms)
+        self.assertEqual((classic["link"], "link" in without), ("0.01,100", False))
 
     @unittest.skipIf(BACKEND != "cpu", "several GPUs refuse")
     def test_batch_norm_over_all_devices_trains_as_on_one(self):
