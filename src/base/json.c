@@ -44,25 +44,10 @@ static void append(yoke_json *json, const char *bytes, size_t count) {
     json->text[json->length] = '\0';
 }
 
-/* Length of the UTF-8 sequence that begins here; 0 when the bytes are not UTF-8 (Unicode 15, table
- * 3-7). */
-static size_t sequence_bytes(const unsigned char *s) {
-    if (s[0] < 0x80) return 1;
-    size_t bytes = s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
-    for (size_t i = 1; i < bytes; i++) {
-        if ((s[i] & 0xC0) != 0x80) return 0; /* also stops at the closing NUL */
-    }
-    if (s[0] == 0xE0 && s[1] < 0xA0) return 0; /* overlong */
-    if (s[0] == 0xED && s[1] > 0x9F) return 0; /* surrogate */
-    if (s[0] == 0xF0 && s[1] < 0x90) return 0; /* overlong */
-    if (s[0] == 0xF4 && s[1] > 0x8F) return 0; /* beyond U+10FFFF */
-    return bytes;
-}
-
 static void append_quoted(yoke_json *json, const char *value) {
     append(json, "\"", 1);
     for (const unsigned char *s = (const unsigned char *)value; *s;) {
-        size_t bytes = sequence_bytes(s);
+        size_t bytes = yoke_text_utf8_bytes((const char *)s);
         if (bytes == 0) {
             append(json, "\\ufffd", 6);
             s++;

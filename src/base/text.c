@@ -95,6 +95,20 @@ const char *yoke_text_nearest(const char *word, const char *const *names, size_t
     return nearest;
 }
 
+size_t yoke_text_utf8_bytes(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80) return 1;
+    size_t bytes = s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    for (size_t i = 1; i < bytes; i++) {
+        if ((s[i] & 0xC0) != 0x80) return 0; /* also stops at the closing NUL */
+    }
+    if (s[0] == 0xE0 && s[1] < 0xA0) return 0; /* overlong */
+    if (s[0] == 0xED && s[1] > 0x9F) return 0; /* surrogate */
+    if (s[0] == 0xF0 && s[1] < 0x90) return 0; /* overlong */
+    if (s[0] == 0xF4 && s[1] > 0x8F) return 0; /* beyond U+10FFFF */
+    return bytes;
+}
+
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -17,6 +17,10 @@ const char *yoke_text_of_real(double value, char *buffer, size_t size);
 /* The name closest to `word` by edit distance, NULL when none is close. names[count]. */
 const char *yoke_text_nearest(const char *word, const char *const *names, size_t count);
 
+/* Length of the UTF-8 sequence at the begin of `text`, which is not empty; 0 when the bytes are not
+ * UTF-8 (Unicode 15, table 3-7). */
+size_t yoke_text_utf8_bytes(const char *text);
+
 /* Writes "1.5 GiB"; returns buffer. */
 const char *yoke_text_bytes(double bytes, char *buffer, size_t size);
 

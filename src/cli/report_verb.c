@@ -1,0 +1,49 @@
+/* yoke report: the page of files that other runs wrote. */
+#include <stddef.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "report/report.h"
+
+#define FILES_MAX 32
+
+typedef struct report_flags {
+    const char *html;
+} report_flags;
+
+static const cli_option options[] = {
+    {"html", "FILE", "the page; default report.html", CLI_TEXT, offsetof(report_flags, html), 0, 0},
+};
+
+const cli_verb report_verb = {
+    .name = "report",
+    .operands = "FILE...",
+    .summary = "make one HTML page of traces and metrics",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "FILEs are what --trace and --metrics of 'yoke train' wrote, in any mixture; each\n"
+            "becomes a run of the page. A file that is cut short is read as far as it goes, with\n"
+            "a note on the page. The page needs no network and no script.\n"};
+
+static yoke_status read_all(yoke_report *report, char *const *paths, int count) {
+    for (int i = 0; i < count; i++) {
+        yoke_status status = yoke_report_read_file(report, paths[i]);
+        if (status != YOKE_OK) return status;
+    }
+    return YOKE_OK;
+}
+
+int report_main(int argc, char **argv) {
+    report_flags flags = {.html = "report.html"};
+    int operands = 0, code = cli_parse(&report_verb, argc, argv, &flags, &operands);
+    if (code >= 0) return code;
+    if (operands < 1) return cli_usage_error("report", "report takes FILE...");
+    if (operands > FILES_MAX)
+        return cli_usage_error("report", "%d files, a page has %d at most", operands, FILES_MAX);
+    yoke_report report = {.title = "Yoke: a report"};
+    yoke_status status = read_all(&report, argv + 1, operands);
+    if (status == YOKE_OK) status = yoke_report_write(&report, flags.html);
+    if (status == YOKE_OK) printf("%s\n", flags.html);
+    yoke_report_clear(&report);
+    return status == YOKE_OK ? 0 : cli_fail(status);
+}

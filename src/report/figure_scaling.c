@@ -1,0 +1,219 @@
+/* How fast: a table of all runs, throughput and step time against the number of devices. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/figures.h"
+
+#define SERIES_MAX 16
+
+typedef struct scaling {
+    const yoke_report *report;
+    bool throughput; /* otherwise step time */
+    yoke_svg_series series[SERIES_MAX + 1];
+    int count;
+    yoke_svg_point ideal[64];
+} scaling;
+
+static yoke_report_interval figure_of(const scaling *all, const yoke_report_mode *mode) {
+    return all->throughput ? mode->images_per_second : mode->step_ms;
+}
+
+static yoke_svg_series *series_of(yoke_markup *out, scaling *all, const yoke_report_mode *mode) {
+    for (int i = 0; i < all->count; i++)
+        if (strcmp(all->series[i].name, mode->name) == 0) return &all->series[i];
+    if (all->count == SERIES_MAX) return NULL;
+    yoke_svg_series *series = &all->series[all->count];
+    *series = (yoke_svg_series){.name = mode->name, .markers = true};
+    yoke_svg_part part = yoke_mode_part(all->report, mode);
+    memcpy(series->style, part.style, sizeof series->style);
+    series->points =
+        yoke_figure_memory_for(out, (size_t)all->report->mode_count, sizeof *series->points);
+    if (series->points == NULL) return NULL;
+    all->count++;
+    return series;
+}
+
+/* The mode on one device with the highest figure of any; NULL: none. */
+static const yoke_report_mode *base_mode(const scaling *all) {
+    for (int i = 0; i < all->report->mode_count; i++)
+        if (all->report->modes[i].devices == 1 && figure_of(all, &all->report->modes[i]).value > 0)
+            return &all->report->modes[i];
+    return NULL;
+}
+
+static int most_devices(const scaling *all) {
+    int most = 0;
+    for (int i = 0; i < all->report->mode_count; i++) {
+        const yoke_report_mode *mode = &all->report->modes[i];
+        if (mode->devices > most && figure_of(all, mode).value > 0) most = mode->devices;
+    }
+    return most;
+}
+
+/* N devices train N times as fast as the first mode on one device. */
+static void add_ideal(scaling *all) {
+    const yoke_report_mode *base = base_mode(all);
+    int most = most_devices(all), count = 0;
+    if (base == NULL || most < 2 || most > 64) return;
+    double one = figure_of(all, base).value;
+    for (int devices = 1; devices <= most; devices++)
+        all->ideal[count++] =
+            (yoke_svg_point){devices, all->throughput ? one * devices : one / devices, 0, 0};
+    all->series[all->count++] = (yoke_svg_series){
+        .name = "ideal", .style = "ideal", .points = all->ideal, .count = count, .dashed = true};
+}
+
+static void collect(yoke_markup *out, scaling *all) {
+    for (int i = 0; i < all->report->mode_count; i++) {
+        const yoke_report_mode *mode = &all->report->modes[i];
+        yoke_report_interval figure = figure_of(all, mode);
+        if (mode->devices < 1 || !(figure.value > 0)) continue;
+        yoke_svg_series *series = series_of(out, all, mode);
+        if (series == NULL) continue;
+        series->points[series->count++] =
+            (yoke_svg_point){mode->devices, figure.value, figure.low, figure.high};
+    }
+    add_ideal(all);
+}
+
+static void release(scaling *all) {
+    for (int i = 0; i < all->count; i++)
+        if (all->series[i].points != all->ideal) free(all->series[i].points);
+}
+
+/* On the largest number of devices: the shortest step, and the longest. */
+static void find_ends(const scaling *all, const yoke_report_mode **fast,
+                      const yoke_report_mode **slow) {
+    int most = most_devices(all);
+    *fast = *slow = NULL;
+    for (int i = 0; i < all->report->mode_count; i++) {
+        const yoke_report_mode *mode = &all->report->modes[i];
+        if (mode->devices != most || !(mode->step_ms.value > 0)) continue;
+        if (*fast == NULL || mode->step_ms.value < (*fast)->step_ms.value) *fast = mode;
+        if (*slow == NULL || mode->step_ms.value > (*slow)->step_ms.value) *slow = mode;
+    }
+}
+
+static void say_throughput(yoke_markup *out, const scaling *all, const char *class_name) {
+    const yoke_report_mode *fast, *slow, *base = base_mode(all);
+    char number[4][YOKE_NUMBER_BYTES];
+    find_ends(all, &fast, &slow);
+    if (fast == NULL) return;
+    yoke_figure_say(out, class_name, "On %d device%s, %s trains most images: %s a second.",
+                    fast->devices, fast->devices == 1 ? "" : "s", fast->name,
+                    yoke_number(fast->images_per_second.value, number[0]));
+    if (base == NULL || fast->devices < 2) return;
+    double one = base->step_ms.value;
+    yoke_figure_say(out, class_name,
+                    "That is %s times as many as %s on one device; the ideal is %d. The slowest "
+                    "there, %s, reaches %s times.",
+                    yoke_number(one / fast->step_ms.value, number[1]), base->name, fast->devices,
+                    slow->name, yoke_number(one / slow->step_ms.value, number[2]));
+}
+
+static void say_step_time(yoke_markup *out, const scaling *all, const char *class_name) {
+    const yoke_report_mode *fast, *slow;
+    char number[3][64];
+    find_ends(all, &fast, &slow);
+    if (fast == NULL || fast == slow) return;
+    yoke_figure_say(out, class_name, "On %d devices a step takes %s in %s and %s in %s: %s more.",
+                    fast->devices, yoke_text_ms(fast->step_ms.value, number[0]), fast->name,
+                    yoke_text_ms(slow->step_ms.value, number[1]), slow->name,
+                    yoke_text_percent(slow->step_ms.value - fast->step_ms.value,
+                                      fast->step_ms.value, number[2]));
+    if (fast->step_ms.high > slow->step_ms.low && slow->step_ms.low > 0)
+        yoke_figure_say(out, class_name,
+                        "Their intervals overlap: this run does not say which is faster.");
+}
+
+static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
+    scaling all = {.report = report, .throughput = throughput};
+    collect(out, &all);
+    if (all.count > 0) {
+        const char *title = throughput ? "Throughput" : "Step time";
+        const char *source = "src/parallel/data_parallel.c";
+        yoke_svg_xy chart = {
+            .head = {throughput ? "throughput-chart" : "step-time-chart", title,
+                     throughput ? "A line for each mode: images a second against the number of "
+                                  "devices, with intervals, beside the ideal line. The data "
+                                  "follow as a table."
+                                : "A line for each mode: milliseconds of a step against the "
+                                  "number of devices, with intervals, beside the ideal line. The "
+                                  "data follow as a table."},
+            .x_name = "devices",
+            .y_name = throughput ? "images / s" : "ms / step",
+            .whole_x = true,
+            .from_zero = true,
+            .series = all.series,
+            .count = all.count};
+        yoke_html_figure_begin(out, throughput ? "throughput" : "step-time", title, false);
+        if (throughput)
+            say_throughput(out, &all, NULL);
+        else
+            say_step_time(out, &all, NULL);
+        yoke_figure_lines(out, &chart);
+        yoke_figure_say(out, "meaning",
+                        "A point is the median of the rounds%s%s. Ideal: N devices are N times as "
+                        "fast as the first mode on one device.",
+                        report->interval[0] != '\0' ? "; a bar through it, the " : "",
+                        report->interval);
+        yoke_figure_sources(out, &source, 1);
+        yoke_html_figure_end(out);
+    }
+    release(&all);
+}
+
+void yoke_figure_throughput(yoke_markup *out, const yoke_report *report) {
+    draw(out, report, true);
+}
+
+void yoke_figure_step_time(yoke_markup *out, const yoke_report *report) {
+    draw(out, report, false);
+}
+
+/* The table of runs. */
+
+static void interval_cell(yoke_markup *out, yoke_report_interval figure) {
+    char text[128], number[3][YOKE_NUMBER_BYTES];
+    if (!(figure.value > 0))
+        text[0] = '\0';
+    else if (figure.low < figure.high)
+        snprintf(text, sizeof text, "%s (%s to %s)", yoke_number(figure.value, number[0]),
+                 yoke_number(figure.low, number[1]), yoke_number(figure.high, number[2]));
+    else
+        snprintf(text, sizeof text, "%s", yoke_number(figure.value, number[0]));
+    yoke_html_cell(out, text);
+}
+
+static void last_value_cell(yoke_markup *out, const yoke_report_points *curve) {
+    char number[YOKE_NUMBER_BYTES] = "";
+    if (curve->count > 0) yoke_number(curve->points[curve->count - 1].value, number);
+    yoke_html_cell(out, number);
+}
+
+void yoke_figure_runs(yoke_markup *out, const yoke_report *report) {
+    static const char *const headers[] = {"run",        "devices",    "step ms",
+                                          "images / s", "speed-up",   "last loss",
+                                          "test loss",  "accuracy %", "weights hash"};
+    char label[YOKE_LABEL_BYTES], text[32];
+    yoke_html_table_begin(out, NULL, "All runs", headers, 9);
+    for (int i = 0; i < report->mode_count; i++) {
+        const yoke_report_mode *mode = &report->modes[i];
+        yoke_report_interval step_ms = mode->step_ms;
+        if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
+        snprintf(text, sizeof text, mode->devices > 0 ? "%d" : "", mode->devices);
+        yoke_html_row_begin(out, yoke_mode_label(report, mode, label));
+        yoke_html_cell(out, text);
+        interval_cell(out, step_ms);
+        interval_cell(out, mode->images_per_second);
+        interval_cell(out, mode->speedup);
+        last_value_cell(out, &mode->curves[YOKE_REPORT_LOSS]);
+        last_value_cell(out, &mode->curves[YOKE_REPORT_TEST_LOSS]);
+        last_value_cell(out, &mode->curves[YOKE_REPORT_ACCURACY]);
+        yoke_html_cell(out, mode->weights_hash);
+        yoke_html_row_end(out);
+    }
+    yoke_html_table_end(out, NULL);
+}

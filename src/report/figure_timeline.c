@@ -1,0 +1,241 @@
+/* One step of each mode on one axis of time. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/figures.h"
+
+#define LANES_MAX 128
+#define DRAWN_MAX 2000 /* spans; the shortest are left out */
+#define ROWS_MAX 600   /* of the table */
+#define TITLE_BYTES 256
+#define SAID_MAX 6
+
+/* A span with its place, as a figure shows it. */
+typedef struct shown {
+    const yoke_report_mode *mode;
+    const yoke_report_lane *lane;
+    const yoke_report_span *span;
+    double ms;
+    char title[TITLE_BYTES];
+} shown;
+
+static const char *cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
+                              char text[TITLE_BYTES]) {
+    if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
+        snprintf(text, TITLE_BYTES, "while %s runs %s", mode->lanes[span->cause_lane].name,
+                 yoke_stage_fact(span->cause_stage).name);
+    else
+        text[0] = '\0';
+    return text;
+}
+
+static void describe(shown *of) {
+    char number[2][YOKE_NUMBER_BYTES], bucket[32] = "", bytes[64] = "", cause[TITLE_BYTES];
+    const yoke_report_span *span = of->span;
+    if (span->bucket >= 0) snprintf(bucket, sizeof bucket, ", bucket %d", span->bucket);
+    if (span->bytes > 0) {
+        char amount[48];
+        snprintf(bytes, sizeof bytes, ", %s", yoke_text_bytes(span->bytes, amount, sizeof amount));
+    }
+    cause_text(of->mode, span, cause);
+    snprintf(of->title, sizeof of->title, "%s: %s%s, %s to %s ms%s%s%s", of->lane->name,
+             yoke_stage_fact(span->stage).name, bucket, yoke_number(span->begin_ms, number[0]),
+             yoke_number(span->end_ms, number[1]), bytes, cause[0] != '\0' ? ", " : "", cause);
+}
+
+/* All spans. */
+
+typedef struct timeline {
+    shown *all; /* in the order of modes, lanes and time */
+    int count;
+    double length_ms;
+    double shortest_ms; /* of those that are drawn */
+    bool used[YOKE_REPORT_STAGES];
+} timeline;
+
+static int by_length(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a < b) - (a > b);
+}
+
+static void find_shortest(yoke_markup *out, timeline *all) {
+    double *lengths = yoke_figure_memory_for(out, (size_t)all->count, sizeof *lengths);
+    if (lengths == NULL) return;
+    for (int i = 0; i < all->count; i++)
+        lengths[i] = all->all[i].ms;
+    qsort(lengths, (size_t)all->count, sizeof *lengths, by_length);
+    if (all->count > DRAWN_MAX) all->shortest_ms = lengths[DRAWN_MAX - 1];
+    free(lengths);
+}
+
+static int count_spans(const yoke_report *report) {
+    int count = 0;
+    for (int m = 0; m < report->mode_count; m++)
+        for (int i = 0; i < report->modes[m].lane_count; i++)
+            count += report->modes[m].lanes[i].span_count;
+    return count;
+}
+
+static void collect(yoke_markup *out, const yoke_report *report, timeline *all) {
+    all->all = yoke_figure_memory_for(out, (size_t)count_spans(report), sizeof *all->all);
+    if (all->all == NULL) return;
+    for (int m = 0; m < report->mode_count; m++) {
+        const yoke_report_mode *mode = &report->modes[m];
+        all->length_ms = fmax(all->length_ms, mode->shown_ms);
+        for (int i = 0; i < mode->lane_count; i++) {
+            for (int j = 0; j < mode->lanes[i].span_count; j++) {
+                const yoke_report_span *span = &mode->lanes[i].spans[j];
+                shown *next = &all->all[all->count++];
+                *next = (shown){mode, &mode->lanes[i], span, span->end_ms - span->begin_ms, ""};
+                describe(next);
+                all->used[span->stage] = true;
+            }
+        }
+    }
+    find_shortest(out, all);
+}
+
+/* Sentences. */
+
+static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
+    const yoke_report_lane *waiter = NULL;
+    const yoke_report_span *longest = NULL;
+    char label[YOKE_LABEL_BYTES], cause[TITLE_BYTES], ms[2][64];
+    for (int i = 0; i < mode->lane_count; i++) {
+        for (int j = 0; j < mode->lanes[i].span_count; j++) {
+            const yoke_report_span *span = &mode->lanes[i].spans[j];
+            if (!yoke_stage_waits(span->stage)) continue;
+            if (longest != NULL &&
+                span->end_ms - span->begin_ms <= longest->end_ms - longest->begin_ms)
+                continue;
+            longest = span;
+            waiter = &mode->lanes[i];
+        }
+    }
+    if (longest == NULL) return;
+    cause_text(mode, longest, cause);
+    yoke_figure_say(out, NULL, "%s: the longest wait of this step, %s of %s, is that of %s%s%s.",
+                    yoke_mode_label(report, mode, label),
+                    yoke_text_ms(longest->end_ms - longest->begin_ms, ms[0]),
+                    yoke_text_ms(mode->shown_ms, ms[1]), waiter->name,
+                    cause[0] != '\0' ? ", " : ", while no other device works", cause);
+}
+
+static void say(yoke_markup *out, const yoke_report *report) {
+    int said = 0;
+    for (int m = 0; m < report->mode_count; m++)
+        if (report->modes[m].lane_count > 0 && said++ < SAID_MAX)
+            say_mode(out, report, &report->modes[m]);
+}
+
+/* Drawing and table. */
+
+static int make_lanes(const yoke_report *report, const timeline *all, yoke_svg_span *spans,
+                      yoke_svg_lane lanes[LANES_MAX], char labels[LANES_MAX][YOKE_LABEL_BYTES]) {
+    int count = 0, drawn = 0;
+    const yoke_report_lane *lane = NULL;
+    const yoke_report_mode *mode = NULL;
+    for (int i = 0; i < all->count; i++) {
+        const shown *from = &all->all[i];
+        if (from->lane != lane) {
+            if (count == LANES_MAX) break;
+            lanes[count] = (yoke_svg_lane){.name = from->lane->name, .spans = &spans[drawn]};
+            if (from->mode != mode)
+                lanes[count].group = yoke_mode_label(report, from->mode, labels[count]);
+            lane = from->lane;
+            mode = from->mode;
+            count++;
+        }
+        if (from->ms < all->shortest_ms) continue;
+        yoke_svg_part part = yoke_stage_part(from->span->stage);
+        yoke_svg_span *to = &spans[drawn++];
+        *to = (yoke_svg_span){.begin = from->span->begin_ms,
+                              .end = from->span->end_ms,
+                              .label = from->span->bucket,
+                              .title = from->title};
+        memcpy(to->style, part.style, sizeof to->style);
+        lanes[count - 1].count++;
+    }
+    return count;
+}
+
+static void draw(yoke_markup *out, const yoke_report *report, const timeline *all) {
+    static yoke_svg_part none;
+    yoke_svg_part legend[YOKE_REPORT_STAGES] = {none};
+    yoke_svg_lane lanes[LANES_MAX];
+    char labels[LANES_MAX][YOKE_LABEL_BYTES];
+    int used = 0;
+    for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
+        if (all->used[stage]) legend[used++] = yoke_stage_part(stage);
+    yoke_svg_span *spans = yoke_figure_memory_for(out, (size_t)all->count, sizeof *spans);
+    if (spans == NULL) return;
+    int count = make_lanes(report, all, spans, lanes, labels);
+    yoke_svg_lanes chart = {.head = {"timeline-chart", "Timeline of one step",
+                                     "A lane for each device or rank of each mode; coloured spans "
+                                     "are stages, with the numbers of buckets. The longest spans "
+                                     "follow as a table."},
+                            .x_name = "ms since the step began",
+                            .length = all->length_ms,
+                            .lanes = lanes,
+                            .count = count,
+                            .legend = legend,
+                            .legend_count = used};
+    yoke_html_chart_begin(out, "Timeline of one step, scrolls sideways", true);
+    yoke_svg_draw_lanes(out, &chart);
+    yoke_html_chart_end(out);
+    free(spans);
+}
+
+static void span_row(yoke_markup *out, const yoke_report *report, const shown *row) {
+    char label[YOKE_LABEL_BYTES], text[TITLE_BYTES];
+    yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
+    yoke_html_cell(out, row->lane->name);
+    yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);
+    snprintf(text, sizeof text, row->span->bucket >= 0 ? "%d" : "", row->span->bucket);
+    yoke_html_cell(out, text);
+    yoke_html_cell(out, yoke_number(row->span->begin_ms, text));
+    yoke_html_cell(out, yoke_number(row->ms, text));
+    yoke_html_cell(out, row->span->bytes > 0 ? yoke_text_bytes(row->span->bytes, text, sizeof text)
+                                             : "");
+    yoke_html_cell(out, cause_text(row->mode, row->span, text));
+    yoke_html_row_end(out);
+}
+
+static void table(yoke_markup *out, const yoke_report *report, const timeline *all) {
+    static const char *const headers[] = {"run",      "device",    "stage", "bucket",
+                                          "begin ms", "length ms", "bytes", "cause of a wait"};
+    int rows = 0;
+    yoke_html_table_begin(out, "Data", "Spans of the step", headers, 8);
+    for (int i = 0; i < all->count && rows < ROWS_MAX; i++) {
+        if (all->count > ROWS_MAX && all->all[i].ms < all->length_ms / 500) continue;
+        span_row(out, report, &all->all[i]);
+        rows++;
+    }
+    yoke_html_table_end(out, "Data");
+    if (all->count > rows)
+        yoke_figure_say(out, "meaning", "The table has %d of the %d spans.", rows, all->count);
+}
+
+void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
+    static const char *const sources[] = {"src/parallel/data_parallel.c",
+                                          "src/parallel/timeline.c"};
+    timeline all = {0};
+    if (count_spans(report) == 0) return;
+    collect(out, report, &all);
+    yoke_html_figure_begin(out, "timeline", "Timeline of one step", true);
+    if (all.all != NULL) {
+        say(out, report);
+        draw(out, report, &all);
+        table(out, report, &all);
+    }
+    yoke_figure_say(out, "meaning",
+                    "The step of median length of each run. All runs share the axis. A number in a "
+                    "span is its bucket. Where spans lie in each other, the inner one shows; an "
+                    "all-reduce behind backward shows only where nothing else runs.");
+    yoke_figure_sources(out, sources, 2);
+    yoke_html_figure_end(out);
+    free(all.all);
+}

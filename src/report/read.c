@@ -1,0 +1,134 @@
+/* Reads a file of either kind into a mode of its own. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/report.h"
+#include "report/trace_reader.h"
+
+#define FILE_BYTES_MAX ((size_t)1 << 30)
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* Traces. */
+
+static yoke_status note_trace(yoke_report *report, const char *name, const trace_file *file,
+                              size_t bytes) {
+    if (file->cut_short)
+        TRY(yoke_report_add_note(report, "%s is cut short or damaged: read up to byte %zu of %zu.",
+                                 name, file->end, bytes));
+    if (file->unknown > 0)
+        TRY(yoke_report_add_note(report,
+                                 "%s: left out %zu spans that this version of Yoke does not know.",
+                                 name, file->unknown));
+    if (file->crowded > 0)
+        TRY(yoke_report_add_note(report,
+                                 "%s: left out %zu spans: a lane shows 4096 of a step at most.",
+                                 name, file->crowded));
+    return YOKE_OK;
+}
+
+static yoke_status read_trace(yoke_report *report, const char *name, const char *text,
+                              size_t bytes) {
+    trace_file file = {0};
+    yoke_report_mode *mode;
+    yoke_status status = yoke_report_add_mode(report, name, &mode);
+    if (status == YOKE_OK) status = yoke_trace_file_read(&file, text, bytes);
+    if (status == YOKE_OK) status = yoke_trace_file_sum(&file, mode);
+    if (status == YOKE_OK) status = note_trace(report, name, &file, bytes);
+    yoke_trace_file_clear(&file);
+    return status;
+}
+
+/* Metrics. */
+
+static yoke_status add_value(yoke_report_points *points, double step, const json_t *line,
+                             const char *key, double factor) {
+    const json_t *value = json_object_get(line, key);
+    if (!json_is_number(value)) return YOKE_OK;
+    return yoke_report_add_point(points, step, factor * json_number_value(value));
+}
+
+/* A line with a learning rate is a step's, one without an evaluation's. */
+static yoke_status add_line(yoke_report_mode *mode, const json_t *line) {
+    double step = json_number_value(json_object_get(line, "step"));
+    bool training = json_object_get(line, "lr") != NULL;
+    yoke_report_points *curves = mode->curves;
+    TRY(add_value(&curves[training ? YOKE_REPORT_LOSS : YOKE_REPORT_TEST_LOSS], step, line, "loss",
+                  1));
+    TRY(add_value(&curves[YOKE_REPORT_ACCURACY], step, line, "accuracy", 100));
+    TRY(add_value(&curves[YOKE_REPORT_LEARNING_RATE], step, line, "lr", 1));
+    return add_value(&curves[YOKE_REPORT_STEP_MS], step, line, "step_ms", 1);
+}
+
+static json_t *parse_line(const char *text, size_t bytes) {
+    json_error_t error;
+    json_t *line = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (line != NULL && json_is_number(json_object_get(line, "step"))) return line;
+    json_decref(line);
+    return NULL;
+}
+
+static size_t line_bytes(const char *text, size_t bytes) {
+    const char *end = memchr(text, '\n', bytes);
+    return end != NULL ? (size_t)(end - text) : bytes;
+}
+
+static yoke_status read_metrics(yoke_report *report, const char *name, const char *text,
+                                size_t bytes) {
+    yoke_report_mode *mode;
+    TRY(yoke_report_add_mode(report, name, &mode));
+    for (size_t at = 0, length; at < bytes; at += length + 1) {
+        length = line_bytes(text + at, bytes - at);
+        json_t *line = parse_line(text + at, length);
+        if (line == NULL)
+            return yoke_report_add_note(
+                report, "%s is cut short or damaged: read up to byte %zu of %zu.", name, at, bytes);
+        yoke_status status = add_line(mode, line);
+        json_decref(line);
+        TRY(status);
+    }
+    return YOKE_OK;
+}
+
+static bool are_metrics(const char *text, size_t bytes) {
+    json_t *line = parse_line(text, line_bytes(text, bytes));
+    json_decref(line);
+    return line != NULL;
+}
+
+static bool is_trace(const char *text, size_t bytes) {
+    static const char key[] = "\"traceEvents\"";
+    size_t head = bytes < 4096 ? bytes : 4096;
+    return bytes > 0 &&
+           (text[0] == '[' || (text[0] == '{' && memmem(text, head, key, sizeof key - 1) != NULL));
+}
+
+yoke_status yoke_report_read(yoke_report *report, const char *name, const char *text,
+                             size_t bytes) {
+    yoke_status status;
+    if (are_metrics(text, bytes))
+        status = read_metrics(report, last_part(name), text, bytes);
+    else if (is_trace(text, bytes))
+        status = read_trace(report, last_part(name), text, bytes);
+    else
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: neither a trace nor metrics; give files that --trace or --metrics of "
+                    "yoke train wrote",
+                    name);
+    if (status != YOKE_OK) yoke_error_prefix("%s", name);
+    return status;
+}
+
+yoke_status yoke_report_read_file(yoke_report *report, const char *path) {
+    unsigned char *text;
+    size_t bytes;
+    TRY(yoke_file_read(path, FILE_BYTES_MAX, &text, &bytes));
+    yoke_status status = yoke_report_read(report, path, (const char *)text, bytes);
+    free(text);
+    return status;
+}

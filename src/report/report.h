@@ -1,0 +1,127 @@
+/* The door of report: what a person looks at. A report is one model of the data, filled by a
+ * comparison or from files; yoke_report_write makes one HTML page of it. */
+#ifndef REPORT_REPORT_H
+#define REPORT_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/trace.h"
+
+/* Besides the stages, what a device does in a step: */
+#define YOKE_REPORT_WAITING YOKE_STAGE_COUNT    /* nothing, while another device works */
+#define YOKE_REPORT_IDLE (YOKE_STAGE_COUNT + 1) /* nothing, and no other device works either */
+#define YOKE_REPORT_STAGES (YOKE_STAGE_COUNT + 2)
+
+#define YOKE_REPORT_NAME_BYTES 96
+
+/* value <= 0: not measured; low == high: one measurement, without an interval. */
+typedef struct yoke_report_interval {
+    double value, low, high;
+} yoke_report_interval;
+
+/* What a lane does for a part of the step; the spans of a lane do not overlap. */
+typedef struct yoke_report_span {
+    int stage;
+    int bucket;              /* -1: none */
+    double begin_ms, end_ms; /* since the begin of the step */
+    double bytes;
+    int cause_lane, cause_stage; /* of a wait: what another lane does most of that time; -1: none */
+} yoke_report_span;
+
+/* One device of a run. */
+typedef struct yoke_report_lane {
+    char name[YOKE_REPORT_NAME_BYTES];
+    double stage_ms[YOKE_REPORT_STAGES]; /* of the mean step; their sum is the mode's step */
+    yoke_report_span *spans;             /* [span_count], of one step, in order of time */
+    int span_count;
+} yoke_report_lane;
+
+/* Bytes of one kind at one place: "cpu:0", "parameters"; "cpu:1 to cpu:0", "gradients". */
+typedef struct yoke_report_amount {
+    char where[YOKE_REPORT_NAME_BYTES], what[YOKE_REPORT_NAME_BYTES];
+    double bytes;
+} yoke_report_amount;
+
+typedef struct yoke_report_amounts {
+    yoke_report_amount *rows; /* [count] */
+    int count;
+} yoke_report_amounts;
+
+typedef enum yoke_report_curve {
+    YOKE_REPORT_LOSS,          /* of a batch */
+    YOKE_REPORT_TEST_LOSS,     /* of an evaluation */
+    YOKE_REPORT_ACCURACY,      /* percent */
+    YOKE_REPORT_LEARNING_RATE, /* of a step */
+    YOKE_REPORT_STEP_MS,       /* milliseconds of a step */
+    YOKE_REPORT_CURVES
+} yoke_report_curve;
+
+typedef struct yoke_report_point {
+    double step, value;
+} yoke_report_point;
+
+typedef struct yoke_report_points {
+    yoke_report_point *points; /* [count] */
+    int count;
+} yoke_report_points;
+
+/* A way to train on a number of devices, or one file. */
+typedef struct yoke_report_mode {
+    char name[YOKE_REPORT_NAME_BYTES];
+    int devices; /* 0: unknown */
+    yoke_report_interval step_ms, images_per_second, speedup;
+    double mean_step_ms; /* of the steps behind lanes[].stage_ms; 0: no lanes */
+    int steps;           /* number of those */
+    double shown_ms;     /* the step whose spans the lanes have */
+    yoke_report_lane *lanes;
+    int lane_count;
+    yoke_report_amounts memory; /* bytes in a device's memory, by category */
+    yoke_report_amounts links;  /* bytes that a step moves, by link and direction */
+    yoke_report_points curves[YOKE_REPORT_CURVES];
+    char weights_hash[24]; /* "": unknown */
+} yoke_report_mode;
+
+typedef struct yoke_report_fact {
+    char key[YOKE_REPORT_NAME_BYTES], value[2 * YOKE_REPORT_NAME_BYTES];
+} yoke_report_fact;
+
+typedef struct yoke_report {
+    char title[YOKE_REPORT_NAME_BYTES];
+    char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
+    yoke_report_fact *facts;                   /* model, dataset, processor ... */
+    int fact_count;
+    char (*notes)[512]; /* what the reader must know: a file that is cut short */
+    int note_count;
+    yoke_report_mode *modes;
+    int mode_count;
+} yoke_report;
+
+/* Takes a zeroed struct. */
+void yoke_report_clear(yoke_report *report);
+
+/* They append, and cut texts that are too long. MEMORY. A returned mode is borrowed until the next
+ * call adds one. */
+yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *value);
+yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode);
+yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name, yoke_report_lane **lane);
+yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span);
+yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
+                                   const char *what, double bytes);
+yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value);
+
+/* Adds a mode from the text of a file: a Chrome trace or lines of metrics, as Yoke writes them.
+ * What is cut short is read as far as it goes, with a note. DATA: the text is neither, or holds no
+ * complete step; `name` begins the error's text. */
+yoke_status yoke_report_read(yoke_report *report, const char *name, const char *text, size_t bytes);
+yoke_status yoke_report_read_file(yoke_report *report, const char *path);
+
+/* Writes the page; the file is complete, or it is not there. IO. */
+yoke_status yoke_report_write(const yoke_report *report, const char *path);
+/* The page as text, which the caller frees. */
+yoke_status yoke_report_page(const yoke_report *report, char **page, size_t *bytes);
+
+#endif

@@ -1,0 +1,106 @@
+/* The model of a report: arrays that grow, freed as one. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/report.h"
+
+/* Makes room for one more and zeroes it; arrays grow when their count is a power of two. NULL: out
+ * of memory, and the array is as it was. */
+static void *grow(void **array, int *count, size_t size) {
+    size_t used = (size_t)*count;
+    if ((used & (used - 1)) == 0) {
+        void *larger = realloc(*array, (used == 0 ? 1 : 2 * used) * size);
+        if (larger == NULL) return NULL;
+        *array = larger;
+    }
+    void *place = (char *)*array + used * size;
+    memset(place, 0, size);
+    ++*count;
+    return place;
+}
+
+#define GROW(array, count) grow((void **)&(array), &(count), sizeof *(array))
+#define COPY(target, text) snprintf((target), sizeof(target), "%s", (text))
+
+static yoke_status no_memory(void) {
+    return FAIL(YOKE_ERROR_MEMORY, "out of memory for a report");
+}
+
+yoke_status yoke_report_add_fact(yoke_report *report, const char *key, const char *value) {
+    yoke_report_fact *fact = GROW(report->facts, report->fact_count);
+    if (fact == NULL) return no_memory();
+    COPY(fact->key, key);
+    COPY(fact->value, value);
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_note(yoke_report *report, const char *format, ...) {
+    char *note = (char *)GROW(report->notes, report->note_count);
+    if (note == NULL) return no_memory();
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note, sizeof report->notes[0], format, arguments);
+    va_end(arguments);
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_report_mode **mode) {
+    *mode = GROW(report->modes, report->mode_count);
+    if (*mode == NULL) return no_memory();
+    COPY((*mode)->name, name);
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name,
+                                 yoke_report_lane **lane) {
+    *lane = GROW(mode->lanes, mode->lane_count);
+    if (*lane == NULL) return no_memory();
+    COPY((*lane)->name, name);
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span) {
+    yoke_report_span *place = GROW(lane->spans, lane->span_count);
+    if (place == NULL) return no_memory();
+    *place = *span;
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
+                                   const char *what, double bytes) {
+    yoke_report_amount *amount = GROW(amounts->rows, amounts->count);
+    if (amount == NULL) return no_memory();
+    COPY(amount->where, where);
+    COPY(amount->what, what);
+    amount->bytes = bytes;
+    return YOKE_OK;
+}
+
+yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value) {
+    yoke_report_point *point = GROW(points->points, points->count);
+    if (point == NULL) return no_memory();
+    *point = (yoke_report_point){step, value};
+    return YOKE_OK;
+}
+
+static void clear_mode(yoke_report_mode *mode) {
+    for (int i = 0; i < mode->lane_count; i++)
+        free(mode->lanes[i].spans);
+    free(mode->lanes);
+    free(mode->memory.rows);
+    free(mode->links.rows);
+    for (int i = 0; i < YOKE_REPORT_CURVES; i++)
+        free(mode->curves[i].points);
+}
+
+void yoke_report_clear(yoke_report *report) {
+    for (int i = 0; i < report->mode_count; i++)
+        clear_mode(&report->modes[i]);
+    free(report->modes);
+    free(report->facts);
+    free(report->notes);
+    *report = (yoke_report){0};
+}

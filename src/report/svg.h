@@ -1,0 +1,82 @@
+/* A small SVG writer: three kinds of charts, each drawn from a struct that its table is made of
+ * too. Colours are classes of the page's style sheet. */
+#ifndef REPORT_SVG_H
+#define REPORT_SVG_H
+
+#include "report/markup.h"
+
+#define YOKE_CLASS_BYTES 24
+
+/* What every chart has: the text alternative, and an id that is unique on its page. */
+typedef struct yoke_svg_head {
+    const char *id, *title, *description;
+} yoke_svg_head;
+
+/* Points joined by a line. */
+typedef struct yoke_svg_point {
+    double x, y, low, high; /* low < high: an interval */
+} yoke_svg_point;
+
+typedef struct yoke_svg_series {
+    const char *name;             /* borrowed */
+    char style[YOKE_CLASS_BYTES]; /* class of its colour */
+    yoke_svg_point *points;       /* [count], by x; borrowed */
+    int count;
+    bool markers, dashed;
+} yoke_svg_series;
+
+typedef struct yoke_svg_xy {
+    yoke_svg_head head;
+    const char *x_name, *y_name;
+    bool whole_x;                  /* ticks at whole numbers only */
+    bool from_zero;                /* the y axis begins at 0 */
+    const yoke_svg_series *series; /* [count] */
+    int count;
+} yoke_svg_xy;
+
+/* Rows of parts laid end to end. */
+typedef struct yoke_svg_part {
+    const char *name;
+    char style[YOKE_CLASS_BYTES];
+} yoke_svg_part;
+
+typedef struct yoke_svg_bars {
+    yoke_svg_head head;
+    const char *x_name;
+    const char *const *rows;    /* [row_count] */
+    const yoke_svg_part *parts; /* [part_count] */
+    const double *values;       /* [row_count, part_count] */
+    int row_count, part_count;
+    bool bytes; /* values are bytes, otherwise milliseconds */
+} yoke_svg_bars;
+
+/* Spans in lanes on one axis of time, in groups. */
+typedef struct yoke_svg_span {
+    double begin, end;
+    char style[YOKE_CLASS_BYTES];
+    int label;         /* in the span, if there is room; -1: none */
+    const char *title; /* borrowed */
+} yoke_svg_span;
+
+typedef struct yoke_svg_lane {
+    const char *group; /* the lane begins a group of this name; NULL: it does not */
+    const char *name;
+    const yoke_svg_span *spans; /* [count] */
+    int count;
+} yoke_svg_lane;
+
+typedef struct yoke_svg_lanes {
+    yoke_svg_head head;
+    const char *x_name;
+    double length;              /* of the axis */
+    const yoke_svg_lane *lanes; /* [count] */
+    int count;
+    const yoke_svg_part *legend; /* [legend_count] */
+    int legend_count;
+} yoke_svg_lanes;
+
+void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart);
+void yoke_svg_draw_bars(yoke_markup *out, const yoke_svg_bars *chart);
+void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart);
+
+#endif

@@ -1,0 +1,128 @@
+/* Lines over two axes. */
+#include <math.h>
+#include <stdio.h>
+
+#include "report/svg_parts.h"
+
+#define WIDTH 480.0
+#define PLOT_HEIGHT 220.0
+#define LEFT 56.0
+#define TOP 30.0
+#define SERIES_MAX 24
+
+typedef struct svg_plot {
+    svg_scale x, y;
+    svg_box box;
+} svg_plot;
+
+static void stretch(svg_scale *scale, double value) {
+    if (!isfinite(value)) return;
+    if (value < scale->low) scale->low = value;
+    if (value > scale->high) scale->high = value;
+}
+
+static void find_range(const yoke_svg_xy *chart, svg_plot *plot) {
+    plot->x.low = plot->y.low = INFINITY;
+    plot->x.high = plot->y.high = -INFINITY;
+    for (int s = 0; s < chart->count; s++) {
+        for (int i = 0; i < chart->series[s].count; i++) {
+            const yoke_svg_point *point = &chart->series[s].points[i];
+            stretch(&plot->x, point->x);
+            stretch(&plot->y, point->y);
+            if (point->low < point->high) {
+                stretch(&plot->y, point->low);
+                stretch(&plot->y, point->high);
+            }
+        }
+    }
+    if (!(plot->x.low <= plot->x.high)) plot->x.low = plot->x.high = 0;
+    if (!(plot->y.low <= plot->y.high)) plot->y.low = plot->y.high = 0;
+    if (chart->from_zero && plot->y.low > 0) plot->y.low = 0;
+    if (plot->x.low == plot->x.high) plot->x.high = plot->x.low + 1;
+    if (plot->y.low == plot->y.high)
+        plot->y.high = plot->y.low + (plot->y.low > 0 ? plot->y.low : 1);
+}
+
+/* Both ends of the y axis become ticks. */
+static double round_range(svg_scale *y) {
+    double tick = yoke_svg_tick(y->high - y->low, 5, false);
+    y->low = tick * floor(y->low / tick + 1e-9);
+    y->high = tick * ceil(y->high / tick - 1e-9);
+    return tick;
+}
+
+static void draw_path(yoke_markup *out, const svg_plot *plot, const yoke_svg_series *series) {
+    char style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES], point[80];
+    if (series->count < 2) return;
+    snprintf(style, sizeof style, "line %s%s", series->style, series->dashed ? " dashed" : "");
+    yoke_markup_open(out, "path");
+    yoke_markup_attribute(out, "class", style);
+    yoke_markup_path_begin(out);
+    bool pen_down = false;
+    for (int i = 0; i < series->count; i++) {
+        if (!isfinite(series->points[i].y)) {
+            pen_down = false;
+            continue;
+        }
+        snprintf(point, sizeof point, "%s%s %s", pen_down ? "L" : "M",
+                 yoke_decimal(yoke_svg_place(&plot->x, series->points[i].x), 1, number[0]),
+                 yoke_decimal(yoke_svg_place(&plot->y, series->points[i].y), 1, number[1]));
+        yoke_markup_path_add(out, point);
+        pen_down = true;
+    }
+    yoke_markup_path_end(out);
+    yoke_markup_close(out);
+}
+
+static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_series *series,
+                        const yoke_svg_point *point) {
+    char title[256], style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES];
+    double x = yoke_svg_place(&plot->x, point->x), y = yoke_svg_place(&plot->y, point->y);
+    if (!isfinite(point->y)) return;
+    snprintf(style, sizeof style, "line %s", series->style);
+    if (point->low < point->high) {
+        double low = yoke_svg_place(&plot->y, point->low);
+        double high = yoke_svg_place(&plot->y, point->high);
+        yoke_svg_line(out, style, x, low, x, high);
+        yoke_svg_line(out, style, x - 4, low, x + 4, low);
+        yoke_svg_line(out, style, x - 4, high, x + 4, high);
+    }
+    snprintf(title, sizeof title, "%s: %s at %s", series->name, yoke_number(point->y, number[0]),
+             yoke_decimal(point->x, 2, number[1]));
+    yoke_markup_open(out, "circle");
+    yoke_markup_attribute(out, "class", series->style);
+    yoke_markup_number(out, "cx", x);
+    yoke_markup_number(out, "cy", y);
+    yoke_markup_number(out, "r", 4);
+    yoke_markup_element(out, "title", NULL, title);
+    yoke_markup_close(out);
+}
+
+void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
+    svg_key keys[SERIES_MAX];
+    int count = chart->count < SERIES_MAX ? chart->count : SERIES_MAX;
+    for (int i = 0; i < count; i++)
+        keys[i] =
+            (svg_key){chart->series[i].name, chart->series[i].style, true, chart->series[i].dashed};
+    svg_plot plot = {.box = {LEFT, TOP, WIDTH - LEFT - 16, PLOT_HEIGHT}};
+    find_range(chart, &plot);
+    double y_tick = round_range(&plot.y);
+    double margin = chart->whole_x ? 24 : 0;
+    plot.x.begin = plot.box.x + margin;
+    plot.x.end = plot.box.x + plot.box.width - margin;
+    plot.y.begin = plot.box.y + plot.box.height;
+    plot.y.end = plot.box.y;
+    svg_box legend = {LEFT, TOP + PLOT_HEIGHT + 44, WIDTH - LEFT, 0};
+    double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
+    yoke_svg_begin(out, &chart->head, WIDTH, height);
+    yoke_svg_y_axis(out, &plot.y, plot.box, chart->y_name, y_tick);
+    yoke_svg_x_axis(out, &plot.x, plot.box, chart->x_name,
+                    yoke_svg_tick(plot.x.high - plot.x.low, 7, chart->whole_x), false);
+    for (int s = 0; s < count; s++)
+        draw_path(out, &plot, &chart->series[s]);
+    for (int s = 0; s < count; s++)
+        for (int i = 0; chart->series[s].markers && i < chart->series[s].count; i++)
+            draw_marker(out, &plot, &chart->series[s], &chart->series[s].points[i]);
+    yoke_svg_legend(out, keys, count, legend);
+    yoke_svg_finish(out);
+}

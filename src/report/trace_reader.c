@@ -1,0 +1,140 @@
+/* Reads Chrome's trace format event by event, so that a file that ends early loses its end only. */
+#include "report/trace_reader.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+#define LANES_MAX 256
+
+void yoke_trace_file_clear(trace_file *file) {
+    free(file->events);
+    free(file->lanes);
+    *file = (trace_file){0};
+}
+
+static int stage_of(const char *name) {
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+        if (strcmp(name, yoke_stage_name((yoke_stage)stage)) == 0) return stage;
+    return -1;
+}
+
+/* The lane's index, a new one if need be; -1: too many, or no memory. */
+static int lane_of(trace_file *file, int64_t process, int64_t thread) {
+    for (int i = 0; i < file->lane_count; i++)
+        if (file->lanes[i].process == process && file->lanes[i].thread == thread) return i;
+    if (file->lanes == NULL) file->lanes = calloc(LANES_MAX, sizeof *file->lanes);
+    if (file->lanes == NULL || file->lane_count == LANES_MAX) return -1;
+    trace_lane *lane = &file->lanes[file->lane_count];
+    lane->process = process;
+    lane->thread = thread;
+    snprintf(lane->name, sizeof lane->name, "lane %lld", (long long)thread);
+    return file->lane_count++;
+}
+
+static void read_name(trace_file *file, const json_t *event) {
+    int64_t process = json_integer_value(json_object_get(event, "pid"));
+    const char *kind = json_string_value(json_object_get(event, "name"));
+    const char *name = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
+    if (kind == NULL || name == NULL) return;
+    if (strcmp(kind, "thread_name") != 0) return;
+    int lane = lane_of(file, process, json_integer_value(json_object_get(event, "tid")));
+    if (lane >= 0) snprintf(file->lanes[lane].name, sizeof file->lanes[lane].name, "%s", name);
+}
+
+static yoke_status add_event(trace_file *file, const trace_event *event) {
+    if (file->event_count == file->event_capacity) {
+        size_t capacity = file->event_capacity > 0 ? 2 * file->event_capacity : 1024;
+        trace_event *larger = realloc(file->events, capacity * sizeof *larger);
+        if (larger == NULL) return FAIL_MEMORY(capacity * sizeof *larger, "the spans of a trace");
+        file->events = larger;
+        file->event_capacity = capacity;
+    }
+    file->events[file->event_count++] = *event;
+    return YOKE_OK;
+}
+
+static yoke_status read_span(trace_file *file, const json_t *event) {
+    const json_t *arguments = json_object_get(event, "args");
+    const json_t *step = json_object_get(arguments, "step");
+    const json_t *bucket = json_object_get(arguments, "bucket");
+    const char *name = json_string_value(json_object_get(event, "name"));
+    int stage = name != NULL ? stage_of(name) : -1;
+    double begin = json_number_value(json_object_get(event, "ts")) / 1e3;
+    double duration = json_number_value(json_object_get(event, "dur")) / 1e3;
+    if (stage < 0 || !json_is_integer(step) || !isfinite(begin) || !isfinite(duration) ||
+        duration < 0) {
+        file->unknown++;
+        return YOKE_OK;
+    }
+    int lane = lane_of(file, json_integer_value(json_object_get(event, "pid")),
+                       json_integer_value(json_object_get(event, "tid")));
+    if (lane < 0) {
+        file->unknown++;
+        return YOKE_OK;
+    }
+    trace_event read = {.lane = lane,
+                        .stage = stage,
+                        .bucket = json_is_integer(bucket) ? (int)json_integer_value(bucket) : -1,
+                        .step = json_integer_value(step),
+                        .begin_ms = begin,
+                        .end_ms = begin + duration,
+                        .bytes = json_number_value(json_object_get(arguments, "bytes"))};
+    return add_event(file, &read);
+}
+
+static size_t skip_space(const char *text, size_t bytes, size_t at) {
+    while (at < bytes && isspace((unsigned char)text[at]))
+        at++;
+    return at;
+}
+
+/* Where the list of events begins, behind its bracket; 0: nowhere. */
+static size_t find_events(const char *text, size_t bytes) {
+    static const char key[] = "\"traceEvents\"";
+    size_t at = skip_space(text, bytes, 0);
+    if (at < bytes && text[at] == '[') return at + 1;
+    const char *found = memmem(text, bytes, key, sizeof key - 1);
+    if (found == NULL) return 0;
+    at = skip_space(text, bytes, (size_t)(found - text) + sizeof key - 1);
+    if (at == bytes || text[at] != ':') return 0;
+    at = skip_space(text, bytes, at + 1);
+    return at < bytes && text[at] == '[' ? at + 1 : 0;
+}
+
+static yoke_status read_event(trace_file *file, const json_t *event) {
+    const char *phase = json_string_value(json_object_get(event, "ph"));
+    if (phase != NULL && strcmp(phase, "M") == 0) read_name(file, event);
+    return phase != NULL && strcmp(phase, "X") == 0 ? read_span(file, event) : YOKE_OK;
+}
+
+yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t bytes) {
+    size_t at = find_events(text, bytes);
+    file->end = at;
+    file->cut_short = true;
+    while (at > 0) {
+        at = skip_space(text, bytes, at);
+        if (at < bytes && text[at] == ']') {
+            file->cut_short = false;
+            break;
+        }
+        json_error_t error;
+        json_t *event = json_loadb(text + at, bytes - at, JSON_DISABLE_EOF_CHECK, &error);
+        if (event == NULL) break;
+        yoke_status status = read_event(file, event);
+        json_decref(event);
+        TRY(status);
+        file->end = at + (size_t)error.position;
+        at = skip_space(text, bytes, file->end);
+        if (at < bytes && text[at] == ',')
+            at++;
+        else if (at == bytes || text[at] != ']')
+            break;
+    }
+    return YOKE_OK;
+}

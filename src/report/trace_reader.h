@@ -1,0 +1,38 @@
+/* Inside report: reads the events of a Chrome trace, and sums them up. */
+#ifndef REPORT_TRACE_READER_H
+#define REPORT_TRACE_READER_H
+
+#include "report/report.h"
+
+/* A span as the file has it. Times in ms. */
+typedef struct trace_event {
+    int lane, stage, bucket;
+    int64_t step;
+    double begin_ms, end_ms, bytes;
+} trace_event;
+
+typedef struct trace_lane {
+    int64_t process, thread;
+    char name[YOKE_REPORT_NAME_BYTES];
+} trace_lane;
+
+typedef struct trace_file {
+    trace_event *events;
+    size_t event_count, event_capacity;
+    trace_lane *lanes;
+    int lane_count;
+    size_t unknown; /* spans of stages that this version does not know */
+    size_t crowded; /* spans left out: too many in one step of one lane */
+    bool cut_short; /* the text ends, or is damaged, at byte `end` */
+    size_t end;
+} trace_file;
+
+/* Reads the text's events as far as it goes. MEMORY. */
+yoke_status yoke_trace_file_read(trace_file *file, const char *text, size_t bytes);
+void yoke_trace_file_clear(trace_file *file);
+
+/* Fills in the lanes and the step of a mode from the last complete steps. Sorts the events. DATA:
+ * no complete step. */
+yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode);
+
+#endif

@@ -1,0 +1,299 @@
+/* Sums up a trace: what each lane does at every instant of a step. A step lasts from the first
+ * process's begin to the last one's end. Where spans of a lane lie in each other, the inner one
+ * counts; an all-reduce that runs behind other work does not count. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report/trace_reader.h"
+
+#define STEPS_MAX 64   /* the last ones of the file */
+#define SPANS_MAX 4096 /* of a lane in a step */
+
+typedef struct window {
+    int64_t step;
+    double begin_ms, end_ms;
+    size_t first, last; /* its events */
+} window;
+
+static int compare_events(const void *left, const void *right) {
+    const trace_event *a = left, *b = right;
+    if (a->step != b->step) return a->step < b->step ? -1 : 1;
+    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
+    if (a->begin_ms != b->begin_ms) return a->begin_ms < b->begin_ms ? -1 : 1;
+    return (a->end_ms < b->end_ms) - (a->end_ms > b->end_ms);
+}
+
+static int compare_times(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static bool counts(const trace_event *event) {
+    return event->stage != YOKE_STAGE_STEP && event->stage != YOKE_STAGE_EVALUATE;
+}
+
+static bool works(int stage) {
+    return stage != YOKE_STAGE_LOAD && stage != YOKE_STAGE_WAIT && stage < YOKE_STAGE_COUNT;
+}
+
+/* One lane. */
+
+/* The event of those sorted by begin that counts at the time, NULL: none. */
+static const trace_event *event_at(const trace_event *events, size_t count, double time_ms) {
+    const trace_event *found = NULL;
+    for (size_t i = 0; i < count && events[i].begin_ms <= time_ms; i++) {
+        if (!counts(&events[i]) || events[i].end_ms <= time_ms) continue;
+        if (found == NULL || found->stage == YOKE_STAGE_ALL_REDUCE ||
+            events[i].stage != YOKE_STAGE_ALL_REDUCE)
+            found = &events[i];
+    }
+    return found;
+}
+
+static double clip(const window *step, double time_ms) {
+    return time_ms < step->begin_ms ? step->begin_ms
+           : time_ms > step->end_ms ? step->end_ms
+                                    : time_ms;
+}
+
+static yoke_status add_piece(yoke_report_lane *lane, const window *step, const trace_event *event,
+                             double begin_ms, double end_ms) {
+    yoke_report_span span = {.stage = event != NULL ? event->stage : YOKE_REPORT_IDLE,
+                             .bucket = event != NULL ? event->bucket : -1,
+                             .bytes = event != NULL ? event->bytes : 0,
+                             .begin_ms = begin_ms - step->begin_ms,
+                             .end_ms = end_ms - step->begin_ms,
+                             .cause_lane = -1,
+                             .cause_stage = -1};
+    return yoke_report_add_span(lane, &span);
+}
+
+/* Cuts the step where a span begins or ends; the pieces of one span that touch are one. */
+static yoke_status cut_lane(yoke_report_lane *lane, const window *step, const trace_event *events,
+                            size_t count) {
+    double *times = malloc((2 * count + 2) * sizeof *times);
+    if (times == NULL) return FAIL_MEMORY((2 * count + 2) * sizeof *times, "a step of a trace");
+    size_t time_count = 0;
+    times[time_count++] = step->begin_ms;
+    times[time_count++] = step->end_ms;
+    for (size_t i = 0; i < count; i++) {
+        if (!counts(&events[i])) continue;
+        times[time_count++] = clip(step, events[i].begin_ms);
+        times[time_count++] = clip(step, events[i].end_ms);
+    }
+    qsort(times, time_count, sizeof *times, compare_times);
+    yoke_status status = YOKE_OK;
+    double begin_ms = times[0];
+    const trace_event *current = event_at(events, count, begin_ms);
+    for (size_t i = 1; i < time_count && status == YOKE_OK; i++) {
+        bool last = i + 1 == time_count;
+        const trace_event *next = last ? NULL : event_at(events, count, times[i]);
+        if (!last && next == current) continue;
+        if (times[i] > begin_ms) status = add_piece(lane, step, current, begin_ms, times[i]);
+        begin_ms = times[i];
+        current = next;
+    }
+    free(times);
+    return status;
+}
+
+/* Waits and their causes. */
+
+/* The first span that ends behind the time. */
+static int first_behind(const yoke_report_lane *lane, double time_ms) {
+    int low = 0, high = lane->span_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (lane->spans[middle].end_ms > time_ms)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* How long a lane works between two times; the stage that it works longest in goes to *stage. */
+static double work_within(const yoke_report_lane *lane, double begin_ms, double end_ms,
+                          int *stage) {
+    double sums[YOKE_STAGE_COUNT] = {0}, total = 0;
+    for (int i = first_behind(lane, begin_ms);
+         i < lane->span_count && lane->spans[i].begin_ms < end_ms; i++) {
+        const yoke_report_span *span = &lane->spans[i];
+        if (!works(span->stage)) continue;
+        double from = span->begin_ms > begin_ms ? span->begin_ms : begin_ms;
+        double to = span->end_ms < end_ms ? span->end_ms : end_ms;
+        sums[span->stage] += to - from;
+        total += to - from;
+    }
+    *stage = 0;
+    for (int i = 1; i < YOKE_STAGE_COUNT; i++)
+        if (sums[i] > sums[*stage]) *stage = i;
+    return total;
+}
+
+/* A gap is waiting when another lane works for half of it at least; otherwise nobody works. */
+static void find_cause(yoke_report_mode *one, int waiter, yoke_report_span *span) {
+    double longest = 0;
+    for (int i = 0; i < one->lane_count; i++) {
+        int stage;
+        if (i == waiter) continue;
+        double work = work_within(&one->lanes[i], span->begin_ms, span->end_ms, &stage);
+        if (work <= longest || 2 * work < span->end_ms - span->begin_ms) continue;
+        longest = work;
+        span->cause_lane = i;
+        span->cause_stage = stage;
+    }
+    if (span->stage == YOKE_REPORT_IDLE && span->cause_lane >= 0) span->stage = YOKE_REPORT_WAITING;
+}
+
+static void find_causes(yoke_report_mode *one) {
+    for (int i = 0; i < one->lane_count; i++) {
+        yoke_report_lane *lane = &one->lanes[i];
+        for (int j = 0; j < lane->span_count; j++)
+            if (!works(lane->spans[j].stage)) find_cause(one, i, &lane->spans[j]);
+    }
+}
+
+/* One step: `one` gets a lane for each of the file's. */
+static yoke_status look_at_step(trace_file *file, const window *step, yoke_report_mode *one) {
+    size_t at = step->first;
+    for (int i = 0; i < file->lane_count; i++) {
+        yoke_report_lane *lane;
+        TRY(yoke_report_add_lane(one, file->lanes[i].name, &lane));
+        size_t begin = at;
+        while (at < step->last && file->events[at].lane == i)
+            at++;
+        size_t count = at - begin;
+        if (count > SPANS_MAX) {
+            file->crowded += count - SPANS_MAX;
+            count = SPANS_MAX;
+        }
+        TRY(cut_lane(lane, step, &file->events[begin], count));
+    }
+    find_causes(one);
+    return YOKE_OK;
+}
+
+/* All steps. */
+
+static bool seen_before(const trace_file *file, size_t first, size_t event) {
+    for (size_t i = first; i < event; i++)
+        if (file->events[i].stage == YOKE_STAGE_STEP &&
+            file->lanes[file->events[i].lane].process ==
+                file->lanes[file->events[event].lane].process)
+            return true;
+    return false;
+}
+
+/* Fills in the window; false when a process lacks the step. */
+static bool measure_window(const trace_file *file, int processes, window *step) {
+    int found = 0;
+    for (size_t i = step->first; i < step->last; i++) {
+        const trace_event *event = &file->events[i];
+        if (event->stage != YOKE_STAGE_STEP || seen_before(file, step->first, i)) continue;
+        if (found == 0 || event->begin_ms < step->begin_ms) step->begin_ms = event->begin_ms;
+        if (found == 0 || event->end_ms > step->end_ms) step->end_ms = event->end_ms;
+        found++;
+    }
+    return found > 0 && found == processes && step->end_ms > step->begin_ms;
+}
+
+static int count_processes(const trace_file *file) {
+    int count = 0;
+    for (int i = 0; i < file->lane_count; i++) {
+        bool known = false;
+        for (int j = 0; j < i; j++)
+            known |= file->lanes[i].process == file->lanes[j].process;
+        count += !known;
+    }
+    return count;
+}
+
+/* The last complete steps, in order; a file's first step warms up and counts only when it is the
+ * only one. */
+static int find_windows(const trace_file *file, window windows[STEPS_MAX]) {
+    int processes = count_processes(file), count = 0;
+    for (size_t last = file->event_count; last > 0 && count < STEPS_MAX;) {
+        size_t first = last - 1;
+        while (first > 0 && file->events[first - 1].step == file->events[first].step)
+            first--;
+        window step = {.step = file->events[first].step, .first = first, .last = last};
+        if (measure_window(file, processes, &step)) windows[count++] = step;
+        last = first;
+    }
+    bool warm_up = count > 1 && windows[count - 1].first == 0;
+    return warm_up ? count - 1 : count;
+}
+
+static int compare_windows(const void *left, const void *right) {
+    const window *a = left, *b = right;
+    double a_ms = a->end_ms - a->begin_ms, b_ms = b->end_ms - b->begin_ms;
+    return (a_ms > b_ms) - (a_ms < b_ms);
+}
+
+static yoke_status add_lanes(const trace_file *file, yoke_report_mode *mode) {
+    for (int i = 0; i < file->lane_count; i++) {
+        yoke_report_lane *lane;
+        TRY(yoke_report_add_lane(mode, file->lanes[i].name, &lane));
+    }
+    return YOKE_OK;
+}
+
+/* Adds a step to the sums. keep: its spans become the mode's. */
+static void add_step(yoke_report_mode *mode, yoke_report_mode *one, bool keep) {
+    for (int i = 0; i < mode->lane_count; i++) {
+        yoke_report_lane *from = &one->lanes[i], *to = &mode->lanes[i];
+        for (int j = 0; j < from->span_count; j++)
+            to->stage_ms[from->spans[j].stage] += from->spans[j].end_ms - from->spans[j].begin_ms;
+        if (!keep) continue;
+        to->spans = from->spans;
+        to->span_count = from->span_count;
+        from->spans = NULL;
+        from->span_count = 0;
+    }
+}
+
+/* The bytes of the step's spans; whole ones, where spans lie in each other too. */
+static yoke_status add_bytes(const trace_file *file, const window *step, yoke_report_mode *mode) {
+    for (size_t i = step->first; i < step->last; i++) {
+        const trace_event *event = &file->events[i];
+        if (!counts(event) || !(event->bytes > 0)) continue;
+        TRY(yoke_report_add_amount(&mode->links, file->lanes[event->lane].name,
+                                   yoke_stage_name((yoke_stage)event->stage), event->bytes));
+    }
+    return YOKE_OK;
+}
+
+static void divide(yoke_report_mode *mode) {
+    mode->mean_step_ms /= mode->steps;
+    for (int i = 0; i < mode->lane_count; i++)
+        for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
+            mode->lanes[i].stage_ms[stage] /= mode->steps;
+}
+
+yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
+    window windows[STEPS_MAX];
+    if (file->event_count > 0)
+        qsort(file->events, file->event_count, sizeof *file->events, compare_events);
+    int count = find_windows(file, windows);
+    if (count == 0) return FAIL(YOKE_ERROR_DATA, "the trace holds no complete step");
+    qsort(windows, (size_t)count, sizeof windows[0], compare_windows);
+    TRY(add_lanes(file, mode));
+    for (int i = 0; i < count; i++) {
+        yoke_report one = {0};
+        yoke_report_mode *step;
+        yoke_status status = yoke_report_add_mode(&one, "", &step);
+        if (status == YOKE_OK) status = look_at_step(file, &windows[i], step);
+        if (status == YOKE_OK) add_step(mode, step, i == count / 2);
+        yoke_report_clear(&one);
+        TRY(status);
+        mode->mean_step_ms += windows[i].end_ms - windows[i].begin_ms;
+    }
+    mode->steps = count;
+    mode->devices = mode->lane_count;
+    mode->shown_ms = windows[count / 2].end_ms - windows[count / 2].begin_ms;
+    divide(mode);
+    return add_bytes(file, &windows[count / 2], mode);
+}
