@@ -10,13 +10,11 @@
 #define PARTS_MAX 12
 #define SAID_MAX 6
 
-typedef char row_name[2 * YOKE_LABEL_BYTES];
-
 /* A bar for each place of each mode, a part for each kind. */
 typedef struct amount_rows {
-    bool links; /* otherwise memory */
-    row_name names[ROWS_MAX];
-    const char *rows[ROWS_MAX];
+    bool links;                              /* otherwise memory */
+    char labels[ROWS_MAX][YOKE_LABEL_BYTES]; /* of groups */
+    const char *rows[ROWS_MAX], *groups[ROWS_MAX];
     yoke_svg_part parts[PARTS_MAX];
     double values[ROWS_MAX * PARTS_MAX];
     int row_count, part_count;
@@ -39,26 +37,26 @@ static int find_part(amount_rows *all, const char *what) {
     return all->part_count++;
 }
 
-static int find_row(amount_rows *all, const char *name) {
-    for (int i = 0; i < all->row_count; i++)
-        if (strcmp(all->names[i], name) == 0) return i;
+/* Among the rows of one mode, which begin at `first`. */
+static int find_row(amount_rows *all, int first, const char *where) {
+    for (int i = first; i < all->row_count; i++)
+        if (strcmp(all->rows[i], where) == 0) return i;
     if (all->row_count == ROWS_MAX) return -1;
-    snprintf(all->names[all->row_count], sizeof all->names[0], "%s", name);
-    all->rows[all->row_count] = all->names[all->row_count];
+    all->rows[all->row_count] = where;
     return all->row_count++;
 }
 
 static void collect(const yoke_report *report, amount_rows *all) {
-    char label[YOKE_LABEL_BYTES];
-    row_name name;
     for (int m = 0; m < report->mode_count; m++) {
         const yoke_report_amounts *from = amounts_of(&report->modes[m], all->links);
+        int first = all->row_count;
         for (int i = 0; i < from->count; i++) {
-            snprintf(name, sizeof name, "%s, %s", from->rows[i].where,
-                     yoke_mode_label(report, &report->modes[m], label));
-            int row = find_row(all, name), part = find_part(all, from->rows[i].what);
+            int row = find_row(all, first, from->rows[i].where);
+            int part = find_part(all, from->rows[i].what);
             if (row >= 0 && part >= 0) all->values[row * PARTS_MAX + part] += from->rows[i].bytes;
         }
+        if (all->row_count > first)
+            all->groups[first] = yoke_mode_label(report, &report->modes[m], all->labels[first]);
     }
     /* The table and the drawing have rows of part_count values. */
     for (int row = 0; row < all->row_count; row++)
@@ -85,10 +83,15 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
         if (least == NULL || bytes_at(amounts, where) < bytes_at(amounts, least)) least = where;
     }
     if (most == NULL || strcmp(most, least) == 0) return;
-    yoke_figure_say(out, NULL, "%s: %s %s most, %s; %s the least, %s.",
-                    yoke_mode_label(report, mode, label), most, links ? "moves" : "holds",
-                    yoke_text_bytes(bytes_at(amounts, most), text[0], sizeof text[0]), least,
-                    yoke_text_bytes(bytes_at(amounts, least), text[1], sizeof text[1]));
+    const char *verb = links ? "moves" : "holds";
+    double high = bytes_at(amounts, most), low = bytes_at(amounts, least);
+    yoke_mode_label(report, mode, label);
+    yoke_text_bytes(high, text[0], sizeof text[0]);
+    if (high - low < 0.02 * high)
+        yoke_figure_say(out, NULL, "%s: every device %s about %s.", label, verb, text[0]);
+    else
+        yoke_figure_say(out, NULL, "%s: %s %s most, %s; %s the least, %s.", label, most, verb,
+                        text[0], least, yoke_text_bytes(low, text[1], sizeof text[1]));
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, bool links) {
@@ -111,6 +114,7 @@ static void draw(yoke_markup *out, const yoke_report *report, bool links) {
                              "its memory. The data follow as a table."},
             .x_name = links ? "bytes in a step" : "bytes at the peak",
             .rows = all->rows,
+            .groups = all->groups,
             .parts = all->parts,
             .values = all->values,
             .row_count = all->row_count,

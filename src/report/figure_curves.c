@@ -35,7 +35,7 @@ static int count_curves(const yoke_report *report) {
     int count = 0;
     for (int m = 0; m < report->mode_count; m++)
         for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++)
-            count += report->modes[m].curves[kind].count > 0;
+            count += report->modes[m].curves[kind].count > 1;
     return count;
 }
 
@@ -49,16 +49,24 @@ static int thin(const yoke_report_points *from, int most, yoke_svg_point *to) {
     return count;
 }
 
-static bool same_bits(const yoke_report *report) {
-    const char *hash = "";
-    int count = 0;
-    for (int m = 0; m < report->mode_count; m++) {
-        if (report->modes[m].weights_hash[0] == '\0') continue;
-        if (count > 0 && strcmp(report->modes[m].weights_hash, hash) != 0) return false;
-        hash = report->modes[m].weights_hash;
-        count++;
+/* The modes that end with the same weights as this one and come behind it. */
+static void say_same_bits(yoke_markup *out, const yoke_report *report,
+                          const yoke_report_mode *mode) {
+    char label[YOKE_LABEL_BYTES], others[512] = "";
+    size_t used = 0;
+    if (mode->weights_hash[0] == '\0') return;
+    for (const yoke_report_mode *other = report->modes; other < report->modes + report->mode_count;
+         other++) {
+        if (other == mode || strcmp(other->weights_hash, mode->weights_hash) != 0) continue;
+        if (other < mode) return;
+        int length = snprintf(others + used, sizeof others - used, ", %s",
+                              yoke_mode_label(report, other, label));
+        if (length < 0 || used + (size_t)length >= sizeof others) break;
+        used += (size_t)length;
     }
-    return count > 1;
+    if (used > 0)
+        yoke_figure_say(out, NULL, "Equal weights, bit for bit (hash %s): %s%s.",
+                        mode->weights_hash, yoke_mode_label(report, mode, label), others);
 }
 
 /* The largest distance between the first curve and another one at the same place, relative. */
@@ -71,37 +79,36 @@ static double largest_difference(const yoke_svg_series *series, int count) {
     return largest;
 }
 
-static void say_loss(yoke_markup *out, const yoke_report *report, const yoke_svg_series *series,
-                     int count) {
-    char text[32];
-    if (count < 2) return;
-    for (int s = 1; s < count; s++)
-        if (series[s].count != series[0].count) return;
-    double difference = largest_difference(series, count);
-    if (difference > 0)
-        snprintf(text, sizeof text, "%.1e", difference);
-    else
-        snprintf(text, sizeof text, "0");
-    yoke_figure_say(out, NULL, "The losses of all %d runs differ by %s at most, relative%s", count,
-                    text, difference < 1e-4 ? ": the lines lie on each other." : ".");
-    if (same_bits(report))
-        yoke_figure_say(out, NULL,
-                        "All weights hashes are equal: the runs hold the same bits afterwards.");
-}
-
 static void say_ends(yoke_markup *out, const yoke_svg_series *series, int count) {
     char number[4][YOKE_NUMBER_BYTES];
     for (int s = 0; s < count && s < 4; s++) {
         const yoke_svg_point *first = &series[s].points[0];
         const yoke_svg_point *last = &series[s].points[series[s].count - 1];
-        if (series[s].count == 1)
-            yoke_figure_say(out, NULL, "%s: %s at step %s.", series[s].name,
-                            yoke_number(last->y, number[0]), yoke_decimal(last->x, 0, number[1]));
-        else
-            yoke_figure_say(out, NULL, "%s: from %s at step %s to %s at step %s.", series[s].name,
-                            yoke_number(first->y, number[0]), yoke_decimal(first->x, 0, number[1]),
-                            yoke_number(last->y, number[2]), yoke_decimal(last->x, 0, number[3]));
+        yoke_figure_say(out, NULL, "%s: from %s at step %s to %s at step %s.", series[s].name,
+                        yoke_number(first->y, number[0]), yoke_decimal(first->x, 0, number[1]),
+                        yoke_number(last->y, number[2]), yoke_decimal(last->x, 0, number[3]));
     }
+}
+
+/* One sentence where all lines lie on each other. */
+static void say_loss(yoke_markup *out, const yoke_report *report, const yoke_svg_series *series,
+                     int count) {
+    char number[2][YOKE_NUMBER_BYTES], text[32] = "0";
+    bool comparable = count > 1;
+    for (int s = 1; s < count; s++)
+        comparable &= series[s].count == series[0].count;
+    double difference = comparable ? largest_difference(series, count) : 0;
+    if (difference > 0) snprintf(text, sizeof text, "%.1e", difference);
+    if (comparable && difference < 1e-3)
+        yoke_figure_say(out, NULL,
+                        "The lines of all %d runs lie on each other, from %s to %s: their losses "
+                        "differ by %s at most, relative.",
+                        count, yoke_number(series[0].points[0].y, number[0]),
+                        yoke_number(series[0].points[series[0].count - 1].y, number[1]), text);
+    else
+        say_ends(out, series, count);
+    for (int m = 0; m < report->mode_count; m++)
+        say_same_bits(out, report, &report->modes[m]);
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, yoke_report_curve kind, int most) {
@@ -111,7 +118,7 @@ static void draw(yoke_markup *out, const yoke_report *report, yoke_report_curve 
     for (int m = 0; m < report->mode_count && count < SERIES_MAX; m++) {
         const yoke_report_mode *mode = &report->modes[m];
         const yoke_report_points *curve = &mode->curves[kind];
-        if (curve->count == 0) continue;
+        if (curve->count < 2) continue; /* the table of runs has it */
         yoke_svg_point *points = yoke_figure_memory_for(out, (size_t)most, sizeof *points);
         if (points == NULL) break;
         series[count] = (yoke_svg_series){.name = yoke_mode_label(report, mode, labels[count]),
@@ -133,8 +140,10 @@ static void draw(yoke_markup *out, const yoke_report *report, yoke_report_curve 
                              .series = series,
                              .count = count};
         yoke_html_figure_begin(out, fact->id, fact->title, false);
-        say_ends(out, series, count);
-        if (kind == YOKE_REPORT_LOSS) say_loss(out, report, series, count);
+        if (kind == YOKE_REPORT_LOSS)
+            say_loss(out, report, series, count);
+        else
+            say_ends(out, series, count);
         yoke_figure_lines(out, &chart);
         yoke_figure_say(out, "meaning", "%s", fact->meaning);
         yoke_figure_sources(out, &fact->source, 1);

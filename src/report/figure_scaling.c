@@ -35,7 +35,7 @@ static yoke_svg_series *series_of(yoke_markup *out, scaling *all, const yoke_rep
     return series;
 }
 
-/* The mode on one device with the highest figure of any; NULL: none. */
+/* The first mode on one device; NULL: none. */
 static const yoke_report_mode *base_mode(const scaling *all) {
     for (int i = 0; i < all->report->mode_count; i++)
         if (all->report->modes[i].devices == 1 && figure_of(all, &all->report->modes[i]).value > 0)
@@ -75,6 +75,8 @@ static void collect(yoke_markup *out, scaling *all) {
         series->points[series->count++] =
             (yoke_svg_point){mode->devices, figure.value, figure.low, figure.high};
     }
+    for (int i = 0; i < all->count; i++)
+        all->series[i].shift = 7 * (i - (all->count - 1) / 2.0);
     add_ideal(all);
 }
 
@@ -156,9 +158,9 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
         yoke_figure_lines(out, &chart);
         yoke_figure_say(out, "meaning",
                         "A point is the median of the rounds%s%s. Ideal: N devices are N times as "
-                        "fast as the first mode on one device.",
+                        "fast as %s on one.",
                         report->interval[0] != '\0' ? "; a bar through it, the " : "",
-                        report->interval);
+                        report->interval, base_mode(&all) != NULL ? base_mode(&all)->name : "one");
         yoke_figure_sources(out, &source, 1);
         yoke_html_figure_end(out);
     }
@@ -175,44 +177,63 @@ void yoke_figure_step_time(yoke_markup *out, const yoke_report *report) {
 
 /* The table of runs. */
 
-static void interval_cell(yoke_markup *out, yoke_report_interval figure) {
-    char text[128], number[3][YOKE_NUMBER_BYTES];
+static void interval_text(yoke_report_interval figure, char text[128]) {
+    char number[3][YOKE_NUMBER_BYTES];
     if (!(figure.value > 0))
         text[0] = '\0';
     else if (figure.low < figure.high)
-        snprintf(text, sizeof text, "%s (%s to %s)", yoke_number(figure.value, number[0]),
+        snprintf(text, 128, "%s (%s to %s)", yoke_number(figure.value, number[0]),
                  yoke_number(figure.low, number[1]), yoke_number(figure.high, number[2]));
     else
-        snprintf(text, sizeof text, "%s", yoke_number(figure.value, number[0]));
-    yoke_html_cell(out, text);
+        snprintf(text, 128, "%s", yoke_number(figure.value, number[0]));
 }
 
-static void last_value_cell(yoke_markup *out, const yoke_report_points *curve) {
-    char number[YOKE_NUMBER_BYTES] = "";
-    if (curve->count > 0) yoke_number(curve->points[curve->count - 1].value, number);
-    yoke_html_cell(out, number);
+static void last_value_text(const yoke_report_points *curve, char text[128]) {
+    text[0] = '\0';
+    if (curve->count > 0) yoke_number(curve->points[curve->count - 1].value, text);
+}
+
+enum { DEVICES, STEP_MS, IMAGES, SPEEDUP, LOSS, TEST_LOSS, ACCURACY, HASH, COLUMNS };
+
+/* "": the mode has no such number. */
+static const char *run_text(const yoke_report_mode *mode, int column, char text[128]) {
+    yoke_report_interval step_ms = mode->step_ms;
+    if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
+    if (column == DEVICES) snprintf(text, 128, mode->devices > 0 ? "%d" : "", mode->devices);
+    if (column == STEP_MS) interval_text(step_ms, text);
+    if (column == IMAGES) interval_text(mode->images_per_second, text);
+    if (column == SPEEDUP) interval_text(mode->speedup, text);
+    if (column == LOSS) last_value_text(&mode->curves[YOKE_REPORT_LOSS], text);
+    if (column == TEST_LOSS) last_value_text(&mode->curves[YOKE_REPORT_TEST_LOSS], text);
+    if (column == ACCURACY) last_value_text(&mode->curves[YOKE_REPORT_ACCURACY], text);
+    if (column == HASH) snprintf(text, 128, "%s", mode->weights_hash);
+    return text;
+}
+
+static bool has_column(const yoke_report *report, int column) {
+    char text[128];
+    for (int i = 0; i < report->mode_count; i++)
+        if (run_text(&report->modes[i], column, text)[0] != '\0') return true;
+    return false;
 }
 
 void yoke_figure_runs(yoke_markup *out, const yoke_report *report) {
-    static const char *const headers[] = {"run",        "devices",    "step ms",
-                                          "images / s", "speed-up",   "last loss",
-                                          "test loss",  "accuracy %", "weights hash"};
-    char label[YOKE_LABEL_BYTES], text[32];
-    yoke_html_table_begin(out, NULL, "All runs", headers, 9);
+    static const char *const names[COLUMNS] = {"devices",    "step ms",     "images / s",
+                                               "speed-up",   "last loss",   "test loss",
+                                               "accuracy %", "weights hash"};
+    const char *headers[COLUMNS + 1] = {"run"};
+    int columns[COLUMNS], count = 0;
+    for (int column = 0; column < COLUMNS; column++) {
+        if (!has_column(report, column)) continue;
+        columns[count++] = column;
+        headers[count] = names[column];
+    }
+    yoke_html_table_begin(out, NULL, "All runs", headers, count + 1);
     for (int i = 0; i < report->mode_count; i++) {
-        const yoke_report_mode *mode = &report->modes[i];
-        yoke_report_interval step_ms = mode->step_ms;
-        if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
-        snprintf(text, sizeof text, mode->devices > 0 ? "%d" : "", mode->devices);
-        yoke_html_row_begin(out, yoke_mode_label(report, mode, label));
-        yoke_html_cell(out, text);
-        interval_cell(out, step_ms);
-        interval_cell(out, mode->images_per_second);
-        interval_cell(out, mode->speedup);
-        last_value_cell(out, &mode->curves[YOKE_REPORT_LOSS]);
-        last_value_cell(out, &mode->curves[YOKE_REPORT_TEST_LOSS]);
-        last_value_cell(out, &mode->curves[YOKE_REPORT_ACCURACY]);
-        yoke_html_cell(out, mode->weights_hash);
+        char text[128];
+        yoke_html_row_begin(out, yoke_mode_label(report, &report->modes[i], text));
+        for (int c = 0; c < count; c++)
+            yoke_html_cell(out, run_text(&report->modes[i], columns[c], text));
         yoke_html_row_end(out);
     }
     yoke_html_table_end(out, NULL);

@@ -8,10 +8,17 @@
 #define ROWS_MAX 96
 #define SAID_MAX 6
 
+/* Times without a stage are one part here; the timeline tells waiting from idle. */
+static double time_of(const yoke_report_lane *lane, int stage) {
+    if (stage == YOKE_REPORT_WAITING) return 0;
+    return lane->stage_ms[stage] +
+           (stage == YOKE_REPORT_IDLE ? lane->stage_ms[YOKE_REPORT_WAITING] : 0);
+}
+
 static bool used_stage(const yoke_report *report, int stage) {
     for (int i = 0; i < report->mode_count; i++)
         for (int j = 0; j < report->modes[i].lane_count; j++)
-            if (report->modes[i].lanes[j].stage_ms[stage] > 0) return true;
+            if (time_of(&report->modes[i].lanes[j], stage) > 0) return true;
     return false;
 }
 
@@ -19,7 +26,7 @@ static bool used_stage(const yoke_report *report, int stage) {
 static double mean_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
     for (int i = 0; i < mode->lane_count; i++)
-        sum += mode->lanes[i].stage_ms[stage];
+        sum += time_of(&mode->lanes[i], stage);
     return mode->lane_count > 0 ? sum / mode->lane_count : 0;
 }
 
@@ -109,8 +116,8 @@ void yoke_figure_stages(yoke_markup *out, const yoke_report *report) {
     draw_stages(out, report, &chart);
     yoke_figure_say(out, "meaning",
                     "A part is the time that a device spends in the stage, as a mean over devices "
-                    "and steps; the parts of a bar add up to the step. Waiting and idle are times "
-                    "without any stage. Loading the next batch lies between steps.");
+                    "and steps; the parts of a bar add up to the step. Idle: no stage runs on the "
+                    "device; it waits for another one, or for the host.");
     yoke_html_figure_end(out);
 }
 
@@ -143,11 +150,15 @@ static void say_devices(yoke_markup *out, const yoke_report *report, const yoke_
         if (load_of(&mode->lanes[i]).busy < load_of(&mode->lanes[least]).busy) least = i;
     }
     if (mode->lane_count < 2) return;
-    yoke_figure_say(out, NULL, "%s: %s works %s of the step, the least busy device, %s, %s.",
-                    yoke_mode_label(report, mode, label), mode->lanes[most].name,
-                    yoke_text_percent(load_of(&mode->lanes[most]).busy, mode->shown_ms, text[0]),
-                    mode->lanes[least].name,
-                    yoke_text_percent(load_of(&mode->lanes[least]).busy, mode->shown_ms, text[1]));
+    double busiest = load_of(&mode->lanes[most]).busy, laziest = load_of(&mode->lanes[least]).busy;
+    yoke_mode_label(report, mode, label);
+    yoke_text_percent(busiest, mode->shown_ms, text[0]);
+    if (busiest - laziest < 0.02 * mode->shown_ms)
+        yoke_figure_say(out, NULL, "%s: every device works about %s of the step.", label, text[0]);
+    else
+        yoke_figure_say(out, NULL, "%s: %s works most, %s of the step; %s least, %s.", label,
+                        mode->lanes[most].name, text[0], mode->lanes[least].name,
+                        yoke_text_percent(laziest, mode->shown_ms, text[1]));
 }
 
 static int lanes_shown(const yoke_report *report) {
@@ -161,12 +172,11 @@ static int lanes_shown(const yoke_report *report) {
 void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
     static const yoke_svg_part parts[] = {
         {"works", "s-forward"}, {"waits", "s-waiting"}, {"idle", "s-idle"}};
-    typedef char row_name[2 * YOKE_LABEL_BYTES];
-    char label[YOKE_LABEL_BYTES];
-    row_name names[ROWS_MAX];
-    const char *rows[ROWS_MAX];
+    char labels[ROWS_MAX][YOKE_LABEL_BYTES];
+    const char *rows[ROWS_MAX], *groups[ROWS_MAX] = {NULL};
     double values[3 * ROWS_MAX];
     int count = lanes_shown(report), row = 0, said = 0;
+    const yoke_report_mode *last = NULL;
     if (count == 0) return;
     yoke_html_figure_begin(out, "devices", "What each device does", false);
     for (int m = 0; m < report->mode_count; m++) {
@@ -175,9 +185,9 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
         for (int i = 0; i < mode->lane_count && row < count; i++) {
             if (mode->lanes[i].span_count == 0) continue;
             lane_load parts_of = load_of(&mode->lanes[i]);
-            snprintf(names[row], sizeof names[row], "%s, %s", mode->lanes[i].name,
-                     yoke_mode_label(report, mode, label));
-            rows[row] = names[row];
+            if (row == 0 || mode != last) groups[row] = yoke_mode_label(report, mode, labels[row]);
+            last = mode;
+            rows[row] = mode->lanes[i].name;
             memcpy(&values[3 * row], (double[]){parts_of.busy, parts_of.waiting, parts_of.idle},
                    3 * sizeof values[0]);
             row++;
@@ -188,6 +198,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
                                     "idle milliseconds of one step. The data follow as a table."},
                            .x_name = "ms of the step in the timeline",
                            .rows = rows,
+                           .groups = groups,
                            .parts = parts,
                            .values = values,
                            .row_count = count,

@@ -100,27 +100,43 @@ static void collect(yoke_markup *out, const yoke_report *report, timeline *all) 
 
 /* Sentences. */
 
-static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
-    const yoke_report_lane *waiter = NULL;
-    const yoke_report_span *longest = NULL;
-    char label[YOKE_LABEL_BYTES], cause[TITLE_BYTES], ms[2][64];
+/* The waits of all lanes in ms, and the longest of them. */
+static double sum_waits(const yoke_report_mode *mode, const yoke_report_lane **waiter,
+                        const yoke_report_span **longest) {
+    double sum = 0;
+    *waiter = NULL;
+    *longest = NULL;
     for (int i = 0; i < mode->lane_count; i++) {
         for (int j = 0; j < mode->lanes[i].span_count; j++) {
             const yoke_report_span *span = &mode->lanes[i].spans[j];
+            double ms = span->end_ms - span->begin_ms;
             if (!yoke_stage_waits(span->stage)) continue;
-            if (longest != NULL &&
-                span->end_ms - span->begin_ms <= longest->end_ms - longest->begin_ms)
-                continue;
-            longest = span;
-            waiter = &mode->lanes[i];
+            sum += ms;
+            if (*longest != NULL && ms <= (*longest)->end_ms - (*longest)->begin_ms) continue;
+            *longest = span;
+            *waiter = &mode->lanes[i];
         }
     }
-    if (longest == NULL) return;
+    return sum;
+}
+
+static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
+    const yoke_report_lane *waiter;
+    const yoke_report_span *longest;
+    char label[YOKE_LABEL_BYTES], cause[TITLE_BYTES], ms[3][64];
+    double waits = sum_waits(mode, &waiter, &longest) / mode->lane_count;
+    yoke_mode_label(report, mode, label);
+    yoke_text_ms(mode->shown_ms, ms[0]);
+    if (waits < 0.01 * mode->shown_ms) {
+        yoke_figure_say(out, NULL, "%s: no device waits longer than 1 %% of the %s.", label, ms[0]);
+        return;
+    }
     cause_text(mode, longest, cause);
-    yoke_figure_say(out, NULL, "%s: the longest wait of this step, %s of %s, is that of %s%s%s.",
-                    yoke_mode_label(report, mode, label),
-                    yoke_text_ms(longest->end_ms - longest->begin_ms, ms[0]),
-                    yoke_text_ms(mode->shown_ms, ms[1]), waiter->name,
+    yoke_figure_say(out, NULL,
+                    "%s: a device waits %s of %s, as a mean. The longest wait, %s, is that of "
+                    "%s%s%s.",
+                    label, yoke_text_ms(waits, ms[1]), ms[0],
+                    yoke_text_ms(longest->end_ms - longest->begin_ms, ms[2]), waiter->name,
                     cause[0] != '\0' ? ", " : ", while no other device works", cause);
 }
 

@@ -96,9 +96,14 @@ static void bars_table(yoke_markup *out, const yoke_svg_bars *chart) {
         headers[i + 1] = chart->parts[i].name;
     headers[columns + 1] = "sum";
     yoke_html_table_begin(out, "Data", chart->x_name, headers, columns + 2);
+    const char *group = NULL;
     for (int row = 0; row < chart->row_count; row++) {
+        char name[2 * YOKE_LABEL_BYTES];
         double sum = 0;
-        yoke_html_row_begin(out, chart->rows[row]);
+        if (chart->groups != NULL && chart->groups[row] != NULL) group = chart->groups[row];
+        snprintf(name, sizeof name, "%s%s%s", group != NULL ? group : "", group != NULL ? ", " : "",
+                 chart->rows[row]);
+        yoke_html_row_begin(out, name);
         for (int i = 0; i < columns; i++) {
             double value = chart->values[row * chart->part_count + i];
             sum += value;

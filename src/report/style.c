@@ -16,14 +16,14 @@
     X("s-forward", "#1d4ed8", "#93c5fd")                                                           \
     X("s-loss", "#be185d", "#f9a8d4")                                                              \
     X("s-backward", "#15803d", "#86efac")                                                          \
-    X("s-reduce", "#b45309", "#fcd34d")                                                            \
-    X("s-update", "#6b21a8", "#c4b5fd")                                                            \
-    X("s-exchange", "#9a5b00", "#fdba74")                                                          \
-    X("s-all_reduce", "#a16207", "#fde68a")                                                        \
+    X("s-reduce", "#a16207", "#fde68a")                                                            \
+    X("s-update", "#334155", "#e2e8f0")                                                            \
+    X("s-exchange", "#b45309", "#fdba74")                                                          \
+    X("s-all_reduce", "#0e7490", "#67e8f9")                                                        \
     X("s-wait", "#dc2626", "#fca5a5")                                                              \
     X("s-gather", "#4d7c0f", "#bef264")                                                            \
     X("s-evaluate", "#404040", "#d4d4d4")                                                          \
-    X("s-other", "#334155", "#cbd5e1")                                                             \
+    X("s-other", "#57534e", "#cbd5e1")                                                             \
     X("s-waiting", "#e11d48", "#fda4af")                                                           \
     X("s-idle", "#6b7280", "#9ca3af")                                                              \
     X("m0", "#1d4ed8", "#93c5fd")                                                                  \
@@ -105,7 +105,9 @@ static const char *const parts[] = {
     "svg{min-width:0}}\n",
     /* COLOURS again: the classes. A line's class comes later and wins. */
     COLOURS(FILL) "path.line,line.line{fill:none;stroke-width:2}\n"
-                  ".dashed{stroke-dasharray:6 4}\n",
+                  ".dashed{stroke-dasharray:6 4}\n"
+                  /* Idle time is empty, with an outline. */
+                  "rect.s-idle{fill:none;stroke-width:1}\n",
     NULL};
 
 const char *const *yoke_html_style(void) {

@@ -103,6 +103,15 @@ void yoke_svg_label(yoke_markup *out, const char *anchor, double x, double y, co
     yoke_markup_close(out);
 }
 
+void yoke_svg_group(yoke_markup *out, const char *name, double y) {
+    yoke_markup_open(out, "text");
+    yoke_markup_attribute(out, "class", "group");
+    yoke_markup_number(out, "x", 8);
+    yoke_markup_number(out, "y", y + 18);
+    yoke_markup_text(out, name);
+    yoke_markup_close(out);
+}
+
 static const char *tick_text(double value, bool bytes, char text[YOKE_NUMBER_BYTES]) {
     return bytes ? yoke_text_bytes(value, text, YOKE_NUMBER_BYTES) : yoke_decimal(value, 6, text);
 }
@@ -126,7 +135,8 @@ void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
     for (double i = ceil(scale->low / tick - 1e-9); i * tick <= scale->high + 1e-9 * tick; i++) {
         double x = yoke_svg_place(scale, i * tick);
         yoke_svg_line(out, "grid", x, box.y, x, bottom);
-        yoke_svg_label(out, "middle", x, bottom + 15, tick_text(i * tick, bytes, text), 16);
+        yoke_svg_label(out, "middle", x, bottom + 15,
+                       tick_text(fabs(i) > 0 ? i * tick : 0, bytes, text), 16);
     }
     yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
     yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);

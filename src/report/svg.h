@@ -23,6 +23,7 @@ typedef struct yoke_svg_series {
     yoke_svg_point *points;       /* [count], by x; borrowed */
     int count;
     bool markers, dashed;
+    double shift; /* of markers to the right, in units of the view box */
 } yoke_svg_series;
 
 typedef struct yoke_svg_xy {
@@ -44,6 +45,8 @@ typedef struct yoke_svg_bars {
     yoke_svg_head head;
     const char *x_name;
     const char *const *rows;    /* [row_count] */
+    const char *const *groups;  /* [row_count]: the row begins a group of this name, or NULL; NULL:
+                                   no groups */
     const yoke_svg_part *parts; /* [part_count] */
     const double *values;       /* [row_count, part_count] */
     int row_count, part_count;

@@ -29,15 +29,6 @@ static void draw_span(yoke_markup *out, const svg_scale *scale, const yoke_svg_s
     yoke_markup_close(out);
 }
 
-static void draw_group(yoke_markup *out, const char *name, double y) {
-    yoke_markup_open(out, "text");
-    yoke_markup_attribute(out, "class", "group");
-    yoke_markup_number(out, "x", 8);
-    yoke_markup_number(out, "y", y + 18);
-    yoke_markup_text(out, name);
-    yoke_markup_close(out);
-}
-
 void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart) {
     svg_key keys[PARTS_MAX];
     int count = chart->legend_count < PARTS_MAX ? chart->legend_count : PARTS_MAX;
@@ -55,7 +46,7 @@ void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart) {
     for (int i = 0; i < chart->count; i++) {
         const yoke_svg_lane *lane = &chart->lanes[i];
         if (lane->group != NULL) {
-            draw_group(out, lane->group, y);
+            yoke_svg_group(out, lane->group, y);
             y += GROUP;
         }
         yoke_svg_label(out, "end", LEFT - 8, y + (LANE + BAR) / 2 - 6, lane->name, 18);

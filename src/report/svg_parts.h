@@ -29,6 +29,8 @@ void yoke_svg_rect(yoke_markup *out, const char *style, svg_box box, const char 
 /* anchor: "start", "middle", "end". The text is cut to `letters` with an ellipsis. */
 void yoke_svg_label(yoke_markup *out, const char *anchor, double x, double y, const char *text,
                     int letters);
+/* The name of a group of rows that begins at y. */
+void yoke_svg_group(yoke_markup *out, const char *name, double y);
 /* Ticks with grid lines over `box`, and the axis's name below it. bytes: numbers are bytes. */
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick, bool bytes);

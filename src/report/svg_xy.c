@@ -51,6 +51,12 @@ static double round_range(svg_scale *y) {
     return tick;
 }
 
+/* Series with markers at one x stand beside each other. */
+static double x_of(const svg_plot *plot, const yoke_svg_series *series,
+                   const yoke_svg_point *point) {
+    return yoke_svg_place(&plot->x, point->x) + (series->markers ? series->shift : 0);
+}
+
 static void draw_path(yoke_markup *out, const svg_plot *plot, const yoke_svg_series *series) {
     char style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES], point[80];
     if (series->count < 2) return;
@@ -65,7 +71,7 @@ static void draw_path(yoke_markup *out, const svg_plot *plot, const yoke_svg_ser
             continue;
         }
         snprintf(point, sizeof point, "%s%s %s", pen_down ? "L" : "M",
-                 yoke_decimal(yoke_svg_place(&plot->x, series->points[i].x), 1, number[0]),
+                 yoke_decimal(x_of(plot, series, &series->points[i]), 1, number[0]),
                  yoke_decimal(yoke_svg_place(&plot->y, series->points[i].y), 1, number[1]));
         yoke_markup_path_add(out, point);
         pen_down = true;
@@ -77,7 +83,7 @@ static void draw_path(yoke_markup *out, const svg_plot *plot, const yoke_svg_ser
 static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_series *series,
                         const yoke_svg_point *point) {
     char title[256], style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES];
-    double x = yoke_svg_place(&plot->x, point->x), y = yoke_svg_place(&plot->y, point->y);
+    double x = x_of(plot, series, point), y = yoke_svg_place(&plot->y, point->y);
     if (!isfinite(point->y)) return;
     snprintf(style, sizeof style, "line %s", series->style);
     if (point->low < point->high) {

@@ -1,6 +1,5 @@
 /* Sums up a trace: what each lane does at every instant of a step. A step lasts from the first
- * process's begin to the last one's end. Where spans of a lane lie in each other, the inner one
- * counts; an all-reduce that runs behind other work does not count. */
+ * process's begin to the last one's end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,135 +24,26 @@ static int compare_events(const void *left, const void *right) {
     return (a->end_ms < b->end_ms) - (a->end_ms > b->end_ms);
 }
 
-static int compare_times(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static bool counts(const trace_event *event) {
     return event->stage != YOKE_STAGE_STEP && event->stage != YOKE_STAGE_EVALUATE;
 }
 
-static bool works(int stage) {
-    return stage != YOKE_STAGE_LOAD && stage != YOKE_STAGE_WAIT && stage < YOKE_STAGE_COUNT;
-}
-
-/* One lane. */
-
-/* The event of those sorted by begin that counts at the time, NULL: none. */
-static const trace_event *event_at(const trace_event *events, size_t count, double time_ms) {
-    const trace_event *found = NULL;
-    for (size_t i = 0; i < count && events[i].begin_ms <= time_ms; i++) {
-        if (!counts(&events[i]) || events[i].end_ms <= time_ms) continue;
-        if (found == NULL || found->stage == YOKE_STAGE_ALL_REDUCE ||
-            events[i].stage != YOKE_STAGE_ALL_REDUCE)
-            found = &events[i];
-    }
-    return found;
-}
-
-static double clip(const window *step, double time_ms) {
-    return time_ms < step->begin_ms ? step->begin_ms
-           : time_ms > step->end_ms ? step->end_ms
-                                    : time_ms;
-}
-
-static yoke_status add_piece(yoke_report_lane *lane, const window *step, const trace_event *event,
-                             double begin_ms, double end_ms) {
-    yoke_report_span span = {.stage = event != NULL ? event->stage : YOKE_REPORT_IDLE,
-                             .bucket = event != NULL ? event->bucket : -1,
-                             .bytes = event != NULL ? event->bytes : 0,
-                             .begin_ms = begin_ms - step->begin_ms,
-                             .end_ms = end_ms - step->begin_ms,
-                             .cause_lane = -1,
-                             .cause_stage = -1};
-    return yoke_report_add_span(lane, &span);
-}
-
-/* Cuts the step where a span begins or ends; the pieces of one span that touch are one. */
 static yoke_status cut_lane(yoke_report_lane *lane, const window *step, const trace_event *events,
                             size_t count) {
-    double *times = malloc((2 * count + 2) * sizeof *times);
-    if (times == NULL) return FAIL_MEMORY((2 * count + 2) * sizeof *times, "a step of a trace");
-    size_t time_count = 0;
-    times[time_count++] = step->begin_ms;
-    times[time_count++] = step->end_ms;
-    for (size_t i = 0; i < count; i++) {
-        if (!counts(&events[i])) continue;
-        times[time_count++] = clip(step, events[i].begin_ms);
-        times[time_count++] = clip(step, events[i].end_ms);
-    }
-    qsort(times, time_count, sizeof *times, compare_times);
-    yoke_status status = YOKE_OK;
-    double begin_ms = times[0];
-    const trace_event *current = event_at(events, count, begin_ms);
-    for (size_t i = 1; i < time_count && status == YOKE_OK; i++) {
-        bool last = i + 1 == time_count;
-        const trace_event *next = last ? NULL : event_at(events, count, times[i]);
-        if (!last && next == current) continue;
-        if (times[i] > begin_ms) status = add_piece(lane, step, current, begin_ms, times[i]);
-        begin_ms = times[i];
-        current = next;
-    }
-    free(times);
+    size_t bytes = count * sizeof(yoke_report_span);
+    yoke_report_span *spans = malloc(bytes > 0 ? bytes : 1);
+    if (spans == NULL) return FAIL_MEMORY(bytes, "a step of a trace");
+    int used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (counts(&events[i]))
+            spans[used++] = (yoke_report_span){.stage = events[i].stage,
+                                               .bucket = events[i].bucket,
+                                               .begin_ms = events[i].begin_ms - step->begin_ms,
+                                               .end_ms = events[i].end_ms - step->begin_ms,
+                                               .bytes = events[i].bytes};
+    yoke_status status = yoke_report_cut(lane, spans, used, step->end_ms - step->begin_ms);
+    free(spans);
     return status;
-}
-
-/* Waits and their causes. */
-
-/* The first span that ends behind the time. */
-static int first_behind(const yoke_report_lane *lane, double time_ms) {
-    int low = 0, high = lane->span_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (lane->spans[middle].end_ms > time_ms)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-/* How long a lane works between two times; the stage that it works longest in goes to *stage. */
-static double work_within(const yoke_report_lane *lane, double begin_ms, double end_ms,
-                          int *stage) {
-    double sums[YOKE_STAGE_COUNT] = {0}, total = 0;
-    for (int i = first_behind(lane, begin_ms);
-         i < lane->span_count && lane->spans[i].begin_ms < end_ms; i++) {
-        const yoke_report_span *span = &lane->spans[i];
-        if (!works(span->stage)) continue;
-        double from = span->begin_ms > begin_ms ? span->begin_ms : begin_ms;
-        double to = span->end_ms < end_ms ? span->end_ms : end_ms;
-        sums[span->stage] += to - from;
-        total += to - from;
-    }
-    *stage = 0;
-    for (int i = 1; i < YOKE_STAGE_COUNT; i++)
-        if (sums[i] > sums[*stage]) *stage = i;
-    return total;
-}
-
-/* A gap is waiting when another lane works for half of it at least; otherwise nobody works. */
-static void find_cause(yoke_report_mode *one, int waiter, yoke_report_span *span) {
-    double longest = 0;
-    for (int i = 0; i < one->lane_count; i++) {
-        int stage;
-        if (i == waiter) continue;
-        double work = work_within(&one->lanes[i], span->begin_ms, span->end_ms, &stage);
-        if (work <= longest || 2 * work < span->end_ms - span->begin_ms) continue;
-        longest = work;
-        span->cause_lane = i;
-        span->cause_stage = stage;
-    }
-    if (span->stage == YOKE_REPORT_IDLE && span->cause_lane >= 0) span->stage = YOKE_REPORT_WAITING;
-}
-
-static void find_causes(yoke_report_mode *one) {
-    for (int i = 0; i < one->lane_count; i++) {
-        yoke_report_lane *lane = &one->lanes[i];
-        for (int j = 0; j < lane->span_count; j++)
-            if (!works(lane->spans[j].stage)) find_cause(one, i, &lane->spans[j]);
-    }
 }
 
 /* One step: `one` gets a lane for each of the file's. */
@@ -172,7 +62,7 @@ static yoke_status look_at_step(trace_file *file, const window *step, yoke_repor
         }
         TRY(cut_lane(lane, step, &file->events[begin], count));
     }
-    find_causes(one);
+    yoke_report_find_waits(one);
     return YOKE_OK;
 }
 

@@ -16,7 +16,7 @@
 #include "cli/straggler_flag.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices, *choices, *straggler, *link;
+    const char *model, *dataset, *devices, *choices, *straggler, *link, *html;
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
@@ -58,6 +58,7 @@ static const cli_option options[] = {
      CLI_INTEGER, AT(steps), 1, 1e6},
     {"seconds", "X", "time limit of the whole command; 3 rounds run in any case (60)", CLI_REAL,
      AT(seconds), 0.1, 86400},
+    {"html", "FILE", "write figures of the result to one HTML page", CLI_TEXT, AT(html), 0, 0},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
     {"rank-worker", NULL, NULL, CLI_FLAG, AT(rank_worker), 0, 0},
@@ -277,7 +278,10 @@ static yoke_status run_all(comparison *all, const compare_flags *flags, double b
 
 static yoke_status report(const compare_result *result, const compare_flags *flags) {
     if (!flags->json || !flags->quiet) compare_print(flags->json ? stderr : stdout, result);
-    return flags->json ? compare_print_json(stdout, result) : YOKE_OK;
+    yoke_status status = flags->json ? compare_print_json(stdout, result) : YOKE_OK;
+    fflush(stdout); /* the result is out, even if the page cannot be written */
+    if (status == YOKE_OK && flags->html != NULL) status = compare_write_page(flags->html, result);
+    return status;
 }
 
 static int run(comparison *all, const compare_flags *flags, double begin) {

@@ -21,5 +21,6 @@ yoke_status compare_fill(comparison *all);
 void compare_print(FILE *out, const compare_result *result); /* compare_report.c */
 void compare_print_sentences(FILE *out, const compare_result *result);
 yoke_status compare_print_json(FILE *out, const compare_result *result);
+yoke_status compare_write_page(const char *path, const compare_result *result);
 
 #endif

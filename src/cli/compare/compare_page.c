@@ -1,0 +1,143 @@
+/* A comparison as a page: its result becomes the model of a report. Stages, timeline, memory and
+ * bytes are those of one device and of all devices. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "cli/compare/compare.h"
+#include "report/report.h"
+
+#define TEXT_BYTES 256
+
+static yoke_status add_facts(yoke_report *report, const compare_result *result) {
+    const compare_setup *setup = &result->setup;
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof text, "%s, %zu parameters", setup->model, result->parameters);
+    TRY(yoke_report_add_fact(report, "model", text));
+    TRY(yoke_report_add_fact(report, "dataset", setup->dataset));
+    snprintf(text, sizeof text, "%d rows on all devices together", setup->batch);
+    TRY(yoke_report_add_fact(report, "batch", text));
+    TRY(yoke_report_add_fact(report, "processor", result->processor));
+    if (result->cores > 0) {
+        snprintf(text, sizeof text, "%d, shared by CPU devices of %d thread%s each", result->cores,
+                 setup->threads, setup->threads == 1 ? "" : "s");
+        TRY(yoke_report_add_fact(report, "cores", text));
+    }
+    snprintf(text, sizeof text, "%d rounds of %d steps", result->rounds, result->steps);
+    return yoke_report_add_fact(report, "race", text);
+}
+
+static yoke_status add_notes(yoke_report *report, const compare_result *result) {
+    if (result->disturbed > 0)
+        TRY(yoke_report_add_note(report,
+                                 "Other programs disturbed %d of the %d rounds: nothing follows "
+                                 "from the differences between these figures.",
+                                 result->disturbed, result->rounds));
+    if (!compare_all_equal(result))
+        TRY(yoke_report_add_note(report, "Not all modes learned the same."));
+    if (result->ddp_left_out)
+        TRY(yoke_report_add_note(
+            report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
+    return YOKE_OK;
+}
+
+static yoke_report_interval interval_of(race_ratio figure) {
+    return (yoke_report_interval){figure.median, figure.low, figure.high};
+}
+
+/* The spans of device k; those of a mode come by device and begin. */
+static yoke_status cut_device(yoke_report_lane *lane, const compare_mode *mode, int device) {
+    size_t bytes = (size_t)mode->span_count * sizeof(yoke_report_span);
+    yoke_report_span *spans = malloc(bytes > 0 ? bytes : 1);
+    int count = 0;
+    if (spans == NULL) return FAIL_MEMORY(bytes, "the spans of a page");
+    for (int i = 0; i < mode->span_count; i++) {
+        const compare_span *span = &mode->spans[i];
+        if (span->device != device || span->stage == YOKE_STAGE_STEP) continue;
+        spans[count++] = (yoke_report_span){.stage = (int)span->stage,
+                                            .bucket = span->bucket,
+                                            .begin_ms = span->begin_ms,
+                                            .end_ms = span->end_ms,
+                                            .bytes = span->bytes};
+    }
+    yoke_status status = yoke_report_cut(lane, spans, count, mode->span_step_ms);
+    free(spans);
+    return status;
+}
+
+static yoke_status add_memory(yoke_report_mode *mode, const compare_device *device,
+                              const char *name) {
+    const compare_memory *memory = &device->memory;
+    if (!(memory->total > 0)) return YOKE_OK;
+    TRY(yoke_report_add_amount(&mode->memory, name, "weights", memory->weights));
+    TRY(yoke_report_add_amount(&mode->memory, name, "gradients", memory->gradients));
+    TRY(yoke_report_add_amount(&mode->memory, name, "optimizer", memory->optimizer));
+    TRY(yoke_report_add_amount(&mode->memory, name, "activations", memory->activations));
+    return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
+}
+
+static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, int index) {
+    const compare_device *device = &from->parts[index];
+    char name[TEXT_BYTES];
+    yoke_report_lane *lane;
+    if (from->kind == COMPARE_DDP)
+        snprintf(name, sizeof name, "rank %d %s", index, device->name);
+    else
+        snprintf(name, sizeof name, "%s", device->name);
+    TRY(yoke_report_add_lane(mode, name, &lane));
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        lane->stage_ms[stage] = device->account.stage_ms[stage];
+        if (device->account.bytes[stage] > 0)
+            TRY(yoke_report_add_amount(&mode->links, name, yoke_stage_name((yoke_stage)stage),
+                                       device->account.bytes[stage]));
+    }
+    lane->stage_ms[YOKE_REPORT_IDLE] = device->account.idle_ms;
+    TRY(cut_device(lane, from, index));
+    return add_memory(mode, device, name);
+}
+
+static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from) {
+    for (int i = 0; i < from->devices; i++)
+        TRY(add_device(mode, from, i));
+    yoke_report_find_waits(mode);
+    mode->mean_step_ms = from->parts[0].account.step_ms;
+    mode->shown_ms = from->span_step_ms;
+    return YOKE_OK;
+}
+
+static yoke_status add_mode(yoke_report *report, const compare_result *result,
+                            const compare_mode *from) {
+    yoke_report_mode *mode;
+    TRY(yoke_report_add_mode(report, compare_kind_name(from->kind), &mode));
+    mode->devices = from->devices;
+    mode->step_ms = interval_of(from->step_ms);
+    mode->images_per_second = interval_of(from->images_per_second);
+    mode->speedup = interval_of(from->speedup);
+    for (int i = 0; i < result->learn_steps; i++)
+        TRY(yoke_report_add_point(&mode->curves[YOKE_REPORT_LOSS], i + 1, from->losses[i]));
+    if (result->learn_steps > 0)
+        snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, from->weights_hash);
+    bool shown = from->devices == 1 || from->devices == result->setup.device_count;
+    return shown ? add_devices(mode, from) : YOKE_OK;
+}
+
+static yoke_status fill(yoke_report *report, const compare_result *result) {
+    snprintf(report->title, sizeof report->title, "%.40s: DataParallel and DDP, side by side",
+             result->setup.model);
+    snprintf(report->interval, sizeof report->interval, "%s",
+             result->interval ? "95 % interval" : "range of the rounds");
+    TRY(add_facts(report, result));
+    TRY(add_notes(report, result));
+    for (int i = 0; i < result->mode_count; i++)
+        TRY(add_mode(report, result, &result->modes[i]));
+    return YOKE_OK;
+}
+
+yoke_status compare_write_page(const char *path, const compare_result *result) {
+    yoke_report report = {0};
+    yoke_status status = fill(&report, result);
+    if (status == YOKE_OK) status = yoke_report_write(&report, path);
+    yoke_report_clear(&report);
+    return status;
+}
