@@ -31,7 +31,7 @@
     X("m2", "#15803d", "#86efac")                                                                  \
     X("m3", "#7e22ce", "#d8b4fe")                                                                  \
     X("m4", "#be185d", "#f9a8d4")                                                                  \
-    X("m5", "#0f766e", "#5eead4")                                                                  \
+    X("m5", "#334155", "#e2e8f0")                                                                  \
     X("m6", "#57534e", "#d6d3d1")                                                                  \
     X("m7", "#4d7c0f", "#bef264")                                                                  \
     X("ideal", "#57606a", "#aab4c0")
@@ -101,6 +101,7 @@ static const char *const parts[] = {
     "*{-webkit-print-color-adjust:exact;print-color-adjust:exact}"
     ".figures{display:block}.figure{break-inside:avoid;margin-bottom:"
     "24px}"
+    "table{font-size:8.5pt}th,td{white-space:normal;padding-right:8px}svg{max-width:480px}"
     "details{display:none}.scroll{overflow:visible}.wide "
     "svg{min-width:0}}\n",
     /* COLOURS again: the classes. A line's class comes later and wins. */

@@ -1,5 +1,6 @@
 #include "report/svg.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,26 @@ void yoke_svg_rect(yoke_markup *out, const char *style, svg_box box, const char 
     yoke_markup_number(out, "y", box.y);
     yoke_markup_number(out, "width", box.width);
     yoke_markup_number(out, "height", box.height);
+    if (title != NULL) yoke_markup_element(out, "title", NULL, title);
+    yoke_markup_close(out);
+}
+
+void yoke_svg_marker(yoke_markup *out, const char *style, double x, double y, const char *title) {
+    static const char *const shapes[] = {"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", /* circle */
+                                         "m-3.6 -3.6h7.2v7.2h-7.2z", "m0 -5l5 5l-5 5l-5 -5z",
+                                         "m0 -4.6l4.6 8.2h-9.2z", "m0 4.6l4.6 -8.2h-9.2z"};
+    char number[2][YOKE_NUMBER_BYTES], begin[80];
+    size_t length = strlen(style);
+    int digit =
+        length > 0 && isdigit((unsigned char)style[length - 1]) ? style[length - 1] - '0' : 0;
+    snprintf(begin, sizeof begin, "M%s %s", yoke_decimal(x, 1, number[0]),
+             yoke_decimal(y, 1, number[1]));
+    yoke_markup_open(out, "path");
+    yoke_markup_attribute(out, "class", style);
+    yoke_markup_path_begin(out);
+    yoke_markup_path_add(out, begin);
+    yoke_markup_path_add(out, shapes[digit % 5]);
+    yoke_markup_path_end(out);
     if (title != NULL) yoke_markup_element(out, "title", NULL, title);
     yoke_markup_close(out);
 }
@@ -165,6 +186,7 @@ static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
     if (key->line) {
         snprintf(style, sizeof style, "line %s%s", key->style, key->dashed ? " dashed" : "");
         yoke_svg_line(out, style, x, y + 6, x + 20, y + 6);
+        if (key->marker) yoke_svg_marker(out, key->style, x + 10, y + 6, NULL);
     } else {
         yoke_svg_rect(out, key->style, (svg_box){x + 4, y, 14, 12}, NULL);
     }

@@ -26,6 +26,9 @@ void yoke_svg_finish(yoke_markup *out);
 void yoke_svg_line(yoke_markup *out, const char *style, double x1, double y1, double x2, double y2);
 /* title: shown when the pointer rests on it; NULL: none. */
 void yoke_svg_rect(yoke_markup *out, const char *style, svg_box box, const char *title);
+/* Its shape follows from the digit that ends the style: colour is not all that tells two series
+ * apart. title NULL: none. */
+void yoke_svg_marker(yoke_markup *out, const char *style, double x, double y, const char *title);
 /* anchor: "start", "middle", "end". The text is cut to `letters` with an ellipsis. */
 void yoke_svg_label(yoke_markup *out, const char *anchor, double x, double y, const char *text,
                     int letters);
@@ -40,7 +43,7 @@ void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
 /* Names beside samples of their colours, in as many rows as it takes. */
 typedef struct svg_key {
     const char *name, *style;
-    bool line, dashed;
+    bool line, dashed, marker;
 } svg_key;
 double yoke_svg_legend_height(const svg_key *keys, int count, double width);
 void yoke_svg_legend(yoke_markup *out, const svg_key *keys, int count, svg_box box);

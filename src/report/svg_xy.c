@@ -95,21 +95,18 @@ static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_s
     }
     snprintf(title, sizeof title, "%s: %s at %s", series->name, yoke_number(point->y, number[0]),
              yoke_decimal(point->x, 2, number[1]));
-    yoke_markup_open(out, "circle");
-    yoke_markup_attribute(out, "class", series->style);
-    yoke_markup_number(out, "cx", x);
-    yoke_markup_number(out, "cy", y);
-    yoke_markup_number(out, "r", 4);
-    yoke_markup_element(out, "title", NULL, title);
-    yoke_markup_close(out);
+    yoke_svg_marker(out, series->style, x, y, title);
 }
 
 void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     svg_key keys[SERIES_MAX];
     int count = chart->count < SERIES_MAX ? chart->count : SERIES_MAX;
     for (int i = 0; i < count; i++)
-        keys[i] =
-            (svg_key){chart->series[i].name, chart->series[i].style, true, chart->series[i].dashed};
+        keys[i] = (svg_key){.name = chart->series[i].name,
+                            .style = chart->series[i].style,
+                            .line = true,
+                            .dashed = chart->series[i].dashed,
+                            .marker = chart->series[i].markers};
     svg_plot plot = {.box = {LEFT, TOP, WIDTH - LEFT - 16, PLOT_HEIGHT}};
     find_range(chart, &plot);
     double y_tick = round_range(&plot.y);

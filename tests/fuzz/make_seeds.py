@@ -53,6 +53,14 @@ def seeds():
     yield from (("checkpoint", file) for file in [safetensors(TINY, FACTS), safetensors(TINY[:2], FACTS), files[1],
                                                   safetensors(TINY, dict(FACTS, **{"config.batch": "2"})),
                                                   safetensors(TINY, dict(FACTS, **{"yoke.format": "2"}))])
+    event = {"ph": "X", "name": "step", "pid": 1, "tid": 0, "ts": 1.0, "dur": 9.5, "args": {"step": 0, "bytes": 1}}
+    spans = [event, dict(event, name="forward", dur=4), dict(event, name="wait", ts=5, dur=2, tid=1),
+             {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "<script>"}}]
+    line = {"step": 1, "epoch": 0, "loss": 2.5, "lr": 0.05, "rows": 64, "step_ms": 56.0}
+    for text in [json.dumps({"displayTimeUnit": "ms", "traceEvents": spans}), json.dumps(spans), "[", "{}",
+                 json.dumps(line) + "\n" + json.dumps(dict(line, step=2, loss=None)) + "\n" +
+                 json.dumps({"step": 2, "epoch": 0, "accuracy": 0.5, "loss": 2, "rows": 9}) + "\n"]:
+        yield "report", text.encode()
     for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n",
                  "yoke choices 1\n", "yoke choices 1\nm\t1\t0.5\tname\tkey\nother\t2\t1e3\tname\tkey\n"]:
         yield "choices", text.encode()

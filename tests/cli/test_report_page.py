@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""The pages of yoke report and yoke compare --html: self-contained, well-formed, readable, true to the files.
+
+usage: test_report_page.py YOKE [unittest arguments]
+"""
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+YOKE = sys.argv.pop(1)
+LIMIT_S = 120
+SVG = "{http://www.w3.org/2000/svg}"
+CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3, level AA
+
+
+def yoke(*arguments, cwd=None):
+    return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=cwd)
+
+
+def parse(text):
+    """The page as XML: every element is closed, every text escaped."""
+    return ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+
+
+def span(name, lane, begin, duration, step=1, **arguments):
+    return {"ph": "X", "name": name, "pid": 1, "tid": lane, "ts": begin, "dur": duration,
+            "args": {"step": step, "bytes": 4096, **arguments}}
+
+
+def lane_name(lane, name):
+    return {"ph": "M", "name": "thread_name", "pid": 1, "tid": lane, "args": {"name": name}}
+
+
+def write_trace(path, events):
+    path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}))
+    return path
+
+
+def write_metrics(path, steps):
+    lines = [{"step": step, "epoch": 0, "loss": 3 / step, "lr": 0.05, "rows": 64, "step_ms": 40 + step % 3}
+             for step in range(1, steps + 1)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@functools.cache
+def compared():
+    """The page and the JSON object of one comparison."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder, "page.html")
+        result = yoke("compare", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9",
+                      "--threads", "1", "--devices", "2xcpu", "--rounds", "3", "--steps", "2", "--seconds", "0.1",
+                      "--learn-steps", "3", "--algorithm", "direct", "--json", "--quiet", "--html", page)
+        assert result.returncode == 0, result.stderr
+        return page.read_text(), json.loads(result.stdout)
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def report(self, *files):
+        page = self.folder / "page.html"
+        result = yoke("report", "--html", page, *files)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return page.read_text()
+
+    def small_trace(self, name="trace.json", device="cpu:0"):
+        return write_trace(self.folder / name, [
+            lane_name(0, device), lane_name(1, "cpu:1"), span("step", 0, 0, 10000), span("forward", 0, 0, 6000),
+            span("update", 0, 6000, 4000, bucket=7), span("forward", 1, 0, 3000)])
+
+    def every_page(self):
+        yield "compare", compared()[0]
+        yield "report", self.report(self.small_trace(), write_metrics(self.folder / "metrics.jsonl", 20))
+
+
+class Structure(Page):
+    def test_pages_are_well_formed_and_their_ids_are_unique(self):
+        for name, text in self.every_page():
+            with self.subTest(page=name):
+                ids = [element.get("id") for element in parse(text).iter() if element.get("id")]
+                self.assertEqual(sorted(ids), sorted(set(ids)))
+                self.assertGreater(len(parse(text).findall(f".//{SVG}svg")), 3)
+
+    def test_pages_need_no_network_and_no_script_and_stay_below_a_megabyte(self):
+        for name, text in self.every_page():
+            with self.subTest(page=name):
+                outside = text.replace("http://www.w3.org/2000/svg", "")
+                self.assertIsNone(re.search(r"https?:|//\w|url\(|@import|<script|<link|<iframe|<img| src=| href=| on\w+=",
+                                            outside))
+                self.assertLess(len(text.encode()), 1_000_000)
+
+    def test_every_figure_has_a_text_alternative_sentences_a_table_and_a_source(self):
+        for name, text in self.every_page():
+            figures = [element for element in parse(text).iter("section") if "figure" in element.get("class")]
+            self.assertGreater(len(figures), 3)
+            for figure in figures:
+                with self.subTest(page=name, figure=figure.get("id")):
+                    svg = figure.find(f".//{SVG}svg")
+                    alternatives = {element.get("id"): element.text for element in svg}
+                    self.assertEqual(svg.get("role"), "img")
+                    for reference in svg.get("aria-labelledby").split():
+                        self.assertGreater(len(alternatives[reference]), 3)
+                    self.assertEqual(figure.get("aria-labelledby"), figure.find("h2").get("id"))
+                    self.assertGreater(len(figure.findall(".//table//td")), 0)
+                    self.assertGreater(len([p for p in figure.findall("p") if p.get("class") is None]), 0)
+                    self.assertIn("src/", "".join(figure.itertext()))
+
+    def test_drawings_stay_inside_their_view_boxes(self):
+        for name, text in self.every_page():
+            for svg in parse(text).iter(f"{SVG}svg"):
+                _, _, width, height = map(float, svg.get("viewBox").split())
+                for rect in svg.iter(f"{SVG}rect"):
+                    with self.subTest(page=name, svg=svg.get("aria-labelledby")):
+                        self.assertGreaterEqual(float(rect.get("x")), 0)
+                        self.assertLessEqual(float(rect.get("x")) + float(rect.get("width")), width)
+                        self.assertLessEqual(float(rect.get("y")) + float(rect.get("height")), height)
+
+
+def luminance(colour):
+    channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+class Colours(Page):
+    def test_all_colours_but_faint_lines_contrast_with_the_page_in_light_dark_and_print(self):
+        text = compared()[0]
+        themes = re.findall(r":root\{([^}]*--page[^}]*)\}", text)
+        self.assertEqual(len(themes), 3)
+        for theme in themes:
+            colours = dict(re.findall(r"--([\w-]+):(#[0-9a-f]{6})", theme))
+            self.assertGreater(len(colours), 25)
+            for name, colour in colours.items():
+                if name not in ("page", "faint"):
+                    self.assertGreaterEqual(contrast(colour, colours["page"]), CONTRAST, f"{name} {colour}")
+
+    def test_every_class_of_a_drawing_has_a_rule(self):
+        for name, text in self.every_page():
+            style = text[text.index("<style>"):text.index("</style>")]
+            used = {word for svg in parse(text).iter(f"{SVG}svg") for element in svg.iter()
+                    for word in (element.get("class") or "").split()}
+            with self.subTest(page=name):
+                self.assertEqual([word for word in used if f".{word}" not in style], [])
+
+
+class Numbers(Page):
+    def table(self, text, figure):
+        section = next(element for element in parse(text).iter("section") if element.get("id") == figure)
+        table = section.find(".//table")
+        head = [cell.text for cell in table.find("thead/tr")]
+        return head, {row[0].text: [cell.text for cell in row[1:]] for row in table.iter("tr") if row[0].get("scope") == "row"}
+
+    def test_stages_of_every_mode_add_up_to_its_step(self):
+        text, result = compared()
+        _, rows = self.table(text, "stages")
+        self.assertEqual(len(rows), len(result["contenders"]))
+        for name, cells in rows.items():
+            *parts, total = map(float, cells)
+            self.assertAlmostEqual(sum(parts), total, delta=0.02 * total, msg=name)
+        for contender in result["contenders"]:
+            total = float(rows[contender["name"]][-1])
+            self.assertAlmostEqual(total, contender["step_ms"]["median"], delta=0.02 * total, msg=contender["name"])
+
+    def test_stages_of_a_trace_add_up_to_its_step_and_waits_name_their_cause(self):
+        text = self.report(self.small_trace())
+        head, rows = self.table(text, "stages")
+        cells = dict(zip(head[1:], map(float, rows["trace.json"])))
+        self.assertEqual(cells, {"forward": 4.5, "update": 2, "idle": 3.5, "sum": 10})
+        _, rows = self.table(text, "devices")
+        self.assertEqual([float(cell) for cell in rows["cpu:1"]] if "cpu:1" in rows else
+                         [float(cell) for cell in rows["trace.json, cpu:1"]], [3, 7, 0, 10])
+        self.assertIn("while cpu:0 runs update", text)
+        self.assertIn(">7</text>", text)  # the bucket's number, in its span
+
+    def test_modes_of_equal_weights_are_named_with_their_hash(self):
+        text, result = compared()
+        self.assertIn(f"Equal weights, bit for bit (hash {result['contenders'][-1]['weights_hash']})", text)
+
+    def test_long_runs_and_many_lanes_make_a_page_below_a_megabyte(self):
+        events = [lane_name(lane, f"cuda:{lane}") for lane in range(64)] + [span("step", 0, 0, 1e6)]
+        events += [span("backward", lane, 100 * i, 60, bucket=i) for lane in range(64) for i in range(500)]
+        files = [write_trace(self.folder / f"t{i}.json", events) for i in range(3)]
+        files += [write_metrics(self.folder / f"m{i}.jsonl", 5000) for i in range(8)]
+        self.assertLess(len(self.report(*files).encode()), 1_000_000)
+
+
+class BadInput(Page):
+    def test_hostile_names_stay_texts(self):
+        name = "<script>alert(1)</script>\"'&\x07"
+        text = self.report(self.small_trace("<b>&.json", device=name))
+        self.assertNotIn("<script", text)
+        self.assertNotIn("<b>", text)
+        self.assertIn("&lt;script&gt;alert(1)", text)
+        parse(text)
+
+    def test_a_trace_cut_short_gives_a_page_with_a_note(self):
+        path = self.small_trace()
+        path.write_text(path.read_text()[:-30])
+        self.assertIn("trace.json is cut short or damaged", self.report(path))
+
+    def test_other_files_are_refused_and_no_page_appears(self):
+        for content, code in [("hello", 65), ("", 65), ('{"traceEvents":[]}', 65)]:
+            path = self.folder / "other.txt"
+            path.write_text(content)
+            result = yoke("report", "--html", self.folder / "no.html", path)
+            self.assertEqual((result.returncode, result.stdout), (code, ""))
+            self.assertIn("other.txt", result.stderr)
+            self.assertFalse((self.folder / "no.html").exists())
+        self.assertEqual(yoke("report", self.folder / "missing.json").returncode, 66)
+        self.assertEqual(yoke("report").returncode, 2)
+
+    def test_a_page_that_cannot_be_written_loses_no_result(self):
+        result = yoke("report", "--html", "/nowhere/page.html", self.small_trace())
+        self.assertEqual(result.returncode, 74)
+        self.assertIn("/nowhere/page.html", result.stderr)
+        result = yoke("compare", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9",
+                      "--threads", "1", "--devices", "2xcpu", "--rounds", "3", "--steps", "2", "--seconds", "0.1",
+                      "--learn-steps", "0", "--algorithm", "direct", "--json", "--quiet", "--html", "/nowhere/page.html")
+        self.assertEqual(result.returncode, 74)
+        self.assertGreater(len(json.loads(result.stdout)["contenders"]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

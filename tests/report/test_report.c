@@ -1,0 +1,186 @@
+/* What a report makes of files: sums that make the step, waits with their causes, files cut short.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "report/report.h"
+#include "report/stage_facts.h"
+
+/* Two lanes, one step of 10 ms: lane 0 works all the time, lane 1 for 2 ms at its begin. */
+#define SPAN(name, tid, ts, dur, more)                                                             \
+    "{\"ph\":\"X\",\"name\":\"" name "\",\"pid\":1,\"tid\":" #tid ",\"ts\":" #ts ",\"dur\":" #dur  \
+    ",\"args\":{\"step\":4,\"bytes\":1024" more "}}"
+#define HEAD                                                                                       \
+    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":" \
+    "1,\"tid\":1,\"args\":{\"name\":\"cpu:1\"}},"
+static const char trace[] =
+    HEAD SPAN("step", 0, 1000, 10000, "") "," SPAN("forward", 0, 1000, 5000, "") "," SPAN(
+        "reduce", 0, 2000, 1000,
+        ",\"bucket\":3") "," SPAN("update", 0, 6000, 5000,
+                                  "") "," SPAN("forward", 1, 1000, 2000,
+                                               "") ","
+                                                   "{\"ph\":\"s\",\"id\":1,\"pid\":1,\"tid\":0,"
+                                                   "\"ts\":1}]}";
+
+static yoke_report read_text(const char *text) {
+    yoke_report report = {0};
+    assert_int_equal(yoke_report_read(&report, "file.json", text, strlen(text)), YOKE_OK);
+    return report;
+}
+
+static void stages_of_every_lane_add_up_to_the_step(void **state) {
+    (void)state;
+    yoke_report report = read_text(trace);
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->lane_count, 2);
+    assert_float_equal(mode->mean_step_ms, 10, 1e-9);
+    for (int i = 0; i < mode->lane_count; i++) {
+        double sum = 0;
+        for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
+            sum += mode->lanes[i].stage_ms[stage];
+        assert_float_equal(sum, 10, 1e-9);
+    }
+    yoke_report_clear(&report);
+}
+
+static void the_inner_of_two_spans_counts(void **state) {
+    (void)state;
+    yoke_report report = read_text(trace);
+    const double *ms = report.modes[0].lanes[1].stage_ms;
+    assert_string_equal(report.modes[0].lanes[0].name, "cpu:1"); /* in the file's order */
+    assert_float_equal(ms[YOKE_STAGE_FORWARD], 4, 1e-9);
+    assert_float_equal(ms[YOKE_STAGE_REDUCE], 1, 1e-9);
+    const yoke_report_span *spans = report.modes[0].lanes[1].spans;
+    assert_int_equal(report.modes[0].lanes[1].span_count, 4);
+    assert_int_equal(spans[1].stage, YOKE_STAGE_REDUCE);
+    assert_int_equal(spans[1].bucket, 3);
+    assert_float_equal(spans[1].begin_ms, 1, 1e-9);
+    yoke_report_clear(&report);
+}
+
+static void a_gap_is_a_wait_for_the_lane_that_works(void **state) {
+    (void)state;
+    yoke_report report = read_text(trace);
+    const yoke_report_lane *lane = &report.modes[0].lanes[0];
+    assert_int_equal(lane->span_count, 2);
+    assert_int_equal(lane->spans[1].stage, YOKE_REPORT_WAITING);
+    assert_int_equal(lane->spans[1].cause_lane, 1);
+    assert_int_equal(lane->spans[1].cause_stage, YOKE_STAGE_UPDATE); /* 5 ms, forward 3 */
+    yoke_report_clear(&report);
+}
+
+static void an_all_reduce_behind_backward_does_not_count(void **state) {
+    (void)state;
+    yoke_report report = read_text(HEAD SPAN("step", 0, 0, 10000, "") "," SPAN(
+        "backward", 0, 0, 8000, "") "," SPAN("all_reduce", 0, 4000, 5000, "") "]}");
+    const double *ms = report.modes[0].lanes[1].stage_ms;
+    assert_float_equal(ms[YOKE_STAGE_BACKWARD], 8, 1e-9);
+    assert_float_equal(ms[YOKE_STAGE_ALL_REDUCE], 1, 1e-9);
+    assert_float_equal(ms[YOKE_REPORT_IDLE], 1, 1e-9);
+    yoke_report_clear(&report);
+}
+
+static void a_trace_cut_anywhere_is_read_as_far_as_it_goes(void **state) {
+    (void)state;
+    size_t whole = strlen(trace) - 1, read = 0; /* the last brace says nothing */
+    for (size_t bytes = 0; bytes < whole; bytes++) {
+        yoke_report report = {0};
+        yoke_status status = yoke_report_read(&report, "file.json", trace, bytes);
+        if (status == YOKE_OK) {
+            read++;
+            assert_int_equal(report.note_count, 1);
+            assert_non_null(strstr(report.notes[0], "cut short"));
+            assert_float_equal(report.modes[0].mean_step_ms, 10, 1e-9);
+        } else {
+            assert_int_equal(status, YOKE_ERROR_DATA);
+            assert_non_null(strstr(yoke_last_error(), "file.json"));
+        }
+        yoke_report_clear(&report);
+    }
+    assert_true(read > whole / 2); /* from the end of the step's span on */
+}
+
+static const char metrics[] =
+    "{\"step\":1,\"epoch\":0,\"loss\":2.5,\"lr\":0.05,\"rows\":64,\"step_ms\":56.0}\n"
+    "{\"step\":2,\"epoch\":0,\"loss\":2.25,\"lr\":0.05,\"rows\":64,\"step_ms\":64.0}\n"
+    "{\"step\":2,\"epoch\":0,\"accuracy\":0.125,\"loss\":2.0,\"rows\":1000}\n";
+
+static void metrics_become_curves(void **state) {
+    (void)state;
+    yoke_report report = read_text(metrics);
+    const yoke_report_points *curves = report.modes[0].curves;
+    assert_int_equal(report.note_count, 0);
+    assert_int_equal(curves[YOKE_REPORT_LOSS].count, 2);
+    assert_float_equal(curves[YOKE_REPORT_LOSS].points[1].value, 2.25, 0);
+    assert_int_equal(curves[YOKE_REPORT_TEST_LOSS].count, 1);
+    assert_float_equal(curves[YOKE_REPORT_ACCURACY].points[0].value, 12.5, 0);
+    assert_float_equal(curves[YOKE_REPORT_ACCURACY].points[0].step, 2, 0);
+    yoke_report_clear(&report);
+}
+
+static void metrics_that_end_in_a_line_are_read_up_to_it(void **state) {
+    (void)state;
+    yoke_report report = {0};
+    size_t bytes = strlen(metrics) - 20;
+    assert_int_equal(yoke_report_read(&report, "m.jsonl", metrics, bytes), YOKE_OK);
+    assert_int_equal(report.modes[0].curves[YOKE_REPORT_LOSS].count, 2);
+    assert_int_equal(report.modes[0].curves[YOKE_REPORT_TEST_LOSS].count, 0);
+    assert_int_equal(report.note_count, 1);
+    yoke_report_clear(&report);
+}
+
+static void files_of_another_kind_are_refused_by_name(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "", "{}", "PNG", "[1,2]", "{\"traceEvents\":[]}", "null", "{\"loss\":1}\n", "[[[[[["};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        yoke_report report = {0};
+        assert_int_equal(yoke_report_read(&report, "some.txt", texts[i], strlen(texts[i])),
+                         YOKE_ERROR_DATA);
+        assert_non_null(strstr(yoke_last_error(), "some.txt"));
+        yoke_report_clear(&report);
+    }
+}
+
+static void every_stage_has_a_source_file_that_exists(void **state) {
+    (void)state;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+        char path[512];
+        const char *source = yoke_stage_fact(stage).source;
+        assert_non_null(source);
+        snprintf(path, sizeof path, "%s/%s", YOKE_SOURCE_DIR, source);
+        assert_true(yoke_file_exists(path));
+    }
+}
+
+static void a_page_that_cannot_be_written_is_an_io_error(void **state) {
+    (void)state;
+    yoke_report report = read_text(trace);
+    assert_int_equal(yoke_report_write(&report, "/nowhere/page.html"), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "/nowhere/page.html"));
+    yoke_report_clear(&report);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_of_every_lane_add_up_to_the_step),
+        cmocka_unit_test(the_inner_of_two_spans_counts),
+        cmocka_unit_test(a_gap_is_a_wait_for_the_lane_that_works),
+        cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
+        cmocka_unit_test(a_trace_cut_anywhere_is_read_as_far_as_it_goes),
+        cmocka_unit_test(metrics_become_curves),
+        cmocka_unit_test(metrics_that_end_in_a_line_are_read_up_to_it),
+        cmocka_unit_test(files_of_another_kind_are_refused_by_name),
+        cmocka_unit_test(every_stage_has_a_source_file_that_exists),
+        cmocka_unit_test(a_page_that_cannot_be_written_is_an_io_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
