@@ -114,6 +114,7 @@ yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span 
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_report_span *spans, int count,
                             double step_ms);
 void yoke_report_find_waits(yoke_report_mode *mode);
+/* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);
 yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value);

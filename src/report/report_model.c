@@ -71,6 +71,12 @@ yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span 
 
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes) {
+    for (int i = 0; i < amounts->count; i++) {
+        yoke_report_amount *known = &amounts->rows[i];
+        if (strcmp(known->what, what) != 0 || strcmp(known->where, where) != 0) continue;
+        known->bytes += bytes;
+        return YOKE_OK;
+    }
     yoke_report_amount *amount = GROW(amounts->rows, amounts->count);
     if (amount == NULL) return no_memory();
     COPY(amount->where, where);
