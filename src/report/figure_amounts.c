@@ -71,6 +71,17 @@ static double bytes_at(const yoke_report_amounts *amounts, const char *where) {
     return sum;
 }
 
+static int count_places(const yoke_report_amounts *amounts) {
+    int count = 0;
+    for (int i = 0; i < amounts->count; i++) {
+        bool first = true;
+        for (int j = 0; j < i; j++)
+            first &= strcmp(amounts->rows[j].where, amounts->rows[i].where) != 0;
+        count += first;
+    }
+    return count;
+}
+
 /* The places with the most and the fewest bytes. */
 static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode,
                      bool links) {
@@ -82,7 +93,7 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
         if (most == NULL || bytes_at(amounts, where) > bytes_at(amounts, most)) most = where;
         if (least == NULL || bytes_at(amounts, where) < bytes_at(amounts, least)) least = where;
     }
-    if (most == NULL || strcmp(most, least) == 0) return;
+    if (most == NULL || count_places(amounts) < 2) return;
     const char *verb = links ? "moves" : "holds";
     double high = bytes_at(amounts, most), low = bytes_at(amounts, least);
     yoke_mode_label(report, mode, label);

@@ -93,16 +93,17 @@ static void say_ends(yoke_markup *out, const yoke_svg_series *series, int count)
 /* One sentence where all lines lie on each other. */
 static void say_loss(yoke_markup *out, const yoke_report *report, const yoke_svg_series *series,
                      int count) {
-    char number[2][YOKE_NUMBER_BYTES], text[32] = "0";
+    char number[2][YOKE_NUMBER_BYTES], text[32] = "by nothing";
     bool comparable = count > 1;
     for (int s = 1; s < count; s++)
         comparable &= series[s].count == series[0].count;
     double difference = comparable ? largest_difference(series, count) : 0;
-    if (difference > 0) snprintf(text, sizeof text, "%.1e", difference);
+    if (difference > 0)
+        snprintf(text, sizeof text, "by less than 1e%d", (int)floor(log10(difference)) + 1);
     if (comparable && difference < 1e-3)
         yoke_figure_say(out, NULL,
                         "The lines of all %d runs lie on each other, from %s to %s: their losses "
-                        "differ by %s at most, relative.",
+                        "differ %s, relative.",
                         count, yoke_number(series[0].points[0].y, number[0]),
                         yoke_number(series[0].points[series[0].count - 1].y, number[1]), text);
     else

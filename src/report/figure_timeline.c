@@ -10,7 +10,8 @@
 #define LANES_MAX 128
 #define DRAWN_MAX 2000 /* spans; the shortest are left out */
 #define ROWS_MAX 600   /* of the table */
-#define TITLE_BYTES 256
+#define TITLE_BYTES 512
+#define CAUSE_BYTES 160
 #define SAID_MAX 6
 
 /* A span with its place, as a figure shows it. */
@@ -23,9 +24,9 @@ typedef struct shown {
 } shown;
 
 static const char *cause_text(const yoke_report_mode *mode, const yoke_report_span *span,
-                              char text[TITLE_BYTES]) {
+                              char text[CAUSE_BYTES]) {
     if (span->cause_lane >= 0 && span->cause_lane < mode->lane_count)
-        snprintf(text, TITLE_BYTES, "while %s runs %s", mode->lanes[span->cause_lane].name,
+        snprintf(text, CAUSE_BYTES, "while %s runs %s", mode->lanes[span->cause_lane].name,
                  yoke_stage_fact(span->cause_stage).name);
     else
         text[0] = '\0';
@@ -33,7 +34,7 @@ static const char *cause_text(const yoke_report_mode *mode, const yoke_report_sp
 }
 
 static void describe(shown *of) {
-    char number[2][YOKE_NUMBER_BYTES], bucket[32] = "", bytes[64] = "", cause[TITLE_BYTES];
+    char number[2][YOKE_NUMBER_BYTES], bucket[32] = "", bytes[64] = "", cause[CAUSE_BYTES];
     const yoke_report_span *span = of->span;
     if (span->bucket >= 0) snprintf(bucket, sizeof bucket, ", bucket %d", span->bucket);
     if (span->bytes > 0) {
@@ -123,7 +124,7 @@ static double sum_waits(const yoke_report_mode *mode, const yoke_report_lane **w
 static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
     const yoke_report_lane *waiter;
     const yoke_report_span *longest;
-    char label[YOKE_LABEL_BYTES], cause[TITLE_BYTES], ms[3][64];
+    char label[YOKE_LABEL_BYTES], cause[CAUSE_BYTES], ms[3][64];
     double waits = sum_waits(mode, &waiter, &longest) / mode->lane_count;
     yoke_mode_label(report, mode, label);
     yoke_text_ms(mode->shown_ms, ms[0]);
@@ -206,7 +207,7 @@ static void draw(yoke_markup *out, const yoke_report *report, const timeline *al
 }
 
 static void span_row(yoke_markup *out, const yoke_report *report, const shown *row) {
-    char label[YOKE_LABEL_BYTES], text[TITLE_BYTES];
+    char label[YOKE_LABEL_BYTES], text[CAUSE_BYTES];
     yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
     yoke_html_cell(out, row->lane->name);
     yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);

@@ -34,11 +34,11 @@ static double clip(double time_ms, double step_ms) {
 
 static yoke_status add_piece(yoke_report_lane *lane, const yoke_report_span *of, double begin_ms,
                              double end_ms) {
-    yoke_report_span piece = {.stage = YOKE_REPORT_IDLE, .bucket = -1};
+    yoke_report_span piece = {
+        .stage = YOKE_REPORT_IDLE, .bucket = -1, .cause_lane = -1, .cause_stage = -1};
     if (of != NULL) piece = *of;
     piece.begin_ms = begin_ms;
     piece.end_ms = end_ms;
-    piece.cause_lane = piece.cause_stage = -1;
     return yoke_report_add_span(lane, &piece);
 }
 
@@ -130,6 +130,7 @@ void yoke_report_find_waits(yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++) {
         yoke_report_lane *lane = &mode->lanes[i];
         for (int j = 0; j < lane->span_count; j++)
-            if (!works(lane->spans[j].stage)) find_cause(mode, i, &lane->spans[j]);
+            if (!works(lane->spans[j].stage) && lane->spans[j].cause_lane < 0)
+                find_cause(mode, i, &lane->spans[j]);
     }
 }

@@ -182,7 +182,7 @@ const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES
 
 const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]) {
     double size = fabs(value);
-    if (!(size > 0)) return decimal(value, 0, false, text);
+    if (!(size > 0) || !isfinite(size)) return decimal(value, 0, false, text);
     int decimals = 2 - (int)floor(log10(size));
     return decimal(value, decimals < 0 ? 0 : decimals > 6 ? 6 : decimals, false, text);
 }

@@ -110,7 +110,8 @@ yoke_status yoke_report_add_mode(yoke_report *report, const char *name, yoke_rep
 yoke_status yoke_report_add_lane(yoke_report_mode *mode, const char *name, yoke_report_lane **lane);
 yoke_status yoke_report_add_span(yoke_report_lane *lane, const yoke_report_span *span);
 /* Fills an empty lane's spans from a step's stages as they were recorded, sorted by begin: they may
- * lie in each other. Behind the last lane, find_waits tells waiting from idle and finds causes. */
+ * lie in each other. Behind the last lane, find_waits tells waiting from idle and finds the causes
+ * that are not known yet. */
 yoke_status yoke_report_cut(yoke_report_lane *lane, const yoke_report_span *spans, int count,
                             double step_ms);
 void yoke_report_find_waits(yoke_report_mode *mode);

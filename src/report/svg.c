@@ -8,6 +8,8 @@
 #include "base/base.h"
 #include "report/svg_parts.h"
 
+#define TICKS_MAX 40 /* where a tick is less than the rounding error of its place */
+
 double yoke_svg_place(const svg_scale *scale, double value) {
     double range = scale->high - scale->low;
     double share = range > 0 ? (value - scale->low) / range : 0;
@@ -145,6 +147,11 @@ static double binary_unit(double range) {
     return unit;
 }
 
+/* Adding 0 makes -0 a 0. */
+static double tick_at(const svg_scale *scale, double tick, int i) {
+    return tick * (ceil(scale->low / tick - 1e-9) + i) + 0.0;
+}
+
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick, bool bytes) {
     char text[YOKE_NUMBER_BYTES];
@@ -153,11 +160,10 @@ void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
         double unit = binary_unit(scale->high);
         tick = unit * yoke_svg_tick(scale->high / unit, 4, false);
     }
-    for (double i = ceil(scale->low / tick - 1e-9); i * tick <= scale->high + 1e-9 * tick; i++) {
-        double x = yoke_svg_place(scale, i * tick);
+    for (int i = 0; i < TICKS_MAX && tick_at(scale, tick, i) <= scale->high + 1e-9 * tick; i++) {
+        double value = tick_at(scale, tick, i), x = yoke_svg_place(scale, value);
         yoke_svg_line(out, "grid", x, box.y, x, bottom);
-        yoke_svg_label(out, "middle", x, bottom + 15,
-                       tick_text(fabs(i) > 0 ? i * tick : 0, bytes, text), 16);
+        yoke_svg_label(out, "middle", x, bottom + 15, tick_text(value, bytes, text), 16);
     }
     yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
     yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);
@@ -166,10 +172,10 @@ void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, cons
 void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick) {
     char text[YOKE_NUMBER_BYTES];
-    for (double i = ceil(scale->low / tick - 1e-9); i * tick <= scale->high + 1e-9 * tick; i++) {
-        double y = yoke_svg_place(scale, i * tick);
+    for (int i = 0; i < TICKS_MAX && tick_at(scale, tick, i) <= scale->high + 1e-9 * tick; i++) {
+        double value = tick_at(scale, tick, i), y = yoke_svg_place(scale, value);
         yoke_svg_line(out, "grid", box.x, y, box.x + box.width, y);
-        yoke_svg_label(out, "end", box.x - 6, y + 4, yoke_decimal(i * tick, 6, text), 10);
+        yoke_svg_label(out, "end", box.x - 6, y + 4, yoke_decimal(value, 6, text), 10);
     }
     yoke_svg_line(out, "axis", box.x, box.y, box.x, box.y + box.height);
     yoke_svg_label(out, "start", 4, box.y - 10, name, 60);

@@ -59,6 +59,22 @@ static yoke_status add_event(trace_file *file, const trace_event *event) {
     return YOKE_OK;
 }
 
+static int lane_named(const trace_file *file, const char *name) {
+    for (int i = 0; i < file->lane_count; i++)
+        if (strcmp(file->lanes[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* The names of threads come before the spans. */
+static void read_cause(const trace_file *file, const json_t *arguments, trace_event *event) {
+    const char *lane = json_string_value(json_object_get(arguments, "cause"));
+    const char *stage = json_string_value(json_object_get(arguments, "cause_stage"));
+    event->cause_lane = lane != NULL ? lane_named(file, lane) : -1;
+    event->cause_stage = stage != NULL ? stage_of(stage) : -1;
+    if (event->cause_lane < 0 || event->cause_stage < 0)
+        event->cause_lane = event->cause_stage = -1;
+}
+
 static yoke_status read_span(trace_file *file, const json_t *event) {
     const json_t *arguments = json_object_get(event, "args");
     const json_t *step = json_object_get(arguments, "step");
@@ -85,6 +101,7 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
                         .begin_ms = begin,
                         .end_ms = begin + duration,
                         .bytes = json_number_value(json_object_get(arguments, "bytes"))};
+    read_cause(file, arguments, &read);
     return add_event(file, &read);
 }
 

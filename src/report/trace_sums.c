@@ -40,7 +40,9 @@ static yoke_status cut_lane(yoke_report_lane *lane, const window *step, const tr
                                                .bucket = events[i].bucket,
                                                .begin_ms = events[i].begin_ms - step->begin_ms,
                                                .end_ms = events[i].end_ms - step->begin_ms,
-                                               .bytes = events[i].bytes};
+                                               .bytes = events[i].bytes,
+                                               .cause_lane = events[i].cause_lane,
+                                               .cause_stage = events[i].cause_stage};
     yoke_status status = yoke_report_cut(lane, spans, used, step->end_ms - step->begin_ms);
     free(spans);
     return status;

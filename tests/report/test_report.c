@@ -77,6 +77,18 @@ static void a_gap_is_a_wait_for_the_lane_that_works(void **state) {
     yoke_report_clear(&report);
 }
 
+static void a_cause_that_the_file_names_counts(void **state) {
+    (void)state;
+    yoke_report report =
+        read_text(HEAD SPAN("step", 0, 0, 10000, "") "," SPAN("backward", 0, 0, 10000, "") "," SPAN(
+            "wait", 1, 0, 10000, ",\"cause\":\"lane 0\",\"cause_stage\":\"gather\"") "]}");
+    const yoke_report_span *wait = &report.modes[0].lanes[0].spans[0];
+    assert_int_equal(wait->stage, YOKE_STAGE_WAIT);
+    assert_int_equal(wait->cause_lane, 1);
+    assert_int_equal(wait->cause_stage, YOKE_STAGE_GATHER);
+    yoke_report_clear(&report);
+}
+
 static void an_all_reduce_behind_backward_does_not_count(void **state) {
     (void)state;
     yoke_report report = read_text(HEAD SPAN("step", 0, 0, 10000, "") "," SPAN(
@@ -137,6 +149,19 @@ static void metrics_that_end_in_a_line_are_read_up_to_it(void **state) {
     yoke_report_clear(&report);
 }
 
+static void curves_that_no_axis_can_resolve_make_a_page(void **state) {
+    (void)state;
+    yoke_report report = read_text("{\"step\":9223372036854774784,\"lr\":1,\"loss\":1e17}\n"
+                                   "{\"step\":9223372036854775807,\"lr\":1e-308,\"loss\":"
+                                   "100000000000000016.0}\n");
+    char *page;
+    size_t bytes;
+    assert_int_equal(yoke_report_page(&report, &page, &bytes), YOKE_OK);
+    assert_true(bytes < 100000);
+    free(page);
+    yoke_report_clear(&report);
+}
+
 static void files_of_another_kind_are_refused_by_name(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -174,10 +199,12 @@ int main(void) {
         cmocka_unit_test(stages_of_every_lane_add_up_to_the_step),
         cmocka_unit_test(the_inner_of_two_spans_counts),
         cmocka_unit_test(a_gap_is_a_wait_for_the_lane_that_works),
+        cmocka_unit_test(a_cause_that_the_file_names_counts),
         cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
         cmocka_unit_test(a_trace_cut_anywhere_is_read_as_far_as_it_goes),
         cmocka_unit_test(metrics_become_curves),
         cmocka_unit_test(metrics_that_end_in_a_line_are_read_up_to_it),
+        cmocka_unit_test(curves_that_no_axis_can_resolve_make_a_page),
         cmocka_unit_test(files_of_another_kind_are_refused_by_name),
         cmocka_unit_test(every_stage_has_a_source_file_that_exists),
         cmocka_unit_test(a_page_that_cannot_be_written_is_an_io_error),

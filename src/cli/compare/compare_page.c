@@ -59,7 +59,9 @@ static yoke_status cut_device(yoke_report_lane *lane, const compare_mode *mode, 
                                             .bucket = span->bucket,
                                             .begin_ms = span->begin_ms,
                                             .end_ms = span->end_ms,
-                                            .bytes = span->bytes};
+                                            .bytes = span->bytes,
+                                            .cause_lane = -1,
+                                            .cause_stage = -1};
     }
     yoke_status status = yoke_report_cut(lane, spans, count, mode->span_step_ms);
     free(spans);
