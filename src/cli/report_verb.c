@@ -22,8 +22,8 @@ const cli_verb report_verb = {
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
     .more = "FILEs are what --trace and --metrics of 'yoke train' wrote, in any mixture; each\n"
-            "becomes a run of the page. A file that is cut short is read as far as it goes, with\n"
-            "a note on the page. The page needs no network and no script.\n"};
+            "becomes a run of the page. What is cut short is read as far as it goes, with a\n"
+            "note on the page. The page needs no network and no script.\n"};
 
 static yoke_status read_all(yoke_report *report, char *const *paths, int count) {
     for (int i = 0; i < count; i++) {

@@ -98,36 +98,44 @@ static void find_ends(const scaling *all, const yoke_report_mode **fast,
     }
 }
 
-static void say_throughput(yoke_markup *out, const scaling *all, const char *class_name) {
-    const yoke_report_mode *fast, *slow, *base = base_mode(all);
-    char number[4][YOKE_NUMBER_BYTES];
-    find_ends(all, &fast, &slow);
-    if (fast == NULL) return;
-    yoke_figure_say(out, class_name, "On %d device%s, %s trains most images: %s a second.",
-                    fast->devices, fast->devices == 1 ? "" : "s", fast->name,
-                    yoke_number(fast->images_per_second.value, number[0]));
-    if (base == NULL || fast->devices < 2) return;
-    double one = base->step_ms.value;
-    yoke_figure_say(out, class_name,
-                    "That is %s times as many as %s on one device; the ideal is %d. The slowest "
-                    "there, %s, reaches %s times.",
-                    yoke_number(one / fast->step_ms.value, number[1]), base->name, fast->devices,
-                    slow->name, yoke_number(one / slow->step_ms.value, number[2]));
+/* Every mode on the largest number of devices beside the first mode on one. */
+static void say_throughput(yoke_markup *out, const scaling *all) {
+    const yoke_report_mode *base = base_mode(all);
+    int most = most_devices(all);
+    if (base == NULL || most < 2) return;
+    yoke_markup_open(out, "p");
+    yoke_markup_format(out, "Images a second on %d devices, beside the %s of %s on one", most,
+                       yoke_number(base->images_per_second.value, (char[YOKE_NUMBER_BYTES]){0}),
+                       base->name);
+    const char *before = ": ";
+    for (int i = 0; i < all->report->mode_count; i++) {
+        const yoke_report_mode *mode = &all->report->modes[i];
+        char number[YOKE_NUMBER_BYTES];
+        if (mode->devices != most || !(mode->images_per_second.value > 0)) continue;
+        yoke_number(mode->images_per_second.value / base->images_per_second.value, number);
+        yoke_markup_format(out, "%s%s %s times as many", before, mode->name, number);
+        before = ", ";
+    }
+    yoke_markup_format(out, ". The ideal is %d times.", most);
+    yoke_markup_close(out);
 }
 
-static void say_step_time(yoke_markup *out, const scaling *all, const char *class_name) {
+static void say_step_time(yoke_markup *out, const scaling *all) {
     const yoke_report_mode *fast, *slow;
     char number[3][64];
     find_ends(all, &fast, &slow);
     if (fast == NULL || fast == slow) return;
-    yoke_figure_say(out, class_name, "On %d devices a step takes %s in %s and %s in %s: %s more.",
+    yoke_figure_say(out, NULL, "On %d devices a step takes %s in %s and %s in %s: %s more.",
                     fast->devices, yoke_text_ms(fast->step_ms.value, number[0]), fast->name,
                     yoke_text_ms(slow->step_ms.value, number[1]), slow->name,
                     yoke_text_percent(slow->step_ms.value - fast->step_ms.value,
                                       fast->step_ms.value, number[2]));
     if (fast->step_ms.high > slow->step_ms.low && slow->step_ms.low > 0)
-        yoke_figure_say(out, class_name,
+        yoke_figure_say(out, NULL,
                         "Their intervals overlap: this run does not say which is faster.");
+    else if (all->report->no_verdict)
+        yoke_figure_say(out, NULL,
+                        "Other programs disturbed the race: it does not say which is faster.");
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
@@ -152,9 +160,9 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
             .count = all.count};
         yoke_html_figure_begin(out, throughput ? "throughput" : "step-time", title, false);
         if (throughput)
-            say_throughput(out, &all, NULL);
+            say_throughput(out, &all);
         else
-            say_step_time(out, &all, NULL);
+            say_step_time(out, &all);
         yoke_figure_lines(out, &chart);
         yoke_figure_say(out, "meaning",
                         "A point is the median of the rounds%s%s. Ideal: N devices are N times as "

@@ -11,6 +11,7 @@
 
 #define SAY_BYTES 1024
 #define COLUMNS_MAX 33
+#define CELLS_MAX 3000 /* of the table of a drawing of lines */
 
 static int modes_called(const yoke_report *report, const char *name) {
     int count = 0;
@@ -150,6 +151,13 @@ static void point_cell(yoke_markup *out, const yoke_svg_series *series, double x
     yoke_html_cell(out, text);
 }
 
+static int count_rows(const yoke_svg_xy *chart) {
+    int count = 0;
+    for (double x = next_x(chart, -INFINITY); isfinite(x); x = next_x(chart, x))
+        count++;
+    return count;
+}
+
 static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
     const char *headers[COLUMNS_MAX];
     char number[YOKE_NUMBER_BYTES];
@@ -157,14 +165,18 @@ static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
     headers[0] = chart->x_name;
     for (int s = 0; s < columns; s++)
         headers[s + 1] = chart->series[s].name;
-    yoke_html_table_begin(out, "Data", chart->y_name, headers, columns + 1);
+    char summary[64] = "Data";
+    int stride = 1 + count_rows(chart) * columns / CELLS_MAX, row = 0;
+    if (stride > 1) snprintf(summary, sizeof summary, "Data, one row of %d", stride);
+    yoke_html_table_begin(out, summary, chart->y_name, headers, columns + 1);
     for (double x = next_x(chart, -INFINITY); isfinite(x); x = next_x(chart, x)) {
+        if (row++ % stride != 0) continue;
         yoke_html_row_begin(out, yoke_decimal(x, 2, number));
         for (int s = 0; s < columns; s++)
             point_cell(out, &chart->series[s], x);
         yoke_html_row_end(out);
     }
-    yoke_html_table_end(out, "Data");
+    yoke_html_table_end(out, summary);
 }
 
 void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart) {

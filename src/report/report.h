@@ -90,7 +90,8 @@ typedef struct yoke_report_fact {
 typedef struct yoke_report {
     char title[YOKE_REPORT_NAME_BYTES];
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
-    yoke_report_fact *facts;                   /* model, dataset, processor ... */
+    bool no_verdict;         /* disturbed: the figures do not say which mode is faster */
+    yoke_report_fact *facts; /* model, dataset, processor ... */
     int fact_count;
     char (*notes)[512]; /* what the reader must know: a file that is cut short */
     int note_count;

@@ -59,7 +59,7 @@ static const char *const parts[] = {
     "code{font:14px/1.4 ui-monospace,'DejaVu Sans "
     "Mono',monospace;overflow-wrap:anywhere}\n"
     ".figures{display:grid;grid-template-columns:repeat(auto-fit,"
-    "minmax(min(100%,500px),1fr));"
+    "minmax(min(100%,440px),1fr));"
     "gap:40px 40px;margin-top:32px}\n"
     ".figure{min-width:0;border-top:2px solid "
     "var(--faint);padding-top:14px}\n"

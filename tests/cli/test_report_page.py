@@ -187,15 +187,22 @@ class Numbers(Page):
         self.assertIn("while cpu:0 runs update", text)
         self.assertIn(">7</text>", text)  # the bucket's number, in its span
 
+    def test_a_disturbed_race_gives_a_note_and_no_verdict(self):
+        text, result = compared()
+        self.assertEqual(f"disturbed {result['disturbed']} of the {result['rounds']} rounds" in text, result["disturbed"] > 0)
+        verdict = re.search(r"On 2 devices a step takes .*?(does not say which is faster|</section>)", text, re.DOTALL)
+        if result["disturbed"] > 0:
+            self.assertEqual(verdict[1], "does not say which is faster")
+
     def test_modes_of_equal_weights_are_named_with_their_hash(self):
         text, result = compared()
         self.assertIn(f"Equal weights, bit for bit (hash {result['contenders'][-1]['weights_hash']})", text)
 
     def test_long_runs_and_many_lanes_make_a_page_below_a_megabyte(self):
         events = [lane_name(lane, f"cuda:{lane}") for lane in range(64)] + [span("step", 0, 0, 1e6)]
-        events += [span("backward", lane, 100 * i, 60, bucket=i) for lane in range(64) for i in range(500)]
-        files = [write_trace(self.folder / f"t{i}.json", events) for i in range(3)]
-        files += [write_metrics(self.folder / f"m{i}.jsonl", 5000) for i in range(8)]
+        events += [span("backward", lane, 100 * i, 60, bucket=i) for lane in range(64) for i in range(100)]
+        files = [write_trace(self.folder / f"t{i}.json", events) for i in range(16)]
+        files += [write_metrics(self.folder / f"m{i}.jsonl", 1000 + 97 * i) for i in range(16)]
         self.assertLess(len(self.report(*files).encode()), 1_000_000)
 
 

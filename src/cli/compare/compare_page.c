@@ -129,6 +129,7 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
              result->setup.model);
     snprintf(report->interval, sizeof report->interval, "%s",
              result->interval ? "95 % interval" : "range of the rounds");
+    report->no_verdict = result->disturbed > 0;
     TRY(add_facts(report, result));
     TRY(add_notes(report, result));
     for (int i = 0; i < result->mode_count; i++)
