@@ -36,7 +36,7 @@ YOKE_API yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *p
  * @param parallel  The engine.
  * @param path      The file.
  * @param anyway    Options that may differ from those of the file: names as in the error's text,
- *                  with commas between them. NULL: none.
+ *                  with commas between them. NULL or "": none.
  * @return MISSING: there is no such file. DATA: the file is damaged, or has the state of another
  *         model. ARGUMENT: options differ, and the text has both values; or `anyway` has an unknown
  *         name, and the text has all names.

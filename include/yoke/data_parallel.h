@@ -203,8 +203,9 @@ typedef struct yoke_step_result {
  *         rank. On GPUs of one process the report of a gradient may come one call late, from the
  *         next step or any call that reads the engine: the step before it changed nothing, and
  *         neither did that call. In DDP it comes from the step itself, on every rank. After any
- * other failure some weights may be new, but all replicas agree with the root. In DDP the other
- * ranks report this rank's error, and the group is broken: they may have finished the step.
+ *         other failure some weights may be new, but all replicas agree with the root. In DDP the
+ *         other ranks report this rank's error, and the group is broken: they may have finished the
+ *         step.
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);

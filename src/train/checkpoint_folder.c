@@ -216,7 +216,9 @@ static yoke_status check_best(const char *folder, uint64_t step) {
     yoke_status status = yoke_checkpoint_open(&best, path);
     if (status == YOKE_OK) status = yoke_checkpoint_number(best, "step", YOKE_STEPS_LIMIT, &found);
     yoke_checkpoint_close(best);
-    return status == YOKE_OK ? refuse_later(path, found, step) : status;
+    if (status == YOKE_OK) return refuse_later(path, found, step);
+    yoke_error_prefix("this run would overwrite it; remove it, or choose another folder");
+    return status;
 }
 
 yoke_status yoke_folder_check_newest(const char *folder, uint64_t step) {

@@ -100,7 +100,7 @@ bool yoke_facts_lists(const char *anyway, const char *name) {
 }
 
 yoke_status yoke_facts_check_names(const char *anyway) {
-    if (anyway == NULL) return YOKE_OK;
+    if (anyway == NULL || anyway[0] == '\0') return YOKE_OK;
     for (const char *next = anyway;; next++) {
         size_t length = strcspn(next, ",");
         if (length == 0 || !has_word(compared, next, length))
