@@ -80,6 +80,7 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .precision = setup->precision,
                                           .algorithm = setup->algorithm,
                                           .skip_finite_check = setup->skip_finite_check,
+                                          .accumulate = setup->accumulate,
                                           .shards = setup->shards,
                                           .batch = setup->rows * setup->devices};
     yoke_status status = fill_batch(engine);

@@ -16,7 +16,8 @@ typedef struct bench_setup {
     yoke_algorithm algorithm;
     double learning_rate; /* 0: 1e-3 */
     bool skip_finite_check;
-    int shards; /* of a batch; 0: one per device */
+    int accumulate; /* micro-batches of a batch; 0: 1 */
+    int shards;     /* of a batch; 0: one per device */
 } bench_setup;
 
 typedef struct bench_engine {

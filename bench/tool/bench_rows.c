@@ -34,6 +34,7 @@ static const bench_setup r18_2x1 = SETUP(R18, 2, 1, 32, FLOAT32);
 static const bench_setup r18_2x1_1 = SETUP(R18, 2, 1, 1, FLOAT32);
 static const bench_setup r18_2x1_64 = SETUP(R18, 2, 1, 64, FLOAT32);
 static const bench_setup r18_2x1_128 = SETUP(R18, 2, 1, 128, FLOAT32);
+static const bench_setup r18_2x1_128_micro = SETUP(R18, 2, 1, 128, .accumulate = 128 / 32);
 static const bench_setup r18_2x1_128_shards = SETUP(R18, 2, 1, 128, SHARDS_OF_32(2, 128));
 static const bench_setup r18_2x1_bf16 = SETUP(R18, 2, 1, 32, BFLOAT16);
 static const bench_setup r18_2x1_classic = SETUP(R18, 2, 1, 32, CLASSIC);
@@ -111,6 +112,8 @@ static const bench_row rows[] = {
      &bench_check, &mlp_2x1, &mlp_2x1_unchecked},
     {"shards-resnet18", "8 shards of 32 rows / 1 a device, 2 devices", 0.95, AT_LEAST, FULL,
      &bench_throughput, &r18_2x1_128_shards, &r18_2x1_128},
+    {"shards-micro-resnet18", "8 shards of 32 rows / micro-batches of 32, 2 devices", 0.95,
+     AT_LEAST, FULL, &bench_throughput, &r18_2x1_128_shards, &r18_2x1_128_micro},
 
     {"overlap-resnet18", "overlap / classic, 2 devices", 1, AT_LEAST, FULL, &bench_throughput,
      &r18_2x1, &r18_2x1_classic},
