@@ -201,7 +201,8 @@ class Figures(unittest.TestCase):
                         if span["stage"] == "backward":
                             self.assertIn("bucket", span)
                         self.assertLess(span["begin_ms"], span["end_ms"])
-                        self.assertLess(span["end_ms"] - span["begin_ms"], 1.01 * step["ms"])
+                        if device == 0:  # whose step it is; another rank may begin its own earlier
+                            self.assertLess(span["end_ms"] - span["begin_ms"], 1.01 * step["ms"])
 
     def test_memory_shows_the_roots_burden_and_sharded_divides_it(self):
         result, _ = told()

@@ -170,5 +170,5 @@ int main(void) {
         cmocka_unit_test(waits_fill_the_gaps_of_a_step),
         cmocka_unit_test(impossible_stragglers_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
 }
