@@ -83,7 +83,8 @@ typedef struct yoke_span_info {
     uint64_t bytes;     /**< Moved by this lane; 0 for pure computation. */
     int bucket;         /**< The bucket of gradients; -1: none, or all of them. */
     yoke_stage awaits;  /**< Of YOKE_STAGE_WAIT: the stage of another lane or rank that this one
-                           waits  for, on `bucket`; YOKE_STAGE_COUNT: whatever another lane does. */
+                           waits for, on `bucket`; YOKE_STAGE_COUNT: whatever another lane does, or
+                           its own link. */
 } yoke_span_info;
 
 /** Copies the spans of the recorded steps, lane by lane, in the order in which they were recorded.

@@ -42,8 +42,15 @@ static void trace_stage(const yoke_data_parallel *parallel, int lane, const yoke
                       .end_ns = end_ns,
                       .step = parallel->steps,
                       .bytes = stage->bytes[lane],
-                      .stage = stage->stage};
+                      .stage = stage->stage,
+                      .bucket = YOKE_NO_BUCKET};
     yoke_trace_past_span(parallel->trace, lane, &span);
+}
+
+/* Spans of a lane lie in each other or apart: a wait that began during the transfer, and would end
+ * behind it, begins at its end. */
+static void wait_behind(yoke_lane *lane, uint64_t begin_ns, uint64_t end_ns) {
+    if (begin_ns <= lane->idle_ns && lane->idle_ns < end_ns) lane->idle_ns = end_ns;
 }
 
 void yoke_links_run(yoke_data_parallel *parallel, const yoke_root_stage *stage) {
@@ -56,6 +63,7 @@ void yoke_links_run(yoke_data_parallel *parallel, const yoke_root_stage *stage) 
                                 stage->bytes[k], stage->begin_ns);
         uint64_t span_ns = yoke_links_span(parallel->links, stage->bytes[k]);
         trace_stage(parallel, k, stage, end_ns - span_ns, end_ns);
+        wait_behind(&parallel->lanes[k], end_ns - span_ns, end_ns);
         if (end_ns > last_ns) last_ns = end_ns;
     }
     if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
@@ -169,7 +177,13 @@ static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, si
     const yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
     if (begin < until_ns) yoke_links_await(until_ns);
-    yoke_trace_span(parallel->trace, lane, YOKE_STAGE_WAIT, parallel->steps, begin, bytes);
+    yoke_trace_end_span(parallel->trace, lane,
+                        &(yoke_span){.begin_ns = begin,
+                                     .step = parallel->steps,
+                                     .bytes = bytes,
+                                     .stage = YOKE_STAGE_WAIT,
+                                     .bucket = YOKE_NO_BUCKET,
+                                     .awaits = YOKE_STAGE_COUNT});
 }
 
 void yoke_exchange_links_await(const yoke_exchange *exchange, int lane, int bucket) {

@@ -24,7 +24,7 @@ typedef struct yoke_span {
     yoke_stage stage;
     int bucket; /* YOKE_NO_BUCKET: all of them, or none */
     /* Of a wait: the stage of other lanes, on `bucket`, that it waits for. LOAD: whatever another
-     * lane does. */
+     * lane does. COUNT: for its link, and so for nobody. */
     yoke_stage awaits;
     yoke_track track;
 } yoke_span;
