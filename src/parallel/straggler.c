@@ -3,19 +3,21 @@
 #include "parallel/straggler.h"
 
 #include <errno.h>
-#include <math.h>
 #include <time.h>
 
 #include "parallel/engine.h"
+
+#define FACTOR_MOST 1e6
 
 yoke_status yoke_straggler_check(const yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     bool ranks = options->process_group != NULL;
     int count = ranks ? parallel->ranks.world : parallel->count;
     if (options->straggler_factor == 0) return YOKE_OK;
-    if (!(options->straggler_factor >= 1) || isinf(options->straggler_factor))
-        return FAIL(YOKE_ERROR_ARGUMENT, "straggler_factor is %g: at least 1, or 0 for none",
-                    options->straggler_factor);
+    if (!(options->straggler_factor >= 1 && options->straggler_factor <= FACTOR_MOST))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "straggler_factor is %g: at least 1, or 0 for none; %g at most",
+                    options->straggler_factor, FACTOR_MOST);
     if (options->straggler < 0 || options->straggler >= count)
         return FAIL(YOKE_ERROR_ARGUMENT, "straggler is %d: the %s are 0 to %d", options->straggler,
                     ranks ? "ranks" : "devices", count - 1);

@@ -5,7 +5,7 @@
 
 #include "parallel/parallel.h"
 
-/* ARGUMENT: no such device or rank, a factor below 1, or devices that queue. */
+/* ARGUMENT: no such device or rank, an impossible factor, or devices that queue. */
 yoke_status yoke_straggler_check(const yoke_data_parallel *parallel);
 
 /* On the lane's worker, at the end of computation that began at begin_ns: if the lane is the
