@@ -90,13 +90,20 @@ static void say_ends(yoke_markup *out, const yoke_svg_series *series, int count)
     }
 }
 
+/* Thinned curves have as many points, whatever the number of steps. */
+static bool are_alike(const yoke_svg_series *one, const yoke_svg_series *other) {
+    int last = one->count - 1;
+    return one->count == other->count && one->points[0].x == other->points[0].x &&
+           one->points[last].x == other->points[last].x;
+}
+
 /* One sentence where all lines lie on each other. */
 static void say_loss(yoke_markup *out, const yoke_report *report, const yoke_svg_series *series,
                      int count) {
     char number[2][YOKE_NUMBER_BYTES], text[32] = "by nothing";
     bool comparable = count > 1;
     for (int s = 1; s < count; s++)
-        comparable &= series[s].count == series[0].count;
+        comparable &= are_alike(&series[0], &series[s]);
     double difference = comparable ? largest_difference(series, count) : 0;
     if (difference > 0)
         snprintf(text, sizeof text, "by less than 1e%d", (int)floor(log10(difference)) + 1);

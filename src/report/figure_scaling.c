@@ -135,7 +135,7 @@ static void say_step_time(yoke_markup *out, const scaling *all) {
                         "Their intervals overlap: this run does not say which is faster.");
     else if (all->report->no_verdict)
         yoke_figure_say(out, NULL,
-                        "Other programs disturbed the race: it does not say which is faster.");
+                        "The race was disturbed or too short: it does not say which is faster.");
 }
 
 static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {

@@ -206,7 +206,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
     yoke_figure_bars(out, &chart);
     yoke_figure_say(out, "meaning",
                     "Works: a stage runs. Waits: in stage load or wait, or without a stage while "
-                    "another device works for half of that time at least. Idle: no device works.");
+                    "another device works for half of that time at least. Idle: the rest.");
     const char *source = "src/parallel/parallel_apply.c";
     yoke_figure_sources(out, &source, 1);
     yoke_html_figure_end(out);

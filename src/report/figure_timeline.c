@@ -129,7 +129,8 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
     yoke_mode_label(report, mode, label);
     yoke_text_ms(mode->shown_ms, ms[0]);
     if (waits < 0.01 * mode->shown_ms) {
-        yoke_figure_say(out, NULL, "%s: no device waits longer than 1 %% of the %s.", label, ms[0]);
+        yoke_figure_say(out, NULL, "%s: a device waits less than 1 %% of %s, as a mean.", label,
+                        ms[0]);
         return;
     }
     cause_text(mode, longest, cause);
@@ -138,7 +139,7 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
                     "%s%s%s.",
                     label, yoke_text_ms(waits, ms[1]), ms[0],
                     yoke_text_ms(longest->end_ms - longest->begin_ms, ms[2]), waiter->name,
-                    cause[0] != '\0' ? ", " : ", while no other device works", cause);
+                    cause[0] != '\0' ? ", " : ", and no other device works for half of it", cause);
 }
 
 static void say(yoke_markup *out, const yoke_report *report) {

@@ -10,8 +10,8 @@
 #include "trace/trace.h"
 
 /* Besides the stages, what a device does in a step: */
-#define YOKE_REPORT_WAITING YOKE_STAGE_COUNT    /* nothing, while another device works */
-#define YOKE_REPORT_IDLE (YOKE_STAGE_COUNT + 1) /* nothing, and no other device works either */
+#define YOKE_REPORT_WAITING YOKE_STAGE_COUNT    /* nothing, while another one works */
+#define YOKE_REPORT_IDLE (YOKE_STAGE_COUNT + 1) /* nothing, and no other device works so long */
 #define YOKE_REPORT_STAGES (YOKE_STAGE_COUNT + 2)
 
 #define YOKE_REPORT_NAME_BYTES 96
@@ -90,7 +90,7 @@ typedef struct yoke_report_fact {
 typedef struct yoke_report {
     char title[YOKE_REPORT_NAME_BYTES];
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
-    bool no_verdict;         /* disturbed: the figures do not say which mode is faster */
+    bool no_verdict;         /* disturbed or short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
     int fact_count;
     char (*notes)[512]; /* what the reader must know: a file that is cut short */

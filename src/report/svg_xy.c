@@ -8,7 +8,7 @@
 #define PLOT_HEIGHT 220.0
 #define LEFT 56.0
 #define TOP 30.0
-#define SERIES_MAX 24
+#define SERIES_MAX 32 /* a page has as many files */
 
 typedef struct svg_plot {
     svg_scale x, y;

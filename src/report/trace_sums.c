@@ -48,12 +48,19 @@ static yoke_status cut_lane(yoke_report_lane *lane, const window *step, const tr
     return status;
 }
 
+/* An evaluation has the number of the step behind it. */
+static bool is_before(const trace_event *event, int lane, const window *step) {
+    return event->lane == lane && event->end_ms <= step->begin_ms;
+}
+
 /* One step: `one` gets a lane for each of the file's. */
 static yoke_status look_at_step(trace_file *file, const window *step, yoke_report_mode *one) {
     size_t at = step->first;
     for (int i = 0; i < file->lane_count; i++) {
         yoke_report_lane *lane;
         TRY(yoke_report_add_lane(one, file->lanes[i].name, &lane));
+        while (at < step->last && is_before(&file->events[at], i, step))
+            at++;
         size_t begin = at;
         while (at < step->last && file->events[at].lane == i)
             at++;
@@ -151,7 +158,7 @@ static void add_step(yoke_report_mode *mode, yoke_report_mode *one, bool keep) {
 static yoke_status add_bytes(const trace_file *file, const window *step, yoke_report_mode *mode) {
     for (size_t i = step->first; i < step->last; i++) {
         const trace_event *event = &file->events[i];
-        if (!counts(event) || !(event->bytes > 0)) continue;
+        if (!counts(event) || !(event->bytes > 0) || event->end_ms <= step->begin_ms) continue;
         TRY(yoke_report_add_amount(&mode->links, file->lanes[event->lane].name,
                                    yoke_stage_name((yoke_stage)event->stage), event->bytes));
     }
@@ -163,6 +170,21 @@ static void divide(yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++)
         for (int stage = 0; stage < YOKE_REPORT_STAGES; stage++)
             mode->lanes[i].stage_ms[stage] /= mode->steps;
+}
+
+/* A GPU has threads of its own for copies, communication and its host: "cuda:0 · copy". */
+static bool is_stream(const trace_lane *lane) {
+    static const char *const names[] = {" · copy", " · communication", " · host"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strstr(lane->name, names[i]) != NULL) return true;
+    return false;
+}
+
+static int count_devices(const trace_file *file) {
+    int count = 0;
+    for (int i = 0; i < file->lane_count; i++)
+        count += !is_stream(&file->lanes[i]);
+    return count;
 }
 
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
@@ -184,7 +206,7 @@ yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
         mode->mean_step_ms += windows[i].end_ms - windows[i].begin_ms;
     }
     mode->steps = count;
-    mode->devices = mode->lane_count;
+    mode->devices = count_devices(file);
     mode->shown_ms = windows[count / 2].end_ms - windows[count / 2].begin_ms;
     divide(mode);
     return add_bytes(file, &windows[count / 2], mode);

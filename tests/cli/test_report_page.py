@@ -191,8 +191,7 @@ class Numbers(Page):
         text, result = compared()
         self.assertEqual(f"disturbed {result['disturbed']} of the {result['rounds']} rounds" in text, result["disturbed"] > 0)
         verdict = re.search(r"On 2 devices a step takes .*?(does not say which is faster|</section>)", text, re.DOTALL)
-        if result["disturbed"] > 0:
-            self.assertEqual(verdict[1], "does not say which is faster")
+        self.assertEqual(verdict[1], "does not say which is faster")  # three rounds are too few, too
 
     def test_modes_of_equal_weights_are_named_with_their_hash(self):
         text, result = compared()

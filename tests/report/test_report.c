@@ -89,6 +89,33 @@ static void a_cause_that_the_file_names_counts(void **state) {
     yoke_report_clear(&report);
 }
 
+/* Which has the number of the next step. */
+static void an_evaluation_before_the_step_moves_no_bytes_in_it(void **state) {
+    (void)state;
+    yoke_report report =
+        read_text(HEAD SPAN("scatter", 0, 0, 400, "") "," SPAN("evaluate", 0, 0, 500, "") "," SPAN(
+            "step", 0, 1000, 10000, "") "," SPAN("scatter", 0, 1000, 500, "") "]}");
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->links.count, 1);
+    assert_float_equal(mode->links.rows[0].bytes, 1024, 0);
+    assert_float_equal(mode->lanes[1].stage_ms[YOKE_STAGE_SCATTER], 0.5, 1e-9);
+    yoke_report_clear(&report);
+}
+
+#define NAMED(tid, name)                                                                           \
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":" #tid ",\"args\":{\"name\":\"" name \
+    "\"}}"
+static void streams_of_a_gpu_are_no_devices(void **state) {
+    (void)state;
+    yoke_report report =
+        read_text("{\"traceEvents\":[" NAMED(1, "cuda:0") "," NAMED(2, "cuda:1") "," NAMED(
+            3, "cuda:0 · copy") "," NAMED(7, "cuda:0 · host") "," SPAN("step", 7, 0, 10000,
+                                                                       "") "]}");
+    assert_int_equal(report.modes[0].lane_count, 4);
+    assert_int_equal(report.modes[0].devices, 2);
+    yoke_report_clear(&report);
+}
+
 static void an_all_reduce_behind_backward_does_not_count(void **state) {
     (void)state;
     yoke_report report = read_text(HEAD SPAN("step", 0, 0, 10000, "") "," SPAN(
@@ -200,6 +227,8 @@ int main(void) {
         cmocka_unit_test(the_inner_of_two_spans_counts),
         cmocka_unit_test(a_gap_is_a_wait_for_the_lane_that_works),
         cmocka_unit_test(a_cause_that_the_file_names_counts),
+        cmocka_unit_test(an_evaluation_before_the_step_moves_no_bytes_in_it),
+        cmocka_unit_test(streams_of_a_gpu_are_no_devices),
         cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
         cmocka_unit_test(a_trace_cut_anywhere_is_read_as_far_as_it_goes),
         cmocka_unit_test(metrics_become_curves),
