@@ -18,6 +18,7 @@ typedef struct step_events {
 typedef struct flow_maker {
     const yoke_trace_events *all;
     const yoke_trace_event **gradients; /* [rows] the last one of a bucket */
+    yoke_trace_event **of_bucket;       /* [events] those of a bucket in a step, by end */
     yoke_flow_writer write;
     void *context;
 } flow_maker;
@@ -96,6 +97,16 @@ static yoke_status point_to_waiting(const flow_maker *maker, const step_events *
     return YOKE_OK;
 }
 
+/* A step of many ranks has thousands of events, and every row looks through those of the bucket. */
+static step_events only_bucket(const flow_maker *maker, const step_events *step, int bucket) {
+    step_events found = {.events = maker->of_bucket};
+    for (size_t i = 0; i < step->count; i++)
+        if (step->events[i]->span.bucket == bucket)
+            maker->of_bucket[found.count++] = step->events[i];
+    return found;
+}
+
+/* step: its events of the bucket. */
 static yoke_status follow_bucket(const flow_maker *maker, const step_events *step, int bucket) {
     const yoke_trace_event *last = NULL;
     for (int row = 0; row < maker->all->row_count; row++)
@@ -144,8 +155,10 @@ static yoke_status follow_wait(const flow_maker *maker, const yoke_trace_event *
 static yoke_status follow_step(const flow_maker *maker, const step_events *before,
                                const step_events *step) {
     int buckets = count_buckets(step);
-    for (int bucket = 0; bucket < buckets; bucket++)
-        TRY(follow_bucket(maker, step, bucket));
+    for (int bucket = 0; bucket < buckets; bucket++) {
+        step_events own = only_bucket(maker, step, bucket);
+        TRY(follow_bucket(maker, &own, bucket));
+    }
     for (size_t i = 0; i < step->count; i++) {
         const yoke_trace_event *event = step->events[i];
         if (event->span.stage == YOKE_STAGE_REPLICATE) TRY(follow_weights(maker, before, event));
@@ -172,8 +185,11 @@ yoke_status yoke_trace_flows(const yoke_trace_events *all, yoke_flow_writer writ
     size_t bytes = ((size_t)all->row_count + 1) * sizeof(yoke_trace_event *);
     flow_maker maker = {.all = all, .write = write, .context = context};
     maker.gradients = malloc(bytes);
-    if (maker.gradients == NULL) return FAIL_MEMORY(bytes, "the arrows of a trace");
-    yoke_status status = follow_steps(&maker);
+    maker.of_bucket = malloc((all->count + 1) * sizeof(yoke_trace_event *));
+    yoke_status status = maker.gradients != NULL && maker.of_bucket != NULL
+                             ? follow_steps(&maker)
+                             : FAIL_MEMORY(bytes, "the arrows of a trace");
+    free(maker.of_bucket);
     free(maker.gradients);
     return status;
 }

@@ -205,6 +205,17 @@ static void a_wait_for_anything_names_what_ended_last(void **state) {
     yoke_trace_destroy(trace);
 }
 
+static void a_wait_for_a_link_has_no_cause(void **state) {
+    (void)state;
+    yoke_trace *trace = start(false);
+    put(trace, 1, YOKE_STAGE_EXCHANGE, 0, 0, 150);
+    put_wait(trace, 0, YOKE_STAGE_COUNT, YOKE_NO_BUCKET, 100, 5000);
+    json_t *root = write_alone(trace);
+    assert_null(argument(find(root, "X", "wait", 1, 0), "cause"));
+    json_decref(root);
+    yoke_trace_destroy(trace);
+}
+
 static void what_ended_before_a_wait_began_is_not_its_cause(void **state) {
     (void)state;
     yoke_trace *trace = start(false);
@@ -349,6 +360,7 @@ int main(void) {
         cmocka_unit_test(spans_carry_their_bucket_or_none),
         cmocka_unit_test(a_wait_names_the_lane_and_the_work_that_ended_it),
         cmocka_unit_test(a_wait_for_anything_names_what_ended_last),
+        cmocka_unit_test(a_wait_for_a_link_has_no_cause),
         cmocka_unit_test(what_ended_before_a_wait_began_is_not_its_cause),
         cmocka_unit_test(arrows_follow_a_gradient_to_its_update_and_a_wait_to_its_cause),
         cmocka_unit_test(arrows_lead_from_the_update_to_the_copies_of_the_weights),
