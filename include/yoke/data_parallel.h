@@ -107,7 +107,7 @@ typedef struct yoke_data_parallel_options {
      * process group: this rank) sleeps until it has taken `straggler_factor` times as long. The
      * weights stay the same, bit for bit. Counted from 0; GPUs are refused. */
     int straggler;
-    double straggler_factor; /**< At least 1; 0: no straggler. */
+    double straggler_factor; /**< 1 to 1e6; 0: no straggler. */
     /** Links that CPU devices do not have: "pcie3", "pcie4", "pcie5", "nvlink3", "nvlink4", or GB/s
      * and microseconds, "12.5,3"; behind either perhaps ",switch", the default, or ",bridge". Each
      * device, or rank, then has one, full duplex. Transfers take their time while the devices

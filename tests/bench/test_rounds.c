@@ -170,7 +170,8 @@ static void a_race_ends_before_a_round_that_would_exceed_the_time(void **state) 
     double begin = race_clock();
     assert_int_equal(race_run(&race), YOKE_OK);
     assert_true(race.done >= RACE_FEWEST && race.done < 15);
-    if (race.done > RACE_FEWEST) assert_true(race_clock() - begin < 1.6);
+    /* 99 rounds take 10 s; a busy machine may make the last one longer than those before it. */
+    if (race.done > RACE_FEWEST) assert_true(race_clock() - begin < 2.5);
 }
 
 /* The processor time of helpers, as the gate asks for it before and after a round: where it

@@ -122,6 +122,26 @@ static void steps_that_the_trace_has_lost_do_not_count(void **state) {
     yoke_trace_destroy(trace);
 }
 
+/* The lost step was shorter than the others: idle time must not become negative. */
+static void steps_that_are_left_stand_for_those_that_are_lost(void **state) {
+    (void)state;
+    compare_account accounts[LANES];
+    yoke_trace *trace = start(7);
+    put(trace, 0, YOKE_STAGE_UPDATE, 0, 0, 100, 10);
+    put(trace, 0, YOKE_STAGE_STEP, 0, 0, 200, 0);
+    for (uint64_t step = 1; step < 4; step++) {
+        uint64_t begin = 200 + 1000 * (step - 1);
+        put(trace, 0, YOKE_STAGE_UPDATE, step, begin, begin + 1000, 10);
+        put(trace, 0, YOKE_STAGE_STEP, step, begin, begin + 1000, 0);
+    }
+    read_accounts(trace, (compare_window){0, 3200 * US, 4}, accounts);
+    compare_account_stretch(&accounts[0], 0.8);
+    expect(accounts[0].stage_ms[YOKE_STAGE_UPDATE], 0.8);
+    expect(accounts[0].idle_ms, 0);
+    expect_a_whole(&accounts[0]);
+    yoke_trace_destroy(trace);
+}
+
 static void a_longer_step_is_more_idle_time(void **state) {
     (void)state;
     compare_account account = {.step_ms = 4, .idle_ms = 1, .stage_ms = {[YOKE_STAGE_FORWARD] = 3}};
@@ -137,6 +157,7 @@ int main(void) {
         cmocka_unit_test(communication_behind_computation_costs_nothing),
         cmocka_unit_test(an_account_is_the_mean_of_the_steps_in_the_window),
         cmocka_unit_test(steps_that_the_trace_has_lost_do_not_count),
+        cmocka_unit_test(steps_that_are_left_stand_for_those_that_are_lost),
         cmocka_unit_test(a_longer_step_is_more_idle_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

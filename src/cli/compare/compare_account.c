@@ -86,6 +86,18 @@ static void add_up(const turn *turns, size_t count, int steps, compare_account *
     }
 }
 
+static double step_of(const compare_window *window) {
+    return 1e-6 * (double)(window->end_ns - window->begin_ns) / window->steps;
+}
+
+/* The steps that the trace still has stand for all of them. */
+static void scale(compare_account *account, double factor) {
+    account->step_ms *= factor;
+    account->idle_ms *= factor;
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
+        account->stage_ms[stage] *= factor;
+}
+
 yoke_status compare_account_read(const compare_spans *spans, const compare_window *window,
                                  compare_account *lanes, int count) {
     compare_window known = recorded(spans, window);
@@ -96,8 +108,8 @@ yoke_status compare_account_read(const compare_spans *spans, const compare_windo
     for (int lane = 0; lane < count; lane++) {
         size_t used = list_turns(spans, &known, lane, turns, &lanes[lane]);
         add_up(turns, used, known.steps, &lanes[lane]);
-        double ms = 1e-6 * (double)(known.end_ns - known.begin_ns) / known.steps;
-        compare_account_stretch(&lanes[lane], ms);
+        compare_account_stretch(&lanes[lane], step_of(&known));
+        if (known.steps < window->steps) scale(&lanes[lane], step_of(window) / step_of(&known));
     }
     free(turns);
     return YOKE_OK;

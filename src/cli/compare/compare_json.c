@@ -19,6 +19,11 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     yoke_json_real(json, "learning_rate", setup->optimizer.learning_rate);
     yoke_json_integer(json, "batch", setup->batch);
     yoke_json_integer(json, "seed", (int64_t)setup->seed);
+    if (setup->link[0] != '\0') yoke_json_text(json, "link", setup->link);
+    if (setup->straggler_factor > 0) {
+        yoke_json_integer(json, "straggler", setup->straggler);
+        yoke_json_real(json, "straggler_factor", setup->straggler_factor);
+    }
     yoke_json_text(json, "processor", result->processor);
     yoke_json_integer(json, "cores", result->cores);
     yoke_json_integer(json, "threads", setup->threads);

@@ -24,6 +24,11 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
                  setup->threads, setup->threads == 1 ? "" : "s");
         TRY(yoke_report_add_fact(report, "cores", text));
     }
+    snprintf(text, sizeof text, "%s, modelled", setup->link);
+    if (setup->link[0] != '\0') TRY(yoke_report_add_fact(report, "link", text));
+    snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",
+             setup->straggler, setup->straggler_factor);
+    if (setup->straggler_factor > 0) TRY(yoke_report_add_fact(report, "straggler", text));
     snprintf(text, sizeof text, "%d rounds of %d steps", result->rounds, result->steps);
     return yoke_report_add_fact(report, "race", text);
 }
@@ -129,7 +134,7 @@ static yoke_status fill(yoke_report *report, const compare_result *result) {
              result->setup.model);
     snprintf(report->interval, sizeof report->interval, "%s",
              result->interval ? "95 % interval" : "range of the rounds");
-    report->no_verdict = result->disturbed > 0;
+    report->no_verdict = result->disturbed > 0 || !result->interval;
     TRY(add_facts(report, result));
     TRY(add_notes(report, result));
     for (int i = 0; i < result->mode_count; i++)

@@ -38,6 +38,10 @@ static void print_setup(FILE *out, const compare_result *result) {
     if (result->cores > 0)
         fprintf(out, "         of %d thread%s each; this machine has %d core%s\n", setup->threads,
                 plural(setup->threads), result->cores, plural(result->cores));
+    if (setup->link[0] != '\0') fprintf(out, "link     %.54s, modelled\n", setup->link);
+    if (setup->straggler_factor > 0)
+        fprintf(out, "slow     device or rank %d computes %g times as long; not in single\n",
+                setup->straggler, setup->straggler_factor);
 }
 
 /* "2 x 1": two devices of one thread. */

@@ -140,9 +140,14 @@ static void say_overhead(FILE *out, const compare_mode *mode) {
 static void say_limits(FILE *out, const compare_result *result, int devices) {
     if (result->ddp_left_out)
         say(out, "No ddp where devices share a GPU: NCCL allows one rank for each GPU.");
+    bool linked = result->setup.link[0] != '\0';
+    bool repeats = result->setup.ddp_schedule != YOKE_SCHEDULE_SHARDED;
     if (result->cores > 0)
-        say(out, "CPU devices share one memory, so no link slows their exchange down, and every "
-                 "ddp rank repeats the update: the order on GPUs can be another.");
+        say(out,
+            "CPU devices share one memory, so %s slows their exchange down%s: the order on "
+            "GPUs can be another.",
+            linked ? "only a modelled link" : "no link",
+            repeats ? ", and every ddp rank repeats the update" : "");
     if (result->cores > 0 && result->setup.threads * devices > result->cores)
         say(out, "%d devices share %d core%s and take turns: more devices bring no more speed.",
             devices, result->cores, result->cores == 1 ? "" : "s");
