@@ -34,9 +34,9 @@ static yoke_status load_options(yoke_data_parallel *parallel,
                     "input_gradients with accumulate %d: they are those of one micro-batch; leave "
                     "accumulate at 1",
                     own->accumulate);
-    TRY(check_choice("schedule", own->schedule, YOKE_SCHEDULE_SHARDED));
-    TRY(check_choice("precision", own->precision, YOKE_TF32));
-    return check_choice("algorithm", own->algorithm, YOKE_ALGORITHM_DIRECT);
+    TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_SHARDED));
+    TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
+    return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_DIRECT);
 }
 
 /* This process's rows of the largest batch; rank 0 has no fewer than any other. */

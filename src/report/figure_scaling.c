@@ -207,7 +207,8 @@ enum { DEVICES, STEP_MS, IMAGES, SPEEDUP, LOSS, TEST_LOSS, ACCURACY, HASH, COLUM
 static const char *run_text(const yoke_report_mode *mode, int column, char text[128]) {
     yoke_report_interval step_ms = mode->step_ms;
     if (!(step_ms.value > 0)) step_ms.value = mode->mean_step_ms;
-    if (column == DEVICES) snprintf(text, 128, mode->devices > 0 ? "%d" : "", mode->devices);
+    text[0] = '\0';
+    if (column == DEVICES && mode->devices > 0) snprintf(text, 128, "%d", mode->devices);
     if (column == STEP_MS) interval_text(step_ms, text);
     if (column == IMAGES) interval_text(mode->images_per_second, text);
     if (column == SPEEDUP) interval_text(mode->speedup, text);

@@ -212,7 +212,8 @@ static void span_row(yoke_markup *out, const yoke_report *report, const shown *r
     yoke_html_row_begin(out, yoke_mode_label(report, row->mode, label));
     yoke_html_cell(out, row->lane->name);
     yoke_html_cell(out, yoke_stage_fact(row->span->stage).name);
-    snprintf(text, sizeof text, row->span->bucket >= 0 ? "%d" : "", row->span->bucket);
+    text[0] = '\0';
+    if (row->span->bucket >= 0) snprintf(text, sizeof text, "%d", row->span->bucket);
     yoke_html_cell(out, text);
     yoke_html_cell(out, yoke_number(row->span->begin_ms, text));
     yoke_html_cell(out, yoke_number(row->ms, text));
