@@ -27,7 +27,8 @@ static bool has_learned(double first, double lowest) {
     return lowest < first * 0.8;
 }
 
-/* Trains on one random batch; 0 when what was asked came out. A check ends once the loss fell. */
+/* Trains on one random batch. Returns the exit code: a check stops when the loss has fallen, and
+ * fails if it never falls. */
 static int race(const onednn_loop_options *options, int steps, bool check) {
     int rows = options->rows * options->devices;
     float *inputs = malloc((size_t)rows * ROW * sizeof *inputs);

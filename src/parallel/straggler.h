@@ -1,5 +1,5 @@
 /* A straggler: one device or rank that computes more slowly than the others, on purpose, to show
- * who waits for whom. */
+ * which others wait for it. */
 #ifndef PARALLEL_STRAGGLER_H
 #define PARALLEL_STRAGGLER_H
 

@@ -18,7 +18,6 @@ static const yoke_trace *own_trace(yoke_trainer *trainer) {
     return yoke_data_parallel_trace(trainer->parallel);
 }
 
-/* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
 #define BOOT_BYTES 40
 typedef struct clock_reading {
     char boot[BOOT_BYTES]; /* the clock counts from it */
@@ -35,6 +34,7 @@ static void read_boot(const yoke_trainer *trainer, char boot[BOOT_BYTES]) {
     if (file != NULL) fclose(file);
 }
 
+/* The machines' clocks differ; after a barrier all ranks read theirs at nearly the same time. */
 static yoke_status align_clocks(const yoke_trainer *trainer, yoke_trace_process *processes) {
     int world = yoke_process_group_world(trainer->ranks);
     clock_reading *all = calloc((size_t)world, sizeof *all);

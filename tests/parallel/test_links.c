@@ -409,20 +409,29 @@ static void transfers_run_while_workers_compute(void **state) {
     yoke_model_destroy((yoke_model *)plan.model);
 }
 
+#define SPANS 512
+
+/* The spans of a step on two devices. */
+static size_t record_step(const journey *plan, yoke_span_info spans[SPANS]) {
+    measured found = {0};
+    check_engine engine =
+        check_engine_on(plan->model, devices_of(2), journey_options(plan), &plain);
+    EXPECT_OK(take_steps(engine.parallel, 1, 0, &found));
+    spans[0].struct_size = sizeof spans[0];
+    size_t count = yoke_trace_read(yoke_data_parallel_trace(engine.parallel), spans, SPANS);
+    assert_true(count <= SPANS);
+    check_engine_free(&engine);
+    return count;
+}
+
 /* A span that begins during a transfer ends in it: otherwise the file of the timeline cuts the
  * transfer short. Without latency a transfer begins before the copies in memory end. */
 static void transfers_stay_whole_in_the_timeline(void **state) {
     (void)state;
-    enum { SPANS = 512 };
     journey plan = {.model = wide_model(), .link = "0.05,0", .schedule = YOKE_SCHEDULE_CLASSIC};
-    yoke_span_info spans[SPANS] = {{.struct_size = sizeof spans[0]}};
-    measured found = {0};
+    yoke_span_info spans[SPANS];
     int transfers = 0;
-    check_engine engine =
-        check_engine_on(plan.model, devices_of(2), journey_options(&plan), &plain);
-    EXPECT_OK(take_steps(engine.parallel, 1, 0, &found));
-    size_t count = yoke_trace_read(yoke_data_parallel_trace(engine.parallel), spans, SPANS);
-    assert_true(count <= SPANS);
+    size_t count = record_step(&plan, spans);
     for (size_t i = 0; i < count; i++) {
         const yoke_span_info *one = &spans[i];
         bool travels = one->stage == YOKE_STAGE_REPLICATE || one->stage == YOKE_STAGE_REDUCE;
@@ -435,29 +444,21 @@ static void transfers_stay_whole_in_the_timeline(void **state) {
                 assert_true(spans[k].end_ns <= one->end_ns);
     }
     assert_int_equal(transfers, 2);
-    check_engine_free(&engine);
     yoke_model_destroy((yoke_model *)plan.model);
 }
 
 static void a_wait_for_a_link_blames_no_device(void **state) {
     (void)state;
-    enum { SPANS = 512 };
     journey plan = {.model = wide_model(), .link = SLOW, .schedule = YOKE_SCHEDULE_OVERLAP};
-    yoke_span_info spans[SPANS] = {{.struct_size = sizeof spans[0]}};
-    measured found = {0};
+    yoke_span_info spans[SPANS];
     int waits = 0;
-    check_engine engine =
-        check_engine_on(plan.model, devices_of(2), journey_options(&plan), &plain);
-    EXPECT_OK(take_steps(engine.parallel, 1, 0, &found));
-    size_t count = yoke_trace_read(yoke_data_parallel_trace(engine.parallel), spans, SPANS);
-    assert_true(count <= SPANS);
+    size_t count = record_step(&plan, spans);
     for (size_t i = 0; i < count; i++) {
         if (spans[i].stage != YOKE_STAGE_WAIT || spans[i].bytes == 0) continue;
         assert_int_equal(spans[i].awaits, YOKE_STAGE_COUNT);
         waits++;
     }
     assert_int_equal(waits, 2);
-    check_engine_free(&engine);
     yoke_model_destroy((yoke_model *)plan.model);
 }
 
