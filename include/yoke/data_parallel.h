@@ -42,8 +42,11 @@ typedef enum yoke_schedule {
     YOKE_SCHEDULE_OVERLAP, /**< Reduce, update and publish each bucket behind backward. */
     YOKE_SCHEDULE_CLASSIC, /**< nn.DataParallel's phases: the loss on the root, weights broadcast in
                                 every step. */
-    YOKE_SCHEDULE_SHARDED  /**< Like overlap; device k owns 1/N of the optimizer and publishes its
+    YOKE_SCHEDULE_SHARDED, /**< Like overlap; device k owns 1/N of the optimizer and publishes its
                                 part. */
+    YOKE_SCHEDULE_PYTHON   /**< Like classic, with what Python adds to nn.DataParallel: every
+                                forward, also without training, copies all weights and starts a
+                                thread for each replica, and these share one lock. CPU devices. */
 } yoke_schedule;
 
 /** How to train. yoke_data_parallel_create copies it; the process group must outlive the engine. */
@@ -116,7 +119,14 @@ typedef struct yoke_data_parallel_options {
      * their own; one device alone has nothing to transfer. create reads it during the call only;
      * NULL: devices exchange data as fast as memory does. */
     const char *link;
+    /** Schedule python: microseconds for which a thread holds the interpreter's lock to call one
+     * layer, or to rebuild one layer of one replica; 0 to 1e6. The INIT macro sets what
+     * bench/pytorch_interpreter.py measured in PyTorch. Other schedules do not read it. */
+    double interpreter_us;
 } yoke_data_parallel_options;
+
+/** Microseconds: see yoke_data_parallel_options.interpreter_us. */
+#define YOKE_INTERPRETER_US 13.0
 
 /** The most that yoke_data_parallel_options.shards may be. */
 #define YOKE_SHARDS_LIMIT 1024
@@ -128,7 +138,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
-            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */                           \
+            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US      \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.

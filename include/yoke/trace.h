@@ -21,6 +21,8 @@ extern "C" {
     X(YOKE_STAGE_LOAD, "load", "the caller waits for the loader")                                  \
     X(YOKE_STAGE_SCATTER, "scatter", "each device gets its shard")                                 \
     X(YOKE_STAGE_REPLICATE, "replicate", "stale replicas get the root's weights")                  \
+    X(YOKE_STAGE_PYTHON, "python",                                                                 \
+      "Python starts threads, copies and calls layers; one at a time")                             \
     X(YOKE_STAGE_FORWARD, "forward", "replicas compute outputs")                                   \
     X(YOKE_STAGE_LOSS, "loss", "replicas, or the root, compute the loss")                          \
     X(YOKE_STAGE_BACKWARD, "backward", "replicas compute gradients")                               \

@@ -154,7 +154,8 @@ typedef struct yoke_trainer_options {
     bool synchronize_batch_norm; /**< As yoke_data_parallel_options, */
     int straggler;               /**< likewise, */
     double straggler_factor;     /**< likewise, */
-    const char *link;            /**< likewise. */
+    const char *link;            /**< likewise, */
+    double interpreter_us;       /**< likewise. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -166,7 +167,7 @@ typedef struct yoke_trainer_options {
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
-            0 /* straggler */, 0, NULL /* link */                                                  \
+            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US                             \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -214,7 +215,7 @@ YOKE_API yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_resu
 typedef struct yoke_trainer_summary {
     size_t struct_size;       /**< sizeof(yoke_trainer_summary). */
     const char *mode;         /**< "dp", "single" or "ddp". */
-    const char *schedule;     /**< "overlap", "classic" or "sharded". */
+    const char *schedule;     /**< "overlap", "classic", "sharded" or "python". */
     const char *model;        /**< The preset. */
     const char *dataset;      /**< The SPEC. */
     const char *precision;    /**< "float32", "bfloat16" or "tf32". */

@@ -43,6 +43,12 @@
             "model links between CPU devices, 12.5,3 say: GB/s and microseconds", CLI_TEXT, at, 0, \
             0                                                                                      \
     }
+#define CLI_OPTION_INTERPRETER(at, of)                                                             \
+    {                                                                                              \
+        "interpreter-us", "X",                                                                     \
+            of ": microseconds in which Python calls one layer, or copies it (13)", CLI_REAL, at,  \
+            0, 1e6                                                                                 \
+    }
 #define CLI_OPTION_ALGORITHM(at, help)                                                             \
     { "algorithm", "measured|direct", help, CLI_CHOICE, at, 0, 0 }
 #define CLI_OPTION_SEED(at, of)                                                                    \

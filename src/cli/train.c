@@ -29,7 +29,7 @@ typedef struct train_flags {
     double bucket_mb;
     int shuffle, augment, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
-    double lr, momentum, weight_decay, label_smoothing, clip_norm;
+    double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
     bool nesterov, sync_batch_norm, json, quiet;
 } train_flags;
 
@@ -50,9 +50,10 @@ static const cli_option options[] = {
     {"mode", "dp|single|ddp",
      "dp: one process for all devices; single: the first device alone; ddp: a process each (dp)",
      CLI_CHOICE, AT(mode), 0, 0},
-    {"schedule", "overlap|classic|sharded",
-     "order of the stages of a step; classic only with --mode dp (overlap)", CLI_CHOICE,
+    {"schedule", "overlap|classic|sharded|python",
+     "order of the stages of a step; classic and python only with --mode dp (overlap)", CLI_CHOICE,
      AT(schedule), 0, 0},
+    CLI_OPTION_INTERPRETER(AT(interpreter_us), "--schedule python"),
     CLI_OPTION_BATCH(AT(batch), "64"),
     {"epochs", "N", "passes over the training rows (3)", CLI_INTEGER, AT(epochs), 1, 1 << 20},
     {"steps", "N", "steps of the run, instead of --epochs", CLI_UNSIGNED, AT(steps), 1, 1e15},
@@ -165,6 +166,7 @@ static const train_flags defaults = {.model = "resnet20",
                                      .batch = 64,
                                      .epochs = 3,
                                      .lr = NAN,
+                                     .interpreter_us = NAN,
                                      .momentum = NAN,
                                      .weight_decay = NAN};
 
@@ -183,6 +185,8 @@ static int check_flags(const train_flags *flags) {
         return cli_usage_error(
             "train",
             "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
+    if (!isnan(flags->interpreter_us) && flags->schedule != YOKE_SCHEDULE_PYTHON)
+        return cli_usage_error("train", "--interpreter-us needs --schedule python");
     if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
         return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
     return saving_flags_check(&flags->saving,
@@ -227,6 +231,8 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .mean_of_ranks = flags->loss_mean == NO,
                                   .synchronize_batch_norm = flags->sync_batch_norm,
                                   .link = flags->link,
+                                  .interpreter_us =
+                                      given_or(flags->interpreter_us, YOKE_INTERPRETER_US),
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,

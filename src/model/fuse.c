@@ -105,3 +105,17 @@ yoke_status yoke_fuse(yoke_model *model) {
         append_output(model, output);
     return YOKE_OK;
 }
+
+int yoke_fused_layers(const yoke_node *node) {
+    const yoke_operation *operation = &node->operation;
+    if (operation->kind == YOKE_OP_OUTPUT) return 0;
+    bool norm_and_add = operation->kind == YOKE_OP_BATCH_NORM && operation->add;
+    return 1 + norm_and_add + operation->relu;
+}
+
+int yoke_model_call_count(const yoke_model *model) {
+    int count = 0;
+    for (int i = 0; i < model->node_count; i++)
+        count += yoke_fused_layers(&model->nodes[i]);
+    return count;
+}

@@ -94,6 +94,8 @@ const char *yoke_input_name(const yoke_model *model, int value);
 /* fuse.c: layers -> nodes. OUTPUT of output k is the k-th node from the end, and
  * writes the k-th value from the end. */
 yoke_status yoke_fuse(yoke_model *model);
+/* Layers that became this operation; 0: an OUTPUT, which no user wrote. */
+int yoke_fused_layers(const yoke_node *node);
 
 yoke_dims yoke_dims_of(yoke_shape shape);
 

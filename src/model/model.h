@@ -54,6 +54,16 @@ typedef struct yoke_replica yoke_replica;
 #define YOKE_ADVICE_MODEL                                                                          \
     "the model does not fit, whatever the rows: take a smaller one, or a device with more memory"
 
+/* Called before each operation of a forward, where the host queues or runs it: not in a recording
+ * that is replayed. layers: those of the model that were fused into the operation. */
+typedef struct yoke_operation_hook {
+    void (*call)(void *context, int layers); /* NULL: none */
+    void *context;
+} yoke_operation_hook;
+
+/* Layers that compute: what a forward written in Python would call. */
+int yoke_model_call_count(const yoke_model *model);
+
 typedef struct yoke_replica_options {
     yoke_device *device;
     yoke_precision precision;
@@ -68,8 +78,9 @@ typedef struct yoke_replica_options {
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
-    const char *rows_advice;     /* ends a MEMORY text about memory that grows with them; may
-                                    be NULL */
+    yoke_operation_hook before_operation;
+    const char *rows_advice; /* ends a MEMORY text about memory that grows with them; may
+                                be NULL */
 } yoke_replica_options;
 
 /* Plans the replica: plans for `rows` rows and the flat layout, without memory. Call create and

@@ -96,6 +96,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->training = request->training;
     program->input_gradients = request->input_gradients;
     program->frozen = request->frozen;
+    program->before_operation = request->before_operation;
     TRY(allocate_lists(program));
     yoke_program_mark_gradients(program);
     return make_plans(program, request);
@@ -249,8 +250,12 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
     if (memory->shadow != NULL)
         TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
                                flat->elements));
-    for (int i = 0; i < program->model->node_count; i++)
+    const yoke_operation_hook *hook = &program->before_operation;
+    for (int i = 0; i < program->model->node_count; i++) {
+        int layers = yoke_fused_layers(&program->model->nodes[i]);
+        if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
         TRY(yoke_plan_forward(program->plans[i], step));
+    }
     return YOKE_OK;
 }
 

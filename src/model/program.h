@@ -88,6 +88,7 @@ typedef struct yoke_program_request {
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
     yoke_norm_group *norm_group;
+    yoke_operation_hook before_operation;
 } yoke_program_request;
 
 typedef struct yoke_program {
@@ -95,6 +96,7 @@ typedef struct yoke_program {
     yoke_device *device;
     int rows;
     bool training, input_gradients;
+    yoke_operation_hook before_operation;
     const bool *frozen;      /* [tensors]; NULL: none */
     bool *requires_gradient; /* [values] */
     yoke_plan **plans;       /* [nodes] */

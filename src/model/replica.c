@@ -142,6 +142,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .flat = replica->flat,
         .choices = options->choices,
         .norm_group = training ? options->norm_group : NULL,
+        .before_operation = options->before_operation,
     };
     TRY(yoke_program_create(program, &request));
     return replica->flat == NULL ? decide_flat(replica, *program) : YOKE_OK;

@@ -1,6 +1,7 @@
-/* The steps as lists of stages. step_classic is nn.DataParallel phase by phase; step_overlap is the
- * same arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange
- * does with a finished bucket differs. */
+/* The steps as lists of stages. step_classic is nn.DataParallel phase by phase, also in the
+ * schedule python, whose stages cost what Python's do (interpreter.c); step_overlap is the same
+ * arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange does
+ * with a finished bucket differs. */
 #include "parallel/engine.h"
 #include "parallel/recorded.h"
 #include "parallel/stages.h"
@@ -84,9 +85,8 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, d
     if (status != YOKE_OK) return yoke_ranks_report(parallel, status);
     uint64_t number = parallel->steps;
     yoke_waits_begin(parallel);
-    status = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC
-                 ? step_classic(parallel, &batch, learning_rate)
-                 : step_overlap(parallel, &batch, learning_rate);
+    status = yoke_steps_by_phases(parallel) ? step_classic(parallel, &batch, learning_rate)
+                                            : step_overlap(parallel, &batch, learning_rate);
     yoke_waits_end(parallel, number);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
@@ -119,7 +119,7 @@ static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
         TRY(yoke_record_lanes(parallel, flight->batch.rows, false));
-        TRY(yoke_apply(parallel, parallel->count, "evaluate", evaluate_lane, parallel));
+        TRY(yoke_apply_forward(parallel, "evaluate", evaluate_lane, parallel));
         TRY(yoke_gather_scalars(parallel));
     }
     return yoke_ranks_add_results(parallel);

@@ -34,7 +34,7 @@ static yoke_status load_options(yoke_data_parallel *parallel,
                     "input_gradients with accumulate %d: they are those of one micro-batch; leave "
                     "accumulate at 1",
                     own->accumulate);
-    TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_SHARDED));
+    TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
     TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
     return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_DIRECT);
 }
@@ -136,6 +136,7 @@ static yoke_status plan_replica(int index, void *context) {
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
         .norm_group = yoke_sync_norm_group(parallel, index),
+        .before_operation = yoke_interpreter_hook(parallel, index),
         .rows_advice = yoke_rows_advice(parallel),
     };
     return yoke_replica_create(&lane->replica, parallel->model, &options);
@@ -285,6 +286,7 @@ static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_
     TRY(yoke_shards_check(parallel));
     TRY(yoke_straggler_check(parallel));
     TRY(yoke_engine_links_create(parallel));
+    TRY(yoke_interpreter_create(parallel));
     TRY(set_limits(parallel));
     set_buckets(parallel);
     if (parallel->queued) TRY(allocate_labels(parallel));
@@ -335,6 +337,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_workers_destroy(parallel->workers);
     if (parallel->workers != NULL) yoke_device_end_team(parallel->lanes[0].device);
     yoke_trace_destroy(parallel->trace);
+    yoke_interpreter_destroy(parallel->interpreter);
     yoke_links_destroy(parallel->links);
     yoke_choices_destroy(parallel->choices);
     yoke_groups_destroy(&parallel->groups);
@@ -357,4 +360,9 @@ void yoke_count_update(yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++)
         parallel->lanes[k].weights_version = parallel->weights_version;
     parallel->steps++;
+}
+
+bool yoke_steps_by_phases(const yoke_data_parallel *parallel) {
+    return parallel->options.schedule == YOKE_SCHEDULE_CLASSIC ||
+           parallel->options.schedule == YOKE_SCHEDULE_PYTHON;
 }

@@ -7,6 +7,7 @@
 #include "parallel/flight.h"
 #include "parallel/groups.h"
 #include "parallel/guard.h"
+#include "parallel/interpreter.h"
 #include "parallel/lane.h"
 #include "parallel/no_sync.h"
 #include "parallel/parallel.h"
@@ -45,7 +46,8 @@ struct yoke_data_parallel {
     yoke_trace *trace;
     yoke_timeline timeline;
     yoke_exchange *exchange;
-    struct yoke_links *links; /* modelled ones; NULL: none, or one device */
+    struct yoke_links *links;      /* modelled ones; NULL: none, or one device */
+    yoke_interpreter *interpreter; /* NULL unless the schedule is python */
     yoke_root_loss root_loss;
     yoke_sync_norm *sync_norm; /* NULL: a batch norm sees the rows of its shard */
     yoke_ranks ranks;
@@ -69,9 +71,15 @@ struct yoke_data_parallel {
 void yoke_count_forward(yoke_data_parallel *parallel);
 void yoke_count_update(yoke_data_parallel *parallel);
 
+/* Whether each stage ends before the next begins, with the loss on the root: classic and python. */
+bool yoke_steps_by_phases(const yoke_data_parallel *parallel);
+
 /* Runs `job` on the workers of lanes 0 .. lanes - 1 and waits; 1: on the root's worker, which is
  * the calling thread. A failure's text begins with `what`, replica and device. */
 yoke_status yoke_apply(yoke_data_parallel *parallel, int lanes, const char *what,
                        yoke_replica_job job, void *context);
+/* Likewise on all lanes, for a job that begins with a forward: python starts threads for it. */
+yoke_status yoke_apply_forward(yoke_data_parallel *parallel, const char *what, yoke_replica_job job,
+                               void *context);
 
 #endif

@@ -96,8 +96,7 @@ static yoke_status queued_open(yoke_exchange *exchange) {
     yoke_device *root = lane_of(queued, 0)->device;
     queued->carrier = yoke_carrier_for(exchange);
     exchange->keeps = !exchange->parallel->options.skip_finite_check &&
-                      !yoke_exchange_clips(exchange) &&
-                      exchange->parallel->options.schedule != YOKE_SCHEDULE_CLASSIC;
+                      !yoke_exchange_clips(exchange) && !yoke_steps_by_phases(exchange->parallel);
     queued->memory = calloc(lanes, sizeof *queued->memory);
     if (queued->memory == NULL) return FAIL_MEMORY(lanes * sizeof *queued->memory, "the exchange");
     for (int lane = 0; lane < exchange->parallel->count; lane++)

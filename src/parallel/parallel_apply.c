@@ -15,13 +15,21 @@ static yoke_status run_timed(int lane, void *context) {
     return status;
 }
 
+/* How the jobs of lanes 0 .. lanes - 1 run: on the lanes' workers, or in threads of Python. */
+typedef yoke_status (*runner)(yoke_data_parallel *parallel, int lanes, yoke_worker_job job,
+                              void *context, int *failed);
+
+static yoke_status run_on_workers(yoke_data_parallel *parallel, int lanes, yoke_worker_job job,
+                                  void *context, int *failed) {
+    return yoke_workers_run(parallel->workers, lanes, job, context, failed);
+}
+
 /* A lane that is done waits for the last one, and then for the next job. */
-static yoke_status run_and_wait(yoke_data_parallel *parallel, int lanes, yoke_replica_job job,
-                                void *context, int *failed) {
+static yoke_status run_and_wait(yoke_data_parallel *parallel, runner run, int lanes,
+                                yoke_replica_job job, void *context, int *failed) {
     timed_job timed = {parallel, job, context};
-    if (!yoke_idle_counts(parallel))
-        return yoke_workers_run(parallel->workers, lanes, job, context, failed);
-    TRY(yoke_workers_run(parallel->workers, lanes, run_timed, &timed, failed));
+    if (!yoke_idle_counts(parallel)) return run(parallel, lanes, job, context, failed);
+    TRY(run(parallel, lanes, run_timed, &timed, failed));
     for (int lane = 0; lane < lanes; lane++) {
         yoke_idle_end(parallel, lane);
         if (lane > 0) yoke_idle_begin(parallel, lane);
@@ -29,19 +37,30 @@ static yoke_status run_and_wait(yoke_data_parallel *parallel, int lanes, yoke_re
     return YOKE_OK;
 }
 
-/* The caller is the root's worker: it computes with the root's threads while the job runs. In
- * classic each stage ends before the next begins. */
-yoke_status yoke_apply(yoke_data_parallel *parallel, int lanes, const char *what,
-                       yoke_replica_job job, void *context) {
+static yoke_status apply(yoke_data_parallel *parallel, runner run, int lanes, const char *what,
+                         yoke_replica_job job, void *context) {
     int failed = -1;
     TRY(yoke_enter(parallel, what));
-    yoke_status status = yoke_leave(parallel, run_and_wait(parallel, lanes, job, context, &failed));
+    yoke_status status =
+        yoke_leave(parallel, run_and_wait(parallel, run, lanes, job, context, &failed));
     if (status != YOKE_OK && failed >= 0)
         yoke_error_prefix("%s, replica %d on %s", what, failed,
                           yoke_device_name(parallel->lanes[failed].device));
     TRY(status);
-    bool classic = parallel->options.schedule == YOKE_SCHEDULE_CLASSIC;
-    return classic ? yoke_lanes_synchronize(parallel) : YOKE_OK;
+    return yoke_steps_by_phases(parallel) ? yoke_lanes_synchronize(parallel) : YOKE_OK;
+}
+
+/* The caller is the root's worker: it computes with the root's threads while the job runs. */
+yoke_status yoke_apply(yoke_data_parallel *parallel, int lanes, const char *what,
+                       yoke_replica_job job, void *context) {
+    return apply(parallel, run_on_workers, lanes, what, job, context);
+}
+
+yoke_status yoke_apply_forward(yoke_data_parallel *parallel, const char *what, yoke_replica_job job,
+                               void *context) {
+    int replicas = yoke_interpreter_replicas(parallel);
+    if (replicas < 2) return apply(parallel, run_on_workers, parallel->count, what, job, context);
+    return apply(parallel, yoke_interpreter_run, replicas, what, job, context);
 }
 
 typedef struct host_job {

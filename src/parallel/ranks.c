@@ -89,9 +89,10 @@ yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%d devices in rank %d: a rank of DDP has one device; start more ranks",
                     parallel->count, ranks->rank);
-    if (options->schedule == YOKE_SCHEDULE_CLASSIC)
+    if (yoke_steps_by_phases(parallel))
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "the classic schedule is nn.DataParallel's: DDP has overlap and sharded");
+                    "the %s schedule is nn.DataParallel's: DDP has overlap and sharded",
+                    options->schedule == YOKE_SCHEDULE_CLASSIC ? "classic" : "python");
     if (options->schedule == YOKE_SCHEDULE_SHARDED && parallel->queued)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "DDP's sharded schedule is for CPU devices of one machine");

@@ -103,7 +103,7 @@ yoke_status yoke_record_lanes(yoke_data_parallel *parallel, int rows, bool train
     /* classic's loss on the root lies between forward and backward, and the sum of micro-batches
      * between segments: such steps run stage by stage. So do rounds, whose shards are not those of
      * a batch of their own. */
-    bool in_pieces = options->schedule == YOKE_SCHEDULE_CLASSIC || options->accumulate > 1;
+    bool in_pieces = yoke_steps_by_phases(parallel) || options->accumulate > 1;
     if (parallel->lanes[0].recordings == NULL || parallel->shards.rounds > 1) return YOKE_OK;
     if (training && in_pieces) return YOKE_OK;
     if (is_recorded(parallel, rows, training)) return YOKE_OK;

@@ -26,5 +26,8 @@ yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers) {
 
 yoke_status yoke_replicate(yoke_data_parallel *parallel) {
     TRY(yoke_enter_settled(parallel, "yoke_replicate"));
-    return yoke_leave(parallel, yoke_replicate_stale(parallel, true));
+    yoke_interpreter_forget(parallel);
+    TRY(yoke_leave(parallel, yoke_replicate_stale(parallel, true)));
+    yoke_interpreter_rebuild(parallel);
+    return YOKE_OK;
 }

@@ -19,7 +19,7 @@ static yoke_status allocate(yoke_data_parallel *parallel) {
 }
 
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
-    if (parallel->options.schedule != YOKE_SCHEDULE_CLASSIC) return YOKE_OK;
+    if (!yoke_steps_by_phases(parallel)) return YOKE_OK;
     TRY(yoke_memory_advice(allocate(parallel), yoke_rows_advice(parallel)));
     return yoke_root_loss_prepare(parallel, parallel->limits.micro_rows);
 }

@@ -19,7 +19,7 @@ typedef struct yoke_root_loss {
     size_t scratch_bytes;
 } yoke_root_loss;
 
-/* Does nothing unless the schedule is classic. */
+/* Does nothing unless the schedule is classic or python. */
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel);
 void yoke_root_loss_destroy(yoke_data_parallel *parallel);
 yoke_status yoke_root_loss_prepare(yoke_data_parallel *parallel, int rows);

@@ -89,7 +89,7 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
 
 /* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */
 static bool links_carry(const yoke_data_parallel *parallel) {
-    return parallel->options.schedule == YOKE_SCHEDULE_CLASSIC && yoke_links_carry(parallel);
+    return yoke_steps_by_phases(parallel) && yoke_links_carry(parallel);
 }
 
 static yoke_status scatter_shard(int index, void *context) {

@@ -30,7 +30,7 @@ static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training)
     flight->progress = YOKE_STAGE_SCATTER;
     parallel->input_gradients = false;
     if (training) yoke_count_forward(parallel);
-    TRY(yoke_apply(parallel, parallel->count, "forward", forward_job, parallel));
+    TRY(yoke_apply_forward(parallel, "forward", forward_job, parallel));
     flight->progress = YOKE_STAGE_FORWARD;
     return YOKE_OK;
 }

@@ -9,6 +9,7 @@ static const char *const sources[YOKE_STAGE_COUNT] = {
     [YOKE_STAGE_LOAD] = "src/data/loader.c",
     [YOKE_STAGE_SCATTER] = "src/parallel/scatter.c",
     [YOKE_STAGE_REPLICATE] = "src/parallel/replicate.c",
+    [YOKE_STAGE_PYTHON] = "src/parallel/interpreter.c",
     [YOKE_STAGE_FORWARD] = "src/parallel/lane.c",
     [YOKE_STAGE_LOSS] = "src/parallel/root_loss.c",
     [YOKE_STAGE_BACKWARD] = "src/parallel/lane.c",

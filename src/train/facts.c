@@ -59,7 +59,7 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     const yoke_data_parallel_options *options = yoke_data_parallel_options_of(parallel);
     const yoke_model *model = yoke_data_parallel_model(parallel);
     yoke_shape in = yoke_model_input_shape(model);
-    static const char *const schedules[] = {"overlap", "classic", "sharded"};
+    static const char *const schedules[] = {"overlap", "classic", "sharded", "python"};
     yoke_facts_add(facts, CONFIG "model", "%s for %dx%dx%d", yoke_model_name(model), in.channels,
                    in.height, in.width);
     yoke_facts_add(facts, CONFIG "seed", "%llu", (unsigned long long)options->seed);

@@ -233,6 +233,7 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .synchronize_batch_norm = options->synchronize_batch_norm,
                                          .straggler = options->straggler,
                                          .straggler_factor = options->straggler_factor,
+                                         .interpreter_us = options->interpreter_us,
                                          .link = options->link};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
@@ -310,6 +311,8 @@ static const char *schedule_name(yoke_schedule schedule) {
     switch (schedule) {
     case YOKE_SCHEDULE_CLASSIC:
         return "classic";
+    case YOKE_SCHEDULE_PYTHON:
+        return "python";
     case YOKE_SCHEDULE_SHARDED:
         return "sharded";
     case YOKE_SCHEDULE_OVERLAP:

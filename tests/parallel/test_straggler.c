@@ -7,7 +7,7 @@ enum { ROWS = 12, STEPS = 4, SLOW = 1 };
 static const double FACTOR = 40;
 
 static const yoke_schedule schedules[] = {YOKE_SCHEDULE_OVERLAP, YOKE_SCHEDULE_CLASSIC,
-                                          YOKE_SCHEDULE_SHARDED};
+                                          YOKE_SCHEDULE_SHARDED, YOKE_SCHEDULE_PYTHON};
 
 static yoke_data_parallel_options options_of(yoke_schedule schedule, double factor) {
     return (yoke_data_parallel_options){.schedule = schedule,
