@@ -285,6 +285,18 @@ class Train(Case):
         self.assertGreater(overlap["step_ms"]["median"], 2 * weights_ms)
         self.assertEqual((classic["link"], "link" in without), ("0.01,100", False))
 
+    def test_python_takes_time_and_changes_no_bit(self):
+        run = [*devices(2), "--steps", "2", "--algorithm", "direct"]
+        python = ["--schedule", "python", "--interpreter-us", "1000"]
+        self.fails(2, ["--interpreter-us needs --schedule python"], "train", *SMALL, *run, "--interpreter-us", "5")
+        if BACKEND != "cpu":
+            self.fails(2, ["the classic schedule runs nn.DataParallel's stages there"], "train", *SMALL, *run, *python)
+            return
+        classic, slow = self.train(*run, "--schedule", "classic"), self.train(*run, *python)
+        self.assertEqual(slow["weights_hash"], classic["weights_hash"])
+        self.assertEqual(slow["schedule"], "python")
+        self.assertGreater(slow["stage_ms"]["python"], 3 * 5)  # the root copies 5 layers or more twice, and calls them
+
     @unittest.skipIf(BACKEND != "cpu", "several GPUs refuse")
     def test_batch_norm_over_all_devices_trains_as_on_one(self):
         run = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,rows=60", "--batch", "10", "--steps", "1",

@@ -99,6 +99,23 @@ class Result(unittest.TestCase):
                 self.assertEqual((contender["equality"], contender["compared_with"]), ("same bits", "dp overlap"))
             self.assertAlmostEqual(contender["loss"], single["loss"], delta=1e-6)
 
+    def test_the_lesson_races_python_beside_the_rest_and_all_learn_the_same_bits(self):
+        result, lines = told("--lesson", "--interpreter-us", "500")
+        contenders = {contender["name"]: contender for contender in result["contenders"]}
+        self.assertEqual(list(contenders), ["single", "dp python", "dp classic", "dp overlap", "ddp"])
+        self.assertEqual(len({contenders[name]["weights_hash"] for name in list(contenders)[1:]}), 1)
+        self.assertLessEqual(max(map(len, lines)), 80)
+        layers = 6  # flatten, three linear layers, two ReLUs: two replicas are copied, then each calls them
+        self.assertGreaterEqual(contenders["dp python"]["step_ms"]["low"], 0.5 * layers * (2 + 1))
+        self.assertIn("python", contenders["dp python"]["stages"])
+        self.assertNotIn("python", contenders["dp classic"]["stages"])
+        self.assertIn("only a modelled link slows", " ".join(lines))
+
+    def test_only_the_lesson_has_an_interpreter(self):
+        result = compare(*SHORT, "--interpreter-us", "5")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--interpreter-us needs --lesson", result.stderr)
+
     def test_batch_norm_makes_another_number_of_devices_another_computation(self):
         result, lines = told("--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40")
         single, *others = result["contenders"]

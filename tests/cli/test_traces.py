@@ -116,21 +116,31 @@ class Traces(Case):
         self.check_ranks(Trace(self.path), 2)
 
     def test_buckets_are_numbered_and_lead_to_their_update(self):
-        for schedule in ["overlap", "classic", "sharded"]:
+        for schedule in ["overlap", "classic", "sharded", "python"]:
             with self.subTest(schedule=schedule):
                 self.train("--devices", "2xcpu", "--schedule", schedule, "--bucket-mb", "0.1")
                 trace = Trace(self.path)
                 buckets = {span["args"]["bucket"] for span in trace.spans if span["name"] == "backward"}
                 self.assertEqual(buckets, set(range(len(buckets))))
                 self.assertGreater(len(buckets), 1)
-                last = "update" if schedule == "classic" else "exchange"
+                phased = schedule in ["classic", "python"]
+                last = "update" if phased else "exchange"
                 ends = {(spans[0]["args"]["step"], spans[0]["args"]["bucket"], trace.name(spans[0]))
                         for category, spans in trace.arrows
                         if category == "gradient" and [spans[0]["name"], spans[-1]["name"]] == ["backward", last]}
                 self.assertEqual(ends, {(step, bucket, device) for step in range(STEPS) for bucket in buckets
                                         for device in ["cpu:0", "cpu:1"]})
                 published = sum(category == "publish" for category, _ in trace.arrows)
-                self.assertEqual(published, 2 * (STEPS - 1) if schedule == "classic" else 0)
+                self.assertEqual(published, 2 * (STEPS - 1) if phased else 0)
+
+    def test_who_waits_for_the_interpreter_names_who_holds_it(self):
+        self.train("--devices", "2xcpu", "--schedule", "python", "--interpreter-us", "500")
+        trace = Trace(self.path)
+        waits = [span for span in trace.spans if span["name"] == "wait" and
+                 span["args"].get("cause_stage") == "python"]
+        self.assertEqual({(trace.name(wait), wait["args"]["cause"]) for wait in waits},
+                         {("cpu:0", "cpu:1"), ("cpu:1", "cpu:0")})
+        self.assertGreater(max(wait["dur"] for wait in waits), 300)
 
     def test_a_straggler_is_the_cause_of_waits_and_changes_no_weight(self):
         plain = self.train("--devices", "2xcpu")["weights_hash"]

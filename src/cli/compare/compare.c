@@ -20,14 +20,15 @@ typedef struct compare_flags {
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
-    double lr, tolerance, seconds;
-    bool json, quiet, rank_worker;
+    double lr, tolerance, seconds, interpreter_us;
+    bool lesson, json, quiet, rank_worker;
 } compare_flags;
 
 #define AT(field) offsetof(compare_flags, field)
 #define DOUBLING 1 /* of "all|doubling" */
 
 static const cli_option options[] = {
+    {"lesson", NULL, "why PyTorch recommends DDP: see below", CLI_FLAG, AT(lesson), 0, 0},
     {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST", "2xcpu, 4xcuda, ...; single uses the first one (every GPU, or 2xcpu)",
@@ -44,6 +45,7 @@ static const cli_option options[] = {
      CLI_CHOICE, AT(ddp), 0, 0},
     CLI_OPTION_COLLECTIVES(AT(collectives)),
     CLI_OPTION_LINK(AT(link)),
+    CLI_OPTION_INTERPRETER(AT(interpreter_us), "--lesson"),
     CLI_OPTION_OPTIMIZER(AT(optimizer), "with momentum and weight decay as in yoke train (sgd)"),
     CLI_OPTION_LR(AT(lr), "learning rate", "0.05"),
     CLI_OPTION_STRAGGLER(AT(straggler), "; not in single"),
@@ -75,7 +77,10 @@ const cli_verb compare_verb = {
         "each device). Each trains on the same batches from the same seed with direct\n"
         "algorithms, and compare checks losses and weights. Then they race, warmed up, in\n"
         "rounds of random order. The batch is the same for all, so more devices get fewer rows\n"
-        "each. The exit code is 1 when losses differ by more than --tolerance.\n"};
+        "each. The exit code is 1 when losses differ by more than --tolerance.\n"
+        "--lesson races dp python (nn.DataParallel with what Python costs it), dp classic,\n"
+        "dp overlap and ddp on 4 CPU devices of one thread, with a batch of 8 and modelled\n"
+        "links, 0.3,20. Options beside it change any of these.\n"};
 
 static const compare_flags defaults = {.model = "resnet20",
                                        .dataset = "synthetic",
@@ -84,7 +89,18 @@ static const compare_flags defaults = {.model = "resnet20",
                                        .rounds = 9,
                                        .seconds = 60,
                                        .lr = NAN,
-                                       .tolerance = NAN};
+                                       .tolerance = NAN,
+                                       .interpreter_us = NAN};
+
+/* Small shards and slow links: what the schedules differ in is as large as what they compute. */
+static void set_lesson(compare_flags *flags) {
+    *flags = defaults;
+    flags->devices = "4xcpu";
+    flags->threads = 1;
+    flags->batch = 8;
+    flags->link = "0.3,20";
+    flags->interpreter_us = YOKE_INTERPRETER_US;
+}
 
 static int fill_choices(compare_setup *setup, const compare_flags *flags) {
     choices_path place;
@@ -105,8 +121,11 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;
     setup->ddp_schedule = flags->ddp == 0 ? YOKE_SCHEDULE_OVERLAP : YOKE_SCHEDULE_SHARDED;
+    setup->interpreter_us = flags->interpreter_us;
     setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
     const char *link = flags->link != NULL ? flags->link : "";
+    if (!flags->lesson && !isnan(flags->interpreter_us))
+        return cli_usage_error("compare", "--interpreter-us needs --lesson");
     if (strlen(link) >= sizeof setup->link)
         return cli_usage_error("compare", "--link: '%.40s...' is no link", link);
     strcpy(setup->link, link);
@@ -162,7 +181,21 @@ static bool is_counted(int devices, int most, int counts) {
     return counts != DOUBLING || devices == most || (devices & (devices - 1)) == 0;
 }
 
+static int enter_lesson(comparison *all, int devices) {
+    if (all->result.cores == 0)
+        return cli_usage_error("compare",
+                               "--lesson: GPUs have links of their own, and no schedule python; "
+                               "leave it out, or use CPU devices");
+    enter(all, COMPARE_SINGLE, 1, 0);
+    enter(all, COMPARE_PYTHON, devices, 0);
+    enter(all, COMPARE_CLASSIC, devices, 0);
+    enter(all, COMPARE_OVERLAP, devices, 0);
+    enter(all, COMPARE_DDP, devices, 0);
+    return -1;
+}
+
 static int enter_all(comparison *all, const compare_flags *flags, const device_view *view) {
+    if (flags->lesson) return enter_lesson(all, view->count);
     enter(all, COMPARE_SINGLE, 1, 0);
     enter_all_cores(all);
     for (int devices = 2; devices <= view->count; devices++) {
@@ -303,6 +336,10 @@ int compare_main(int argc, char **argv) {
     compare_flags flags = defaults;
     double begin = race_clock();
     int code = cli_parse(&compare_verb, argc, argv, &flags, NULL);
+    if (code < 0 && flags.lesson) {
+        set_lesson(&flags);
+        code = cli_parse(&compare_verb, argc, argv, &flags, NULL);
+    }
     if (code >= 0) return code;
     if (flags.rank_worker) return compare_worker();
     comparison *all = calloc(1, sizeof *all);

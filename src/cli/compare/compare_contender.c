@@ -10,6 +10,7 @@ static const struct {
     yoke_schedule schedule;
 } kinds[COMPARE_KINDS] = {[COMPARE_SINGLE] = {"single", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_ALL_CORES] = {"all cores", YOKE_SCHEDULE_OVERLAP},
+                          [COMPARE_PYTHON] = {"dp python", YOKE_SCHEDULE_PYTHON},
                           [COMPARE_CLASSIC] = {"dp classic", YOKE_SCHEDULE_CLASSIC},
                           [COMPARE_OVERLAP] = {"dp overlap", YOKE_SCHEDULE_OVERLAP},
                           [COMPARE_SHARDED] = {"dp sharded", YOKE_SCHEDULE_SHARDED},

@@ -107,6 +107,7 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .seed = setup->seed,
                                           .process_group = engine->group,
                                           .broadcast_buffers = true,
+                                          .interpreter_us = setup->interpreter_us,
                                           .link = setup->link[0] != '\0' ? setup->link : NULL,
                                           .pixels = yoke_loader_pixels(engine->loader)};
     if (has_straggler(engine)) {

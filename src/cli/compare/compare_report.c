@@ -141,7 +141,7 @@ static int choose_columns(const compare_result *result, int devices,
                           const compare_mode *columns[COLUMNS]) {
     int count = 0;
     columns[count++] = &result->modes[0];
-    for (int kind = COMPARE_CLASSIC; kind < COMPARE_KINDS; kind++) {
+    for (int kind = COMPARE_PYTHON; kind < COMPARE_KINDS; kind++) {
         const compare_mode *mode = compare_find(result, (compare_kind)kind, devices);
         if (mode != NULL) columns[count++] = mode;
     }

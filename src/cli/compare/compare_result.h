@@ -9,6 +9,7 @@
 typedef enum compare_kind {
     COMPARE_SINGLE,    /* the first device alone */
     COMPARE_ALL_CORES, /* one CPU device with the cores of all devices */
+    COMPARE_PYTHON,
     COMPARE_CLASSIC,
     COMPARE_OVERLAP,
     COMPARE_SHARDED,

@@ -165,6 +165,7 @@ static void say_seconds(FILE *out, const compare_result *result) {
 
 void compare_print_sentences(FILE *out, const compare_result *result) {
     int devices = result->modes[result->mode_count - 1].devices;
+    const compare_mode *python = compare_find(result, COMPARE_PYTHON, devices);
     const compare_mode *classic = compare_find(result, COMPARE_CLASSIC, devices);
     const compare_mode *overlap = compare_find(result, COMPARE_OVERLAP, devices);
     const compare_mode *ddp = compare_find(result, COMPARE_DDP, devices);
@@ -173,6 +174,8 @@ void compare_print_sentences(FILE *out, const compare_result *result) {
     say_why_no_verdict(out, result);
     if (has_verdict(result) && ddp != NULL) say_faster(out, result, ddp, overlap);
     if (has_verdict(result)) say_faster(out, result, classic, overlap);
+    if (has_verdict(result) && python != NULL) say_faster(out, result, python, classic);
+    if (python != NULL) say_overhead(out, python);
     say_overhead(out, classic);
     say_overhead(out, overlap);
     if (ddp != NULL) say_overhead(out, ddp);
