@@ -1,7 +1,8 @@
 /* What Python adds to the algorithm of nn.DataParallel, for the schedule python: replicas that are
  * rebuilt, and threads that are started, in every forward; and the interpreter's lock, which one
  * thread at a time holds to call a layer. Kernels run without it, and so does backward, which
- * PyTorch runs in C++. All functions do nothing in other schedules. */
+ * PyTorch runs in C++. In this schedule alone a step allocates memory: for its threads. All
+ * functions do nothing in other schedules. */
 #ifndef PARALLEL_INTERPRETER_H
 #define PARALLEL_INTERPRETER_H
 

@@ -1,5 +1,11 @@
 /* The schedule python: nn.DataParallel with Python's costs. The weights are classic's; what Python
  * adds shows in the trace. RUN_ON_DEVICES */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "support/engine_check.h"
 #include "trace/spans.h"
 
@@ -7,6 +13,18 @@ enum { ROWS = 12, STEPS = 4, CALL_US = 200 };
 
 /* conv, norm, relu, conv, add, relu, pool, flatten, linear. */
 enum { LAYERS = 9 };
+
+/* Of this program; pthread_create of the C library answers for the others. */
+static int started, refused_from = -1; /* refused_from: -1: none is refused */
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument) {
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    if (refused_from >= 0 && started >= refused_from) return EAGAIN;
+    started++;
+    return real(thread, attributes, start, argument);
+}
 
 static yoke_data_parallel_options options_of(yoke_schedule schedule, double interpreter_us) {
     yoke_data_parallel_options options = check_options(CHECK_BATCH, schedule);
@@ -183,21 +201,67 @@ static void every_forward_copies_all_weights_even_unchanged_ones(void **state) {
 }
 
 static int count_threads(void) {
-    char line[128];
-    int threads = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "Threads: %d", &threads) == 1) break;
-    fclose(file);
-    return threads;
+    struct stat tasks;
+    assert_int_equal(stat("/proc/self/task", &tasks), 0);
+    return (int)tasks.st_nlink - 2;
+}
+
+/* A thread is listed for a moment after its end. */
+static int settled_threads(int expected) {
+    for (int look = 0; look < 2000 && count_threads() != expected; look++)
+        usleep(1000);
+    return count_threads();
 }
 
 static void no_thread_outlives_its_forward(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
     check_engine engine = trained(model, 3, 0);
-    assert_int_equal(count_threads(), 3); /* the caller and the workers of devices 1 and 2 */
+    int before = settled_threads(3); /* the caller and the workers of devices 1 and 2 */
+    assert_int_equal(before, 3);
+    check_train(engine.parallel, 4);
+    assert_int_equal(settled_threads(before), before);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+/* A single replica runs in the caller, as in nn.DataParallel. */
+static void every_forward_starts_a_thread_for_each_replica_with_rows(void **state) {
+    (void)state;
+    static const int threads_of[] = {[1] = 0, [2] = 2, [3] = 3, [12] = 3};
+    yoke_model *model = check_model(false, 0);
+    check_engine engine = trained(model, 3, 0);
+    for (int rows = 1; rows <= ROWS; rows += rows == 3 ? ROWS - 3 : 1) {
+        check_batch batch = check_batch_make(rows, 5);
+        int before = started;
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch,
+                                          YOKE_OPTIMIZER_LEARNING_RATE, NULL));
+        assert_int_equal(started - before, threads_of[rows]);
+        EXPECT_OK(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, NULL));
+        assert_int_equal(started - before, 2 * threads_of[rows]);
+        check_batch_free(&batch);
+    }
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+static void a_thread_that_cannot_start_is_an_error_and_the_engine_works_on(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = trained(model, 3, 0), other = trained(model, 3, 0);
+    check_batch batch = check_batch_make(ROWS, 3);
+    refused_from = started + 1;
+    yoke_status status =
+        yoke_data_parallel_step(engine.parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE, NULL);
+    refused_from = -1;
+    assert_int_equal(status, YOKE_ERROR_SYSTEM);
+    if (strstr(yoke_last_error(), "cannot start worker thread") == NULL)
+        fail_msg("%s", yoke_last_error());
+    check_train(engine.parallel, 2);
+    check_train(other.parallel, 2);
+    assert_true(check_hash(engine.parallel) == check_hash(other.parallel));
+    check_batch_free(&batch);
+    check_engine_free(&other);
     check_engine_free(&engine);
     yoke_model_destroy(model);
 }
@@ -248,6 +312,8 @@ int main(void) {
         cmocka_unit_test(spans_of_a_lane_follow_each_other),
         cmocka_unit_test(every_forward_copies_all_weights_even_unchanged_ones),
         cmocka_unit_test(no_thread_outlives_its_forward),
+        cmocka_unit_test(every_forward_starts_a_thread_for_each_replica_with_rows),
+        cmocka_unit_test(a_thread_that_cannot_start_is_an_error_and_the_engine_works_on),
         cmocka_unit_test(what_it_cannot_imitate_is_refused),
     };
     if (!devices_are_cpus()) return cmocka_run_group_tests(gpu_tests, NULL, NULL);
