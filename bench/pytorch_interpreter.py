@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """What Python costs nn.DataParallel: the microseconds that `yoke train --schedule python` imitates.
 
-Needs PyTorch on any CPU, no GPU. Measures, on one thread, the least of many rounds:
+Needs PyTorch on any CPU, no GPU. Measures the least of many rounds, and of `apply` the median:
 
   call   a forward of a small ResNet in Python, less the same kernels without Python (torch.jit.trace), per operation.
          Kernels release the interpreter's lock; what is left holds it.
   copy   replicate() of nn.DataParallel without its copies of tensors, per operation and replica
   start  a thread that starts, does nothing and is joined
+  apply  a forward of 1, 2 and 4 replicas, as parallel_apply() runs them: each in a thread that is started for it. With
+         a core for each thread and no lock, all would take the time of one
 """
 import argparse
+import copy
 import importlib
 import json
+import os
+import statistics
 import threading
 import time
 import warnings
@@ -21,14 +26,21 @@ import torch
 from pytorch_contenders import MODELS
 
 
-def least(work, rounds):
-    """The least time of `work` in microseconds."""
-    best = float("inf")
+def times(work, rounds):
+    """Microseconds of `work` in each round."""
     for _ in range(rounds):
         begin = time.perf_counter_ns()
         work()
-        best = min(best, time.perf_counter_ns() - begin)
-    return best / 1e3
+        yield (time.perf_counter_ns() - begin) / 1e3
+
+
+def least(work, rounds):
+    return min(times(work, rounds))
+
+
+def middle(work, rounds):
+    """The median: threads that wait for each other have no meaningful least."""
+    return statistics.median(times(work, rounds))
 
 
 def count_operations(model):
@@ -62,6 +74,14 @@ def start_thread():
     thread.join()
 
 
+def apply(replicas, inputs):
+    threads = [threading.Thread(target=replica, args=(inputs,)) for replica in replicas]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def measure(name, rounds, replicas):
     torch.set_num_threads(1)
     model, inputs = MODELS[name](), torch.zeros(2, 3, 8, 8)
@@ -71,11 +91,13 @@ def measure(name, rounds, replicas):
         traced = torch.jit.trace(model, inputs, check_trace=False)
     for _ in range(20):  # the first runs of a trace profile
         model(inputs), traced(inputs)
+    several = [copy.deepcopy(model) for _ in range(4)]
     forward, kernels = least(lambda: model(inputs), rounds), least(lambda: traced(inputs), rounds)
     return {"torch": torch.__version__, "model": name, "operations": operations, "forward_us": forward,
             "kernels_us": kernels, "call_us": (forward - kernels) / operations,
             "copy_us": copy_in_python(model, replicas, rounds) / operations / replicas,
-            "start_us": least(start_thread, 10 * rounds)}
+            "start_us": least(start_thread, 10 * rounds), "cores": len(os.sched_getaffinity(0)),
+            "apply_us": [round(middle(lambda: apply(several[:count], inputs), rounds)) for count in (1, 2, 4)]}
 
 
 def main():

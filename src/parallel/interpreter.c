@@ -98,6 +98,7 @@ static void before_operation(void *context, int layers) {
     python_thread *thread = context;
     yoke_stage_span *forward = thread->forward;
     if (forward == NULL) return;
+    yoke_straggle(thread->parallel, thread->lane, forward->begin_ns);
     (void)yoke_stage_end(thread->parallel, forward); /* where devices share memory: cannot fail */
     call_layers(thread, layers);
     forward->begin_ns = yoke_trace_now();

@@ -149,13 +149,12 @@ yoke_status yoke_lane_queue_forward(yoke_data_parallel *parallel, int index, int
     yoke_stage_span span = {.stage = YOKE_STAGE_FORWARD, .lane = index};
     yoke_plan_step step = yoke_lane_plan_step(parallel, index);
     TRY(yoke_stage_begin(parallel, &span));
-    uint64_t begin_ns = span.begin_ns;
     yoke_interpreter_begin(parallel, &span);
     yoke_status status =
         yoke_replica_forward(parallel->lanes[index].replica, rows, training, &step);
     yoke_interpreter_end(parallel, index);
     TRY(status);
-    yoke_straggle(parallel, index, begin_ns);
+    yoke_straggle(parallel, index, span.begin_ns);
     return yoke_stage_end(parallel, &span);
 }
 
