@@ -86,8 +86,10 @@ static void call_layers(const python_thread *thread, int layers) {
     const yoke_data_parallel *parallel = thread->parallel;
     yoke_interpreter *interpreter = parallel->interpreter;
     yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_PYTHON, YOKE_NO_BUCKET};
-    pthread_mutex_lock(&interpreter->lock);
-    yoke_wait_end(parallel, thread->lane, &wait);
+    if (pthread_mutex_trylock(&interpreter->lock) != 0) {
+        pthread_mutex_lock(&interpreter->lock);
+        yoke_wait_end(parallel, thread->lane, &wait);
+    }
     uint64_t begin_ns = yoke_trace_now();
     spin((uint64_t)layers * interpreter->call_ns);
     record(parallel, thread->lane, begin_ns);
@@ -175,7 +177,7 @@ yoke_status yoke_interpreter_run(yoke_data_parallel *parallel, int lanes, yoke_w
     crew_job own = {parallel, job, context};
     yoke_workers *crew = NULL;
     yoke_workers_options options = {.count = lanes + 1,
-                                    .spare_cores = yoke_devices_spare_cores(parallel->devices),
+                                    .spare_cores = -1, /* the caller shares the root's cores */
                                     .enter = enter_thread,
                                     .leave = leave_thread,
                                     .context = parallel->interpreter};
