@@ -13,7 +13,7 @@
     X("s-load", "#57534e", "#d6d3d1")                                                              \
     X("s-scatter", "#0f766e", "#5eead4")                                                           \
     X("s-replicate", "#7e22ce", "#d8b4fe")                                                         \
-    X("s-python", "#9a3412", "#fbbf24")                                                            \
+    X("s-python", "#111111", "#fafafa")                                                            \
     X("s-forward", "#1d4ed8", "#93c5fd")                                                           \
     X("s-loss", "#be185d", "#f9a8d4")                                                              \
     X("s-backward", "#15803d", "#86efac")                                                          \
