@@ -10,8 +10,9 @@ struct yoke_bucket_times {
     pthread_mutex_t mutex; /* of the times and of the engine's links, while lanes run */
     uint64_t **arrived_ns; /* [devices] of [buckets]: the device's gradients are complete */
     uint64_t *own;         /* the lanes' arrivals; NULL: they lie in memory of all ranks */
-    uint64_t *summed_ns, *published_ns; /* [buckets] */
-    int timed;                          /* buckets whose times are known */
+    yoke_bucket_clock clock;
+    size_t *bytes; /* the clock's */
+    int timed;     /* buckets whose times are known */
 };
 
 static int device_count(const yoke_data_parallel *parallel) {
@@ -54,18 +55,16 @@ static void wait_behind(yoke_lane *lane, uint64_t begin_ns, uint64_t end_ns) {
 }
 
 void yoke_links_run(yoke_data_parallel *parallel, const yoke_root_stage *stage) {
-    uint64_t last_ns = stage->begin_ns;
+    uint64_t ends_ns[YOKE_DEVICES_LIMIT];
     if (!yoke_links_carry(parallel)) return;
-    for (int k = 1; k < parallel->count; k++) {
-        if (stage->bytes[k] == 0) continue;
-        uint64_t end_ns =
-            yoke_links_transfer(parallel->links, stage->to_root ? k : 0, stage->to_root ? 0 : k,
-                                stage->bytes[k], stage->begin_ns);
-        uint64_t span_ns = yoke_links_span(parallel->links, stage->bytes[k]);
-        trace_stage(parallel, k, stage, end_ns - span_ns, end_ns);
-        wait_behind(&parallel->lanes[k], end_ns - span_ns, end_ns);
-        if (end_ns > last_ns) last_ns = end_ns;
-    }
+    uint64_t last_ns = yoke_links_root_stage(parallel->links, stage->to_root, stage->bytes,
+                                             stage->begin_ns, ends_ns);
+    for (int k = 1; k < parallel->count; k++)
+        if (stage->bytes[k] > 0) {
+            uint64_t span_ns = yoke_links_span(parallel->links, stage->bytes[k]);
+            trace_stage(parallel, k, stage, ends_ns[k] - span_ns, ends_ns[k]);
+            wait_behind(&parallel->lanes[k], ends_ns[k] - span_ns, ends_ns[k]);
+        }
     if (last_ns > yoke_trace_now()) yoke_links_await(last_ns);
     trace_stage(parallel, 0, stage, stage->begin_ns, yoke_trace_now());
 }
@@ -92,18 +91,44 @@ static yoke_status find_arrivals(yoke_exchange *exchange) {
     return YOKE_OK;
 }
 
+static bool is_sharded(const yoke_exchange *exchange) {
+    return exchange->parallel->options.schedule == YOKE_SCHEDULE_SHARDED;
+}
+
+static bool uses_ring(const yoke_exchange *exchange) {
+    return is_sharded(exchange) || exchange->process_group != NULL;
+}
+
+static yoke_status create_clock(const yoke_exchange *exchange, yoke_bucket_times *times) {
+    const yoke_flat *flat = exchange->parallel->flat;
+    size_t buckets = (size_t)flat->bucket_count;
+    yoke_bucket_clock *clock = &times->clock;
+    *clock =
+        (yoke_bucket_clock){.links = exchange->parallel->links,
+                            .route = uses_ring(exchange) ? YOKE_ROUTE_RING : YOKE_ROUTE_CHAIN,
+                            .all_reduces = exchange->process_group != NULL && !is_sharded(exchange),
+                            .late = yoke_exchange_clips(exchange),
+                            .count = flat->bucket_count,
+                            .summed_ns = calloc(buckets, sizeof *clock->summed_ns),
+                            .published_ns = calloc(buckets, sizeof *clock->published_ns)};
+    clock->bytes = times->bytes = calloc(buckets, sizeof *times->bytes);
+    if (clock->summed_ns == NULL || clock->published_ns == NULL || times->bytes == NULL)
+        return FAIL_MEMORY(3 * buckets * sizeof(uint64_t), "times of buckets");
+    for (size_t b = 0; b < buckets; b++)
+        times->bytes[b] = flat->buckets[b].elements * sizeof(float);
+    return YOKE_OK;
+}
+
 yoke_status yoke_exchange_links_open(yoke_exchange *exchange) {
     if (exchange->parallel->links == NULL) return YOKE_OK;
     size_t devices = (size_t)device_count(exchange->parallel);
-    size_t buckets = (size_t)exchange->parallel->flat->bucket_count;
     yoke_bucket_times *times = exchange->times = calloc(1, sizeof *times);
     if (times == NULL) return FAIL_MEMORY(sizeof *times, "times of buckets");
     pthread_mutex_init(&times->mutex, NULL);
     times->arrived_ns = calloc(devices, sizeof *times->arrived_ns);
-    times->summed_ns = calloc(buckets, sizeof *times->summed_ns);
-    times->published_ns = calloc(buckets, sizeof *times->published_ns);
-    if (times->arrived_ns == NULL || times->summed_ns == NULL || times->published_ns == NULL)
-        return FAIL_MEMORY((devices + 2 * buckets) * sizeof(uint64_t), "times of buckets");
+    if (times->arrived_ns == NULL)
+        return FAIL_MEMORY(devices * sizeof *times->arrived_ns, "times of buckets");
+    TRY(create_clock(exchange, times));
     return find_arrivals(exchange);
 }
 
@@ -111,8 +136,9 @@ void yoke_exchange_links_close(yoke_exchange *exchange) {
     yoke_bucket_times *times = exchange->times;
     if (times == NULL) return;
     free(times->own);
-    free(times->published_ns);
-    free(times->summed_ns);
+    free(times->bytes);
+    free(times->clock.published_ns);
+    free(times->clock.summed_ns);
     free(times->arrived_ns);
     pthread_mutex_destroy(&times->mutex);
     free(times);
@@ -127,36 +153,13 @@ void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
     exchange->times->arrived_ns[exchange->parallel->ranks.rank + lane][bucket] = yoke_now_ns();
 }
 
-static bool is_sharded(const yoke_exchange *exchange) {
-    return exchange->parallel->options.schedule == YOKE_SCHEDULE_SHARDED;
-}
-
-static bool uses_ring(const yoke_exchange *exchange) {
-    return is_sharded(exchange) || exchange->process_group != NULL;
-}
-
-/* A bucket travels twice: to be summed, and to be published; the halves of an all-reduce, too. */
-static uint64_t travel(const yoke_exchange *exchange, int bucket, uint64_t earliest_ns) {
-    yoke_links *links = exchange->parallel->links;
-    size_t bytes = exchange->parallel->flat->buckets[bucket].elements * sizeof(float);
-    return uses_ring(exchange) ? yoke_links_ring(links, bytes, earliest_ns)
-                               : yoke_links_chain(links, bytes, earliest_ns);
-}
-
-/* With clipping no weight changes before all gradients are summed. */
+/* The bucket travels when the last device has computed it. */
 static void time_bucket(const yoke_exchange *exchange, int bucket) {
-    yoke_bucket_times *times = exchange->times;
-    bool all_reduces = exchange->process_group != NULL && !is_sharded(exchange);
-    bool late = yoke_exchange_clips(exchange) && !all_reduces;
+    const yoke_bucket_times *times = exchange->times;
     uint64_t arrived_ns = 0;
     for (int k = 0; k < device_count(exchange->parallel); k++)
         if (times->arrived_ns[k][bucket] > arrived_ns) arrived_ns = times->arrived_ns[k][bucket];
-    times->summed_ns[bucket] = travel(exchange, bucket, arrived_ns);
-    bool last = bucket == exchange->parallel->flat->bucket_count - 1;
-    int first = late ? 0 : bucket, end = late && !last ? 0 : bucket + 1;
-    for (int b = first; b < end; b++)
-        times->published_ns[b] = travel(exchange, b, times->summed_ns[bucket]);
-    if (all_reduces) times->summed_ns[bucket] = times->published_ns[bucket];
+    yoke_bucket_clock_run(&times->clock, bucket, arrived_ns);
 }
 
 static void time_buckets(const yoke_exchange *exchange, int last) {
@@ -170,7 +173,7 @@ static void time_buckets(const yoke_exchange *exchange, int last) {
 bool yoke_exchange_links_summed(const yoke_exchange *exchange, int bucket) {
     if (exchange->times == NULL) return true;
     time_buckets(exchange, bucket);
-    return yoke_now_ns() >= exchange->times->summed_ns[bucket];
+    return yoke_now_ns() >= exchange->times->clock.summed_ns[bucket];
 }
 
 static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, size_t bytes) {
@@ -188,7 +191,7 @@ static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, si
 
 void yoke_exchange_links_await(const yoke_exchange *exchange, int lane, int bucket) {
     if (yoke_exchange_links_summed(exchange, bucket)) return;
-    await(exchange, lane, exchange->times->summed_ns[bucket], 0);
+    await(exchange, lane, exchange->times->clock.summed_ns[bucket], 0);
 }
 
 /* What the lane sends in a step. At the ends of a chain a device sends in one of the two passes. */
@@ -204,5 +207,5 @@ void yoke_exchange_links_finish(const yoke_exchange *exchange, int lane) {
     if (exchange->times == NULL) return;
     int last = exchange->parallel->flat->bucket_count - 1;
     time_buckets(exchange, last);
-    await(exchange, lane, exchange->times->published_ns[last], sent_bytes(exchange, lane));
+    await(exchange, lane, exchange->times->clock.published_ns[last], sent_bytes(exchange, lane));
 }

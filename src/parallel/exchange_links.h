@@ -2,8 +2,8 @@
 #ifndef PARALLEL_EXCHANGE_LINKS_H
 #define PARALLEL_EXCHANGE_LINKS_H
 
+#include "links/links.h"
 #include "parallel/exchange.h"
-#include "parallel/links.h"
 
 /* Reads options.link. ARGUMENT: it is malformed, or the devices are GPUs. */
 yoke_status yoke_engine_links_create(yoke_data_parallel *parallel);

@@ -1,7 +1,7 @@
 /* Modelled links: the clock by itself against the formulas of docs/ddp.md, then whole steps of
  * every schedule and of ranks. The linker wraps backward's segments (-Wl,--wrap), so that they take
  * a known time on any machine. */
-#include "parallel/links.h"
+#include "links/links.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -58,14 +58,40 @@ static void transfers_share_a_bridge(void **state) {
 static void collectives_take_their_formulas(void **state) {
     (void)state;
     yoke_links *links = links_of("1,5", 4);
-    assert_int_equal(yoke_links_chain(links, MB, 0), 15 * US + 1000 * US);
-    assert_int_equal(yoke_links_ring(links, MB, 0), 1015 * US + 3 * 255 * US); /* all links busy */
-    assert_int_equal(yoke_links_ring(links, MB, 5000 * US), 5765 * US);
+    assert_int_equal(yoke_links_collective(links, YOKE_ROUTE_CHAIN, MB, 0), 15 * US + 1000 * US);
+    assert_int_equal(yoke_links_collective(links, YOKE_ROUTE_RING, MB, 0),
+                     1015 * US + 3 * 255 * US); /* all links busy */
+    assert_int_equal(yoke_links_collective(links, YOKE_ROUTE_RING, MB, 5000 * US), 5765 * US);
     yoke_links_destroy(links);
     links = links_of("1,5,bridge", 4);
-    assert_int_equal(yoke_links_chain(links, MB, 0), 3015 * US);
-    assert_int_equal(yoke_links_ring(links, MB, 10000 * US), 13015 * US);
+    assert_int_equal(yoke_links_collective(links, YOKE_ROUTE_CHAIN, MB, 0), 3015 * US);
+    assert_int_equal(yoke_links_collective(links, YOKE_ROUTE_RING, MB, 10000 * US), 13015 * US);
     yoke_links_destroy(links);
+}
+
+/* Of 8 devices: all in one node, or 4 in each of 2. */
+static uint64_t collective_of(yoke_route route, int per_node, const char *nic) {
+    yoke_links *links = links_of("1,5", 8);
+    yoke_link card;
+    EXPECT_OK(yoke_link_parse(&card, nic));
+    if (per_node < 8) yoke_links_set_nodes(links, per_node, &card);
+    uint64_t end = yoke_links_collective(links, route, MB, 0);
+    yoke_links_destroy(links);
+    return end;
+}
+
+static void collectives_between_nodes_take_their_formulas(void **state) {
+    (void)state;
+    assert_int_equal(collective_of(YOKE_ROUTE_TREE, 8, "1,5"), 3 * 5 * US + 1000 * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_TREE, 4, "0.5,20"), 2 * 5 * US + 20 * US + 2000 * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_TREE, 4, "2,20"), 2 * 5 * US + 20 * US + 1000 * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_TREE, 1, "2,20"), 3 * 20 * US + 500 * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_HIERARCHICAL, 8, "1,5"),
+                     collective_of(YOKE_ROUTE_RING, 8, "1,5"));
+    assert_int_equal(collective_of(YOKE_ROUTE_HIERARCHICAL, 4, "0.5,20"),
+                     3 * (5 + 250) * US + (20 + 1000) * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_RING, 4, "0.5,20"), 7 * (20 + 250) * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_RING, 4, "2,0"), 7 * (5 + 125) * US);
 }
 
 static void presets_are_ordered_as_their_generations(void **state) {
@@ -534,6 +560,7 @@ int main(void) {
         cmocka_unit_test(transfers_share_a_direction_and_nothing_else),
         cmocka_unit_test(transfers_share_a_bridge),
         cmocka_unit_test(collectives_take_their_formulas),
+        cmocka_unit_test(collectives_between_nodes_take_their_formulas),
         cmocka_unit_test(presets_are_ordered_as_their_generations),
         cmocka_unit_test(impossible_links_are_refused),
         cmocka_unit_test(classic_takes_its_formula),

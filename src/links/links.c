@@ -1,7 +1,9 @@
-/* The clock of modelled links: presets, and when each direction of each link is free again. */
-#include "parallel/links.h"
+/* The clock of modelled links: presets, when each direction of each link is free again, and how
+ * long a collective takes. */
+#include "links/links.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,7 +33,8 @@ static const char *const topologies[] = {"switch", "bridge"};
 
 struct yoke_links {
     yoke_link link;
-    int devices;
+    int devices, per_node;
+    yoke_link nic; /* of each node, where there are several */
     uint64_t bridge_free_ns;
     uint64_t *out_free_ns, *in_free_ns; /* [devices] */
 };
@@ -124,7 +127,7 @@ yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int dev
     yoke_links *created = *links = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(bytes, "links");
     created->link = *link;
-    created->devices = devices;
+    created->devices = created->per_node = devices;
     created->out_free_ns = calloc(count, sizeof(uint64_t));
     created->in_free_ns = calloc(count, sizeof(uint64_t));
     if (created->out_free_ns != NULL && created->in_free_ns != NULL) return YOKE_OK;
@@ -161,35 +164,89 @@ uint64_t yoke_links_transfer(yoke_links *links, int from, int to, size_t bytes,
     return end;
 }
 
-/* A collective begins when every link is free, and occupies all of them. */
-static uint64_t collective(yoke_links *links, double ns, uint64_t earliest_ns) {
+uint64_t yoke_links_root_stage(yoke_links *links, bool to_root, const size_t *bytes,
+                               uint64_t begin_ns, uint64_t *ends_ns) {
+    uint64_t last_ns = begin_ns;
+    for (int k = 1; k < links->devices; k++) {
+        if (bytes[k] == 0) continue;
+        ends_ns[k] =
+            yoke_links_transfer(links, to_root ? k : 0, to_root ? 0 : k, bytes[k], begin_ns);
+        last_ns = later(last_ns, ends_ns[k]);
+    }
+    return last_ns;
+}
+
+/* Collectives. */
+
+void yoke_links_set_nodes(yoke_links *links, int devices_per_node, const yoke_link *nic) {
+    links->per_node = devices_per_node;
+    links->nic = *nic;
+}
+
+static int node_count(const yoke_links *links) {
+    return (links->devices + links->per_node - 1) / links->per_node;
+}
+
+static double transfer_ns(const yoke_link *link, double bytes) {
+    return link->latency_ns + bytes / link->bytes_per_ns;
+}
+
+/* Levels of a binary tree over so many. */
+static int levels(int count) {
+    int found = 0;
+    while (count > 1 << found)
+        found++;
+    return found;
+}
+
+static double ring_ns(const yoke_links *links, double bytes) {
+    double part = bytes / links->devices, hop = transfer_ns(&links->link, part);
+    if (node_count(links) > 1) hop = fmax(hop, transfer_ns(&links->nic, part));
+    return (links->devices - 1) * hop;
+}
+
+static double tree_ns(const yoke_links *links, double bytes) {
+    int nodes = node_count(links);
+    double rate = links->link.bytes_per_ns;
+    double latency = levels(links->per_node) * links->link.latency_ns;
+    if (nodes < 2) return latency + bytes / rate;
+    if (links->per_node < 2) rate = links->nic.bytes_per_ns;
+    return latency + levels(nodes) * links->nic.latency_ns +
+           bytes / fmin(rate, links->nic.bytes_per_ns);
+}
+
+static double hierarchical_ns(const yoke_links *links, double bytes) {
+    int nodes = node_count(links), inside = links->per_node;
+    double ns = (inside - 1) * transfer_ns(&links->link, bytes / inside);
+    return nodes < 2 ? ns : ns + (nodes - 1) * transfer_ns(&links->nic, bytes / nodes);
+}
+
+static double collective_ns(const yoke_links *links, yoke_route route, double bytes) {
+    double hops = links->devices - 1;
+    if (links->link.bridge) return hops * transfer_ns(&links->link, bytes);
+    switch (route) {
+    case YOKE_ROUTE_RING:
+        return ring_ns(links, bytes);
+    case YOKE_ROUTE_TREE:
+        return tree_ns(links, bytes);
+    case YOKE_ROUTE_HIERARCHICAL:
+        return hierarchical_ns(links, bytes);
+    default:
+        return hops * links->link.latency_ns + bytes / links->link.bytes_per_ns;
+    }
+}
+
+/* It begins when every link is free, and occupies all of them. */
+uint64_t yoke_links_collective(yoke_links *links, yoke_route route, size_t bytes,
+                               uint64_t earliest_ns) {
     uint64_t begin = later(earliest_ns, links->bridge_free_ns);
     for (int k = 0; k < links->devices; k++)
         begin = later(begin, later(links->out_free_ns[k], links->in_free_ns[k]));
-    uint64_t end = links->bridge_free_ns = begin + (uint64_t)ns;
+    uint64_t end = begin + (uint64_t)collective_ns(links, route, (double)bytes);
+    links->bridge_free_ns = end;
     for (int k = 0; k < links->devices; k++)
         links->out_free_ns[k] = links->in_free_ns[k] = end;
     return end;
-}
-
-static double through_bridge(const yoke_links *links, size_t bytes) {
-    return (links->devices - 1) *
-           (links->link.latency_ns + (double)bytes / links->link.bytes_per_ns);
-}
-
-uint64_t yoke_links_chain(yoke_links *links, size_t bytes, uint64_t earliest_ns) {
-    double hops = links->devices - 1, transfer = (double)bytes / links->link.bytes_per_ns;
-    double ns = links->link.bridge ? through_bridge(links, bytes)
-                                   : hops * links->link.latency_ns + transfer;
-    return collective(links, ns, earliest_ns);
-}
-
-uint64_t yoke_links_ring(yoke_links *links, size_t bytes, uint64_t earliest_ns) {
-    double steps = links->devices - 1, part = (double)bytes / links->devices;
-    double ns = links->link.bridge
-                    ? through_bridge(links, bytes)
-                    : steps * (links->link.latency_ns + part / links->link.bytes_per_ns);
-    return collective(links, ns, earliest_ns);
 }
 
 void yoke_links_await(uint64_t until_ns) {
