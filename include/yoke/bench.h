@@ -1,9 +1,12 @@
 /** @file
- * For benchmarks: the time of a training step's kernels without the engine around them.
+ * For benchmarks: the time of a training step's kernels without the engine around them, and the
+ * buckets that it exchanges.
  * yoke.h does not include it.
  */
 #ifndef YOKE_BENCH_H
 #define YOKE_BENCH_H
+
+#include <stddef.h>
 
 #include "yoke/status.h"
 
@@ -34,6 +37,16 @@ typedef enum yoke_kernel_timing {
 YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *parallel,
                                                     yoke_kernel_timing timing, int repeat,
                                                     double *milliseconds);
+
+/** The buckets of gradients that a step exchanges, in their order.
+ *
+ * @param parallel    The engine; not NULL.
+ * @param[out] bytes  Of each bucket; may be NULL with capacity 0.
+ * @param capacity    The number of buckets there is space for.
+ * @return The number of buckets; the first `capacity` of them were written.
+ */
+YOKE_API int yoke_data_parallel_bucket_bytes(const struct yoke_data_parallel *parallel,
+                                             size_t *bytes, int capacity);
 
 #ifdef __cplusplus
 }

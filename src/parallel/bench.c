@@ -1,4 +1,4 @@
-/* Kernel time of a training step: what yoke/bench.h promises. */
+/* What yoke/bench.h promises. */
 #include "yoke/bench.h"
 
 #include "parallel/engine.h"
@@ -63,4 +63,12 @@ yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_ke
                                            int repeat, double *milliseconds) {
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_kernel_time"));
     return yoke_leave(parallel, kernel_time(parallel, timing, repeat, milliseconds));
+}
+
+int yoke_data_parallel_bucket_bytes(const yoke_data_parallel *parallel, size_t *bytes,
+                                    int capacity) {
+    const yoke_flat *flat = parallel->flat;
+    for (int b = 0; b < flat->bucket_count && b < capacity; b++)
+        bytes[b] = flat->buckets[b].elements * sizeof(float);
+    return flat->bucket_count;
 }

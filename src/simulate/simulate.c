@@ -1,0 +1,261 @@
+/* A step as events: each stage begins when what it needs is there. Devices are alike, so a bucket
+ * is complete on all of them at the same time; links.h says when it has travelled. */
+#include "simulate/simulate.h"
+
+#include <stdlib.h>
+
+#include "base/base.h"
+
+#define ALL_DEVICES (-1)
+#define COLLECTIVES YOKE_SIMULATED_LANES
+#define NO_BUCKET (-1)
+
+static const struct {
+    const char *name;
+    yoke_route route;
+    bool ranks;
+} modes[] = {
+#define MODE_ROW(name, text, route, ranks) {text, route, ranks},
+    YOKE_SIMULATED_TABLE(MODE_ROW)
+#undef MODE_ROW
+};
+
+const char *yoke_simulated_name(yoke_simulated_mode mode) {
+    return modes[mode].name;
+}
+
+yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mode mode,
+                                int devices) {
+    int per_node = topology->per_node;
+    const char *name = modes[mode].name;
+    if (devices < 1 || devices > YOKE_SIMULATED_DEVICES)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d devices; 1 to %d can be simulated", devices,
+                    YOKE_SIMULATED_DEVICES);
+    if (per_node < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d devices in a node; a node has 1 or more", per_node);
+    if (topology->nic.bridge)
+        return FAIL(YOKE_ERROR_ARGUMENT, "a network card has no bridge; leave ',bridge' out");
+    if (per_node == 0 || devices <= per_node) return YOKE_OK;
+    if (!modes[mode].ranks)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s is one process on one node: %d devices are more than the %d of a node",
+                    name, devices, per_node);
+    if (devices % per_node != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d devices do not fill nodes of %d", devices, per_node);
+    if (!(topology->nic.bytes_per_ns > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d devices are %d nodes of %d, and a link between nodes is missing", devices,
+                    devices / per_node, per_node);
+    if (topology->link.bridge)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a bridge joins the devices of one node, %d devices are "
+                    "%d nodes; use a switch",
+                    devices, devices / per_node);
+    return YOKE_OK;
+}
+
+/* The state of a run. Times in ns since the begin of the step. */
+typedef struct simulator {
+    const yoke_profile *profile;
+    yoke_simulation *result;
+    yoke_links *links; /* NULL: one device has nothing to transfer */
+    uint64_t *times;   /* of the bucket clock */
+    size_t *bytes;     /* [segments]; in classic [devices] */
+    uint64_t *ends_ns; /* [devices] */
+    uint64_t now_ns;
+    int span_capacity;
+} simulator;
+
+static uint64_t ns_of_ms(double ms) {
+    return (uint64_t)(1e6 * ms);
+}
+
+/* Spans. */
+
+static yoke_status add_span(simulator *run, const yoke_simulated_span *span) {
+    yoke_simulation *result = run->result;
+    if (result->span_count == run->span_capacity) {
+        int capacity = run->span_capacity > 0 ? 2 * run->span_capacity : 64;
+        size_t bytes = (size_t)capacity * sizeof *span;
+        yoke_simulated_span *larger = realloc(result->spans, bytes);
+        if (larger == NULL) return FAIL_MEMORY(bytes, "a simulated timeline");
+        result->spans = larger;
+        run->span_capacity = capacity;
+    }
+    result->spans[result->span_count++] = *span;
+    return YOKE_OK;
+}
+
+/* From now to `end_ns`, on one lane or on all shown devices. */
+static yoke_status note(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t end_ns) {
+    int shown =
+        run->result->devices < YOKE_SIMULATED_LANES ? run->result->devices : YOKE_SIMULATED_LANES;
+    if (end_ns <= run->now_ns) return YOKE_OK;
+    int first = lane == ALL_DEVICES ? 0 : lane, last = lane == ALL_DEVICES ? shown - 1 : lane;
+    for (int k = first; k <= last; k++)
+        TRY(add_span(run, &(yoke_simulated_span){k, stage, bucket, run->now_ns, end_ns}));
+    return YOKE_OK;
+}
+
+static int by_lane_and_time(const void *a, const void *b) {
+    const yoke_simulated_span *x = a, *y = b;
+    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+/* Stages. */
+
+static yoke_status compute(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t ns) {
+    TRY(note(run, lane, stage, bucket, run->now_ns + ns));
+    run->now_ns += ns;
+    return YOKE_OK;
+}
+
+/* The root waits for its link. */
+static yoke_status await(simulator *run, uint64_t until_ns) {
+    if (until_ns <= run->now_ns) return YOKE_OK;
+    TRY(note(run, ALL_DEVICES, YOKE_STAGE_WAIT, NO_BUCKET, until_ns));
+    run->result->wait_ns += until_ns - run->now_ns;
+    run->now_ns = until_ns;
+    return YOKE_OK;
+}
+
+/* All devices stand still until the last transfer is over. */
+static yoke_status transfer(simulator *run, yoke_stage stage, bool to_root, size_t bytes) {
+    int devices = run->result->devices;
+    if (devices < 2) return YOKE_OK;
+    for (int k = 0; k < devices; k++)
+        run->bytes[k] = k == 0 ? 0 : bytes;
+    uint64_t begin_ns = run->now_ns;
+    uint64_t end_ns =
+        yoke_links_root_stage(run->links, to_root, run->bytes, begin_ns, run->ends_ns);
+    uint64_t span_ns = yoke_links_span(run->links, bytes);
+    for (int k = 1; k < devices && k < YOKE_SIMULATED_LANES; k++)
+        TRY(add_span(run, &(yoke_simulated_span){k, stage, NO_BUCKET, run->ends_ns[k] - span_ns,
+                                                 run->ends_ns[k]}));
+    TRY(note(run, 0, stage, NO_BUCKET, end_ns));
+    run->result->wait_ns += end_ns - begin_ns;
+    run->result->travel_ns += end_ns - begin_ns;
+    run->now_ns = end_ns;
+    return YOKE_OK;
+}
+
+static uint64_t update_ns(const yoke_profile *profile, int parts) {
+    return (uint64_t)(profile->update_ns_per_byte * (double)yoke_profile_bytes(profile) / parts);
+}
+
+/* nn.DataParallel, stage by stage: no stage begins before the one before it is over everywhere. */
+static yoke_status run_classic(simulator *run) {
+    const yoke_profile *profile = run->profile;
+    size_t rows = (size_t)profile->rows, parameters = yoke_profile_bytes(profile);
+    yoke_simulation *result = run->result;
+    TRY(transfer(run, YOKE_STAGE_SCATTER, false, rows * profile->input_bytes));
+    TRY(transfer(run, YOKE_STAGE_REPLICATE, false, parameters));
+    TRY(compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET, ns_of_ms(profile->forward_ms)));
+    TRY(transfer(run, YOKE_STAGE_GATHER, true, rows * profile->output_bytes));
+    result->loss_ns = ns_of_ms(profile->loss_ms * result->devices); /* of all rows */
+    TRY(compute(run, 0, YOKE_STAGE_LOSS, NO_BUCKET, result->loss_ns));
+    TRY(transfer(run, YOKE_STAGE_SCATTER, false, rows * profile->output_bytes));
+    for (int s = 0; s < profile->segment_count; s++)
+        TRY(compute(run, ALL_DEVICES, YOKE_STAGE_BACKWARD, s,
+                    ns_of_ms(profile->segments[s].backward_ms)));
+    TRY(transfer(run, YOKE_STAGE_REDUCE, true, parameters));
+    result->update_ns = update_ns(profile, 1);
+    return compute(run, 0, YOKE_STAGE_UPDATE, NO_BUCKET, result->update_ns);
+}
+
+/* The two collectives of a bucket, on the lane of collectives. */
+static yoke_status note_travel(simulator *run, const yoke_bucket_clock *clock, int bucket,
+                               uint64_t *free_ns) {
+    uint64_t begin_ns = run->now_ns > *free_ns ? run->now_ns : *free_ns;
+    yoke_stage stage = clock->all_reduces ? YOKE_STAGE_ALL_REDUCE : YOKE_STAGE_EXCHANGE;
+    *free_ns = clock->published_ns[bucket];
+    run->result->travel_ns += *free_ns - begin_ns;
+    return add_span(run, &(yoke_simulated_span){COLLECTIVES, stage, bucket, begin_ns, *free_ns});
+}
+
+static yoke_status backward_and_travel(simulator *run, const yoke_bucket_clock *clock) {
+    uint64_t free_ns = 0;
+    for (int s = 0; s < run->profile->segment_count; s++) {
+        const yoke_profile_segment *segment = &run->profile->segments[s];
+        run->bytes[s] = segment->bytes;
+        TRY(compute(run, ALL_DEVICES, YOKE_STAGE_BACKWARD, s, ns_of_ms(segment->backward_ms)));
+        if (run->links == NULL) continue;
+        yoke_bucket_clock_run(clock, s, run->now_ns);
+        TRY(note_travel(run, clock, s, &free_ns));
+    }
+    return YOKE_OK;
+}
+
+/* Buckets travel behind backward; only what backward does not hide shows as waiting. The update
+ * follows the last sum and does not delay the weights, as in the engine's clock. */
+static yoke_status run_buckets(simulator *run) {
+    const yoke_profile *profile = run->profile;
+    yoke_simulation *result = run->result;
+    int count = profile->segment_count, last = count - 1;
+    bool sharded = result->mode == YOKE_SIMULATED_SHARDED;
+    yoke_bucket_clock clock = {.links = run->links,
+                               .route = modes[result->mode].route,
+                               .all_reduces = modes[result->mode].ranks,
+                               .count = count,
+                               .bytes = run->bytes,
+                               .summed_ns = run->times,
+                               .published_ns = run->times + count};
+    TRY(compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET, ns_of_ms(profile->forward_ms)));
+    result->loss_ns = ns_of_ms(profile->loss_ms);
+    TRY(compute(run, ALL_DEVICES, YOKE_STAGE_LOSS, NO_BUCKET, result->loss_ns));
+    TRY(backward_and_travel(run, &clock));
+    if (run->links != NULL) TRY(await(run, clock.summed_ns[last]));
+    result->update_ns = update_ns(profile, sharded ? result->devices : 1);
+    int updates = sharded || clock.all_reduces ? ALL_DEVICES : 0;
+    TRY(compute(run, updates, YOKE_STAGE_UPDATE, NO_BUCKET, result->update_ns));
+    return run->links != NULL ? await(run, clock.published_ns[last]) : YOKE_OK;
+}
+
+static yoke_status prepare(simulator *run, const yoke_topology *topology) {
+    int devices = run->result->devices, segments = run->profile->segment_count;
+    size_t most = (size_t)(devices > segments ? devices : segments);
+    run->times = calloc(2 * (size_t)segments, sizeof *run->times);
+    run->bytes = calloc(most, sizeof *run->bytes);
+    run->ends_ns = calloc((size_t)devices, sizeof *run->ends_ns);
+    if (run->times == NULL || run->bytes == NULL || run->ends_ns == NULL)
+        return FAIL_MEMORY(4 * most * sizeof(uint64_t), "a simulation");
+    if (devices < 2) return YOKE_OK;
+    TRY(yoke_links_create(&run->links, &topology->link, devices));
+    if (run->result->nodes > 1)
+        yoke_links_set_nodes(run->links, topology->per_node, &topology->nic);
+    return YOKE_OK;
+}
+
+static yoke_status run_step(simulator *run, const yoke_topology *topology) {
+    yoke_simulation *result = run->result;
+    TRY(prepare(run, topology));
+    run->now_ns = ns_of_ms(run->profile->host_ms);
+    TRY(result->mode == YOKE_SIMULATED_CLASSIC ? run_classic(run) : run_buckets(run));
+    result->step_ns = run->now_ns;
+    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)run->now_ns;
+    qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
+    return YOKE_OK;
+}
+
+yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
+                          const yoke_topology *topology, yoke_simulated_mode mode, int devices) {
+    *simulation = (yoke_simulation){.mode = mode, .devices = devices, .nodes = 1};
+    TRY(yoke_simulate_check(topology, mode, devices));
+    if (topology->per_node > 0 && devices > topology->per_node)
+        simulation->nodes = devices / topology->per_node;
+    simulator run = {.profile = profile, .result = simulation};
+    yoke_status status = run_step(&run, topology);
+    yoke_links_destroy(run.links);
+    free(run.ends_ns);
+    free(run.bytes);
+    free(run.times);
+    if (status != YOKE_OK) yoke_simulation_clear(simulation);
+    return status;
+}
+
+void yoke_simulation_clear(yoke_simulation *simulation) {
+    free(simulation->spans);
+    *simulation = (yoke_simulation){0};
+}

@@ -1,0 +1,105 @@
+/* The door of simulate: how long a training step takes on devices that one does not have. A profile
+ * says how long one device computes; modelled links (links/links.h) say how long transfers take;
+ * the order of both is that of the engine. */
+#ifndef SIMULATE_SIMULATE_H
+#define SIMULATE_SIMULATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "links/links.h"
+#include "yoke/trace.h"
+
+/* A part of backward, and the bucket of gradients that is complete at its end. */
+typedef struct yoke_profile_segment {
+    double backward_ms;
+    size_t bytes;
+} yoke_profile_segment;
+
+#define YOKE_PROFILE_TEXT_BYTES 128
+
+/* A step of one device. Its parts add up to the step: host, forward, loss, backward, update. */
+typedef struct yoke_profile {
+    char model[YOKE_PROFILE_TEXT_BYTES], device[YOKE_PROFILE_TEXT_BYTES];
+    char precision[YOKE_PROFILE_TEXT_BYTES];
+    char source[YOKE_PROFILE_TEXT_BYTES]; /* who measured it, and how */
+    int rows;                             /* of the step */
+    size_t input_bytes, output_bytes;     /* of one row */
+    double forward_ms, loss_ms;
+    double host_ms;            /* of a step, in which the device computes nothing */
+    double update_ns_per_byte; /* of gradients */
+    yoke_profile_segment *segments;
+    int segment_count;
+} yoke_profile;
+
+void yoke_profile_clear(yoke_profile *profile); /* takes a zeroed struct */
+/* Of the gradients of a step. */
+size_t yoke_profile_bytes(const yoke_profile *profile);
+double yoke_profile_step_ms(const yoke_profile *profile);
+
+/* DATA: the text is cut short, or no profile; what is wrong, and where. `name` begins the error's
+ * text. After a failure the profile is clear. */
+yoke_status yoke_profile_parse(yoke_profile *profile, const char *name, const char *text,
+                               size_t bytes);
+yoke_status yoke_profile_read(yoke_profile *profile, const char *path);
+/* The file is complete, or it is not there. IO. */
+yoke_status yoke_profile_write(const yoke_profile *profile, const char *path);
+
+#define YOKE_SIMULATED_DEVICES 4096
+
+typedef struct yoke_topology {
+    yoke_link link;
+    int per_node;  /* devices of a node; 0: all in one */
+    yoke_link nic; /* of each node; bytes_per_ns 0: none, so one node only */
+} yoke_topology;
+
+/* The enumerator, the name, the route of its buckets, and whether it is ranks, who may span nodes.
+ */
+#define YOKE_SIMULATED_TABLE(X)                                                                    \
+    X(YOKE_SIMULATED_CLASSIC, "dp-classic", YOKE_ROUTE_CHAIN, false)                               \
+    X(YOKE_SIMULATED_OVERLAP, "dp-overlap", YOKE_ROUTE_CHAIN, false)                               \
+    X(YOKE_SIMULATED_SHARDED, "dp-sharded", YOKE_ROUTE_RING, false)                                \
+    X(YOKE_SIMULATED_DDP_RING, "ddp-ring", YOKE_ROUTE_RING, true)                                  \
+    X(YOKE_SIMULATED_DDP_TREE, "ddp-tree", YOKE_ROUTE_TREE, true)                                  \
+    X(YOKE_SIMULATED_DDP_HIERARCHICAL, "ddp-hierarchical", YOKE_ROUTE_HIERARCHICAL, true)
+
+typedef enum yoke_simulated_mode {
+#define YOKE_SIMULATED_ENUMERATOR(name, text, route, ranks) name,
+    YOKE_SIMULATED_TABLE(YOKE_SIMULATED_ENUMERATOR)
+#undef YOKE_SIMULATED_ENUMERATOR
+        YOKE_SIMULATED_MODES
+} yoke_simulated_mode;
+
+const char *yoke_simulated_name(yoke_simulated_mode mode);
+
+#define YOKE_SIMULATED_LANES 4 /* the timeline shows the first devices; many are alike */
+
+typedef struct yoke_simulated_span {
+    int lane; /* a device; YOKE_SIMULATED_LANES: the collectives of buckets */
+    yoke_stage stage;
+    int bucket; /* -1: none */
+    uint64_t begin_ns, end_ns;
+} yoke_simulated_span;
+
+typedef struct yoke_simulation {
+    yoke_simulated_mode mode;
+    int devices, nodes;
+    uint64_t step_ns;
+    uint64_t wait_ns;   /* of it: the root neither computes nor updates, it waits for its link */
+    uint64_t travel_ns; /* all transfers and collectives, one after the other as they run */
+    uint64_t update_ns, loss_ns; /* on the root */
+    double efficiency;           /* step of one device / step: each device keeps its rows */
+    yoke_simulated_span *spans;  /* in the order of lanes and time */
+    int span_count;
+} yoke_simulation;
+
+/* Whether the mode runs on so many devices; otherwise ARGUMENT and why not. */
+yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mode mode,
+                                int devices);
+/* The step after the first: replicas are stale in dp-classic, and equal elsewhere. */
+yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profile,
+                          const yoke_topology *topology, yoke_simulated_mode mode, int devices);
+void yoke_simulation_clear(yoke_simulation *simulation); /* takes a zeroed struct */
+
+#endif

@@ -1,0 +1,291 @@
+/* The simulator against the formulas of docs/ddp.md, and profiles that are none. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "simulate/simulate.h"
+
+#define EXPECT_OK(call)                                                                            \
+    do {                                                                                           \
+        if ((call) != YOKE_OK) fail_msg("%s: %s", #call, yoke_last_error());                       \
+    } while (0)
+
+/* Nothing but transfers takes time, unless a test says so. */
+enum { SEGMENTS = 3, ROWS = 16, INPUT = 3000, OUTPUT = 40 };
+static yoke_profile_segment segments[SEGMENTS] = {{0, 1000000}, {0, 4000000}, {0, 3000000}};
+static const double p = 8e6, alpha = 5e3, beta = 0.5; /* bytes, ns, bytes / ns */
+#define LINK "0.5,5"
+
+static yoke_profile bare_profile(void) {
+    return (yoke_profile){.model = "m",
+                          .device = "d",
+                          .precision = "float32",
+                          .source = "s",
+                          .rows = ROWS,
+                          .input_bytes = INPUT,
+                          .output_bytes = OUTPUT,
+                          .segments = segments,
+                          .segment_count = SEGMENTS};
+}
+
+static yoke_topology topology_of(const char *link, int per_node, const char *nic) {
+    yoke_topology topology = {.per_node = per_node};
+    EXPECT_OK(yoke_link_parse(&topology.link, link));
+    if (nic != NULL) EXPECT_OK(yoke_link_parse(&topology.nic, nic));
+    return topology;
+}
+
+static yoke_simulation simulate(const yoke_profile *profile, const yoke_topology *topology,
+                                yoke_simulated_mode mode, int devices) {
+    yoke_simulation found;
+    EXPECT_OK(yoke_simulate(&found, profile, topology, mode, devices));
+    return found;
+}
+
+/* Times are whole ns. */
+static void expect_step(yoke_profile profile, const yoke_topology *topology,
+                        yoke_simulated_mode mode, int devices, double formula_ns) {
+    yoke_simulation found = simulate(&profile, topology, mode, devices);
+    if (fabs((double)found.step_ns - formula_ns) > 100 + 1e-9 * formula_ns)
+        fail_msg("%s on %d devices: %.0f ns, the formula says %.0f", yoke_simulated_name(mode),
+                 devices, (double)found.step_ns, formula_ns);
+    yoke_simulation_clear(&found);
+}
+
+static void transfers_alone_take_their_formulas(void **state) {
+    (void)state;
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    for (int devices = 1; devices <= YOKE_SIMULATED_DEVICES; devices *= 2) {
+        double n = devices, b = SEGMENTS, one = devices > 1 ? 1 : 0, depth = log2(n);
+        double ring = 2 * (n - 1) * (b * alpha + p / (n * beta));
+        double classic = 5 * one * alpha + (n - 1) * (ROWS * (INPUT + 2 * OUTPUT) + 2 * p) / beta;
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_CLASSIC, devices, classic);
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_OVERLAP, devices,
+                    2 * (b * (n - 1) * alpha + one * p / beta));
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_SHARDED, devices, ring);
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_RING, devices, ring);
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_HIERARCHICAL, devices, ring);
+        expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_TREE, devices,
+                    2 * (b * depth * alpha + one * p / beta));
+    }
+}
+
+/* One device has nothing to transfer: the profile's own step. */
+static void one_device_takes_the_profiles_step(void **state) {
+    (void)state;
+    yoke_profile_segment own[2] = {{3, 1000}, {4, 1000}};
+    yoke_profile profile = bare_profile();
+    profile.segments = own;
+    profile.segment_count = 2;
+    profile.host_ms = 0.5;
+    profile.forward_ms = 5;
+    profile.loss_ms = 1;
+    profile.update_ns_per_byte = 250;
+    assert_float_equal(yoke_profile_step_ms(&profile), 14, 1e-9);
+    yoke_topology topology = topology_of("pcie3", 0, NULL);
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++)
+        expect_step(profile, &topology, (yoke_simulated_mode)mode, 1, 14e6);
+}
+
+/* Behind a backward of 1 s only the last bucket shows. */
+static void backward_hides_all_but_the_last_bucket(void **state) {
+    (void)state;
+    yoke_profile_segment own[SEGMENTS];
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    memcpy(own, segments, sizeof own);
+    for (int s = 0; s < SEGMENTS; s++)
+        own[s].backward_ms = 1000;
+    profile.segments = own;
+    double last = (double)own[SEGMENTS - 1].bytes;
+    expect_step(profile, &topology, YOKE_SIMULATED_OVERLAP, 4, 3e9 + 2 * (3 * alpha + last / beta));
+    expect_step(profile, &topology, YOKE_SIMULATED_DDP_RING, 4,
+                3e9 + 2 * 3 * (alpha + last / (4 * beta)));
+    expect_step(profile, &topology, YOKE_SIMULATED_CLASSIC, 4,
+                3e9 + 5 * alpha + 3 * (ROWS * (INPUT + 2 * OUTPUT) + 2 * p) / beta);
+}
+
+/* The root takes the loss of all rows in classic, and updates everything but in sharded. */
+static void the_root_computes_what_others_do_not(void **state) {
+    (void)state;
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    yoke_profile profile = bare_profile();
+    profile.loss_ms = 1;
+    profile.update_ns_per_byte = 1;
+    yoke_simulation classic = simulate(&profile, &topology, YOKE_SIMULATED_CLASSIC, 4);
+    yoke_simulation sharded = simulate(&profile, &topology, YOKE_SIMULATED_SHARDED, 4);
+    assert_int_equal(classic.loss_ns, 4000000);
+    assert_int_equal(sharded.loss_ns, 1000000);
+    assert_int_equal(classic.update_ns, 8000000);
+    assert_int_equal(sharded.update_ns, 2000000);
+    yoke_simulation_clear(&sharded);
+    yoke_simulation_clear(&classic);
+}
+
+/* Two nodes of 4: the cards carry a ring's step, a tree's upper level, or what hierarchical leaves.
+ */
+static void nodes_take_their_formulas(void **state) {
+    (void)state;
+    yoke_topology topology = topology_of(LINK, 4, "0.25,20");
+    double b = SEGMENTS, a_nic = 20e3, b_nic = 0.25;
+    expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_RING, 8,
+                2 * 7 * (b * a_nic + p / (8 * b_nic)));
+    expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_TREE, 8,
+                2 * (b * (2 * alpha + a_nic) + p / b_nic));
+    expect_step(bare_profile(), &topology, YOKE_SIMULATED_DDP_HIERARCHICAL, 8,
+                2 * (3 * (b * alpha + p / (4 * beta)) + b * a_nic + p / (2 * b_nic)));
+}
+
+/* A lane does one thing at a time, and all it does lies in the step. */
+static void lanes_do_one_thing_at_a_time(void **state) {
+    (void)state;
+    yoke_profile_segment own[SEGMENTS];
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    memcpy(own, segments, sizeof own);
+    for (int s = 0; s < SEGMENTS; s++)
+        own[s].backward_ms = 7;
+    profile.segments = own;
+    profile.forward_ms = 5;
+    profile.loss_ms = profile.host_ms = 1;
+    profile.update_ns_per_byte = 0.1;
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        yoke_simulation found = simulate(&profile, &topology, (yoke_simulated_mode)mode, 4);
+        uint64_t root_ns = 0;
+        assert_true(found.span_count > 4 * (SEGMENTS + 2));
+        for (int i = 0; i < found.span_count; i++) {
+            const yoke_simulated_span *span = &found.spans[i];
+            if (i > 0 && span->lane == span[-1].lane)
+                assert_true(span->begin_ns >= span[-1].end_ns);
+            assert_true(span->begin_ns < span->end_ns && span->end_ns <= found.step_ns);
+            if (span->lane == 0) root_ns += span->end_ns - span->begin_ns;
+        }
+        assert_int_equal(root_ns + 1000000, found.step_ns); /* and the host's time */
+        yoke_simulation_clear(&found);
+    }
+}
+
+static void expect_refused(const yoke_topology *topology, yoke_simulated_mode mode, int devices,
+                           const char *word) {
+    yoke_profile profile = bare_profile();
+    yoke_simulation found;
+    assert_int_equal(yoke_simulate(&found, &profile, topology, mode, devices), YOKE_ERROR_ARGUMENT);
+    if (strstr(yoke_last_error(), word) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
+}
+
+static void impossible_topologies_are_refused(void **state) {
+    (void)state;
+    yoke_topology one = topology_of(LINK, 0, NULL), nodes = topology_of(LINK, 4, "1,20");
+    yoke_topology no_card = topology_of(LINK, 4, NULL),
+                  bridged = topology_of("1,5,bridge", 4, "1,2");
+    yoke_topology odd_card = topology_of(LINK, 4, "1,5,bridge"),
+                  below = topology_of(LINK, -1, NULL);
+    expect_refused(&one, YOKE_SIMULATED_DDP_RING, 0, "0 devices");
+    expect_refused(&one, YOKE_SIMULATED_DDP_RING, 4097, "4097 devices");
+    expect_refused(&nodes, YOKE_SIMULATED_OVERLAP, 8, "one process on one node");
+    expect_refused(&nodes, YOKE_SIMULATED_DDP_RING, 6, "do not fill nodes of 4");
+    expect_refused(&no_card, YOKE_SIMULATED_DDP_TREE, 8, "link between nodes");
+    expect_refused(&bridged, YOKE_SIMULATED_DDP_RING, 8, "switch");
+    expect_refused(&odd_card, YOKE_SIMULATED_DDP_RING, 8, "bridge");
+    expect_refused(&below, YOKE_SIMULATED_DDP_RING, 2, "-1 devices");
+}
+
+/* Profiles. */
+
+#define HEAD                                                                                       \
+    "{\"yoke_profile\": 1, \"model\": \"m\", \"device\": \"d\", \"precision\": \"float32\", "      \
+    "\"source\": \"s\", \"input_bytes\": 4, \"output_bytes\": 4, \"host_ms\": 0, "                 \
+    "\"loss_ms\": 0, \"update_ns_per_byte\": 0, "
+static const char good[] =
+    HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1, \"bytes\": 8}]}";
+
+static void expect_no_profile(const char *text, size_t bytes, const char *word) {
+    yoke_profile profile;
+    if (yoke_profile_parse(&profile, "file.json", text, bytes) != YOKE_ERROR_DATA)
+        fail_msg("taken: %.*s", (int)bytes, text);
+    if (strstr(yoke_last_error(), "file.json") == NULL || strstr(yoke_last_error(), word) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
+}
+
+static void a_profile_cut_anywhere_is_refused(void **state) {
+    (void)state;
+    yoke_profile profile;
+    EXPECT_OK(yoke_profile_parse(&profile, "file.json", good, strlen(good)));
+    yoke_profile_clear(&profile);
+    for (size_t bytes = 0; bytes < strlen(good); bytes++)
+        expect_no_profile(good, bytes, "no complete JSON");
+}
+
+static void what_is_no_profile_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"[]", "no profile"},
+        {"{\"traceEvents\": []}", "no profile"},
+        {"{\"yoke_profile\": 2}", "format 2"},
+        {"{\"yoke_profile\": 1}", "\"model\""},
+        {HEAD "\"forward_ms\": 1}", "\"rows\""},
+        {HEAD "\"rows\": 0, \"forward_ms\": 1}", "\"rows\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": -1}", "\"forward_ms\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": \"1\"}", "\"forward_ms\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": []}", "\"segments\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [3]}", "\"backward_ms\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1}]}", "\"bytes\""},
+        {HEAD "\"rows\": 2, \"forward_ms\": 0, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
+         "0 ms"},
+        {HEAD "\"rows\": 2, \"rows\": 3}", "no complete JSON"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_no_profile(cases[i].text, strlen(cases[i].text), cases[i].word);
+}
+
+static void a_written_profile_reads_back(void **state) {
+    (void)state;
+    char path[] = "/tmp/yoke-profile-XXXXXX";
+    yoke_profile_segment own[1] = {{0.1 + 0.2, 12345}};
+    yoke_profile profile = bare_profile(), found;
+    profile.segments = own;
+    profile.segment_count = 1;
+    profile.forward_ms = 1.0 / 3;
+    snprintf(profile.device, sizeof profile.device, "a \"device\"");
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    EXPECT_OK(yoke_profile_write(&profile, path));
+    EXPECT_OK(yoke_profile_read(&found, path));
+    unlink(path);
+    assert_string_equal(found.device, profile.device);
+    assert_true(found.forward_ms == profile.forward_ms);
+    assert_true(found.segments[0].backward_ms == own[0].backward_ms);
+    assert_int_equal(found.segments[0].bytes, 12345);
+    assert_int_equal(found.rows, ROWS);
+    yoke_profile_clear(&found);
+    assert_int_equal(yoke_profile_read(&found, "/nonexistent"), YOKE_ERROR_MISSING);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transfers_alone_take_their_formulas),
+        cmocka_unit_test(one_device_takes_the_profiles_step),
+        cmocka_unit_test(backward_hides_all_but_the_last_bucket),
+        cmocka_unit_test(the_root_computes_what_others_do_not),
+        cmocka_unit_test(nodes_take_their_formulas),
+        cmocka_unit_test(lanes_do_one_thing_at_a_time),
+        cmocka_unit_test(impossible_topologies_are_refused),
+        cmocka_unit_test(a_profile_cut_anywhere_is_refused),
+        cmocka_unit_test(what_is_no_profile_is_refused),
+        cmocka_unit_test(a_written_profile_reads_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
