@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "bench/tool/bench_drive.h"
+#include "bench/tool/bench_profile.h"
 #include "bench/tool/bench_rows.h"
 #include "cli/cli.h"
 
 typedef struct bench_arguments {
     bench_effort effort;
     bool json, list, gate, drive;
+    bench_profile_options profile;
 } bench_arguments;
 
 #define FIELD(name) offsetof(bench_arguments, name)
@@ -25,23 +27,34 @@ static const cli_option options[] = {
      FIELD(gate), 0, 0},
     {"list", NULL, "list the rows; measure nothing", CLI_FLAG, FIELD(list), 0, 0},
     {"json", NULL, "print the result as one JSON object", CLI_FLAG, FIELD(json), 0, 0},
+    {"profile", "FILE",
+     "measure no rows, but the parts of a step of one device, for yoke simulate and advise",
+     CLI_TEXT, FIELD(profile.path), 0, 0},
+    {"model", "NAME", "profile: preset that computes 10 classes of images (resnet20)", CLI_TEXT,
+     FIELD(profile.model), 0, 0},
+    {"rows", "N", "profile: rows of a step (32)", CLI_INTEGER, FIELD(profile.rows), 1, 1 << 20},
+    {"device", "NAME", "profile: cuda:0, for example (cpu)", CLI_TEXT, FIELD(profile.device), 0, 0},
+    {"threads", "N", "profile: compute threads of a CPU device (cores)", CLI_INTEGER,
+     FIELD(profile.threads), 0, 1024},
+    {"precision", "float32|bfloat16|tf32", "profile: precision of the computation (float32)",
+     CLI_CHOICE, FIELD(profile.precision), 0, 0},
     {"drive", NULL, "run engines for another program, which sends requests on stdin", CLI_FLAG,
      FIELD(drive), 0, 0},
 };
 
-const cli_verb bench_verb = {.name = "bench",
-                             .operands = "[all | NAME...]",
-                             .summary =
-                                 "measure the engine: its own cost, scaling, schedules and stages",
-                             .options = options,
-                             .option_count = CLI_OPTION_COUNT(options),
-                             .more = "Without a NAME it measures the quick rows, in two or three "
-                                     "minutes; all takes half an hour.\n"
-                                     "A row is called by what it measures and on which model: "
-                                     "scaling-resnet18. NAME is a row or\n"
-                                     "the first part of a name, a group: scaling. --list shows all "
-                                     "rows, bench/README.md explains\n"
-                                     "them.\n"};
+const cli_verb bench_verb = {
+    .name = "bench",
+    .operands = "[all | NAME...]",
+    .summary = "measure the engine: its own cost, scaling, schedules and stages",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "Without a NAME it measures the quick rows, in two or three "
+            "minutes; all takes half an hour.\n"
+            "A row is called by what it measures and on which model: "
+            "scaling-resnet18. NAME is a row or\n"
+            "the first part of a name, a group: scaling. --list shows all "
+            "rows, bench/README.md explains\n"
+            "them. --profile FILE writes what yoke simulate and yoke advise read.\n"};
 
 typedef enum verdict { PASSED, WITHIN_NOISE, MISSED } verdict;
 
@@ -181,6 +194,21 @@ static void set_defaults(bench_effort *effort, bool quick) {
     if (effort->seconds == 0) effort->seconds = quick ? 10 : 90;
 }
 
+static int run_profile(bench_arguments *arguments, int names) {
+    if (names > 0) return cli_usage_error("bench", "--profile measures no rows; leave NAME out");
+    arguments->profile.steps = arguments->effort.steps;
+    yoke_status status = bench_profile(&arguments->profile);
+    return status == YOKE_OK ? 0 : cli_fail(status);
+}
+
+static int check_profile_only(const bench_profile_options *given) {
+    if (given->model == NULL && given->device == NULL && given->rows == 0 && given->threads == 0 &&
+        given->precision == 0)
+        return 0;
+    return cli_usage_error("bench", "--model, --rows, --device, --threads and --precision are of "
+                                    "--profile FILE, which is missing");
+}
+
 int bench_main(int argc, char **argv) {
     bench_arguments arguments = {0};
     int count = 0, missed = 0, code = cli_parse(&bench_verb, argc, argv, &arguments, &count);
@@ -190,6 +218,9 @@ int bench_main(int argc, char **argv) {
         return 0;
     }
     if (arguments.drive) return bench_drive();
+    if (arguments.profile.path != NULL) return run_profile(&arguments, count);
+    code = check_profile_only(&arguments.profile);
+    if (code != 0) return code;
     code = check_names(argv + 1, count);
     if (code != 0) return code;
     set_defaults(&arguments.effort, count == 0);

@@ -1,0 +1,21 @@
+/* `yoke bench --profile FILE`: what a step of one device takes, for yoke simulate and yoke advise.
+ */
+#ifndef BENCH_TOOL_BENCH_PROFILE_H
+#define BENCH_TOOL_BENCH_PROFILE_H
+
+#include "yoke/status.h"
+
+typedef struct bench_profile_options {
+    const char *path;   /* of the file to write */
+    const char *model;  /* a preset for images; NULL: resnet20 */
+    const char *device; /* a list of one; NULL: the CPU */
+    int rows;           /* 0: 32 */
+    int threads;        /* of a CPU device; 0: every core */
+    int precision;      /* a yoke_precision */
+    int steps;          /* 0: 20 */
+} bench_profile_options;
+
+/* Measures, writes the file and prints one line about it. */
+yoke_status bench_profile(const bench_profile_options *options);
+
+#endif
