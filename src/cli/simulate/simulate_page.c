@@ -1,0 +1,88 @@
+/* Simulations as a page: they become the model of a report. */
+#include <string.h>
+
+#include "cli/simulate/simulate_setup.h"
+#include "report/report.h"
+
+static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
+    const yoke_profile *profile = &setup->profile;
+    char text[64];
+    TRY(yoke_report_add_fact(report, "model", profile->model));
+    snprintf(text, sizeof text, "%d on each device", profile->rows);
+    TRY(yoke_report_add_fact(report, "rows", text));
+    TRY(yoke_report_add_fact(report, "device of the profile", profile->device));
+    TRY(yoke_report_add_fact(report, "profile", profile->source));
+    TRY(yoke_report_add_fact(report, "links", setup->link_text));
+    return yoke_report_add_note(report, "Simulated, not measured: the step of a profile of one "
+                                        "device, and links by a formula. Every device keeps the "
+                                        "profile's rows.");
+}
+
+static bool is_wait(yoke_stage stage) {
+    return stage == YOKE_STAGE_WAIT;
+}
+
+/* The collectives behind backward are no device and have no lane. */
+static yoke_status add_lane(yoke_report_mode *mode, const yoke_simulation *found, int device) {
+    yoke_report_lane *lane;
+    char name[24];
+    double step_ms = 1e-6 * (double)found->step_ns, busy_ms = 0;
+    snprintf(name, sizeof name, "device %d", device);
+    TRY(yoke_report_add_lane(mode, name, &lane));
+    for (int i = 0; i < found->span_count; i++) {
+        const yoke_simulated_span *span = &found->spans[i];
+        if (span->lane != device) continue;
+        int stage = is_wait(span->stage) ? YOKE_REPORT_WAITING : (int)span->stage;
+        yoke_report_span shown = {.stage = stage,
+                                  .bucket = span->bucket,
+                                  .begin_ms = 1e-6 * (double)span->begin_ns,
+                                  .end_ms = 1e-6 * (double)span->end_ns,
+                                  .cause_lane = -1,
+                                  .cause_stage = -1};
+        lane->stage_ms[stage] += shown.end_ms - shown.begin_ms;
+        busy_ms += shown.end_ms - shown.begin_ms;
+        TRY(yoke_report_add_span(lane, &shown));
+    }
+    lane->stage_ms[YOKE_REPORT_IDLE] = step_ms - busy_ms;
+    return YOKE_OK;
+}
+
+/* Timelines of one device, and of the largest number of devices. */
+static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
+                            const yoke_simulation *found, int most) {
+    yoke_report_mode *mode;
+    double step_ms = 1e-6 * (double)found->step_ns;
+    double rate = simulate_rows_per_second(&setup->profile, found);
+    double speedup = found->efficiency * found->devices;
+    TRY(yoke_report_add_mode(
+        report, found->devices == 1 ? "single" : yoke_simulated_name(found->mode), &mode));
+    mode->devices = found->devices;
+    mode->step_ms = (yoke_report_interval){step_ms, step_ms, step_ms};
+    mode->images_per_second = (yoke_report_interval){rate, rate, rate};
+    mode->speedup = (yoke_report_interval){speedup, speedup, speedup};
+    if (found->devices != 1 && found->devices != most) return YOKE_OK;
+    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++)
+        TRY(add_lane(mode, found, k));
+    mode->mean_step_ms = mode->shown_ms = step_ms;
+    mode->steps = 1;
+    return YOKE_OK;
+}
+
+static yoke_status fill(yoke_report *report, const simulate_setup *setup,
+                        const simulate_runs *runs) {
+    snprintf(report->title, sizeof report->title, "%.40s: a simulated step", setup->profile.model);
+    TRY(add_facts(report, setup));
+    int most = runs->list[runs->count - 1].devices;
+    for (int i = 0; i < runs->count; i++)
+        TRY(add_mode(report, setup, &runs->list[i], most));
+    return YOKE_OK;
+}
+
+yoke_status simulate_write_page(const char *path, const simulate_setup *setup,
+                                const simulate_runs *runs) {
+    yoke_report report = {0};
+    yoke_status status = fill(&report, setup, runs);
+    if (status == YOKE_OK) status = yoke_report_write(&report, path);
+    yoke_report_clear(&report);
+    return status;
+}

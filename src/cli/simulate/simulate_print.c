@@ -1,0 +1,81 @@
+/* Simulations as a table and as JSON. */
+#include "cli/simulate/simulate_setup.h"
+
+static double ms(uint64_t ns) {
+    return 1e-6 * (double)ns;
+}
+
+static const char *name_of(const yoke_simulation *found) {
+    return found->devices == 1 ? "single" : yoke_simulated_name(found->mode);
+}
+
+static void print_row(FILE *out, const yoke_profile *profile, const yoke_simulation *found) {
+    fprintf(out, "%7d %5d  %-16s %10.3f %10.0f %8.2f %4.0f %% %8.3f\n", found->devices,
+            found->nodes, name_of(found), ms(found->step_ns),
+            simulate_rows_per_second(profile, found), found->efficiency * found->devices,
+            100 * found->efficiency, ms(found->wait_ns));
+}
+
+void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
+    simulate_print_head(out, setup);
+    fprintf(out, "\n%7s %5s  %-16s %10s %10s %8s %6s %8s\n", "devices", "nodes", "mode", "step ms",
+            "rows/s", "speed-up", "eff.", "waits ms");
+    for (int i = 0; i < runs->count; i++)
+        print_row(out, &setup->profile, &runs->list[i]);
+    fprintf(out, "\nspeed-up  rows/s, divided by those of one device\n"
+                 "eff.      speed-up / devices\n"
+                 "waits     time of the step in which the root waits for its link\n"
+                 "Simulated from a profile: docs/simulate.md says what that leaves out.\n");
+}
+
+static void json_span(yoke_json *json, const yoke_simulated_span *span) {
+    yoke_json_open(json, NULL, '{');
+    if (span->lane == YOKE_SIMULATED_LANES)
+        yoke_json_text(json, "lane", "links");
+    else
+        yoke_json_integer(json, "lane", span->lane);
+    yoke_json_text(json, "stage", yoke_stage_name(span->stage));
+    if (span->bucket >= 0) yoke_json_integer(json, "bucket", span->bucket);
+    yoke_json_real(json, "begin_ms", ms(span->begin_ns));
+    yoke_json_real(json, "end_ms", ms(span->end_ns));
+    yoke_json_close(json, '}');
+}
+
+static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_simulation *found) {
+    yoke_json_open(json, NULL, '{');
+    yoke_json_integer(json, "devices", found->devices);
+    yoke_json_integer(json, "nodes", found->nodes);
+    yoke_json_text(json, "mode", name_of(found));
+    yoke_json_real(json, "step_ms", ms(found->step_ns));
+    yoke_json_real(json, "rows_per_second", simulate_rows_per_second(profile, found));
+    yoke_json_real(json, "speedup", found->efficiency * found->devices);
+    yoke_json_real(json, "efficiency", found->efficiency);
+    yoke_json_real(json, "wait_ms", ms(found->wait_ns));
+    yoke_json_real(json, "travel_ms", ms(found->travel_ns));
+    yoke_json_real(json, "update_ms", ms(found->update_ns));
+    yoke_json_open(json, "spans", '[');
+    for (int i = 0; i < found->span_count; i++)
+        json_span(json, &found->spans[i]);
+    yoke_json_close(json, ']');
+    yoke_json_close(json, '}');
+}
+
+yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
+    const yoke_profile *profile = &setup->profile;
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    yoke_json_text(&json, "model", profile->model);
+    yoke_json_text(&json, "device", profile->device);
+    yoke_json_text(&json, "precision", profile->precision);
+    yoke_json_text(&json, "source", profile->source);
+    yoke_json_text(&json, "links", setup->link_text);
+    yoke_json_integer(&json, "rows_per_device", profile->rows);
+    yoke_json_real(&json, "profile_step_ms", yoke_profile_step_ms(profile));
+    yoke_json_open(&json, "runs", '[');
+    for (int i = 0; i < runs->count; i++)
+        json_run(&json, profile, &runs->list[i]);
+    yoke_json_close(&json, ']');
+    yoke_json_close(&json, '}');
+    return cli_print_json(&json, out);
+}

@@ -1,0 +1,76 @@
+/* What yoke simulate and yoke advise read: a profile, and the links of devices. */
+#ifndef CLI_SIMULATE_SIMULATE_SETUP_H
+#define CLI_SIMULATE_SIMULATE_SETUP_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "simulate/simulate.h"
+
+typedef struct simulate_flags {
+    const char *link, *nic;     /* NULL: pcie4; none */
+    int per_node;               /* 0: all devices are in one node */
+    const char *model, *device; /* what the profile must be of; NULL: anything */
+} simulate_flags;
+
+/* Rows of an option table; `at` is the offset of the simulate_flags. */
+#define SIMULATE_OPTIONS(at)                                                                       \
+    {"link",                                                                                       \
+     "pcie3|pcie4|pcie5|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                                  \
+     "link of each device (pcie4)",                                                                \
+     CLI_TEXT,                                                                                     \
+     (at) + offsetof(simulate_flags, link),                                                        \
+     0,                                                                                            \
+     0},                                                                                           \
+        {"nic",                                                                                    \
+         "GB/s,US",                                                                                \
+         "network card of each node: 25,10 say, GB/s and microseconds",                            \
+         CLI_TEXT,                                                                                 \
+         (at) + offsetof(simulate_flags, nic),                                                     \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"devices-per-node",                                                                       \
+         "N",                                                                                      \
+         "devices of a node (all)",                                                                \
+         CLI_INTEGER,                                                                              \
+         (at) + offsetof(simulate_flags, per_node),                                                \
+         1,                                                                                        \
+         YOKE_SIMULATED_DEVICES},                                                                  \
+        {"model",                                                                                  \
+         "NAME",                                                                                   \
+         "refuse a profile of another model",                                                      \
+         CLI_TEXT,                                                                                 \
+         (at) + offsetof(simulate_flags, model),                                                   \
+         0,                                                                                        \
+         0},                                                                                       \
+    {                                                                                              \
+        "device", "TEXT", "refuse a profile of a device without TEXT in its name", CLI_TEXT,       \
+            (at) + offsetof(simulate_flags, device), 0, 0                                          \
+    }
+
+typedef struct simulate_setup {
+    yoke_profile profile; /* yoke_profile_clear frees it */
+    yoke_topology topology;
+    char link_text[96]; /* "12.3 GB/s, 5 us, switch" */
+} simulate_setup;
+
+/* ARGUMENT: an impossible link, or a profile of another model or device. */
+yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
+                                const char *path);
+void simulate_print_head(FILE *out, const simulate_setup *setup);
+
+/* Rows of all devices in a second. */
+double simulate_rows_per_second(const yoke_profile *profile, const yoke_simulation *found);
+
+/* All simulations of a run, in the order of devices. */
+typedef struct simulate_runs {
+    yoke_simulation *list; /* [count] */
+    int count;
+} simulate_runs;
+
+void simulate_print_table(FILE *out, const simulate_setup *setup, const simulate_runs *runs);
+yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const simulate_runs *runs);
+yoke_status simulate_write_page(const char *path, const simulate_setup *setup,
+                                const simulate_runs *runs);
+
+#endif

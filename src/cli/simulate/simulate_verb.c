@@ -1,0 +1,146 @@
+/* yoke simulate: the step of a profile on devices that one does not have. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/simulate/simulate_setup.h"
+
+#define COUNTS_MAX 64
+
+typedef struct simulate_arguments {
+    simulate_flags flags;
+    const char *devices, *html;
+    int mode; /* 0: all */
+    bool json;
+} simulate_arguments;
+
+#define FIELD(name) offsetof(simulate_arguments, name)
+
+static const cli_option options[] = {
+    {"devices", "LIST", "numbers of devices, or a range of powers of two: 1..4096 (1,2,4,8)",
+     CLI_TEXT, FIELD(devices), 0, 0},
+    {"mode", "all|dp-classic|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
+     "schedule of DataParallel, or route of DDP's all-reduce (all)", CLI_CHOICE, FIELD(mode), 0, 0},
+    SIMULATE_OPTIONS(FIELD(flags)),
+    {"html", "FILE", "write a page of figures: step time, timeline, stages", CLI_TEXT, FIELD(html),
+     0, 0},
+    {"json", NULL, "print the result as one JSON object, with the timelines", CLI_FLAG, FIELD(json),
+     0, 0},
+};
+
+const cli_verb simulate_verb = {
+    .name = "simulate",
+    .operands = "PROFILE",
+    .summary = "predict the step of a profile on many devices, from their links",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "'yoke bench --profile PROFILE' measures one device. Every device keeps the profile's\n"
+            "rows. DataParallel is one process and stays within a node; several nodes need --nic.\n"
+            "\n"
+            "  yoke bench --profile p.json --model resnet18-cifar --rows 32\n"
+            "  yoke simulate p.json --link pcie3\n"
+            "  yoke simulate p.json --devices 8..4096 --devices-per-node 8 --link nvlink4 --nic "
+            "50,10\n"};
+
+typedef struct device_counts {
+    int counts[COUNTS_MAX], count;
+} device_counts;
+
+static int refuse_devices(const char *text) {
+    return cli_usage_error("simulate",
+                           "--devices %s: numbers of 1 to %d in rising order, as in 1,2,4, or a "
+                           "range of powers of two, as in 1..%d",
+                           text, YOKE_SIMULATED_DEVICES, YOKE_SIMULATED_DEVICES);
+}
+
+static bool read_count(const char *text, size_t length, int64_t *value) {
+    char word[16];
+    if (length == 0 || length >= sizeof word) return false;
+    memcpy(word, text, length);
+    word[length] = '\0';
+    return yoke_text_integer(word, 1, YOKE_SIMULATED_DEVICES, value);
+}
+
+static bool read_range(const char *text, const char *dots, device_counts *found) {
+    int64_t first, last;
+    if (!read_count(text, (size_t)(dots - text), &first)) return false;
+    if (!read_count(dots + 2, strlen(dots + 2), &last) || last < first) return false;
+    for (int64_t count = first; count <= last; count *= 2)
+        found->counts[found->count++] = (int)count;
+    return true;
+}
+
+static bool read_counts(const char *text, device_counts *found) {
+    const char *dots = strstr(text, "..");
+    found->count = 0;
+    if (dots != NULL) return read_range(text, dots, found);
+    for (const char *rest = text;; rest++) {
+        int64_t value;
+        size_t length = strcspn(rest, ",");
+        if (found->count == COUNTS_MAX || !read_count(rest, length, &value)) return false;
+        if (found->count > 0 && value <= found->counts[found->count - 1]) return false;
+        found->counts[found->count++] = (int)value;
+        rest += length;
+        if (*rest == '\0') return true;
+    }
+}
+
+static yoke_status add_run(simulate_runs *runs, const simulate_setup *setup,
+                           yoke_simulated_mode mode, int devices) {
+    yoke_simulation *run = &runs->list[runs->count];
+    TRY(yoke_simulate(run, &setup->profile, &setup->topology, mode, devices));
+    runs->count++;
+    return YOKE_OK;
+}
+
+/* Of all modes, those that do not span nodes are left out where they cannot run. */
+static yoke_status run_devices(simulate_runs *runs, const simulate_setup *setup, int mode,
+                               int devices) {
+    const yoke_topology *topology = &setup->topology;
+    bool several = topology->per_node > 0 && devices > topology->per_node;
+    if (devices == 1) return add_run(runs, setup, YOKE_SIMULATED_OVERLAP, 1);
+    if (mode > 0) return add_run(runs, setup, (yoke_simulated_mode)(mode - 1), devices);
+    for (int m = several ? YOKE_SIMULATED_DDP_RING : 0; m < YOKE_SIMULATED_MODES; m++)
+        TRY(add_run(runs, setup, (yoke_simulated_mode)m, devices));
+    return YOKE_OK;
+}
+
+static yoke_status run_all(simulate_runs *runs, const simulate_setup *setup, int mode,
+                           const device_counts *devices) {
+    size_t most = (size_t)devices->count * YOKE_SIMULATED_MODES;
+    runs->list = calloc(most, sizeof *runs->list);
+    if (runs->list == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for simulations");
+    for (int i = 0; i < devices->count; i++)
+        TRY(run_devices(runs, setup, mode, devices->counts[i]));
+    return YOKE_OK;
+}
+
+static yoke_status show(const simulate_arguments *arguments, const simulate_setup *setup,
+                        const simulate_runs *runs) {
+    yoke_status status = YOKE_OK;
+    if (arguments->json)
+        status = simulate_print_json(stdout, setup, runs);
+    else
+        simulate_print_table(stdout, setup, runs);
+    if (status == YOKE_OK && arguments->html != NULL)
+        status = simulate_write_page(arguments->html, setup, runs);
+    return status;
+}
+
+int simulate_main(int argc, char **argv) {
+    simulate_arguments arguments = {.devices = "1,2,4,8"};
+    int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
+    if (code >= 0) return code;
+    if (operands != 1) return cli_usage_error("simulate", "simulate takes one PROFILE");
+    device_counts devices;
+    if (!read_counts(arguments.devices, &devices)) return refuse_devices(arguments.devices);
+    simulate_setup setup;
+    simulate_runs runs = {0};
+    yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
+    if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
+    if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
+    for (int i = 0; i < runs.count; i++)
+        yoke_simulation_clear(&runs.list[i]);
+    free(runs.list);
+    yoke_profile_clear(&setup.profile);
+    return status == YOKE_OK ? 0 : cli_fail(status);
+}
