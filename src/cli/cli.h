@@ -21,12 +21,14 @@ int launch_main(int argc, char **argv);
 int checkpoint_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
+int advise_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, compare_verb,
-    verify_verb, launch_verb, checkpoint_verb, report_verb, simulate_verb, version_verb, help_verb;
+    verify_verb, launch_verb, checkpoint_verb, report_verb, simulate_verb, advise_verb,
+    version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

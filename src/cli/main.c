@@ -17,7 +17,8 @@ static const struct {
     {&compare_verb, compare_main}, {&verify_verb, verify_main},
     {&launch_verb, launch_main},   {&checkpoint_verb, checkpoint_main},
     {&report_verb, report_main},   {&simulate_verb, simulate_main},
-    {&version_verb, version_main}, {&help_verb, help_main},
+    {&advise_verb, advise_main},   {&version_verb, version_main},
+    {&help_verb, help_main},
 };
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 

@@ -18,10 +18,6 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
                                         "profile's rows.");
 }
 
-static bool is_wait(yoke_stage stage) {
-    return stage == YOKE_STAGE_WAIT;
-}
-
 /* The collectives behind backward are no device and have no lane. */
 static yoke_status add_lane(yoke_report_mode *mode, const yoke_simulation *found, int device) {
     yoke_report_lane *lane;
@@ -32,7 +28,7 @@ static yoke_status add_lane(yoke_report_mode *mode, const yoke_simulation *found
     for (int i = 0; i < found->span_count; i++) {
         const yoke_simulated_span *span = &found->spans[i];
         if (span->lane != device) continue;
-        int stage = is_wait(span->stage) ? YOKE_REPORT_WAITING : (int)span->stage;
+        int stage = span->stage == YOKE_STAGE_WAIT ? YOKE_REPORT_WAITING : (int)span->stage;
         yoke_report_span shown = {.stage = stage,
                                   .bucket = span->bucket,
                                   .begin_ms = 1e-6 * (double)span->begin_ns,

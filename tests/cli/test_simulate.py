@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""yoke bench --profile, yoke simulate and yoke advise: simulated steps against measured ones, and bad input.
+
+usage: test_simulate.py YOKE [unittest arguments]
+"""
+import functools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+YOKE = sys.argv.pop(1)
+LIMIT_S = 120
+ROWS = 16
+LINK = "0.1,100"  # slow: transfers take most of a step, even on a busy machine
+CLOSE = 0.1
+SCHEDULES = {"dp-classic": "classic", "dp-overlap": "overlap", "dp-sharded": "sharded"}
+
+
+def yoke(*arguments):
+    return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def profile_to(path):
+    result = yoke("bench", "--profile", path, "--model", "mlp", "--rows", ROWS, "--threads", 1, "--steps", 15)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@functools.cache
+def folder():
+    made = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(made.cleanup)
+    return pathlib.Path(made.name)
+
+
+@functools.cache
+def profile():
+    return profile_to(folder() / "profile.json")
+
+
+def simulated(path, *arguments):
+    """{(mode, devices): run}"""
+    result = yoke("simulate", path, "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    return {(run["mode"], run["devices"]): run for run in json.loads(result.stdout)["runs"]}
+
+
+def measured_ms(mode, devices):
+    """The fastest step of a run; other programs only make steps longer."""
+    trace = folder() / "trace.json"
+    train = ["train", "--model", "mlp", "--dataset", "synthetic:1x28x28", "--threads", 1, "--batch", ROWS * devices,
+             "--steps", 5, "--link", LINK, "--trace", trace, "--choices", "none", "--evaluate-every", -1, "--quiet"]
+    if mode in SCHEDULES or devices == 1:
+        result = yoke(*train, "--devices", f"{devices}xcpu", "--schedule", SCHEDULES.get(mode, "overlap"))
+    else:
+        result = yoke("launch", "--nproc-per-node", devices, "--", *train, "--mode", "ddp")
+    assert result.returncode == 0, result.stderr
+    steps = [event["dur"] / 1e3 for event in json.loads(trace.read_text())["traceEvents"]
+             if event["name"] == "step" and event["ph"] == "X" and event["args"]["step"] > 0]
+    return min(steps)
+
+
+class Against(unittest.TestCase):
+    def compare(self, mode, devices):
+        """Several runs: the fastest one of a busy machine is the one to compare."""
+        expected = simulated(profile(), "--devices", devices, "--link", LINK)[mode, devices]["step_ms"]
+        fastest = float("inf")
+        for _ in range(4):
+            fastest = min(fastest, measured_ms(mode, devices))
+            if abs(fastest - expected) <= CLOSE * fastest:
+                return
+        self.fail(f"{mode} on {devices} devices: simulated {expected:.2f} ms, measured {fastest:.2f} ms")
+
+    def test_classic_overlap_and_sharded_take_the_measured_time(self):
+        for mode in SCHEDULES:
+            for devices in (2, 4):
+                with self.subTest(mode=mode, devices=devices):
+                    self.compare(mode, devices)
+
+    def test_ddp_takes_the_measured_time(self):
+        for devices in (2, 4):
+            with self.subTest(devices=devices):
+                self.compare("ddp-ring", devices)
+
+    def test_one_device_takes_the_measured_time(self):
+        """Nothing but computation: profile and run are both as disturbed as the machine is at their time."""
+        pairs = []
+        for _ in range(6):
+            path = profile_to(folder() / "again.json")
+            pairs.append((simulated(path, "--devices", 1)["single", 1]["step_ms"], measured_ms("single", 1)))
+            expected, fastest = (min(times) for times in zip(*pairs))
+            if abs(fastest - expected) <= CLOSE * fastest:
+                return
+        self.fail(f"(simulated, measured) ms: {pairs}")
+
+
+class Shown(unittest.TestCase):
+    def test_the_table_fits_a_terminal_up_to_4096_devices(self):
+        result = yoke("simulate", profile(), "--devices", "1..4096", "--devices-per-node", 8, "--link", "nvlink4", "--nic", "50,10")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in result.stdout.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+        rows = [line.split()[:3] for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]
+        self.assertIn(["4096", "512", "ddp-hierarchical"], rows)
+        self.assertIn(["8", "1", "dp-classic"], rows)
+        self.assertNotIn(["16", "2", "dp-classic"], rows)
+
+    def test_a_page_shows_every_mode(self):
+        page = folder() / "page.html"
+        self.assertEqual(yoke("simulate", profile(), "--html", page).returncode, 0)
+        text = page.read_text()
+        for mode in ("single", "dp-classic", "dp-overlap", "dp-sharded", "ddp-ring", "ddp-tree", "ddp-hierarchical"):
+            self.assertIn(mode, text)
+        self.assertIn("Simulated, not measured", text)
+
+    def test_a_page_that_cannot_be_written_loses_no_result(self):
+        result = yoke("simulate", profile(), "--json", "--html", folder() / "no" / "page.html")
+        self.assertEqual(result.returncode, 74)
+        self.assertTrue(json.loads(result.stdout)["runs"])
+
+    def test_advice_is_five_lines_and_names_what_limits(self):
+        for link, limit in (("1e6,0", "computation"), ("0.1,5", "the links"), ("1000,1e6", "latency")):
+            result = yoke("advise", profile(), "--link", link)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = result.stdout.splitlines()
+            self.assertEqual(len(lines), 5, result.stdout)
+            self.assertIn(limit, lines[4])
+        self.assertIn("stay on one", lines[3])
+
+    def test_advice_is_what_simulate_shows(self):
+        runs = simulated(profile(), "--link", "pcie3")
+        for line in yoke("advise", profile(), "--link", "pcie3").stdout.splitlines()[1:4]:
+            devices, mode, speedup = int(line.split()[0]), line.split()[2].rstrip(","), float(line.split()[3])
+            self.assertAlmostEqual(runs[mode, devices]["speedup"], speedup, delta=0.006)
+            best = max(run["speedup"] for (_, count), run in runs.items() if count == devices)
+            self.assertGreaterEqual(1.02 * speedup, best - 0.02)
+
+
+class Refused(unittest.TestCase):
+    def refuse(self, code, *words, arguments=(), verb="simulate", path=None):
+        result = yoke(verb, path or profile(), *arguments)
+        self.assertEqual(result.returncode, code, (arguments, result.stderr))
+        self.assertEqual(result.stdout, "")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_impossible_links_and_topologies(self):
+        for verb in ("simulate", "advise"):
+            self.refuse(2, "pcie9", "pcie", arguments=["--link", "pcie9"], verb=verb)
+            self.refuse(2, "-1 GB/s", arguments=["--link", "-1,5"], verb=verb)
+            self.refuse(2, "--devices-per-node", arguments=["--nic", "10,5"], verb=verb)
+            self.refuse(2, "a link between nodes is missing", arguments=["--devices-per-node", 2], verb=verb)
+            self.refuse(2, "do not fill nodes of 3", arguments=["--devices-per-node", 3, "--nic", "10,5"], verb=verb)
+        self.refuse(2, "one process on one node",
+                    arguments=["--devices-per-node", 2, "--nic", "10,5", "--mode", "dp-overlap"])
+
+    def test_impossible_devices(self):
+        for devices in ("0", "4097", "2,1", "2,2", "1..9999", "8..4", "..", "1,", "two", ",".join(map(str, range(1, 80)))):
+            self.refuse(2, f"--devices {devices}", arguments=["--devices", devices])
+
+    def test_profiles_of_another_model_or_device(self):
+        for verb in ("simulate", "advise"):
+            self.refuse(2, "'mlp', not 'resnet20'", arguments=["--model", "resnet20"], verb=verb)
+            self.refuse(2, "not 'H100'", arguments=["--device", "H100"], verb=verb)
+
+    def test_another_machines_profile_gets_a_note(self):
+        path = folder() / "other.json"
+        path.write_text(json.dumps(json.loads(profile().read_text()) | {"device": "Other\x1b[31m Chip"}))
+        result = yoke("advise", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("not of this machine's processor", result.stderr)
+        self.assertNotIn("\x1b", result.stdout + result.stderr)
+        self.assertNotIn("note", yoke("advise", profile()).stderr)
+
+    def test_files_that_are_no_profile(self):
+        cut = folder() / "cut.json"
+        cut.write_text(profile().read_text()[:-40])
+        self.refuse(65, "cut.json is no complete JSON", path=cut)
+        trace = folder() / "events.json"
+        trace.write_text('{"traceEvents": []}')
+        self.refuse(65, "no profile", "yoke bench --profile", path=trace)
+        self.refuse(66, "missing.json", path=folder() / "missing.json")
+
+    def test_bench_profile_takes_one_device_and_no_rows(self):
+        for arguments, word in ((["--profile", folder() / "p", "scaling"], "leave NAME out"),
+                                (["--model", "mlp"], "--profile"),
+                                (["--profile", folder() / "p", "--model", "nothing"], "nothing"),
+                                (["--profile", folder() / "p", "--model", "mlp", "--device", "2xcpu"], "a profile is of one")):
+            result = yoke("bench", *arguments)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(word, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
