@@ -143,7 +143,8 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
     collect(out, &all);
     if (all.count > 0) {
         const char *title = throughput ? "Throughput" : "Step time";
-        const char *source = "src/parallel/data_parallel.c";
+        const char *source =
+            report->simulated ? "src/simulate/simulate.c" : "src/parallel/data_parallel.c";
         yoke_svg_xy chart = {
             .head = {throughput ? "throughput-chart" : "step-time-chart", title,
                      throughput ? "A line for each mode: images a second against the number of "
@@ -165,8 +166,9 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
             say_step_time(out, &all);
         yoke_figure_lines(out, &chart);
         yoke_figure_say(out, "meaning",
-                        "A point is the median of the rounds%s%s. Ideal: N devices are N times as "
+                        "A point is %s%s%s. Ideal: N devices are N times as "
                         "fast as %s on one.",
+                        report->simulated ? "a simulated step" : "the median of the rounds",
                         report->interval[0] != '\0' ? "; a bar through it, the " : "",
                         report->interval, base_mode(&all) != NULL ? base_mode(&all)->name : "one");
         yoke_figure_sources(out, &source, 1);

@@ -125,6 +125,8 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
     const yoke_report_lane *waiter;
     const yoke_report_span *longest;
     char label[YOKE_LABEL_BYTES], cause[CAUSE_BYTES], ms[3][64];
+    const char *no_cause = report->simulated ? ", for its link or the host"
+                                             : ", and no other device works for half of it";
     double waits = sum_waits(mode, &waiter, &longest) / mode->lane_count;
     yoke_mode_label(report, mode, label);
     yoke_text_ms(mode->shown_ms, ms[0]);
@@ -139,7 +141,7 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
                     "%s%s%s.",
                     label, yoke_text_ms(waits, ms[1]), ms[0],
                     yoke_text_ms(longest->end_ms - longest->begin_ms, ms[2]), waiter->name,
-                    cause[0] != '\0' ? ", " : ", and no other device works for half of it", cause);
+                    cause[0] != '\0' ? ", " : no_cause, cause);
 }
 
 static void say(yoke_markup *out, const yoke_report *report) {
@@ -241,6 +243,7 @@ static void table(yoke_markup *out, const yoke_report *report, const timeline *a
 void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
     static const char *const sources[] = {"src/parallel/data_parallel.c",
                                           "src/parallel/timeline.c"};
+    static const char *const model = "src/simulate/simulate.c";
     timeline all = {0};
     if (count_spans(report) == 0) return;
     collect(out, report, &all);
@@ -251,10 +254,12 @@ void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
         table(out, report, &all);
     }
     yoke_figure_say(out, "meaning",
-                    "The step of median length of each run. All runs share the axis. A number in a "
+                    "%s All runs share the axis. A number in a "
                     "span is its bucket. Where spans lie in each other, the inner one shows; an "
-                    "all-reduce behind backward shows only where nothing else runs.");
-    yoke_figure_sources(out, sources, 2);
+                    "all-reduce behind backward shows only where nothing else runs.",
+                    report->simulated ? "A simulated step, on its first devices."
+                                      : "The step of median length of each run.");
+    yoke_figure_sources(out, report->simulated ? &model : sources, report->simulated ? 1 : 2);
     yoke_html_figure_end(out);
     free(all.all);
 }

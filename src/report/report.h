@@ -90,6 +90,7 @@ typedef struct yoke_report_fact {
 typedef struct yoke_report {
     char title[YOKE_REPORT_NAME_BYTES];
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
+    bool simulated;          /* predicted by a model: no rounds, and devices wait for links */
     bool no_verdict;         /* disturbed or short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
     int fact_count;

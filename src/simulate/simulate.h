@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "links/links.h"
-#include "yoke/trace.h"
+#include "trace/trace.h"
 
 /* A part of backward, and the bucket of gradients that is complete at its end. */
 typedef struct yoke_profile_segment {

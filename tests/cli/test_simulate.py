@@ -115,6 +115,8 @@ class Shown(unittest.TestCase):
         for mode in ("single", "dp-classic", "dp-overlap", "dp-sharded", "ddp-ring", "ddp-tree", "ddp-hierarchical"):
             self.assertIn(mode, text)
         self.assertIn("Simulated, not measured", text)
+        self.assertIn("src/simulate/simulate.c", text)
+        self.assertNotIn("median of the rounds", text)
 
     def test_a_page_that_cannot_be_written_loses_no_result(self):
         result = yoke("simulate", profile(), "--json", "--html", folder() / "no" / "page.html")

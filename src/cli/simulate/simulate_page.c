@@ -1,5 +1,5 @@
 /* Simulations as a page: they become the model of a report. */
-#include <string.h>
+#include <stdlib.h>
 
 #include "cli/simulate/simulate_setup.h"
 #include "report/report.h"
@@ -22,24 +22,38 @@ static yoke_status add_facts(yoke_report *report, const simulate_setup *setup) {
 static yoke_status add_lane(yoke_report_mode *mode, const yoke_simulation *found, int device) {
     yoke_report_lane *lane;
     char name[24];
-    double step_ms = 1e-6 * (double)found->step_ns, busy_ms = 0;
-    snprintf(name, sizeof name, "device %d", device);
-    TRY(yoke_report_add_lane(mode, name, &lane));
+    size_t bytes = ((size_t)found->span_count + 1) * sizeof(yoke_report_span);
+    yoke_report_span *spans = malloc(bytes);
+    int count = 0;
+    if (spans == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a page");
     for (int i = 0; i < found->span_count; i++) {
         const yoke_simulated_span *span = &found->spans[i];
+        bool waits = span->stage == YOKE_STAGE_WAIT;
         if (span->lane != device) continue;
-        int stage = span->stage == YOKE_STAGE_WAIT ? YOKE_REPORT_WAITING : (int)span->stage;
-        yoke_report_span shown = {.stage = stage,
-                                  .bucket = span->bucket,
-                                  .begin_ms = 1e-6 * (double)span->begin_ns,
-                                  .end_ms = 1e-6 * (double)span->end_ns,
-                                  .cause_lane = -1,
-                                  .cause_stage = -1};
-        lane->stage_ms[stage] += shown.end_ms - shown.begin_ms;
-        busy_ms += shown.end_ms - shown.begin_ms;
-        TRY(yoke_report_add_span(lane, &shown));
+        spans[count++] = (yoke_report_span){.stage = waits ? YOKE_REPORT_WAITING : (int)span->stage,
+                                            .bucket = span->bucket,
+                                            .begin_ms = 1e-6 * (double)span->begin_ns,
+                                            .end_ms = 1e-6 * (double)span->end_ns,
+                                            .cause_lane = -1,
+                                            .cause_stage = -1};
     }
-    lane->stage_ms[YOKE_REPORT_IDLE] = step_ms - busy_ms;
+    snprintf(name, sizeof name, "device %d", device);
+    yoke_status status = yoke_report_add_lane(mode, name, &lane);
+    if (status == YOKE_OK)
+        status = yoke_report_cut(lane, spans, count, 1e-6 * (double)found->step_ns);
+    free(spans);
+    return status;
+}
+
+static yoke_status add_lanes(yoke_report_mode *mode, const yoke_simulation *found) {
+    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++)
+        TRY(add_lane(mode, found, k));
+    yoke_report_find_waits(mode);
+    for (int k = 0; k < mode->lane_count; k++) {
+        yoke_report_lane *lane = &mode->lanes[k];
+        for (int i = 0; i < lane->span_count; i++)
+            lane->stage_ms[lane->spans[i].stage] += lane->spans[i].end_ms - lane->spans[i].begin_ms;
+    }
     return YOKE_OK;
 }
 
@@ -57,8 +71,7 @@ static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
     mode->images_per_second = (yoke_report_interval){rate, rate, rate};
     mode->speedup = (yoke_report_interval){speedup, speedup, speedup};
     if (found->devices != 1 && found->devices != most) return YOKE_OK;
-    for (int k = 0; k < YOKE_SIMULATED_LANES && k < found->devices; k++)
-        TRY(add_lane(mode, found, k));
+    TRY(add_lanes(mode, found));
     mode->mean_step_ms = mode->shown_ms = step_ms;
     mode->steps = 1;
     return YOKE_OK;
@@ -66,6 +79,7 @@ static yoke_status add_mode(yoke_report *report, const simulate_setup *setup,
 
 static yoke_status fill(yoke_report *report, const simulate_setup *setup,
                         const simulate_runs *runs) {
+    report->simulated = true;
     snprintf(report->title, sizeof report->title, "%.40s: a simulated step", setup->profile.model);
     TRY(add_facts(report, setup));
     int most = runs->list[runs->count - 1].devices;
