@@ -1,6 +1,7 @@
-/* A profile from the trace of an engine on one device: the median of each part over the steps. */
+/* A profile from the trace of an engine on one device: means over its fastest steps. */
 #include "bench/tool/bench_profile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #define WARM_UP 3
 #define DEFAULT_STEPS 20
 #define MOST_STEPS 1000 /* the trace keeps the spans of some thousand */
+#define FASTEST_PART 4  /* a quarter of them */
 #define DEFAULT_ROWS 32
 
 /* Columns of a step's times; behind them one for each segment of backward. */
@@ -69,33 +71,36 @@ static yoke_status read_table(profile_table *table, const yoke_trace *trace) {
     return YOKE_OK;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
+/* The fastest steps come first. */
+static int by_step(const void *a, const void *b) {
+    double x = ((const double *)a)[STEP], y = ((const double *)b)[STEP];
     return (x > y) - (x < y);
 }
 
-/* Of a column; sorted: space for as many values as steps. */
-static double median(const profile_table *table, int column, double *sorted) {
-    for (int row = 0; row < table->steps; row++)
-        sorted[row] = table->values[row * table->columns + column];
-    qsort(sorted, (size_t)table->steps, sizeof *sorted, ascending);
-    return (sorted[(table->steps - 1) / 2] + sorted[table->steps / 2]) / 2;
+static int fastest_of(int steps) {
+    return (steps + FASTEST_PART - 1) / FASTEST_PART;
 }
 
-/* What the parts leave of the step is the host's. */
-static yoke_status fill_times(yoke_profile *profile, const profile_table *table) {
-    double *values = malloc((size_t)table->steps * sizeof *values);
-    if (values == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a profile");
-    profile->forward_ms = median(table, FORWARD, values);
-    profile->loss_ms = median(table, LOSS, values);
-    profile->update_ns_per_byte =
-        1e6 * median(table, UPDATE, values) / (double)yoke_profile_bytes(profile);
+/* Of a column, over the fastest steps. */
+static double mean(const profile_table *table, int column) {
+    int count = fastest_of(table->steps);
+    double sum = 0;
+    for (int row = 0; row < count; row++)
+        sum += table->values[row * table->columns + column];
+    return sum / count;
+}
+
+/* Other programs make steps longer, and only means of the same steps add up. What the parts leave
+ * of the step is the host's. */
+static void fill_times(yoke_profile *profile, const profile_table *table) {
+    size_t row_bytes = (size_t)table->columns * sizeof *table->values;
+    qsort(table->values, (size_t)table->steps, row_bytes, by_step);
+    profile->forward_ms = mean(table, FORWARD);
+    profile->loss_ms = mean(table, LOSS);
+    profile->update_ns_per_byte = 1e6 * mean(table, UPDATE) / (double)yoke_profile_bytes(profile);
     for (int s = 0; s < profile->segment_count; s++)
-        profile->segments[s].backward_ms = median(table, SEGMENTS + s, values);
-    double rest = median(table, STEP, values) - yoke_profile_step_ms(profile);
-    profile->host_ms = rest > 0 ? rest : 0;
-    free(values);
-    return YOKE_OK;
+        profile->segments[s].backward_ms = mean(table, SEGMENTS + s);
+    profile->host_ms = fmax(0, mean(table, STEP) - yoke_profile_step_ms(profile));
 }
 
 static yoke_status fill_segments(yoke_profile *profile, const bench_engine *engine) {
@@ -131,7 +136,8 @@ static yoke_status describe(yoke_profile *profile, const bench_engine *engine, i
         snprintf(profile->device, sizeof profile->device, "%.90s, %d thread%s", info.description,
                  info.threads, info.threads == 1 ? "" : "s");
     snprintf(profile->source, sizeof profile->source,
-             "measured by yoke bench --profile: medians of %d steps", steps);
+             "measured by yoke bench --profile: the fastest %d of %d steps", fastest_of(steps),
+             steps);
     profile->rows = engine->setup.rows;
     profile->input_bytes = values_of(yoke_model_input_shape(engine->model)) * sizeof(float);
     profile->output_bytes = values_of(yoke_model_output_shape(engine->model)) * sizeof(float);
@@ -150,7 +156,7 @@ static yoke_status measure(yoke_profile *profile, bench_engine *engine, int step
     table.values = calloc((size_t)(steps * table.columns), sizeof *table.values);
     if (table.values == NULL) return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a profile");
     status = read_table(&table, yoke_data_parallel_trace(engine->parallel));
-    if (status == YOKE_OK) status = fill_times(profile, &table);
+    if (status == YOKE_OK) fill_times(profile, &table);
     free(table.values);
     return status;
 }
