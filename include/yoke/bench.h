@@ -1,6 +1,6 @@
 /** @file
- * For benchmarks: the time of a training step's kernels without the engine around them, and the
- * buckets that it exchanges.
+ * For benchmarks: the time of a training step's kernels without the engine around them, its layers,
+ * and the buckets that it exchanges.
  * yoke.h does not include it.
  */
 #ifndef YOKE_BENCH_H
@@ -47,6 +47,13 @@ YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *p
  */
 YOKE_API int yoke_data_parallel_bucket_bytes(const struct yoke_data_parallel *parallel,
                                              size_t *bytes, int capacity);
+
+/** Layers of the model that compute: the calls of a forward written in Python.
+ *
+ * @param parallel  The engine; not NULL.
+ * @return At least 1.
+ */
+YOKE_API int yoke_data_parallel_layer_count(const struct yoke_data_parallel *parallel);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #define FILE_LIMIT ((size_t)16 << 20)
 #define SEGMENTS_LIMIT 100000
 #define LONGEST_MS 1e9
+#define MOST_ROWS 1e9
 #define MOST_BYTES 1e15
 
 void yoke_profile_clear(yoke_profile *profile) {
@@ -86,7 +87,7 @@ static yoke_status read_segments(const json_t *root, const char *name, yoke_prof
 }
 
 static yoke_status read_all(const json_t *root, const char *name, yoke_profile *profile) {
-    size_t rows = 0;
+    size_t rows = 0, layers = 0;
     const json_t *format = json_object_get(root, "yoke_profile");
     if (!json_is_integer(format))
         return FAIL(YOKE_ERROR_DATA,
@@ -100,8 +101,10 @@ static yoke_status read_all(const json_t *root, const char *name, yoke_profile *
     TRY(read_text(root, name, "device", profile->device));
     TRY(read_text(root, name, "precision", profile->precision));
     TRY(read_text(root, name, "source", profile->source));
-    TRY(read_count(root, name, "rows", 1 << 30, &rows));
+    TRY(read_count(root, name, "rows", MOST_ROWS, &rows));
     profile->rows = (int)rows;
+    TRY(read_count(root, name, "layers", MOST_ROWS, &layers));
+    profile->layers = (int)layers;
     TRY(read_count(root, name, "input_bytes", MOST_BYTES, &profile->input_bytes));
     TRY(read_count(root, name, "output_bytes", MOST_BYTES, &profile->output_bytes));
     TRY(read_real(root, name, "host_ms", LONGEST_MS, &profile->host_ms));
@@ -148,6 +151,7 @@ static void write_json(yoke_json *json, const yoke_profile *profile) {
     yoke_json_text(json, "precision", profile->precision);
     yoke_json_text(json, "source", profile->source);
     yoke_json_integer(json, "rows", profile->rows);
+    yoke_json_integer(json, "layers", profile->layers);
     yoke_json_integer(json, "input_bytes", (int64_t)profile->input_bytes);
     yoke_json_integer(json, "output_bytes", (int64_t)profile->output_bytes);
     yoke_json_real(json, "host_ms", profile->host_ms);

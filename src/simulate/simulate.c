@@ -9,6 +9,7 @@
 #define ALL_DEVICES (-1)
 #define COLLECTIVES YOKE_SIMULATED_LANES
 #define NO_BUCKET (-1)
+#define LONGEST_CALL_US 1e6
 
 static const struct {
     const char *name;
@@ -33,6 +34,9 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
                     YOKE_SIMULATED_DEVICES);
     if (per_node < 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d devices in a node; a node has 1 or more", per_node);
+    if (!(topology->interpreter_us >= 0 && topology->interpreter_us <= LONGEST_CALL_US))
+        return FAIL(YOKE_ERROR_ARGUMENT, "an interpreter that takes %g us for a layer; 0 to %g",
+                    topology->interpreter_us, LONGEST_CALL_US);
     if (topology->nic.bridge)
         return FAIL(YOKE_ERROR_ARGUMENT, "a network card has no bridge; leave ',bridge' out");
     if (per_node == 0 || devices <= per_node) return YOKE_OK;
@@ -63,6 +67,7 @@ typedef struct simulator {
     size_t *bytes;     /* [segments]; in classic [devices] */
     uint64_t *ends_ns; /* [devices] */
     uint64_t now_ns;
+    uint64_t call_ns; /* dp-python: of a layer */
     int span_capacity;
 } simulator;
 
@@ -145,14 +150,55 @@ static uint64_t update_ns(const yoke_profile *profile, int parts) {
     return (uint64_t)(profile->update_ns_per_byte * (double)yoke_profile_bytes(profile) / parts);
 }
 
+/* dp-python: a thread for each device; each takes the interpreter's lock for every layer's call and
+ * runs the layer's kernels without it. Threads take turns. */
+static yoke_status forward_with_lock(simulator *run) {
+    const yoke_profile *profile = run->profile;
+    int devices = run->result->devices, layers = profile->layers;
+    uint64_t call_ns = run->call_ns, begin_ns = run->now_ns, free_ns = begin_ns, last_ns = begin_ns;
+    for (int k = 0; k < devices; k++)
+        run->ends_ns[k] = begin_ns;
+    for (int layer = 0; layer < layers; layer++) {
+        double part = (layer + 1.0) / layers, before = (double)layer / layers;
+        uint64_t kernel_ns =
+            ns_of_ms(part * profile->forward_ms) - ns_of_ms(before * profile->forward_ms);
+        for (int k = 0; k < devices; k++) {
+            free_ns = (run->ends_ns[k] > free_ns ? run->ends_ns[k] : free_ns) + call_ns;
+            last_ns = run->ends_ns[k] = free_ns + kernel_ns;
+        }
+    }
+    for (int k = 0; k < devices && k < YOKE_SIMULATED_LANES; k++) {
+        run->now_ns = begin_ns;
+        TRY(note(run, k, YOKE_STAGE_FORWARD, NO_BUCKET, run->ends_ns[k]));
+        run->now_ns = run->ends_ns[k];
+        TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, last_ns));
+    }
+    run->now_ns = last_ns;
+    run->result->python_ns += last_ns - begin_ns - ns_of_ms(profile->forward_ms);
+    return YOKE_OK;
+}
+
+/* The calling thread copies every module for every replica; a single one is not copied. */
+static yoke_status rebuild_replicas(simulator *run) {
+    int devices = run->result->devices;
+    if (devices < 2) return YOKE_OK;
+    uint64_t ns = (uint64_t)devices * (uint64_t)run->profile->layers * run->call_ns;
+    run->result->python_ns += ns;
+    return compute(run, 0, YOKE_STAGE_REPLICATE, NO_BUCKET, ns);
+}
+
 /* nn.DataParallel, stage by stage: no stage begins before the one before it is over everywhere. */
 static yoke_status run_classic(simulator *run) {
     const yoke_profile *profile = run->profile;
     size_t rows = (size_t)profile->rows, parameters = yoke_profile_bytes(profile);
     yoke_simulation *result = run->result;
+    bool python = result->mode == YOKE_SIMULATED_PYTHON && profile->layers > 0;
     TRY(transfer(run, YOKE_STAGE_SCATTER, false, rows * profile->input_bytes));
     TRY(transfer(run, YOKE_STAGE_REPLICATE, false, parameters));
-    TRY(compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET, ns_of_ms(profile->forward_ms)));
+    TRY(python ? rebuild_replicas(run) : YOKE_OK);
+    TRY(python ? forward_with_lock(run)
+               : compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET,
+                         ns_of_ms(profile->forward_ms)));
     TRY(transfer(run, YOKE_STAGE_GATHER, true, rows * profile->output_bytes));
     result->loss_ns = ns_of_ms(profile->loss_ms * result->devices); /* of all rows */
     TRY(compute(run, 0, YOKE_STAGE_LOSS, NO_BUCKET, result->loss_ns));
@@ -232,7 +278,10 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     yoke_simulation *result = run->result;
     TRY(prepare(run, topology));
     run->now_ns = ns_of_ms(run->profile->host_ms);
-    TRY(result->mode == YOKE_SIMULATED_CLASSIC ? run_classic(run) : run_buckets(run));
+    run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
+    TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
+            ? run_classic(run)
+            : run_buckets(run));
     result->step_ns = run->now_ns;
     result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)run->now_ns;
     qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);

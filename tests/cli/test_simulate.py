@@ -112,7 +112,7 @@ class Shown(unittest.TestCase):
         page = folder() / "page.html"
         self.assertEqual(yoke("simulate", profile(), "--html", page).returncode, 0)
         text = page.read_text()
-        for mode in ("single", "dp-classic", "dp-overlap", "dp-sharded", "ddp-ring", "ddp-tree", "ddp-hierarchical"):
+        for mode in ("single", "dp-python", "dp-classic", "dp-overlap", "dp-sharded", "ddp-ring", "ddp-tree", "ddp-hierarchical"):
             self.assertIn(mode, text)
         self.assertIn("Simulated, not measured", text)
         self.assertIn("src/simulate/simulate.c", text)

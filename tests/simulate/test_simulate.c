@@ -31,6 +31,7 @@ static yoke_profile bare_profile(void) {
                           .precision = "float32",
                           .source = "s",
                           .rows = ROWS,
+                          .layers = 1,
                           .input_bytes = INPUT,
                           .output_bytes = OUTPUT,
                           .segments = segments,
@@ -131,6 +132,25 @@ static void the_root_computes_what_others_do_not(void **state) {
     yoke_simulation_clear(&classic);
 }
 
+/* Short kernels: the lock is always taken, N L u. Long ones: only the first calls wait, (N - 1) u.
+ * Before either the root rebuilds N L modules. */
+static void python_takes_its_lock_for_every_layer(void **state) {
+    (void)state;
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    topology.interpreter_us = 10;
+    profile.layers = 50;
+    double n = 4, l = 50, u = 10e3, transfers = 3 * (ROWS * (INPUT + 2 * OUTPUT) + 2 * p) / 1e6;
+    profile.forward_ms = 50 * 0.02; /* 20 us a layer, less than 3 calls */
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, 2 * n * l * u + 20e3 + transfers);
+    profile.forward_ms = 50 * 0.04;
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4,
+                n * l * u + (n - 1) * u + l * (u + 40e3) + transfers);
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 1, l * (u + 40e3));
+    topology.interpreter_us = 0;
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, l * 40e3 + transfers);
+}
+
 /* Two nodes of 4: the cards carry a ring's step, a tree's upper level, or what hierarchical leaves.
  */
 static void nodes_take_their_formulas(void **state) {
@@ -152,6 +172,7 @@ static void lanes_do_one_thing_at_a_time(void **state) {
     yoke_profile profile = bare_profile();
     yoke_topology topology = topology_of(LINK, 0, NULL);
     memcpy(own, segments, sizeof own);
+    topology.interpreter_us = 100;
     for (int s = 0; s < SEGMENTS; s++)
         own[s].backward_ms = 7;
     profile.segments = own;
@@ -197,6 +218,8 @@ static void impossible_topologies_are_refused(void **state) {
     expect_refused(&no_card, YOKE_SIMULATED_DDP_TREE, 8, "link between nodes");
     expect_refused(&bridged, YOKE_SIMULATED_DDP_RING, 8, "switch");
     expect_refused(&odd_card, YOKE_SIMULATED_DDP_RING, 8, "bridge");
+    one.interpreter_us = NAN;
+    expect_refused(&one, YOKE_SIMULATED_PYTHON, 2, "interpreter");
     expect_refused(&below, YOKE_SIMULATED_DDP_RING, 2, "-1 devices");
 }
 
@@ -204,7 +227,7 @@ static void impossible_topologies_are_refused(void **state) {
 
 #define HEAD                                                                                       \
     "{\"yoke_profile\": 1, \"model\": \"m\", \"device\": \"d\", \"precision\": \"float32\", "      \
-    "\"source\": \"s\", \"input_bytes\": 4, \"output_bytes\": 4, \"host_ms\": 0, "                 \
+    "\"source\": \"s\", \"input_bytes\": 4, \"output_bytes\": 4, \"layers\": 1, \"host_ms\": 0, "  \
     "\"loss_ms\": 0, \"update_ns_per_byte\": 0, "
 static const char good[] =
     HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1, \"bytes\": 8}]}";
@@ -280,6 +303,7 @@ int main(void) {
         cmocka_unit_test(one_device_takes_the_profiles_step),
         cmocka_unit_test(backward_hides_all_but_the_last_bucket),
         cmocka_unit_test(the_root_computes_what_others_do_not),
+        cmocka_unit_test(python_takes_its_lock_for_every_layer),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
         cmocka_unit_test(impossible_topologies_are_refused),

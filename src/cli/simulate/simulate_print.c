@@ -53,6 +53,7 @@ static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_si
     yoke_json_real(json, "wait_ms", ms(found->wait_ns));
     yoke_json_real(json, "travel_ms", ms(found->travel_ns));
     yoke_json_real(json, "update_ms", ms(found->update_ns));
+    yoke_json_real(json, "python_ms", ms(found->python_ns));
     yoke_json_open(json, "spans", '[');
     for (int i = 0; i < found->span_count; i++)
         json_span(json, &found->spans[i]);

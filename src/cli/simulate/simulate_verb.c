@@ -10,6 +10,7 @@ typedef struct simulate_arguments {
     simulate_flags flags;
     const char *devices, *html;
     int mode; /* 0: all */
+    double interpreter_us;
     bool json;
 } simulate_arguments;
 
@@ -18,9 +19,12 @@ typedef struct simulate_arguments {
 static const cli_option options[] = {
     {"devices", "LIST", "numbers of devices, or a range of powers of two: 1..4096 (1,2,4,8)",
      CLI_TEXT, FIELD(devices), 0, 0},
-    {"mode", "all|dp-classic|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
+    {"mode", "all|dp-python|dp-classic|dp-overlap|dp-sharded|ddp-ring|ddp-tree|ddp-hierarchical",
      "schedule of DataParallel, or route of DDP's all-reduce (all)", CLI_CHOICE, FIELD(mode), 0, 0},
     SIMULATE_OPTIONS(FIELD(flags)),
+    {"interpreter-us", "X",
+     "dp-python: microseconds of Python for each layer and replica (13, as measured)", CLI_REAL,
+     FIELD(interpreter_us), 0, 1e6},
     {"html", "FILE", "write a page of figures: step time, timeline, stages", CLI_TEXT, FIELD(html),
      0, 0},
     {"json", NULL, "print the result as one JSON object, with the timelines", CLI_FLAG, FIELD(json),
@@ -127,7 +131,8 @@ static yoke_status show(const simulate_arguments *arguments, const simulate_setu
 }
 
 int simulate_main(int argc, char **argv) {
-    simulate_arguments arguments = {.devices = "1,2,4,8"};
+    simulate_arguments arguments = {.devices = "1,2,4,8",
+                                    .interpreter_us = YOKE_SIMULATED_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
     if (code >= 0) return code;
     if (operands != 1) return cli_usage_error("simulate", "simulate takes one PROFILE");
@@ -136,6 +141,7 @@ int simulate_main(int argc, char **argv) {
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
+    setup.topology.interpreter_us = arguments.interpreter_us;
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
     if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
     for (int i = 0; i < runs.count; i++)
