@@ -15,6 +15,7 @@
 
 #define USAGE_EXIT 2
 #define WORD_BYTES 64
+#define HELP_COLUMN 32 /* of an option's text */
 
 int cli_usage_error(const char *verb, const char *format, ...) {
     va_list arguments;
@@ -245,15 +246,14 @@ void cli_print_help(const cli_verb *verb) {
     if (verb->option_count > 0) printf("\noptions:\n");
     for (int i = 0; i < verb->option_count; i++) {
         const cli_option *option = &verb->options[i];
-        char left[WORD_BYTES];
         if (option->help == NULL) continue;
-        int width =
-            snprintf(left, sizeof left, "--%s%s%s", option->name, option->value != NULL ? " " : "",
-                     option->value != NULL ? option->value : "");
-        if (width > 28)
-            printf("  %s\n  %-28s  %s\n", left, "", option->help);
-        else
-            printf("  %-28s  %s\n", left, option->help);
+        int width = printf("  --%s%s%s", option->name, option->value != NULL ? " " : "",
+                           option->value != NULL ? option->value : "");
+        if (width > HELP_COLUMN - 2) {
+            printf("\n");
+            width = 0;
+        }
+        printf("%*s%s\n", HELP_COLUMN - width, "", option->help);
     }
     if (verb->more != NULL) printf("\n%s", verb->more);
 }

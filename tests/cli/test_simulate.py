@@ -98,6 +98,11 @@ class Against(unittest.TestCase):
 
 
 class Shown(unittest.TestCase):
+    def test_help_shows_the_whole_of_a_long_choice(self):
+        words = yoke("help", "simulate").stdout
+        self.assertIn("|ddp-tree|ddp-hierarchical\n", words)
+        self.assertIn("GB/s,US[,switch|bridge]\n", words)
+
     def test_the_table_fits_a_terminal_up_to_4096_devices(self):
         result = yoke("simulate", profile(), "--devices", "1..4096", "--devices-per-node", 8, "--link", "nvlink4", "--nic", "50,10")
         self.assertEqual(result.returncode, 0, result.stderr)
