@@ -112,8 +112,14 @@ static yoke_status read_all(const json_t *root, const char *name, yoke_profile *
     TRY(read_real(root, name, "loss_ms", LONGEST_MS, &profile->loss_ms));
     TRY(read_real(root, name, "update_ns_per_byte", LONGEST_MS, &profile->update_ns_per_byte));
     TRY(read_segments(root, name, profile));
-    if (!(yoke_profile_step_ms(profile) > 0))
-        return FAIL(YOKE_ERROR_DATA, "%s: a step of 0 ms; a device computes for longer", name);
+    double step_ms = yoke_profile_step_ms(profile);
+    if (!(step_ms > 0 && step_ms <= LONGEST_MS))
+        return FAIL(YOKE_ERROR_DATA, "%s: a step of %g ms; more than 0 and up to %g is possible",
+                    name, step_ms, LONGEST_MS);
+    double row_bytes = (double)profile->input_bytes + (double)profile->output_bytes;
+    if (row_bytes * profile->rows > MOST_BYTES)
+        return FAIL(YOKE_ERROR_DATA, "%s: %d rows of %g bytes; all may have %g", name,
+                    profile->rows, row_bytes, MOST_BYTES);
     return YOKE_OK;
 }
 

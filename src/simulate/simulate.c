@@ -10,6 +10,7 @@
 #define COLLECTIVES YOKE_SIMULATED_LANES
 #define NO_BUCKET (-1)
 #define LONGEST_CALL_US 1e6
+#define MOST_NS 1e18 /* times in ns fit into 64 bits */
 
 static const struct {
     const char *name;
@@ -259,6 +260,17 @@ static yoke_status run_buckets(simulator *run) {
     return run->links != NULL ? await(run, clock.published_ns[last]) : YOKE_OK;
 }
 
+/* More than any schedule takes: everything one after the other, over the slower kind of link. */
+static double longest_ns(const yoke_profile *profile, const yoke_topology *topology, int devices) {
+    const yoke_link *link = &topology->link, *nic = &topology->nic;
+    double bytes = (double)yoke_profile_bytes(profile), transfers = 2.0 * profile->segment_count;
+    bytes += ((double)profile->input_bytes + 2 * (double)profile->output_bytes) * profile->rows;
+    double ns = transfers * link->latency_ns + 2 * bytes / link->bytes_per_ns;
+    if (nic->bytes_per_ns > 0) ns += transfers * nic->latency_ns + 2 * bytes / nic->bytes_per_ns;
+    double python_ns = 2e3 * topology->interpreter_us * profile->layers;
+    return devices * (5 * link->latency_ns + ns + python_ns + 1e6 * yoke_profile_step_ms(profile));
+}
+
 static yoke_status prepare(simulator *run, const yoke_topology *topology) {
     int devices = run->result->devices, segments = run->profile->segment_count;
     size_t most = (size_t)(devices > segments ? devices : segments);
@@ -292,6 +304,10 @@ yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profi
                           const yoke_topology *topology, yoke_simulated_mode mode, int devices) {
     *simulation = (yoke_simulation){.mode = mode, .devices = devices, .nodes = 1};
     TRY(yoke_simulate_check(topology, mode, devices));
+    if (!(longest_ns(profile, topology, devices) < MOST_NS))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a step on %d devices would take decades: faster links, or fewer bytes",
+                    devices);
     if (topology->per_node > 0 && devices > topology->per_node)
         simulation->nodes = devices / topology->per_node;
     simulator run = {.profile = profile, .result = simulation};

@@ -223,6 +223,25 @@ static void impossible_topologies_are_refused(void **state) {
     expect_refused(&below, YOKE_SIMULATED_DDP_RING, 2, "-1 devices");
 }
 
+/* Times must fit into 64 bits. */
+static void a_step_of_decades_is_refused(void **state) {
+    (void)state;
+    yoke_profile_segment own[1] = {{0, 10000000000}};
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e-6,0", 0, NULL);
+    yoke_simulation found;
+    profile.segments = own;
+    profile.segment_count = 1;
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        yoke_simulated_mode each = (yoke_simulated_mode)mode;
+        assert_int_equal(yoke_simulate(&found, &profile, &topology, each, 4096),
+                         YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(yoke_last_error(), "decades"));
+        EXPECT_OK(yoke_simulate(&found, &profile, &topology, each, 2));
+        yoke_simulation_clear(&found);
+    }
+}
+
 /* Profiles. */
 
 #define HEAD                                                                                       \
@@ -267,6 +286,9 @@ static void what_is_no_profile_is_refused(void **state) {
         {HEAD "\"rows\": 2, \"forward_ms\": 1, \"segments\": [{\"backward_ms\": 1}]}", "\"bytes\""},
         {HEAD "\"rows\": 2, \"forward_ms\": 0, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
          "0 ms"},
+        {HEAD
+         "\"rows\": 2, \"forward_ms\": 9e8, \"segments\": [{\"backward_ms\": 9e8, \"bytes\": 8}]}",
+         "1.8e+09 ms"},
         {HEAD "\"rows\": 2, \"rows\": 3}", "no complete JSON"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -307,6 +329,7 @@ int main(void) {
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
         cmocka_unit_test(impossible_topologies_are_refused),
+        cmocka_unit_test(a_step_of_decades_is_refused),
         cmocka_unit_test(a_profile_cut_anywhere_is_refused),
         cmocka_unit_test(what_is_no_profile_is_refused),
         cmocka_unit_test(a_written_profile_reads_back),
