@@ -296,7 +296,8 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
             : run_buckets(run));
     result->step_ns = run->now_ns;
     result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)run->now_ns;
-    qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
+    if (result->span_count > 0)
+        qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
     return YOKE_OK;
 }
 
