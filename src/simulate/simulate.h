@@ -58,9 +58,6 @@ typedef struct yoke_topology {
     double interpreter_us;
 } yoke_topology;
 
-/* Measured: PyTorch 2.15 for CPUs, Python 3.11, one core; 11.3 to 15.6 in resnet20 to resnet50. */
-#define YOKE_SIMULATED_INTERPRETER_US 13.0
-
 /* The enumerator, the name, the route of its buckets, and whether it is ranks, who may span nodes.
  */
 #define YOKE_SIMULATED_TABLE(X)                                                                    \

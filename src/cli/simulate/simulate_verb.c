@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/simulate/simulate_setup.h"
+#include "yoke/data_parallel.h"
 
 #define COUNTS_MAX 64
 
@@ -131,8 +132,7 @@ static yoke_status show(const simulate_arguments *arguments, const simulate_setu
 }
 
 int simulate_main(int argc, char **argv) {
-    simulate_arguments arguments = {.devices = "1,2,4,8",
-                                    .interpreter_us = YOKE_SIMULATED_INTERPRETER_US};
+    simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
     if (code >= 0) return code;
     if (operands != 1) return cli_usage_error("simulate", "simulate takes one PROFILE");
