@@ -43,6 +43,8 @@
             "model links between CPU devices, 12.5,3 say: GB/s and microseconds", CLI_TEXT, at, 0, \
             0                                                                                      \
     }
+#define CLI_OPTION_BUCKET_MB(at, otherwise)                                                        \
+    { "bucket-mb", "X", "MiB of a gradient bucket (" otherwise ")", CLI_REAL, at, 1e-3, 1 << 20 }
 #define CLI_OPTION_INTERPRETER(at, of)                                                             \
     {                                                                                              \
         "interpreter-us", "X",                                                                     \

@@ -105,6 +105,7 @@ class Result(unittest.TestCase):
         self.assertEqual(list(contenders), ["single", "dp python", "dp classic", "dp overlap", "ddp"])
         self.assertEqual(len({contenders[name]["weights_hash"] for name in list(contenders)[1:]}), 1)
         self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertEqual((result["link"], result["bucket_mb"], result["learning_rate"]), ("0.6,20", 0.25, 0.01))
         layers = 6  # flatten, three linear layers, two ReLUs: two replicas are copied, then each calls them
         self.assertGreaterEqual(contenders["dp python"]["step_ms"]["low"], 0.5 * layers * (2 + 1))
         self.assertIn("python", contenders["dp python"]["stages"])

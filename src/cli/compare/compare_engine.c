@@ -95,6 +95,7 @@ static bool has_straggler(const compare_engine *engine) {
 
 static yoke_status build_parallel(compare_engine *engine) {
     const compare_setup *setup = &engine->setup;
+    size_t bucket_bytes = (size_t)(setup->bucket_mb * 1048576);
     yoke_data_parallel_options options = {.struct_size = sizeof options,
                                           .schedule = engine->role.schedule,
                                           .precision = setup->precision,
@@ -102,6 +103,8 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .choices =
                                               setup->choices[0] != '\0' ? setup->choices : NULL,
                                           .collectives = setup->collectives,
+                                          .first_bucket_bytes = bucket_bytes,
+                                          .bucket_bytes = bucket_bytes,
                                           .batch = setup->batch,
                                           .shards = setup->shards,
                                           .seed = setup->seed,

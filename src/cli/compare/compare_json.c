@@ -19,6 +19,7 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     yoke_json_real(json, "learning_rate", setup->optimizer.learning_rate);
     yoke_json_integer(json, "batch", setup->batch);
     yoke_json_integer(json, "seed", (int64_t)setup->seed);
+    if (setup->bucket_mb > 0) yoke_json_real(json, "bucket_mb", setup->bucket_mb);
     if (setup->link[0] != '\0') yoke_json_text(json, "link", setup->link);
     if (setup->straggler_factor > 0) {
         yoke_json_integer(json, "straggler", setup->straggler);

@@ -24,6 +24,8 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
                  setup->threads, setup->threads == 1 ? "" : "s");
         TRY(yoke_report_add_fact(report, "cores", text));
     }
+    snprintf(text, sizeof text, "%g MiB of gradients", setup->bucket_mb);
+    if (setup->bucket_mb > 0) TRY(yoke_report_add_fact(report, "buckets", text));
     snprintf(text, sizeof text, "%s, modelled", setup->link);
     if (setup->link[0] != '\0') TRY(yoke_report_add_fact(report, "link", text));
     snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",

@@ -38,6 +38,7 @@ static void print_setup(FILE *out, const compare_result *result) {
     if (result->cores > 0)
         fprintf(out, "         of %d thread%s each; this machine has %d core%s\n", setup->threads,
                 plural(setup->threads), result->cores, plural(result->cores));
+    if (setup->bucket_mb > 0) fprintf(out, "buckets  %g MiB of gradients\n", setup->bucket_mb);
     if (setup->link[0] != '\0') fprintf(out, "link     %.54s, modelled\n", setup->link);
     if (setup->straggler_factor > 0)
         fprintf(out, "slow     device or rank %d computes %g times as long; not in single\n",

@@ -12,9 +12,10 @@ typedef struct compare_setup {
     char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
     int device_count;
-    int threads; /* compute threads of each device; all cores has more */
-    int batch;   /* rows on all devices together */
-    int shards;  /* as yoke_data_parallel_options */
+    int threads;      /* compute threads of each device; all cores has more */
+    int batch;        /* rows on all devices together */
+    int shards;       /* as yoke_data_parallel_options */
+    double bucket_mb; /* of every bucket; 0: as yoke_data_parallel_options */
     uint64_t seed;
     yoke_precision precision;
     yoke_algorithm algorithm;
