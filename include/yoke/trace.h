@@ -76,17 +76,20 @@ YOKE_API int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *r
 
 /** One stage of one lane in one step. */
 typedef struct yoke_span_info {
-    size_t struct_size; /**< sizeof(yoke_span_info). */
-    int lane;           /**< The device's place in the engine; 0 is the root. */
-    yoke_stage stage;   /**< The stage. */
-    uint64_t step;      /**< Number of the step since the engine was created. */
-    uint64_t begin_ns;  /**< By CLOCK_MONOTONIC. */
-    uint64_t end_ns;    /**< By CLOCK_MONOTONIC. */
-    uint64_t bytes;     /**< Moved by this lane; 0 for pure computation. */
-    int bucket;         /**< The bucket of gradients; -1: none, or all of them. */
-    yoke_stage awaits;  /**< Of YOKE_STAGE_WAIT: the stage of another lane or rank that this one
-                           waits for, on `bucket`; YOKE_STAGE_COUNT: whatever another lane does, or
-                           its own link. */
+    size_t struct_size;  /**< sizeof(yoke_span_info). */
+    int lane;            /**< The device's place in the engine; 0 is the root. */
+    yoke_stage stage;    /**< The stage. */
+    uint64_t step;       /**< Number of the step since the engine was created. */
+    uint64_t begin_ns;   /**< By CLOCK_MONOTONIC. */
+    uint64_t end_ns;     /**< By CLOCK_MONOTONIC. */
+    uint64_t bytes;      /**< Moved by this lane; 0 for pure computation. */
+    int bucket;          /**< The bucket of gradients; -1: none, or all of them. */
+    yoke_stage awaits;   /**< Of YOKE_STAGE_WAIT: the stage of another lane or rank that this one
+                            waits for, on `bucket`; YOKE_STAGE_COUNT: whatever another lane does, or
+                            its own link. */
+    uint64_t sent_bytes; /**< That this lane's modelled link carried until the span ended; 0: it has
+                              no such link, or other spans of the step have its bytes. */
+    uint64_t received_bytes; /**< Likewise. */
 } yoke_span_info;
 
 /** Copies the spans of the recorded steps, lane by lane, in the order in which they were recorded.

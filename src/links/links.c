@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,6 +38,7 @@ struct yoke_links {
     yoke_link nic; /* of each node, where there are several */
     uint64_t bridge_free_ns;
     uint64_t *out_free_ns, *in_free_ns; /* [devices] */
+    yoke_link_bytes *carried;           /* [devices]: not taken yet */
 };
 
 /* Parsing. */
@@ -120,17 +122,25 @@ yoke_status yoke_link_parse(yoke_link *link, const char *text) {
     return rest != NULL ? parse_topology(link, text, rest) : YOKE_OK;
 }
 
+const char *yoke_link_describe(const yoke_link *link, char text[YOKE_LINK_BYTES]) {
+    snprintf(text, YOKE_LINK_BYTES, "%g GB/s, %g us, %s", link->bytes_per_ns,
+             link->latency_ns / 1e3, link->bridge ? "bridge" : "switch");
+    return text;
+}
+
 /* Life. */
 
 yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int devices) {
-    size_t count = (size_t)devices, bytes = sizeof **links + 2 * count * sizeof(uint64_t);
+    size_t count = (size_t)devices, bytes = sizeof **links + 4 * count * sizeof(uint64_t);
     yoke_links *created = *links = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(bytes, "links");
     created->link = *link;
     created->devices = created->per_node = devices;
     created->out_free_ns = calloc(count, sizeof(uint64_t));
     created->in_free_ns = calloc(count, sizeof(uint64_t));
-    if (created->out_free_ns != NULL && created->in_free_ns != NULL) return YOKE_OK;
+    created->carried = calloc(count, sizeof *created->carried);
+    if (created->out_free_ns != NULL && created->in_free_ns != NULL && created->carried != NULL)
+        return YOKE_OK;
     yoke_links_destroy(created);
     *links = NULL;
     return FAIL_MEMORY(bytes, "links");
@@ -138,6 +148,7 @@ yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int dev
 
 void yoke_links_destroy(yoke_links *links) {
     if (links == NULL) return;
+    free(links->carried);
     free(links->in_free_ns);
     free(links->out_free_ns);
     free(links);
@@ -161,6 +172,8 @@ uint64_t yoke_links_transfer(yoke_links *links, int from, int to, size_t bytes,
     uint64_t end = begin + yoke_links_span(links, bytes);
     links->out_free_ns[from] = links->in_free_ns[to] = end;
     if (links->link.bridge) links->bridge_free_ns = end;
+    links->carried[from].sent += bytes;
+    links->carried[to].received += bytes;
     return end;
 }
 
@@ -236,9 +249,36 @@ static double collective_ns(const yoke_links *links, yoke_route route, double by
     }
 }
 
+/* The ends of a chain pass nothing on: the root sends nothing to be summed and receives nothing
+ * that is published, the last device the other way round. */
+static void count_chain(yoke_links *links, yoke_half half, size_t bytes) {
+    int first = 0, last = links->devices - 1;
+    for (int k = 0; k < links->devices; k++) {
+        yoke_link_bytes *link = &links->carried[k];
+        if (k != (half == YOKE_HALF_SUM ? first : last)) link->sent += bytes;
+        if (k != (half == YOKE_HALF_SUM ? last : first)) link->received += bytes;
+    }
+}
+
+static void count_ring(yoke_links *links, size_t bytes) {
+    size_t count = (size_t)links->devices, passed = bytes * (count - 1) / count;
+    for (size_t k = 0; k < count; k++) {
+        links->carried[k].sent += passed;
+        links->carried[k].received += passed;
+    }
+}
+
+yoke_link_bytes yoke_links_take(yoke_links *links, int device) {
+    yoke_link_bytes carried = links->carried[device];
+    links->carried[device] = (yoke_link_bytes){0};
+    return carried;
+}
+
 /* It begins when every link is free, and occupies all of them. */
-uint64_t yoke_links_collective(yoke_links *links, yoke_route route, size_t bytes,
+uint64_t yoke_links_collective(yoke_links *links, yoke_route route, yoke_half half, size_t bytes,
                                uint64_t earliest_ns) {
+    if (route == YOKE_ROUTE_CHAIN) count_chain(links, half, bytes);
+    if (route == YOKE_ROUTE_RING) count_ring(links, bytes);
     uint64_t begin = later(earliest_ns, links->bridge_free_ns);
     for (int k = 0; k < links->devices; k++)
         begin = later(begin, later(links->out_free_ns[k], links->in_free_ns[k]));

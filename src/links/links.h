@@ -25,11 +25,19 @@ typedef struct yoke_link {
 /* Reads "pcie3", "nvlink4,switch", "12.5,3" or "12.5,3,bridge": GB/s and microseconds. ARGUMENT:
  * the text says what is wrong and what is known. */
 yoke_status yoke_link_parse(yoke_link *link, const char *text);
+/* "12.3 GB/s, 5 us, switch". */
+#define YOKE_LINK_BYTES 64
+const char *yoke_link_describe(const yoke_link *link, char text[YOKE_LINK_BYTES]);
 
 typedef struct yoke_links yoke_links;
 
 yoke_status yoke_links_create(yoke_links **links, const yoke_link *link, int devices);
 void yoke_links_destroy(yoke_links *links); /* takes NULL */
+
+/* What a link has carried, in bytes: those that its device sent and received. */
+typedef struct yoke_link_bytes {
+    uint64_t sent, received;
+} yoke_link_bytes;
 
 /* Calls of one thread at a time; times in ns of yoke_now_ns. Each returns when the transfer, which
  * does not begin before earliest_ns, is over. */
@@ -71,8 +79,17 @@ typedef enum yoke_route {
     YOKE_ROUTE_TREE,
     YOKE_ROUTE_HIERARCHICAL
 } yoke_route;
-uint64_t yoke_links_collective(yoke_links *links, yoke_route route, size_t bytes,
+/* The half of an exchange that a collective is. */
+typedef enum yoke_half {
+    YOKE_HALF_SUM,    /* reduce to the root, or reduce-scatter */
+    YOKE_HALF_PUBLISH /* broadcast from the root, or all-gather */
+} yoke_half;
+uint64_t yoke_links_collective(yoke_links *links, yoke_route route, yoke_half half, size_t bytes,
                                uint64_t earliest_ns);
+
+/* The bytes of the device's link since the last call for it: of transfers, and of collectives over
+ * chains and rings, which engines take. Other routes are not counted. */
+yoke_link_bytes yoke_links_take(yoke_links *links, int device);
 
 /* Puts the devices, in their order, into nodes of so many. All devices are in one node otherwise.
  */

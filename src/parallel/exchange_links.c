@@ -39,10 +39,13 @@ bool yoke_links_carry(const yoke_data_parallel *parallel) {
 
 static void trace_stage(const yoke_data_parallel *parallel, int lane, const yoke_root_stage *stage,
                         uint64_t begin_ns, uint64_t end_ns) {
+    yoke_link_bytes carried = yoke_links_take(parallel->links, lane);
     yoke_span span = {.begin_ns = begin_ns,
                       .end_ns = end_ns,
                       .step = parallel->steps,
                       .bytes = stage->bytes[lane],
+                      .sent = carried.sent,
+                      .received = carried.received,
                       .stage = stage->stage,
                       .bucket = YOKE_NO_BUCKET};
     yoke_trace_past_span(parallel->trace, lane, &span);
@@ -144,8 +147,12 @@ void yoke_exchange_links_close(yoke_exchange *exchange) {
     free(times);
 }
 
+/* A step that failed may have left bytes. */
 void yoke_exchange_links_begin(yoke_exchange *exchange) {
-    if (exchange->times != NULL) exchange->times->timed = 0;
+    if (exchange->times == NULL) return;
+    exchange->times->timed = 0;
+    for (int k = 0; k < device_count(exchange->parallel); k++)
+        (void)yoke_links_take(exchange->parallel->links, k);
 }
 
 void yoke_exchange_links_arrive(yoke_exchange *exchange, int lane, int bucket) {
@@ -176,14 +183,17 @@ bool yoke_exchange_links_summed(const yoke_exchange *exchange, int bucket) {
     return yoke_now_ns() >= exchange->times->clock.summed_ns[bucket];
 }
 
-static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, size_t bytes) {
+static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns,
+                  yoke_link_bytes carried) {
     const yoke_data_parallel *parallel = exchange->parallel;
     uint64_t begin = yoke_trace_now();
     if (begin < until_ns) yoke_links_await(until_ns);
     yoke_trace_end_span(parallel->trace, lane,
                         &(yoke_span){.begin_ns = begin,
                                      .step = parallel->steps,
-                                     .bytes = bytes,
+                                     .bytes = carried.sent,
+                                     .sent = carried.sent,
+                                     .received = carried.received,
                                      .stage = YOKE_STAGE_WAIT,
                                      .bucket = YOKE_NO_BUCKET,
                                      .awaits = YOKE_STAGE_COUNT});
@@ -191,21 +201,21 @@ static void await(const yoke_exchange *exchange, int lane, uint64_t until_ns, si
 
 void yoke_exchange_links_await(const yoke_exchange *exchange, int lane, int bucket) {
     if (yoke_exchange_links_summed(exchange, bucket)) return;
-    await(exchange, lane, exchange->times->clock.summed_ns[bucket], 0);
+    await(exchange, lane, exchange->times->clock.summed_ns[bucket], (yoke_link_bytes){0});
 }
 
-/* What the lane sends in a step. At the ends of a chain a device sends in one of the two passes. */
-static size_t sent_bytes(const yoke_exchange *exchange, int lane) {
+/* What the lane's link has carried in the step: all buckets have their times. */
+static yoke_link_bytes take_bytes(const yoke_exchange *exchange, int lane) {
     const yoke_data_parallel *parallel = exchange->parallel;
-    size_t bytes = parallel->flat->trainable_elements * sizeof(float);
-    size_t devices = (size_t)device_count(parallel);
-    if (uses_ring(exchange)) return 2 * bytes / devices * (devices - 1);
-    return lane == 0 || lane == parallel->count - 1 ? bytes : 2 * bytes;
+    pthread_mutex_lock(&exchange->times->mutex);
+    yoke_link_bytes carried = yoke_links_take(parallel->links, parallel->ranks.rank + lane);
+    pthread_mutex_unlock(&exchange->times->mutex);
+    return carried;
 }
 
 void yoke_exchange_links_finish(const yoke_exchange *exchange, int lane) {
     if (exchange->times == NULL) return;
     int last = exchange->parallel->flat->bucket_count - 1;
     time_buckets(exchange, last);
-    await(exchange, lane, exchange->times->clock.published_ns[last], sent_bytes(exchange, lane));
+    await(exchange, lane, exchange->times->clock.published_ns[last], take_bytes(exchange, lane));
 }

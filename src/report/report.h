@@ -38,7 +38,7 @@ typedef struct yoke_report_lane {
     int span_count;
 } yoke_report_lane;
 
-/* Bytes of one kind at one place: "cpu:0", "parameters"; "cpu:1 to cpu:0", "gradients". */
+/* Bytes of one kind at one place: "cpu:0", "parameters". */
 typedef struct yoke_report_amount {
     char where[YOKE_REPORT_NAME_BYTES], what[YOKE_REPORT_NAME_BYTES];
     double bytes;
@@ -67,6 +67,10 @@ typedef struct yoke_report_points {
     int count;
 } yoke_report_points;
 
+/* Kinds of a link's bytes: sent and received by its device. */
+#define YOKE_REPORT_OUT "out"
+#define YOKE_REPORT_IN "in"
+
 /* A way to train on a number of devices, or one file. */
 typedef struct yoke_report_mode {
     char name[YOKE_REPORT_NAME_BYTES];
@@ -78,7 +82,10 @@ typedef struct yoke_report_mode {
     yoke_report_lane *lanes;
     int lane_count;
     yoke_report_amounts memory; /* bytes in a device's memory, by category */
-    yoke_report_amounts links;  /* bytes that a step moves, by link and direction */
+    yoke_report_amounts links;  /* bytes that the link of each device, the root first, carries in a
+                                   step, as YOKE_REPORT_OUT and YOKE_REPORT_IN */
+    yoke_report_amounts moved;  /* of a mode without links: bytes that a device reads and writes in
+                                   memory in a step, by stage */
     yoke_report_points curves[YOKE_REPORT_CURVES];
     char weights_hash[24]; /* "": unknown */
 } yoke_report_mode;
@@ -90,6 +97,8 @@ typedef struct yoke_report_fact {
 typedef struct yoke_report {
     char title[YOKE_REPORT_NAME_BYTES];
     char interval[2 * YOKE_REPORT_NAME_BYTES]; /* what low and high are */
+    char link[YOKE_REPORT_NAME_BYTES];         /* of each device: "12.3 GB/s, 5 us, switch"; "":
+                                                  unknown */
     bool simulated;          /* predicted by a model: no rounds, and devices wait for links */
     bool no_verdict;         /* disturbed or short: the figures do not say which mode is faster */
     yoke_report_fact *facts; /* model, dataset, processor ... */
@@ -120,6 +129,7 @@ void yoke_report_find_waits(yoke_report_mode *mode);
 /* Adds to the amount of this kind at this place. */
 yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *where,
                                    const char *what, double bytes);
+void yoke_report_clear_amounts(yoke_report_amounts *amounts);
 yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value);
 
 /* Adds a mode from the text of a file: a Chrome trace or lines of metrics, as Yoke writes them.

@@ -85,6 +85,11 @@ yoke_status yoke_report_add_amount(yoke_report_amounts *amounts, const char *whe
     return YOKE_OK;
 }
 
+void yoke_report_clear_amounts(yoke_report_amounts *amounts) {
+    free(amounts->rows);
+    *amounts = (yoke_report_amounts){0};
+}
+
 yoke_status yoke_report_add_point(yoke_report_points *points, double step, double value) {
     yoke_report_point *point = GROW(points->points, points->count);
     if (point == NULL) return no_memory();
@@ -96,8 +101,9 @@ static void clear_mode(yoke_report_mode *mode) {
     for (int i = 0; i < mode->lane_count; i++)
         free(mode->lanes[i].spans);
     free(mode->lanes);
-    free(mode->memory.rows);
-    free(mode->links.rows);
+    yoke_report_clear_amounts(&mode->memory);
+    yoke_report_clear_amounts(&mode->links);
+    yoke_report_clear_amounts(&mode->moved);
     for (int i = 0; i < YOKE_REPORT_CURVES; i++)
         free(mode->curves[i].points);
 }

@@ -100,7 +100,9 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
                         .step = json_integer_value(step),
                         .begin_ms = begin,
                         .end_ms = begin + duration,
-                        .bytes = json_number_value(json_object_get(arguments, "bytes"))};
+                        .bytes = json_number_value(json_object_get(arguments, "bytes")),
+                        .sent = json_number_value(json_object_get(arguments, "sent")),
+                        .received = json_number_value(json_object_get(arguments, "received"))};
     read_cause(file, arguments, &read);
     return add_event(file, &read);
 }

@@ -9,6 +9,7 @@ typedef struct trace_event {
     int lane, stage, bucket;
     int64_t step;
     double begin_ms, end_ms, bytes;
+    double sent, received;       /* over the lane's link */
     int cause_lane, cause_stage; /* as the file names them; -1: it does not */
 } trace_event;
 

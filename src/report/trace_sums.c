@@ -154,14 +154,26 @@ static void add_step(yoke_report_mode *mode, yoke_report_mode *one, bool keep) {
     }
 }
 
-/* The bytes of the step's spans; whole ones, where spans lie in each other too. */
+static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane,
+                                const trace_event *event) {
+    if (event->sent > 0)
+        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_OUT, event->sent));
+    if (event->received > 0)
+        TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_IN, event->received));
+    if (!(event->bytes > 0)) return YOKE_OK;
+    return yoke_report_add_amount(&mode->moved, lane, yoke_stage_name((yoke_stage)event->stage),
+                                  event->bytes);
+}
+
+/* The bytes of the step's spans; whole ones, where spans lie in each other too. With links the
+ * spans show transfers in place of copies in memory. */
 static yoke_status add_bytes(const trace_file *file, const window *step, yoke_report_mode *mode) {
     for (size_t i = step->first; i < step->last; i++) {
         const trace_event *event = &file->events[i];
-        if (!counts(event) || !(event->bytes > 0) || event->end_ms <= step->begin_ms) continue;
-        TRY(yoke_report_add_amount(&mode->links, file->lanes[event->lane].name,
-                                   yoke_stage_name((yoke_stage)event->stage), event->bytes));
+        if (counts(event) && event->end_ms > step->begin_ms)
+            TRY(add_bytes_of(mode, file->lanes[event->lane].name, event));
     }
+    if (mode->links.count > 0) yoke_report_clear_amounts(&mode->moved);
     return YOKE_OK;
 }
 

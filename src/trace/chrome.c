@@ -129,6 +129,10 @@ static void add_span(chrome_file *file, const yoke_trace_event *event) {
     yoke_json_integer(json, "step", (int64_t)span->step);
     if (span->bucket != YOKE_NO_BUCKET) yoke_json_integer(json, "bucket", span->bucket);
     yoke_json_integer(json, "bytes", (int64_t)span->bytes);
+    if (span->sent + span->received > 0) {
+        yoke_json_integer(json, "sent", (int64_t)span->sent);
+        yoke_json_integer(json, "received", (int64_t)span->received);
+    }
     add_cause(file, event->cause);
     yoke_json_close(json, '}');
     yoke_json_close(json, '}');

@@ -127,7 +127,9 @@ static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
                           .end_ns = span->end_ns,
                           .bytes = span->bytes,
                           .bucket = span->bucket,
-                          .awaits = YOKE_STAGE_COUNT};
+                          .awaits = YOKE_STAGE_COUNT,
+                          .sent_bytes = span->sent,
+                          .received_bytes = span->received};
     if (span->stage == YOKE_STAGE_WAIT && span->awaits != YOKE_STAGE_LOAD)
         own.awaits = span->awaits;
     *(size_t *)to = bytes;

@@ -21,6 +21,7 @@ typedef enum yoke_track {
 
 typedef struct yoke_span {
     uint64_t begin_ns, end_ns, step, bytes;
+    uint64_t sent, received; /* bytes over the lane's modelled link; 0: it has none */
     yoke_stage stage;
     int bucket; /* YOKE_NO_BUCKET: all of them, or none */
     /* Of a wait: the stage of other lanes, on `bucket`, that it waits for. LOAD: whatever another

@@ -257,6 +257,31 @@ class Figures(unittest.TestCase):
         both = sum(part["exchange"]["bytes"] for part in stages["dp overlap"])
         self.assertAlmostEqual(both / weights, 2 * 2 + 5, delta=0.5)
 
+    def test_links_carry_the_bytes_that_counting_gives(self):
+        """docs/ddp.md, "How many bytes move": P bytes of parameters; a chain of N = 3 in overlap."""
+        result, lines = told("--devices", "3xcpu", "--link", "1,5", "--counts", "doubling")
+        weights, devices = 4 * result["parameters"], 3
+        parts = {contender["name"]: contender["parts"] for contender in result["contenders"]
+                 if contender["devices"] == devices}
+        ring = 2 * weights * (devices - 1) / devices
+        rows = 9 * 3 * 4 / devices  # outputs of a shard, or their gradients; inputs are 64 floats a row
+        inputs = 9 * 64 * 4 / devices
+        to_root, from_root = weights + rows, weights + rows + inputs
+        expected = {
+            "dp classic": [((devices - 1) * from_root, (devices - 1) * to_root)] + [(to_root, from_root)] * 2,
+            "dp overlap": [(weights, weights), (2 * weights, 2 * weights), (weights, weights)],
+            "dp sharded": [(ring, ring)] * devices,
+            "ddp": [(ring, ring)] * devices}
+        for name, links in expected.items():
+            for part, (sent, received) in zip(parts[name], links):
+                with self.subTest(name=name, part=part["name"]):
+                    self.assertAlmostEqual(part["sent_bytes"] / sent, 1, delta=0.02)
+                    self.assertAlmostEqual(part["received_bytes"] / received, 1, delta=0.02)
+                    self.assertEqual(part["stages"]["step"]["bytes"], part["sent_bytes"] + part["received_bytes"])
+        self.assertNotIn("sent_bytes", result["contenders"][0]["parts"][0])
+        self.assertTrue(any(line.startswith("sent ") for line in lines))
+        self.assertFalse(any(line.startswith("moved ") for line in lines))
+
     def test_the_time_limit_covers_the_whole_command(self):
         begin = time.monotonic()
         result = compare("--json", "--quiet", "--seconds", "6", "--learn-steps", "3", "--algorithm", "direct")

@@ -50,13 +50,13 @@ def write_metrics(path, steps):
 
 
 @functools.cache
-def compared():
+def compared(*arguments):
     """The page and the JSON object of one comparison."""
     with tempfile.TemporaryDirectory() as folder:
         page = pathlib.Path(folder, "page.html")
         result = yoke("compare", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9",
                       "--threads", "1", "--devices", "2xcpu", "--rounds", "3", "--steps", "2", "--seconds", "0.1",
-                      "--learn-steps", "3", "--algorithm", "direct", "--json", "--quiet", "--html", page)
+                      "--learn-steps", "3", "--algorithm", "direct", "--json", "--quiet", "--html", page, *arguments)
         assert result.returncode == 0, result.stderr
         return page.read_text(), json.loads(result.stdout)
 
@@ -80,6 +80,7 @@ class Page(unittest.TestCase):
 
     def every_page(self):
         yield "compare", compared()[0]
+        yield "compare with links", compared("--devices", "3xcpu", "--counts", "doubling", "--link", "2,5,bridge")[0]
         yield "report", self.report(self.small_trace(), write_metrics(self.folder / "metrics.jsonl", 20))
 
 
@@ -192,6 +193,28 @@ class Numbers(Page):
         self.assertEqual(f"disturbed {result['disturbed']} of the {result['rounds']} rounds" in text, result["disturbed"] > 0)
         verdict = re.search(r"On 2 devices a step takes .*?(does not say which is faster|</section>)", text, re.DOTALL)
         self.assertEqual(verdict[1], "does not say which is faster")  # three rounds are too few, too
+
+    def test_links_have_the_bytes_of_the_comparison_their_name_and_the_roots_burden(self):
+        text, result = compared("--devices", "3xcpu", "--counts", "doubling", "--link", "2,5,bridge")
+        head, rows = self.table(text, "links")
+        self.assertEqual(head[1:], ["out", "in", "sum"])
+        parts = {contender["name"]: contender["parts"] for contender in result["contenders"]
+                 if contender["devices"] == 3}
+        factors = {"B": 1, "KiB": 2**10, "MiB": 2**20}
+        for name, cells in rows.items():
+            part = parts[name.split(" on 3, ")[0]][int(re.search(r"\d+$", name)[0])]
+            for cell, key in zip(cells, ["sent_bytes", "received_bytes"]):
+                number, unit = cell.split()
+                self.assertAlmostEqual(float(number) * factors[unit] / part[key], 1, delta=0.02, msg=name)
+        self.assertIn("2 GB/s, 5 us, bridge, modelled", text)
+        root = parts["dp classic"][0]
+        times = (root["sent_bytes"] + root["received_bytes"]) / sum(
+            parts["dp classic"][1][key] for key in ["sent_bytes", "received_bytes"])
+        self.assertRegex(text, rf"dp classic on 3: the link of cpu:0, the root, carries .*: {round(times, 1):g} times as much as")
+        self.assertRegex(text, r"ddp on 3: every link carries about")
+        self.assertNotIn('id="moved"', text)
+        self.assertNotIn('id="links"', compared()[0])
+        self.assertIn("They say nothing about links", compared()[0])
 
     def test_modes_of_equal_weights_are_named_with_their_hash(self):
         text, result = compared()

@@ -96,9 +96,23 @@ static void an_evaluation_before_the_step_moves_no_bytes_in_it(void **state) {
         read_text(HEAD SPAN("scatter", 0, 0, 400, "") "," SPAN("evaluate", 0, 0, 500, "") "," SPAN(
             "step", 0, 1000, 10000, "") "," SPAN("scatter", 0, 1000, 500, "") "]}");
     const yoke_report_mode *mode = &report.modes[0];
-    assert_int_equal(mode->links.count, 1);
-    assert_float_equal(mode->links.rows[0].bytes, 1024, 0);
+    assert_int_equal(mode->moved.count, 1);
+    assert_float_equal(mode->moved.rows[0].bytes, 1024, 0);
     assert_float_equal(mode->lanes[1].stage_ms[YOKE_STAGE_SCATTER], 0.5, 1e-9);
+    yoke_report_clear(&report);
+}
+
+static void bytes_over_links_are_those_that_the_file_names(void **state) {
+    (void)state;
+    yoke_report report = read_text(HEAD SPAN("step", 0, 0, 10000, "") "," SPAN(
+        "reduce", 0, 0, 400, ",\"sent\":7,\"received\":90") "," SPAN("wait", 0, 500, 400,
+                                                                     ",\"sent\":3") "]}");
+    const yoke_report_mode *mode = &report.modes[0];
+    assert_int_equal(mode->links.count, 2);
+    assert_string_equal(mode->links.rows[0].what, YOKE_REPORT_OUT);
+    assert_float_equal(mode->links.rows[0].bytes, 10, 0);
+    assert_float_equal(mode->links.rows[1].bytes, 90, 0);
+    assert_int_equal(mode->moved.count, 0); /* the spans show transfers, not copies */
     yoke_report_clear(&report);
 }
 
@@ -228,6 +242,7 @@ int main(void) {
         cmocka_unit_test(a_gap_is_a_wait_for_the_lane_that_works),
         cmocka_unit_test(a_cause_that_the_file_names_counts),
         cmocka_unit_test(an_evaluation_before_the_step_moves_no_bytes_in_it),
+        cmocka_unit_test(bytes_over_links_are_those_that_the_file_names),
         cmocka_unit_test(streams_of_a_gpu_are_no_devices),
         cmocka_unit_test(an_all_reduce_behind_backward_does_not_count),
         cmocka_unit_test(a_trace_cut_anywhere_is_read_as_far_as_it_goes),

@@ -70,6 +70,8 @@ static size_t list_turns(const compare_spans *spans, const compare_window *windo
         turns[count++] = (turn){begin, span->stage, 1};
         turns[count++] = (turn){end, span->stage, -1};
         account->bytes[span->stage] += (double)span->bytes / window->steps;
+        account->sent += (double)span->sent_bytes / window->steps;
+        account->received += (double)span->received_bytes / window->steps;
     }
     qsort(turns, count, sizeof *turns, by_time);
     return count;
@@ -125,6 +127,8 @@ void compare_account_stretch(compare_account *account, double milliseconds) {
 void compare_account_add(compare_account *sum, const compare_account *other, double weight) {
     sum->step_ms += weight * other->step_ms;
     sum->idle_ms += weight * other->idle_ms;
+    sum->sent += weight * other->sent;
+    sum->received += weight * other->received;
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
         sum->stage_ms[stage] += weight * other->stage_ms[stage];
         sum->bytes[stage] += weight * other->bytes[stage];

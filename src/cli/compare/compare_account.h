@@ -13,7 +13,9 @@ typedef struct compare_account {
     double step_ms; /* of the whole mode, the same for all its devices */
     double idle_ms; /* no stage runs, YOKE_STAGE_WAIT neither */
     double stage_ms[YOKE_STAGE_COUNT];
-    double bytes[YOKE_STAGE_COUNT]; /* that the device reads and writes in the stage */
+    double bytes[YOKE_STAGE_COUNT]; /* that the device reads and writes in the stage; with modelled
+                                       links also those that they carry in it */
+    double sent, received;          /* over the device's modelled link; 0: it has none */
 } compare_account;
 
 /* A run of steps, by the clock of the spans. */

@@ -102,12 +102,19 @@ static void json_memory(yoke_json *json, const compare_memory *memory) {
     yoke_json_close(json, '}');
 }
 
+static void json_link(yoke_json *json, const compare_account *account) {
+    if (account->sent + account->received == 0) return;
+    yoke_json_real(json, "sent_bytes", account->sent);
+    yoke_json_real(json, "received_bytes", account->received);
+}
+
 static void json_parts(yoke_json *json, const compare_mode *mode) {
     yoke_json_open(json, "parts", '[');
     for (int i = 0; i < mode->devices; i++) {
         yoke_json_open(json, NULL, '{');
         yoke_json_text(json, "name", mode->parts[i].name);
         json_stages(json, &mode->parts[i].account);
+        json_link(json, &mode->parts[i].account);
         json_memory(json, &mode->parts[i].memory);
         yoke_json_close(json, '}');
     }

@@ -6,9 +6,21 @@
 
 #include "base/base.h"
 #include "cli/compare/compare.h"
+#include "links/links.h"
 #include "report/report.h"
 
 #define TEXT_BYTES 256
+
+/* The engines have read the option. */
+static yoke_status add_link(yoke_report *report, const compare_setup *setup) {
+    yoke_link link;
+    char text[YOKE_LINK_BYTES], fact[TEXT_BYTES];
+    if (setup->link[0] == '\0') return YOKE_OK;
+    TRY(yoke_link_parse(&link, setup->link));
+    snprintf(report->link, sizeof report->link, "%s", yoke_link_describe(&link, text));
+    snprintf(fact, sizeof fact, "%s, modelled", report->link);
+    return yoke_report_add_fact(report, "link", fact);
+}
 
 static yoke_status add_facts(yoke_report *report, const compare_result *result) {
     const compare_setup *setup = &result->setup;
@@ -26,8 +38,7 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     }
     snprintf(text, sizeof text, "%g MiB of gradients", setup->bucket_mb);
     if (setup->bucket_mb > 0) TRY(yoke_report_add_fact(report, "buckets", text));
-    snprintf(text, sizeof text, "%s, modelled", setup->link);
-    if (setup->link[0] != '\0') TRY(yoke_report_add_fact(report, "link", text));
+    TRY(add_link(report, setup));
     snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",
              setup->straggler, setup->straggler_factor);
     if (setup->straggler_factor > 0) TRY(yoke_report_add_fact(report, "straggler", text));
@@ -86,7 +97,21 @@ static yoke_status add_memory(yoke_report_mode *mode, const compare_device *devi
     return yoke_report_add_amount(&mode->memory, name, "other", memory->other);
 }
 
-static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, int index) {
+static yoke_status add_bytes(yoke_report_mode *mode, const char *name,
+                             const compare_account *account, bool linked) {
+    if (account->sent > 0)
+        TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_OUT, account->sent));
+    if (account->received > 0)
+        TRY(yoke_report_add_amount(&mode->links, name, YOKE_REPORT_IN, account->received));
+    for (int stage = 0; stage < YOKE_STAGE_COUNT && !linked; stage++)
+        if (account->bytes[stage] > 0)
+            TRY(yoke_report_add_amount(&mode->moved, name, yoke_stage_name((yoke_stage)stage),
+                                       account->bytes[stage]));
+    return YOKE_OK;
+}
+
+static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, int index,
+                              bool linked) {
     const compare_device *device = &from->parts[index];
     char name[TEXT_BYTES];
     yoke_report_lane *lane;
@@ -95,20 +120,17 @@ static yoke_status add_device(yoke_report_mode *mode, const compare_mode *from, 
     else
         snprintf(name, sizeof name, "%s", device->name);
     TRY(yoke_report_add_lane(mode, name, &lane));
-    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
+    TRY(add_bytes(mode, name, &device->account, linked));
+    for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         lane->stage_ms[stage] = device->account.stage_ms[stage];
-        if (device->account.bytes[stage] > 0)
-            TRY(yoke_report_add_amount(&mode->links, name, yoke_stage_name((yoke_stage)stage),
-                                       device->account.bytes[stage]));
-    }
     lane->stage_ms[YOKE_REPORT_IDLE] = device->account.idle_ms;
     TRY(cut_device(lane, from, index));
     return add_memory(mode, device, name);
 }
 
-static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from) {
+static yoke_status add_devices(yoke_report_mode *mode, const compare_mode *from, bool linked) {
     for (int i = 0; i < from->devices; i++)
-        TRY(add_device(mode, from, i));
+        TRY(add_device(mode, from, i, linked));
     yoke_report_find_waits(mode);
     mode->mean_step_ms = from->parts[0].account.step_ms;
     mode->shown_ms = from->span_step_ms;
@@ -128,7 +150,7 @@ static yoke_status add_mode(yoke_report *report, const compare_result *result,
     if (result->learn_steps > 0)
         snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, from->weights_hash);
     bool shown = from->devices == 1 || from->devices == result->setup.device_count;
-    return shown ? add_devices(mode, from) : YOKE_OK;
+    return shown ? add_devices(mode, from, result->setup.link[0] != '\0') : YOKE_OK;
 }
 
 static yoke_status fill(yoke_report *report, const compare_result *result) {

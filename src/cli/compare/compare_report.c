@@ -242,19 +242,40 @@ static double moved_of(const compare_device *device) {
     return compare_moved(&device->account);
 }
 
+static double sent_of(const compare_device *device) {
+    return device->account.sent;
+}
+
+static double received_of(const compare_device *device) {
+    return device->account.received;
+}
+
+/* Modelled links replace memory as the way that bytes take. */
+typedef enum row_kind { ALWAYS, IN_MEMORY, ON_LINKS } row_kind;
+
 static const struct {
     const char *name, *meaning;
     figure_function *figure;
+    row_kind kind;
 } memory_rows[] = {
-    {"weights", "weights: with running statistics", weights_of},
-    {"gradients", "gradients: with the sums of several rounds or backward calls", gradients_of},
-    {"optimizer", "optimizer: momenta or moments", optimizer_of},
-    {"activ.", "activ.: activations, the values of forward and backward", activations_of},
-    {"other", "other: scratch memory of operations, and the batch", other_of},
-    {"total", "total: all that the device has allocated; it does not grow later", total_of},
-    {"moved", "moved: read and written in a step outside forward, loss and backward", moved_of},
+    {"weights", "weights: with running statistics", weights_of, ALWAYS},
+    {"gradients", "gradients: with the sums of several rounds or backward calls", gradients_of,
+     ALWAYS},
+    {"optimizer", "optimizer: momenta or moments", optimizer_of, ALWAYS},
+    {"activ.", "activ.: activations, the values of forward and backward", activations_of, ALWAYS},
+    {"other", "other: scratch memory of operations, and the batch", other_of, ALWAYS},
+    {"total", "total: all that the device has allocated; it does not grow later", total_of, ALWAYS},
+    {"moved", "moved: read and written in a step outside forward, loss and backward", moved_of,
+     IN_MEMORY},
+    {"sent", "sent: over the device's link in a step", sent_of, ON_LINKS},
+    {"received", "received: likewise", received_of, ON_LINKS},
 };
 #define MEMORY_ROWS (sizeof memory_rows / sizeof memory_rows[0])
+
+static bool is_row_shown(const compare_result *result, size_t row) {
+    row_kind kind = memory_rows[row].kind;
+    return kind == ALWAYS || (kind == ON_LINKS) == (result->setup.link[0] != '\0');
+}
 
 static void print_amount(FILE *out, double bytes, double unit, int width) {
     if (bytes > 0)
@@ -279,6 +300,7 @@ static void print_memory(FILE *out, const compare_result *result, int devices) {
     double unit = most < 1000 * MEBIBYTE ? MEBIBYTE : GIBIBYTE;
     print_head(out, devices, columns, count, "   root others");
     for (size_t row = 0; row < MEMORY_ROWS; row++) {
+        if (!is_row_shown(result, row)) continue;
         fprintf(out, "%-10s", memory_rows[row].name);
         for (int i = 0; i < count; i++) {
             print_amount(out, memory_rows[row].figure(&columns[i]->parts[0]), unit, 7);
@@ -290,9 +312,9 @@ static void print_memory(FILE *out, const compare_result *result, int devices) {
             unit < GIBIBYTE ? "MiB" : "GiB");
 }
 
-static void print_memory_meanings(FILE *out) {
+static void print_memory_meanings(FILE *out, const compare_result *result) {
     for (size_t row = 0; row < MEMORY_ROWS; row++)
-        fprintf(out, "  %s\n", memory_rows[row].meaning);
+        if (is_row_shown(result, row)) fprintf(out, "  %s\n", memory_rows[row].meaning);
 }
 
 void compare_print(FILE *out, const compare_result *result) {
@@ -308,6 +330,6 @@ void compare_print(FILE *out, const compare_result *result) {
     for (int i = 0; i < result->mode_count; i++)
         if (result->modes[i].kind == COMPARE_CLASSIC)
             print_memory(out, result, result->modes[i].devices);
-    print_memory_meanings(out);
+    print_memory_meanings(out, result);
     compare_print_sentences(out, result);
 }

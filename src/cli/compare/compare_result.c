@@ -30,7 +30,8 @@ compare_account compare_mean_account(const compare_mode *mode) {
 }
 
 double compare_moved(const compare_account *account) {
-    double bytes = 0;
+    double bytes = account->sent + account->received;
+    if (bytes > 0) return bytes;
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++)
         if (stage != YOKE_STAGE_LOAD) bytes += account->bytes[stage];
     return bytes;

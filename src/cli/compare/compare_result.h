@@ -108,7 +108,8 @@ compare_account compare_mean_account(const compare_mode *mode);
 /* Sets verdict, compared_with and difference of every mode. */
 void compare_judge(compare_result *result);
 bool compare_all_equal(const compare_result *result);
-/* Bytes that a device moves in a step to exchange rows, gradients and weights. */
+/* Bytes that a device moves in a step to exchange rows, gradients and weights: over its modelled
+ * link, in both directions, if it has one, and in memory otherwise. */
 double compare_moved(const compare_account *account);
 
 #endif

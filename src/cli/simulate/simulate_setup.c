@@ -7,13 +7,13 @@
 
 static yoke_status read_topology(simulate_setup *setup, const simulate_flags *flags) {
     yoke_topology *topology = &setup->topology;
-    const yoke_link *link = &topology->link, *nic = &topology->nic;
+    const yoke_link *nic = &topology->nic;
+    char link[YOKE_LINK_BYTES];
     topology->per_node = flags->per_node;
     TRY(yoke_link_parse(&topology->link, flags->link != NULL ? flags->link : DEFAULT_LINK));
-    int length =
-        snprintf(setup->link_text, sizeof setup->link_text, "%g GB/s, %g us, %s%s",
-                 link->bytes_per_ns, link->latency_ns / 1e3, link->bridge ? "bridge" : "switch",
-                 flags->link == NULL ? " (" DEFAULT_LINK ", assumed)" : "");
+    int length = snprintf(setup->link_text, sizeof setup->link_text, "%s%s",
+                          yoke_link_describe(&topology->link, link),
+                          flags->link == NULL ? " (" DEFAULT_LINK ", assumed)" : "");
     if (flags->nic == NULL) return YOKE_OK;
     if (flags->per_node == 0)
         return cli_refuse(YOKE_ERROR_ARGUMENT,
