@@ -48,20 +48,55 @@ static void emit_text(yoke_trainer *trainer, yoke_event_kind kind, const char *t
     yoke_trainer_emit(trainer, &event);
 }
 
-static void report_passed(void *payload, const char *text) {
-    emit_text(payload, YOKE_EVENT_WARNING, text);
+/* What rank 0 reads. */
+typedef struct reading {
+    yoke_trainer *trainer;
+    yoke_facts own;
+    yoke_checkpoint *checkpoint; /* NULL: the run begins from scratch */
+    char **passed;               /* [passed_count]: texts about damaged files */
+    size_t passed_count;
+} reading;
+
+/* Events come from the thread that creates the trainer. */
+static void keep_passed(void *payload, const char *text) {
+    reading *own = payload;
+    char **more = realloc(own->passed, (own->passed_count + 1) * sizeof *more);
+    char *copy = strdup(text);
+    if (more != NULL) own->passed = more;
+    if (more != NULL && copy != NULL)
+        own->passed[own->passed_count++] = copy;
+    else
+        free(copy);
 }
 
-/* *checkpoint stays NULL where the run begins from scratch. */
-static yoke_status find_checkpoint(yoke_trainer *trainer, yoke_checkpoint **checkpoint) {
-    const yoke_trainer_options *options = &trainer->options;
-    *checkpoint = NULL;
+static void report_passed(reading *own) {
+    for (size_t i = 0; i < own->passed_count; i++) {
+        emit_text(own->trainer, YOKE_EVENT_WARNING, own->passed[i]);
+        free(own->passed[i]);
+    }
+    free(own->passed);
+}
+
+static yoke_status find_checkpoint(reading *own) {
+    const yoke_trainer_options *options = &own->trainer->options;
     if (options->resume == NULL) return YOKE_OK;
     if (strcmp(options->resume, "auto") != 0)
-        return yoke_checkpoint_open(checkpoint, options->resume);
+        return yoke_checkpoint_open(&own->checkpoint, options->resume);
     yoke_status status =
-        yoke_folder_open_newest(checkpoint, options->checkpoint_dir, report_passed, trainer);
+        yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
     return status == YOKE_ERROR_MISSING ? YOKE_OK : status;
+}
+
+static yoke_status read_files(void *context) {
+    reading *own = context;
+    yoke_trainer *trainer = own->trainer;
+    const yoke_trainer_options *options = &trainer->options;
+    if (options->checkpoint_dir != NULL)
+        TRY(yoke_folder_open(&trainer->checkpoints.folder, options->checkpoint_dir));
+    TRY(find_checkpoint(own));
+    if (own->checkpoint == NULL) return YOKE_OK;
+    return yoke_checkpoint_read(own->checkpoint, trainer->model, &own->own, options->resume_anyway,
+                                trainer->checkpoints.state);
 }
 
 /* A best that this run's folder has not is none. */
@@ -123,13 +158,8 @@ static void plan_remaining(yoke_trainer *trainer) {
     trainer->schedule.steps = trainer->steps;
 }
 
-static yoke_status load(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
-    yoke_facts own = {0};
+static yoke_status go_on(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
     char text[PATH_MAX + 80];
-    yoke_facts_add_engine(&own, trainer->parallel);
-    yoke_trainer_add_facts(trainer, &own);
-    TRY(yoke_checkpoint_read(checkpoint, trainer->model, &own, trainer->options.resume_anyway,
-                             trainer->checkpoints.state));
     TRY(set_position(trainer, checkpoint));
     TRY(compare_threads(trainer, checkpoint));
     plan_remaining(trainer);
@@ -151,23 +181,33 @@ static yoke_status check_folder(const yoke_trainer *trainer) {
     return yoke_folder_check_newest(folder, trainer->step);
 }
 
-/* What rank 0 does alone. */
+static void report_no_checkpoint(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    char text[PATH_MAX + 80];
+    if (options->resume == NULL) return;
+    snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
+             options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
+    emit_text(trainer, YOKE_EVENT_RESUMED, text);
+}
+
+/* By all ranks together; only rank 0 reads. */
+static yoke_status read_and_go_on(yoke_trainer *trainer) {
+    reading own = {.trainer = trainer};
+    yoke_facts_add_engine(&own.own, trainer->parallel);
+    yoke_trainer_add_facts(trainer, &own.own);
+    yoke_status status = yoke_trainer_file_work(trainer, read_files, &own);
+    report_passed(&own);
+    if (status == YOKE_OK && own.checkpoint != NULL) status = go_on(trainer, own.checkpoint);
+    yoke_checkpoint_close(own.checkpoint);
+    if (status == YOKE_OK && own.checkpoint == NULL && yoke_trainer_writes(trainer))
+        report_no_checkpoint(trainer);
+    return status;
+}
+
 static yoke_status open_and_load(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
-    yoke_checkpoint *checkpoint;
-    char text[PATH_MAX + 80];
+    TRY(read_and_go_on(trainer));
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    if (options->checkpoint_dir != NULL)
-        TRY(yoke_folder_open(&trainer->checkpoints.folder, options->checkpoint_dir));
-    TRY(find_checkpoint(trainer, &checkpoint));
-    yoke_status status = checkpoint != NULL ? load(trainer, checkpoint) : YOKE_OK;
-    if (checkpoint == NULL && options->resume != NULL) {
-        snprintf(text, sizeof text, "no checkpoint in %s: training begins from %s",
-                 options->checkpoint_dir, options->init != NULL ? options->init : "scratch");
-        emit_text(trainer, YOKE_EVENT_RESUMED, text);
-    }
-    yoke_checkpoint_close(checkpoint);
-    TRY(status);
     TRY(check_folder(trainer));
     if (options->checkpoint_dir == NULL) return YOKE_OK;
     return yoke_checkpoint_writer_create(&trainer->checkpoints.writer, trainer->checkpoints.state,

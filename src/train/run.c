@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include "trace/trace.h"
+#include "train/weights.h"
 
 #define ROOT_LANE 0
 
@@ -251,12 +252,32 @@ void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path) {
     yoke_trainer_emit(trainer, &event);
 }
 
-static yoke_status save(yoke_trainer *trainer) {
-    const char *path = trainer->options.save;
-    if (path == NULL || !yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(yoke_weights_save(trainer->parallel, trainer->model, path));
-    yoke_trainer_emit_saved(trainer, path);
-    return YOKE_OK;
+/* The weights on their way to the file. */
+typedef struct saved_weights {
+    yoke_tensor_file *file; /* of rank 0 */
+    const char *path;
+    yoke_error collected; /* whether they could be copied: the other ranks wait in any case */
+} saved_weights;
+
+static yoke_status write_weights(void *context) {
+    const saved_weights *weights = context;
+    TRY(yoke_error_restore(&weights->collected));
+    return yoke_tensor_file_save(weights->file, weights->path);
+}
+
+/* together: the other ranks wait; otherwise they have failed, or rank 0 has. */
+static yoke_status save(yoke_trainer *trainer, bool together) {
+    saved_weights weights = {.path = trainer->options.save};
+    bool writes = yoke_trainer_writes(trainer);
+    if (weights.path == NULL || (!writes && !together)) return YOKE_OK;
+    if (writes)
+        weights.collected =
+            yoke_error_take(yoke_weights_collect(trainer->parallel, trainer->model, &weights.file));
+    yoke_status status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
+                                  : write_weights(&weights);
+    yoke_tensor_file_close(weights.file);
+    if (status == YOKE_OK && writes) yoke_trainer_emit_saved(trainer, weights.path);
+    return status;
 }
 
 /* The run returns its first failure and reports later ones as warnings. A stop is no failure. */
@@ -294,7 +315,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     bool together = trainer->ranks == NULL || is_common(first.status);
     if (!trainer->in_step && together)
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
-    if (!trainer->in_step) add_failure(trainer, &first, save(trainer));
+    if (!trainer->in_step) add_failure(trainer, &first, save(trainer, together));
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
     if (is_common(first.status) && trainer->ranks != NULL)

@@ -70,6 +70,12 @@ void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
 void yoke_trainer_warn(yoke_trainer *trainer);
 void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);
 
+/* file_work.c. Rank 0 does the work, on a thread of its own; the other ranks wait for its end, and
+ * all ranks call it. The work uses neither the engine nor the process group and emits no event.
+ * Rank 0, or a run without ranks, gets the work's status. */
+typedef yoke_status yoke_file_work(void *context);
+yoke_status yoke_trainer_file_work(yoke_trainer *trainer, yoke_file_work *work, void *context);
+
 /* resume.c. facts: what the trainer adds to the engine's facts. resume: opens the folder, and goes
  * on from a checkpoint where the options say so; all ranks together. */
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts);
@@ -90,7 +96,8 @@ yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last);
 bool yoke_trainer_evaluates_first(const yoke_trainer *trainer);
 
 /* trace_file.c. together: all ranks call it, and rank 0 writes one file; otherwise each rank writes
- * its own. */
+ * its own. forget: removes what ranks of an earlier run wrote on their own. */
+void yoke_trainer_forget_traces(const yoke_trainer *trainer);
 yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together);
 
 /* Opens the test split and its loader unless they are open. */

@@ -1,12 +1,17 @@
 /* The trace of a run. Ranks that end together send rank 0 their spans, and it writes one file.
  * After a failure, which breaks the process group, each rank writes what it has: nothing is lost.
  */
+#include <dirent.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "trace/trace.h"
 #include "train/run.h"
+
+#define OF_RANK ".rank-" /* behind FILE: the number of the rank that wrote it on its own */
 
 /* What the ranks have sent, on rank 0. */
 typedef struct gathered {
@@ -98,13 +103,26 @@ static yoke_status write_file(yoke_trainer *trainer, const yoke_trace_process *p
     return YOKE_OK;
 }
 
+typedef struct joint_file {
+    const yoke_trace_process *processes; /* [count] */
+    int count;
+    const char *path;
+} joint_file;
+
+static yoke_status write_joint(void *context) {
+    const joint_file *file = context;
+    return yoke_trace_write_processes(file->processes, file->count, file->path);
+}
+
 static yoke_status write_together(yoke_trainer *trainer, bool *sent) {
     gathered all = {0};
     int world = yoke_process_group_world(trainer->ranks);
     yoke_status status = gather_traces(trainer, &all);
+    joint_file file = {all.processes, world, trainer->options.trace};
     *sent = status == YOKE_OK;
+    if (status == YOKE_OK) status = yoke_trainer_file_work(trainer, write_joint, &file);
     if (status == YOKE_OK && yoke_trainer_writes(trainer))
-        status = write_file(trainer, all.processes, world, trainer->options.trace);
+        yoke_trainer_emit_saved(trainer, file.path);
     for (int rank = 1; all.traces != NULL && rank < world; rank++)
         yoke_trace_destroy(all.traces[rank]);
     free(all.traces);
@@ -119,7 +137,8 @@ static yoke_status write_own(yoke_trainer *trainer) {
     yoke_trace_process process = {.rank = -1, .trace = own_trace(trainer)};
     if (trainer->ranks != NULL) process.rank = yoke_process_group_rank(trainer->ranks);
     if (process.rank <= 0) return write_file(trainer, &process, 1, path);
-    if (asprintf(&own, "%s.rank-%d", path, process.rank) < 0) return FAIL_MEMORY(4096, "a path");
+    if (asprintf(&own, "%s" OF_RANK "%d", path, process.rank) < 0)
+        return FAIL_MEMORY(4096, "a path");
     yoke_status status = write_file(trainer, &process, 1, own);
     free(own);
     return status;
@@ -132,6 +151,32 @@ yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together) {
     yoke_status status = write_together(trainer, &sent);
     if (sent) return status;
     yoke_error error = yoke_error_take(status);
-    TRY(write_own(trainer));
+    if (write_own(trainer) != YOKE_OK) yoke_trainer_warn(trainer);
     return yoke_error_restore(&error);
+}
+
+/* "trace.json.rank-12" of "trace.json". */
+static bool is_of_rank(const char *name, const char *trace) {
+    size_t length = strlen(trace), tail = strlen(OF_RANK);
+    if (strncmp(name, trace, length) != 0 || strncmp(name + length, OF_RANK, tail) != 0)
+        return false;
+    const char *digits = name + length + tail;
+    return *digits != '\0' && digits[strspn(digits, "0123456789")] == '\0';
+}
+
+static void remove_of_ranks(const char *folder, const char *trace) {
+    DIR *directory = opendir(folder);
+    if (directory == NULL) return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        if (is_of_rank(entry->d_name, trace)) (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+}
+
+/* Beside the new run's FILE they would look like its. */
+void yoke_trainer_forget_traces(const yoke_trainer *trainer) {
+    if (trainer->options.trace == NULL) return;
+    char *folder = strdup(trainer->options.trace), *file = strdup(trainer->options.trace);
+    if (folder != NULL && file != NULL) remove_of_ranks(dirname(folder), basename(file));
+    free(file);
+    free(folder);
 }

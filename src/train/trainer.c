@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/run.h"
+#include "train/weights.h"
 
 /* Options. */
 
@@ -116,6 +117,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 /* Opening. */
 
 static yoke_status check_files(yoke_trainer *trainer) {
+    yoke_trainer_forget_traces(trainer);
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_file_check(trainer->options.save));
     return yoke_file_check(trainer->options.trace);
@@ -200,14 +202,31 @@ static void on_skip(const yoke_weights_skip *skip, void *payload) {
     if (options->on_event != NULL) options->on_event(&event, options->payload);
 }
 
+/* The file of the first weights. */
+typedef struct first_weights {
+    yoke_safetensors file; /* of rank 0 */
+    const char *path;
+} first_weights;
+
+static yoke_status read_weights(void *context) {
+    first_weights *weights = context;
+    return yoke_safetensors_open(&weights->file, weights->path);
+}
+
+/* By all ranks together. */
 static yoke_status load_init(yoke_trainer *trainer) {
     yoke_trainer_options *options = &trainer->options;
+    first_weights weights = {.path = options->init};
     yoke_weights_load_options load = {.struct_size = sizeof load,
                                       .allow_missing = options->init_allow_missing,
                                       .allow_unknown = options->init_allow_unknown,
                                       .on_skip = on_skip,
                                       .payload = options};
-    return yoke_weights_load_partial(trainer->parallel, trainer->model, options->init, &load);
+    TRY(yoke_trainer_file_work(trainer, read_weights, &weights));
+    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
+    yoke_status status = yoke_weights_take(trainer->parallel, trainer->model, &weights.file, &load);
+    yoke_safetensors_close(&weights.file);
+    return status;
 }
 
 static yoke_status build_engine(yoke_trainer *trainer) {
@@ -239,7 +258,7 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */
     if (options->init == NULL) return YOKE_OK;
-    if (yoke_trainer_writes(trainer)) TRY(load_init(trainer));
+    TRY(load_init(trainer));
     return yoke_data_parallel_synchronize(trainer->parallel);
 }
 

@@ -9,28 +9,14 @@
 #include "parallel/parallel.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
+#include "train/weights.h"
 #include "train/weights_match.h"
 
 /* Saving. */
 
-static yoke_status describe_tensors(const yoke_model *model, yoke_file_tensor *tensors, int count,
-                                    size_t *largest) {
-    *largest = 1;
-    for (int i = 0; i < count; i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(model, i, &info));
-        tensors[i].name = info.name;
-        tensors[i].dtype = info.integer ? YOKE_DTYPE_I64 : YOKE_DTYPE_F32;
-        tensors[i].ndim = info.ndim;
-        memcpy(tensors[i].shape, info.shape, sizeof info.shape);
-        if (info.count > *largest) *largest = info.count;
-    }
-    return YOKE_OK;
-}
-
 /* Weights that are not finite must not replace the last good ones. */
-static yoke_status check_finite(const yoke_file_tensor *tensor, const float *values) {
-    for (size_t i = 0; i < tensor->elements; i++)
+static yoke_status check_finite(const yoke_tensor_info *tensor, const float *values) {
+    for (size_t i = 0; i < tensor->count; i++)
         if (!isfinite(values[i]))
             return FAIL(YOKE_ERROR_NUMERIC,
                         "element %zu of %s is not finite: not saving these weights", i,
@@ -38,30 +24,41 @@ static yoke_status check_finite(const yoke_file_tensor *tensor, const float *val
     return YOKE_OK;
 }
 
-static yoke_status write_tensor(yoke_file_writer *writer, yoke_data_parallel *parallel,
-                                const yoke_file_tensor *tensor, float *values) {
-    if (tensor->dtype == YOKE_DTYPE_F32) {
-        TRY(yoke_data_parallel_read(parallel, tensor->name, values, tensor->elements));
-        TRY(check_finite(tensor, values));
-        return yoke_file_write(writer, values, tensor->bytes);
-    }
+/* values[of the largest tensor] */
+static yoke_status add_tensor(yoke_tensor_file *file, yoke_data_parallel *parallel,
+                              const yoke_tensor_info *info, float *values) {
+    yoke_tensor_file_entry entry = {.struct_size = sizeof entry,
+                                    .name = info->name,
+                                    .type = YOKE_TENSOR_INT64,
+                                    .ndim = info->ndim};
+    for (int i = 0; i < info->ndim; i++)
+        entry.shape[i] = info->shape[i];
     int64_t batches = (int64_t)yoke_data_parallel_batches_tracked(parallel);
-    return yoke_file_write(writer, &batches, sizeof batches);
+    if (info->integer) return yoke_tensor_file_add(file, &entry, &batches);
+    entry.type = YOKE_TENSOR_FLOAT32;
+    TRY(yoke_data_parallel_read(parallel, info->name, values, info->count));
+    TRY(check_finite(info, values));
+    return yoke_tensor_file_add(file, &entry, values);
 }
 
-static yoke_status write_tensors(yoke_data_parallel *parallel, const char *path,
-                                 yoke_file_tensor *tensors, int count, float *values) {
-    yoke_file_writer writer;
-    TRY(yoke_safetensors_arrange(tensors, count));
-    TRY(yoke_safetensors_create(&writer, path, tensors, count, NULL, 0));
-    for (int i = 0; i < count; i++) {
-        yoke_status status = write_tensor(&writer, parallel, &tensors[i], values);
-        if (status != YOKE_OK) {
-            yoke_file_abort(&writer);
-            return status;
-        }
+static yoke_status add_tensors(yoke_tensor_file *file, yoke_data_parallel *parallel,
+                               const yoke_model *model, float *values) {
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        TRY(add_tensor(file, parallel, &info, values));
     }
-    return yoke_file_commit(&writer);
+    return YOKE_OK;
+}
+
+static yoke_status largest_tensor(const yoke_model *model, size_t *elements) {
+    *elements = 1;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        if (info.count > *elements) *elements = info.count;
+    }
+    return YOKE_OK;
 }
 
 static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke_model *model,
@@ -71,21 +68,27 @@ static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke
     return yoke_pointer_check(path, "path");
 }
 
+yoke_status yoke_weights_collect(yoke_data_parallel *parallel, const yoke_model *model,
+                                 yoke_tensor_file **file) {
+    size_t largest;
+    *file = NULL;
+    TRY(largest_tensor(model, &largest));
+    TRY(yoke_tensor_file_create(file));
+    float *values = malloc(largest * sizeof *values);
+    if (values == NULL)
+        return FAIL_MEMORY(largest * sizeof *values, "a tensor on its way to a file");
+    yoke_status status = add_tensors(*file, parallel, model, values);
+    free(values);
+    return status;
+}
+
 yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                               const char *path) {
+    yoke_tensor_file *file;
     TRY(check_pointers(parallel, model, path));
-    int count = yoke_model_tensor_count(model);
-    size_t largest;
-    yoke_file_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
-    if (tensors == NULL)
-        return FAIL_MEMORY((size_t)count * sizeof *tensors, "the table of a weight file");
-    yoke_status status = describe_tensors(model, tensors, count, &largest);
-    float *values = malloc(largest * sizeof *values);
-    if (values == NULL && status == YOKE_OK)
-        status = FAIL_MEMORY(largest * sizeof *values, "a tensor on its way to a file");
-    if (status == YOKE_OK) status = write_tensors(parallel, path, tensors, count, values);
-    free(values);
-    free(tensors);
+    yoke_status status = yoke_weights_collect(parallel, model, &file);
+    if (status == YOKE_OK) status = yoke_tensor_file_save(file, path);
+    yoke_tensor_file_close(file);
     return status;
 }
 
@@ -141,18 +144,25 @@ static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
     return apply(parallel, match);
 }
 
-yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel, const yoke_model *model,
-                                      const char *path, const yoke_weights_load_options *options) {
-    yoke_safetensors file;
-    TRY(check_pointers(parallel, model, path));
-    yoke_weights_match match = {.file = &file, .model = yoke_data_parallel_model(parallel)};
+yoke_status yoke_weights_take(yoke_data_parallel *parallel, const yoke_model *model,
+                              const yoke_safetensors *file,
+                              const yoke_weights_load_options *options) {
+    yoke_weights_match match = {.file = file, .model = yoke_data_parallel_model(parallel)};
     yoke_weights_load_options *own = &match.options;
     TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
     if (own->allow_missing != NULL)
         TRY(yoke_patterns_check(match.model, "allow_missing", own->allow_missing, false));
-    TRY(yoke_safetensors_open(&file, path));
     yoke_status status = load(parallel, model, &match);
     yoke_weights_match_close(&match);
+    return status;
+}
+
+yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel, const yoke_model *model,
+                                      const char *path, const yoke_weights_load_options *options) {
+    yoke_safetensors file;
+    TRY(check_pointers(parallel, model, path));
+    TRY(yoke_safetensors_open(&file, path));
+    yoke_status status = yoke_weights_take(parallel, model, &file, options);
     yoke_safetensors_close(&file);
     return status;
 }

@@ -92,14 +92,14 @@ yoke_status WRAP(yoke_optimizer_update)(yoke_optimizer *optimizer, const yoke_op
                                        gradients);
 }
 
-yoke_status REAL(yoke_weights_save)(yoke_data_parallel *parallel, const yoke_model *model,
-                                    const char *path);
-yoke_status WRAP(yoke_weights_save)(yoke_data_parallel *parallel, const yoke_model *model,
-                                    const char *path);
-yoke_status WRAP(yoke_weights_save)(yoke_data_parallel *parallel, const yoke_model *model,
-                                    const char *path) {
+yoke_status REAL(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
+                                       yoke_tensor_file **file);
+yoke_status WRAP(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
+                                       yoke_tensor_file **file);
+yoke_status WRAP(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
+                                       yoke_tensor_file **file) {
     pass(WHILE_SAVING, 1);
-    return REAL(yoke_weights_save)(parallel, model, path);
+    return REAL(yoke_weights_collect)(parallel, model, file);
 }
 
 /* A play: WORLD ranks train, one of them meets its end. */

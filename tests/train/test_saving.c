@@ -2,12 +2,9 @@
  * another run. fsync is wrapped (-Wl,--wrap). */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
+#include "rank_runs.h"
 #include "saves_check.h"
-
-enum { DEADLINE_MS = 2000, SLOW_US = 3500000 };
 
 /* What the next calls do. */
 static atomic_int slow, failing;
@@ -31,46 +28,25 @@ static bool has_best(void) {
     return access(path, R_OK) == 0;
 }
 
-/* Ranks as threads. */
+static uint64_t slow_step; /* the first sync behind this step is slow */
 
-typedef struct rank {
-    pthread_t thread;
-    const char *store;
-    int number;
-    uint64_t slow_step; /* the first sync behind this step is slow */
-    log_of_run run;
-    yoke_error error;
-} rank;
-
-static void on_event_of_rank(const yoke_event *event, void *payload) {
-    rank *self = payload;
-    on_event(event, &self->run);
-    if (self->number == 0 && event->kind == YOKE_EVENT_STEP && event->step == self->slow_step)
-        atomic_store(&slow, 1);
+static void on_event_of_rank_0(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    if (event->kind == YOKE_EVENT_STEP && event->step == slow_step) atomic_store(&slow, 1);
 }
 
-static void *train_rank(void *context) {
-    rank *self = context;
-    yoke_rank_info info = {.struct_size = sizeof info, .rank = self->number, .world = 2};
-    yoke_process_group_options group = {.struct_size = sizeof group,
-                                        .rank = &info,
-                                        .transport = YOKE_TRANSPORT_SHARED_MEMORY,
-                                        .store = self->store,
-                                        .timeout_ms = DEADLINE_MS};
-    yoke_trainer_options options = small(&self->run);
-    options.mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
-    options.process_group = &group;
-    options.steps = RUN_STEPS;
-    options.checkpoint_dir = saves;
-    options.checkpoint_every = 1;
-    options.checkpoint_unit = YOKE_CHECKPOINT_STEPS;
-    options.keep_best = true;
-    options.evaluate_every = 1;
-    options.on_event = on_event_of_rank;
-    options.payload = self;
-    self->error = yoke_error_take(train(&self->run, &options));
-    yoke_trainer_destroy(self->run.trainer);
-    return NULL;
+static void set_options(rank_run ranks[RANK_RUNS]) {
+    for (int k = 0; k < RANK_RUNS; k++) {
+        yoke_trainer_options *options = &ranks[k].options;
+        *options = small(&ranks[k].run);
+        options->steps = RUN_STEPS;
+        options->checkpoint_dir = saves;
+        options->checkpoint_every = 1;
+        options->checkpoint_unit = YOKE_CHECKPOINT_STEPS;
+        options->keep_best = true;
+        options->evaluate_every = 1;
+    }
+    ranks[0].options.on_event = on_event_of_rank_0;
 }
 
 /* Longer than the deadline of the ranks: while the best waits for an earlier file, and at the end.
@@ -79,20 +55,12 @@ static void a_slow_disk_fails_no_rank(void **state) {
     (void)state;
     static const uint64_t slow_steps[] = {1, RUN_STEPS};
     for (int i = 0; i < 2; i++) {
-        char store[64];
-        rank ranks[2] = {0};
+        rank_run ranks[RANK_RUNS] = {0};
         clear_saves();
-        snprintf(store, sizeof store, "file:///tmp/yoke-saving-%d-%d", (int)getpid(), i);
-        for (int k = 0; k < 2; k++) {
-            ranks[k].number = k;
-            ranks[k].store = store;
-            ranks[k].slow_step = slow_steps[i];
-            assert_int_equal(pthread_create(&ranks[k].thread, NULL, train_rank, &ranks[k]), 0);
-        }
-        for (int k = 0; k < 2; k++)
-            pthread_join(ranks[k].thread, NULL);
-        for (int k = 0; k < 2; k++)
-            if (ranks[k].error.status != YOKE_OK) fail_msg("rank %d: %s", k, ranks[k].error.text);
+        slow_step = slow_steps[i];
+        set_options(ranks);
+        run_ranks(ranks);
+        expect_all_well(ranks);
         assert_int_equal(atomic_load(&slow), 0);
         assert_true(has_save(RUN_STEPS) && has_best());
     }
