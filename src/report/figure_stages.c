@@ -18,16 +18,21 @@ static double time_of(const yoke_report_lane *lane, int stage) {
 static bool used_stage(const yoke_report *report, int stage) {
     for (int i = 0; i < report->mode_count; i++)
         for (int j = 0; j < report->modes[i].lane_count; j++)
-            if (time_of(&report->modes[i].lanes[j], stage) > 0) return true;
+            if (!report->modes[i].lanes[j].beside && time_of(&report->modes[i].lanes[j], stage) > 0)
+                return true;
     return false;
 }
 
-/* The mean over the mode's lanes. */
+/* The mean over the mode's devices. */
 static double mean_ms(const yoke_report_mode *mode, int stage) {
     double sum = 0;
-    for (int i = 0; i < mode->lane_count; i++)
+    int count = 0;
+    for (int i = 0; i < mode->lane_count; i++) {
+        if (mode->lanes[i].beside) continue;
         sum += time_of(&mode->lanes[i], stage);
-    return mode->lane_count > 0 ? sum / mode->lane_count : 0;
+        count++;
+    }
+    return count > 0 ? sum / count : 0;
 }
 
 static bool has_stages(const yoke_report_mode *mode) {
@@ -123,6 +128,11 @@ void yoke_figure_stages(yoke_markup *out, const yoke_report *report) {
 
 /* Devices. */
 
+/* Which has a bar. */
+static bool is_device(const yoke_report_lane *lane) {
+    return !lane->beside && lane->span_count > 0;
+}
+
 typedef struct lane_load {
     double busy, waiting, idle;
 } lane_load;
@@ -144,12 +154,14 @@ static lane_load load_of(const yoke_report_lane *lane) {
 
 static void say_devices(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
     char label[YOKE_LABEL_BYTES], text[2][64];
-    int most = 0, least = 0;
-    for (int i = 1; i < mode->lane_count; i++) {
-        if (load_of(&mode->lanes[i]).busy > load_of(&mode->lanes[most]).busy) most = i;
-        if (load_of(&mode->lanes[i]).busy < load_of(&mode->lanes[least]).busy) least = i;
+    int most = -1, least = -1;
+    for (int i = 0; i < mode->lane_count; i++) {
+        if (!is_device(&mode->lanes[i])) continue;
+        double busy = load_of(&mode->lanes[i]).busy;
+        if (most < 0 || busy > load_of(&mode->lanes[most]).busy) most = i;
+        if (least < 0 || busy <= load_of(&mode->lanes[least]).busy) least = i;
     }
-    if (mode->lane_count < 2) return;
+    if (most == least) return;
     double busiest = load_of(&mode->lanes[most]).busy, laziest = load_of(&mode->lanes[least]).busy;
     yoke_mode_label(report, mode, label);
     yoke_text_percent(busiest, mode->shown_ms, text[0]);
@@ -165,7 +177,7 @@ static int lanes_shown(const yoke_report *report) {
     int count = 0;
     for (int m = 0; m < report->mode_count; m++)
         for (int i = 0; i < report->modes[m].lane_count; i++)
-            count += report->modes[m].lanes[i].span_count > 0;
+            count += is_device(&report->modes[m].lanes[i]);
     return count < ROWS_MAX ? count : ROWS_MAX;
 }
 
@@ -183,7 +195,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
         const yoke_report_mode *mode = &report->modes[m];
         if (mode->lane_count > 0 && said++ < SAID_MAX) say_devices(out, report, mode);
         for (int i = 0; i < mode->lane_count && row < count; i++) {
-            if (mode->lanes[i].span_count == 0) continue;
+            if (!is_device(&mode->lanes[i])) continue;
             lane_load parts_of = load_of(&mode->lanes[i]);
             if (row == 0 || mode != last) groups[row] = yoke_mode_label(report, mode, labels[row]);
             last = mode;

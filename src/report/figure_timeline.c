@@ -101,13 +101,16 @@ static void collect(yoke_markup *out, const yoke_report *report, timeline *all) 
 
 /* Sentences. */
 
-/* The waits of all lanes in ms, and the longest of them. */
-static double sum_waits(const yoke_report_mode *mode, const yoke_report_lane **waiter,
-                        const yoke_report_span **longest) {
+/* The waits of a device in ms, as a mean, and the longest of them. */
+static double mean_waits(const yoke_report_mode *mode, const yoke_report_lane **waiter,
+                         const yoke_report_span **longest) {
     double sum = 0;
+    int devices = 0;
     *waiter = NULL;
     *longest = NULL;
     for (int i = 0; i < mode->lane_count; i++) {
+        if (mode->lanes[i].beside) continue;
+        devices++;
         for (int j = 0; j < mode->lanes[i].span_count; j++) {
             const yoke_report_span *span = &mode->lanes[i].spans[j];
             double ms = span->end_ms - span->begin_ms;
@@ -118,7 +121,7 @@ static double sum_waits(const yoke_report_mode *mode, const yoke_report_lane **w
             *waiter = &mode->lanes[i];
         }
     }
-    return sum;
+    return devices > 0 ? sum / devices : 0;
 }
 
 static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_report_mode *mode) {
@@ -127,10 +130,10 @@ static void say_mode(yoke_markup *out, const yoke_report *report, const yoke_rep
     char label[YOKE_LABEL_BYTES], cause[CAUSE_BYTES], ms[3][64];
     const char *no_cause = report->simulated ? ", for its link or the host"
                                              : ", and no other device works for half of it";
-    double waits = sum_waits(mode, &waiter, &longest) / mode->lane_count;
+    double waits = mean_waits(mode, &waiter, &longest);
     yoke_mode_label(report, mode, label);
     yoke_text_ms(mode->shown_ms, ms[0]);
-    if (waits < 0.01 * mode->shown_ms) {
+    if (longest == NULL || waits < 0.01 * mode->shown_ms) {
         yoke_figure_say(out, NULL, "%s: a device waits less than 1 %% of %s, as a mean.", label,
                         ms[0]);
         return;

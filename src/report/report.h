@@ -30,9 +30,11 @@ typedef struct yoke_report_span {
     int cause_lane, cause_stage; /* of a wait: what another lane does most of that time; -1: none */
 } yoke_report_span;
 
-/* One device of a run. */
+/* One device of a run, or a thread that a trace has beside it. */
 typedef struct yoke_report_lane {
     char name[YOKE_REPORT_NAME_BYTES];
+    bool beside; /* copies, communication or the host of a GPU, which has a lane of its own: only
+                    the timeline shows it */
     double stage_ms[YOKE_REPORT_STAGES]; /* of the mean step; their sum is the mode's step */
     yoke_report_span *spans;             /* [span_count], of one step, in order of time */
     int span_count;

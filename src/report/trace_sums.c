@@ -132,10 +132,24 @@ static int compare_windows(const void *left, const void *right) {
     return (a_ms > b_ms) - (a_ms < b_ms);
 }
 
+/* A GPU has threads of its own for copies, communication and its host: "cuda:0 · copy". Returns the
+ * length of the device's name. */
+static size_t device_length(const char *name) {
+    static const char *const threads[] = {" · copy", " · communication", " · host"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        size_t tail = strlen(threads[i]);
+        if (length > tail && strcmp(name + length - tail, threads[i]) == 0) return length - tail;
+    }
+    return length;
+}
+
 static yoke_status add_lanes(const trace_file *file, yoke_report_mode *mode) {
     for (int i = 0; i < file->lane_count; i++) {
         yoke_report_lane *lane;
-        TRY(yoke_report_add_lane(mode, file->lanes[i].name, &lane));
+        const char *name = file->lanes[i].name;
+        TRY(yoke_report_add_lane(mode, name, &lane));
+        lane->beside = name[device_length(name)] != '\0';
     }
     return YOKE_OK;
 }
@@ -154,8 +168,10 @@ static void add_step(yoke_report_mode *mode, yoke_report_mode *one, bool keep) {
     }
 }
 
-static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane,
+static yoke_status add_bytes_of(yoke_report_mode *mode, const char *lane_name,
                                 const trace_event *event) {
+    char lane[YOKE_REPORT_NAME_BYTES];
+    snprintf(lane, sizeof lane, "%.*s", (int)device_length(lane_name), lane_name);
     if (event->sent > 0)
         TRY(yoke_report_add_amount(&mode->links, lane, YOKE_REPORT_OUT, event->sent));
     if (event->received > 0)
@@ -184,21 +200,6 @@ static void divide(yoke_report_mode *mode) {
             mode->lanes[i].stage_ms[stage] /= mode->steps;
 }
 
-/* A GPU has threads of its own for copies, communication and its host: "cuda:0 · copy". */
-static bool is_stream(const trace_lane *lane) {
-    static const char *const names[] = {" · copy", " · communication", " · host"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strstr(lane->name, names[i]) != NULL) return true;
-    return false;
-}
-
-static int count_devices(const trace_file *file) {
-    int count = 0;
-    for (int i = 0; i < file->lane_count; i++)
-        count += !is_stream(&file->lanes[i]);
-    return count;
-}
-
 yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
     window windows[STEPS_MAX];
     if (file->event_count > 0)
@@ -218,7 +219,8 @@ yoke_status yoke_trace_file_sum(trace_file *file, yoke_report_mode *mode) {
         mode->mean_step_ms += windows[i].end_ms - windows[i].begin_ms;
     }
     mode->steps = count;
-    mode->devices = count_devices(file);
+    for (int i = 0; i < mode->lane_count; i++)
+        mode->devices += !mode->lanes[i].beside;
     mode->shown_ms = windows[count / 2].end_ms - windows[count / 2].begin_ms;
     divide(mode);
     return add_bytes(file, &windows[count / 2], mode);

@@ -188,6 +188,18 @@ class Numbers(Page):
         self.assertIn("while cpu:0 runs update", text)
         self.assertIn(">7</text>", text)  # the bucket's number, in its span
 
+    def test_threads_beside_a_gpu_are_no_devices(self):
+        names = ["cuda:0", "cuda:1", "cuda:0 · copy", "cuda:1 · copy", "cuda:0 · communication", "cuda:0 · host"]
+        text = self.report(write_trace(self.folder / "gpu.json", [lane_name(i, name) for i, name in enumerate(names)] + [
+            span("step", 5, 0, 10000), span("backward", 0, 0, 6000), span("backward", 1, 0, 8000),
+            span("scatter", 2, 0, 100), span("scatter", 3, 0, 100), span("exchange", 4, 6000, 3000)]))
+        head, rows = self.table(text, "stages")
+        self.assertEqual(dict(zip(head[1:], map(float, rows["gpu.json"]))), {"backward": 7, "idle": 3, "sum": 10})
+        self.assertEqual([name.split(", ")[-1] for name in self.table(text, "devices")[1]], ["cuda:0", "cuda:1"])
+        self.assertEqual([name.split(", ")[-1] for name in self.table(text, "moved")[1]], ["cuda:0", "cuda:1"])
+        self.assertIn("a device waits 3.00 ms of 10.0 ms, as a mean. The longest wait, 4.00 ms, is that of cuda:0, while "
+                      "cuda:0 · communication runs exchange.", text)
+
     def test_a_disturbed_race_gives_a_note_and_no_verdict(self):
         text, result = compared()
         self.assertEqual(f"disturbed {result['disturbed']} of the {result['rounds']} rounds" in text, result["disturbed"] > 0)
