@@ -227,8 +227,8 @@ class Figures(unittest.TestCase):
                         if span["stage"] == "backward":
                             self.assertIn("bucket", span)
                         self.assertLess(span["begin_ms"], span["end_ms"])
-                        if device == 0:  # whose step it is; another rank may begin its own earlier
-                            self.assertLess(span["end_ms"] - span["begin_ms"], 1.01 * step["ms"])
+                        self.assertGreaterEqual(span["begin_ms"], 0)  # of the rank that begins first
+                        self.assertLessEqual(span["end_ms"], step["ms"] + 1e-6)
 
     def test_memory_shows_the_roots_burden_and_sharded_divides_it(self):
         result, _ = told()

@@ -151,6 +151,59 @@ static void a_longer_step_is_more_idle_time(void **state) {
     expect(account.stage_ms[YOKE_STAGE_FORWARD], 3);
 }
 
+static compare_step read_step(const yoke_trace *trace, uint64_t number, yoke_span_info *spans,
+                              int capacity) {
+    compare_spans all;
+    compare_step step = {.number = number, .milliseconds = 6, .spans = spans};
+    assert_int_equal(compare_spans_read(trace, &all), YOKE_OK);
+    compare_step_read(&all, &step, capacity);
+    compare_spans_free(&all);
+    return step;
+}
+
+/* Steps of 4 and 7 ms. */
+static void spans_beyond_the_room_are_counted(void **state) {
+    (void)state;
+    yoke_span_info spans[4];
+    yoke_trace *trace = start(64);
+    put(trace, 0, YOKE_STAGE_STEP, 0, 0, 4000, 0);
+    put(trace, 0, YOKE_STAGE_STEP, 1, 5000, 12000, 0);
+    for (uint64_t i = 0; i < 5; i++)
+        put(trace, 1, YOKE_STAGE_FORWARD, 1, 5000 + i * 100, 5050 + i * 100, 0);
+    compare_step step = read_step(trace, COMPARE_NO_STEP, spans, 4);
+    assert_int_equal(step.number, 1);
+    assert_int_equal(step.count, 4);
+    assert_int_equal(step.left_out, 1);
+    expect(step.milliseconds, 7);
+    assert_int_equal(read_step(trace, 1, spans, 4).left_out, 1);
+    assert_int_equal(read_step(trace, 2, spans, 4).count, 0); /* no such step */
+    yoke_trace_destroy(trace);
+}
+
+/* Rank 1 begins 2 ms before rank 0 and ends 3 ms after it. */
+static void a_step_lasts_until_the_last_rank_ends(void **state) {
+    (void)state;
+    yoke_span_info spans[8], parts[2][4];
+    compare_step both = {.spans = spans};
+    for (uint64_t rank = 0; rank < 2; rank++) {
+        yoke_trace *trace = start(64);
+        uint64_t begin = 10000 - 2000 * rank, end = 20000 + 3000 * rank;
+        put(trace, 0, YOKE_STAGE_STEP, 7, begin, end, 0);
+        put(trace, 0, YOKE_STAGE_FORWARD, 7, begin, begin + 1000, 0);
+        put(trace, 0, YOKE_STAGE_BACKWARD, 7, end - 1000, end, 0);
+        compare_step part = read_step(trace, 7, parts[rank], 1 + 2 * (int)rank);
+        if (rank == 0) both.begin_ns = part.begin_ns;
+        compare_step_join(&both, &part, (int)rank);
+        yoke_trace_destroy(trace);
+    }
+    assert_int_equal(both.count, 3);
+    assert_int_equal(both.left_out, 1); /* rank 0 had room for one */
+    assert_int_equal(both.begin_ns, 8000 * US);
+    expect(both.milliseconds, 15);
+    assert_int_equal(spans[2].lane, 1);
+    assert_int_equal(spans[2].end_ns, both.end_ns);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_outside_all_stages_is_idle),
@@ -158,6 +211,8 @@ int main(void) {
         cmocka_unit_test(an_account_is_the_mean_of_the_steps_in_the_window),
         cmocka_unit_test(steps_that_the_trace_has_lost_do_not_count),
         cmocka_unit_test(steps_that_are_left_stand_for_those_that_are_lost),
+        cmocka_unit_test(spans_beyond_the_room_are_counted),
+        cmocka_unit_test(a_step_lasts_until_the_last_rank_ends),
         cmocka_unit_test(a_longer_step_is_more_idle_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

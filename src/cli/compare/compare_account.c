@@ -1,6 +1,7 @@
 /* Adds up spans: at every instant a device is in one stage, or idle. */
 #include "cli/compare/compare_account.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,5 +133,60 @@ void compare_account_add(compare_account *sum, const compare_account *other, dou
     for (int stage = 0; stage < YOKE_STAGE_COUNT; stage++) {
         sum->stage_ms[stage] += weight * other->stage_ms[stage];
         sum->bytes[stage] += weight * other->bytes[stage];
+    }
+}
+
+/* One step. */
+
+static double step_ms(const yoke_span_info *span) {
+    return 1e-6 * (double)(span->end_ns - span->begin_ns);
+}
+
+/* NULL: the trace has no such step. */
+static const yoke_span_info *choose_step(const compare_spans *spans, const compare_step *wanted) {
+    const yoke_span_info *best = NULL;
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        if (span->stage != YOKE_STAGE_STEP) continue;
+        if (span->step == wanted->number) return span;
+        if (wanted->number != COMPARE_NO_STEP) continue;
+        if (best == NULL ||
+            fabs(step_ms(span) - wanted->milliseconds) < fabs(step_ms(best) - wanted->milliseconds))
+            best = span;
+    }
+    return best;
+}
+
+static void copy_span(compare_step *step, const yoke_span_info *span, int capacity) {
+    if (step->count < capacity)
+        step->spans[step->count++] = *span;
+    else
+        step->left_out++;
+}
+
+void compare_step_read(const compare_spans *spans, compare_step *step, int capacity) {
+    const yoke_span_info *whole = choose_step(spans, step);
+    step->count = step->left_out = 0;
+    if (whole == NULL) return;
+    step->number = whole->step;
+    step->begin_ns = whole->begin_ns;
+    step->end_ns = whole->end_ns;
+    step->milliseconds = step_ms(whole);
+    for (size_t i = 0; i < spans->count; i++) {
+        const yoke_span_info *span = &spans->all[i];
+        if (span->step == whole->step && span->stage != YOKE_STAGE_STEP)
+            copy_span(step, span, capacity);
+    }
+}
+
+void compare_step_join(compare_step *step, const compare_step *part, int rank) {
+    if (part->begin_ns < step->begin_ns) step->begin_ns = part->begin_ns;
+    if (part->end_ns > step->end_ns) step->end_ns = part->end_ns;
+    step->milliseconds = 1e-6 * (double)(step->end_ns - step->begin_ns);
+    step->left_out += part->left_out;
+    for (int i = 0; i < part->count; i++) {
+        yoke_span_info *span = &step->spans[step->count++];
+        *span = part->spans[i];
+        span->lane = rank;
     }
 }

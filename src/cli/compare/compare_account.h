@@ -29,6 +29,17 @@ typedef struct compare_spans {
     yoke_span_info *all; /* [count] */
     size_t count;
 } compare_spans;
+/* The stages of one step. */
+#define COMPARE_LANE_SPANS 1024 /* that one device can have; more are left out */
+#define COMPARE_NO_STEP UINT64_MAX
+typedef struct compare_step {
+    uint64_t number;     /* COMPARE_NO_STEP: the one whose time is closest to `milliseconds` */
+    double milliseconds; /* of a step */
+    uint64_t begin_ns, end_ns;
+    int count, left_out;
+    yoke_span_info *spans; /* [count], the caller's; no YOKE_STAGE_STEP */
+} compare_step;
+
 yoke_status compare_spans_read(const yoke_trace *trace, compare_spans *spans);
 void compare_spans_free(compare_spans *spans);
 
@@ -36,6 +47,12 @@ void compare_spans_free(compare_spans *spans);
  * steps, the account is that of the others. */
 yoke_status compare_account_read(const compare_spans *spans, const compare_window *window,
                                  compare_account *lanes, int count);
+/* Fills in the step, which has room for `capacity` spans; no spans when the trace has no such
+ * step. */
+void compare_step_read(const compare_spans *spans, compare_step *step, int capacity);
+/* Appends another rank's part of the step, whose lane becomes `rank`; there is room. The step lasts
+ * from the first rank's begin to the last one's end. */
+void compare_step_join(compare_step *step, const compare_step *part, int rank);
 /* Makes `milliseconds` the length of a step: the rest becomes idle time. */
 void compare_account_stretch(compare_account *account, double milliseconds);
 /* sum += weight * other. */

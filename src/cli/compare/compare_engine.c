@@ -236,43 +236,11 @@ yoke_status compare_engine_account(compare_engine *engine, compare_account *lane
     return status;
 }
 
-static double step_ms(const yoke_span_info *span) {
-    return 1e-6 * (double)(span->end_ns - span->begin_ns);
-}
-
-/* NULL: the trace has no such step. */
-static const yoke_span_info *choose_step(const compare_spans *spans, const compare_step *wanted) {
-    const yoke_span_info *best = NULL;
-    for (size_t i = 0; i < spans->count; i++) {
-        const yoke_span_info *span = &spans->all[i];
-        if (span->stage != YOKE_STAGE_STEP) continue;
-        if (span->step == wanted->number) return span;
-        if (wanted->number != COMPARE_NO_STEP) continue;
-        if (best == NULL ||
-            fabs(step_ms(span) - wanted->milliseconds) < fabs(step_ms(best) - wanted->milliseconds))
-            best = span;
-    }
-    return best;
-}
-
-static void copy_step(const compare_spans *spans, const yoke_span_info *whole, compare_step *step,
-                      int capacity) {
-    step->number = whole->step;
-    step->begin_ns = whole->begin_ns;
-    step->milliseconds = step_ms(whole);
-    for (size_t i = 0; i < spans->count; i++) {
-        const yoke_span_info *span = &spans->all[i];
-        bool inside = span->step == whole->step && span->stage != YOKE_STAGE_STEP;
-        if (inside && step->count < capacity) step->spans[step->count++] = *span;
-    }
-}
-
 yoke_status compare_engine_step(compare_engine *engine, compare_step *step, int capacity) {
     compare_spans spans;
-    step->count = 0;
     yoke_status status = compare_spans_read(yoke_data_parallel_trace(engine->parallel), &spans);
-    const yoke_span_info *whole = status == YOKE_OK ? choose_step(&spans, step) : NULL;
-    if (whole != NULL) copy_step(&spans, whole, step, capacity);
+    step->count = step->left_out = 0;
+    if (status == YOKE_OK) compare_step_read(&spans, step, capacity);
     compare_spans_free(&spans);
     return status;
 }

@@ -43,17 +43,6 @@ typedef struct compare_memory {
     double total;
 } compare_memory;
 
-/* The stages of one step. */
-#define COMPARE_LANE_SPANS 1024 /* that one device can have; more are left out */
-#define COMPARE_NO_STEP UINT64_MAX
-typedef struct compare_step {
-    uint64_t number;     /* COMPARE_NO_STEP: the one whose time is closest to `milliseconds` */
-    double milliseconds; /* of a step */
-    uint64_t begin_ns;   /* of the step */
-    int count;
-    yoke_span_info *spans; /* [count], the caller's; no YOKE_STAGE_STEP */
-} compare_step;
-
 typedef struct compare_engine compare_engine;
 
 /* NULL on failure. */

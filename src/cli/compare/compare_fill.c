@@ -105,6 +105,7 @@ static yoke_status fill_spans(compare_contender *contender, compare_mode *mode) 
     if (status == YOKE_OK)
         qsort(mode->spans, (size_t)mode->span_count, sizeof *mode->spans, by_device_and_begin);
     mode->span_step_ms = step.milliseconds;
+    mode->spans_left_out = step.left_out;
     free(step.spans);
     return status;
 }

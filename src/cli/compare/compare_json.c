@@ -124,6 +124,7 @@ static void json_parts(yoke_json *json, const compare_mode *mode) {
 static void json_spans(yoke_json *json, const compare_mode *mode) {
     yoke_json_open(json, "recorded_step", '{');
     yoke_json_real(json, "ms", mode->span_step_ms);
+    if (mode->spans_left_out > 0) yoke_json_integer(json, "left_out", mode->spans_left_out);
     yoke_json_open(json, "spans", '[');
     for (int i = 0; i < mode->span_count; i++) {
         const compare_span *span = &mode->spans[i];

@@ -57,6 +57,15 @@ static yoke_status add_notes(yoke_report *report, const compare_result *result) 
     if (result->ddp_left_out)
         TRY(yoke_report_add_note(
             report, "No ddp where devices share a GPU: NCCL allows one rank for each GPU."));
+    for (int i = 0; i < result->mode_count; i++) {
+        const compare_mode *mode = &result->modes[i];
+        if (mode->spans_left_out > 0)
+            TRY(yoke_report_add_note(report,
+                                     "%s on %d: the timeline leaves out %d spans: it keeps %d of a "
+                                     "step for each device.",
+                                     compare_kind_name(mode->kind), mode->devices,
+                                     mode->spans_left_out, COMPARE_LANE_SPANS));
+    }
     return YOKE_OK;
 }
 

@@ -357,13 +357,11 @@ yoke_status compare_ranks_step(compare_ranks *ranks, compare_step *step) {
     if (status != YOKE_OK) return status;
     *step = ranks->ranks[0].reply.step;
     step->spans = spans;
-    step->count = 0;
+    step->count = step->left_out = 0;
     for (int i = 0; i < ranks->world; i++) {
-        const rank_reply *reply = &ranks->ranks[i].reply;
-        for (int k = 0; k < reply->step.count; k++) {
-            spans[step->count] = reply->spans[k];
-            spans[step->count++].lane = i;
-        }
+        rank_reply *reply = &ranks->ranks[i].reply;
+        reply->step.spans = reply->spans; /* the pointer came from the rank's process */
+        compare_step_join(step, &reply->step, i);
     }
     return YOKE_OK;
 }

@@ -41,7 +41,7 @@ typedef struct compare_span {
     int bucket; /* -1: none, or all of them */
     yoke_stage stage;
     yoke_stage awaits;       /* of a wait: as yoke_span_info.awaits */
-    double begin_ms, end_ms; /* since the step began on the first device or rank */
+    double begin_ms, end_ms; /* since the first rank began the step */
     double bytes;
 } compare_span;
 
@@ -73,8 +73,8 @@ typedef struct compare_mode {
 
     compare_span *spans; /* [span_count], of one step, by device and begin; waits are
                             YOKE_STAGE_WAIT, idle time is what lies between spans */
-    int span_count;
-    double span_step_ms; /* how long that step took */
+    int span_count, spans_left_out;
+    double span_step_ms; /* how long that step took, to the end of the last rank */
 } compare_mode;
 
 typedef struct compare_result {
