@@ -173,12 +173,12 @@ static void say_devices(yoke_markup *out, const yoke_report *report, const yoke_
                         yoke_text_percent(laziest, mode->shown_ms, text[1]));
 }
 
-static int lanes_shown(const yoke_report *report) {
+static int count_devices(const yoke_report *report) {
     int count = 0;
     for (int m = 0; m < report->mode_count; m++)
         for (int i = 0; i < report->modes[m].lane_count; i++)
             count += is_device(&report->modes[m].lanes[i]);
-    return count < ROWS_MAX ? count : ROWS_MAX;
+    return count;
 }
 
 void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
@@ -187,7 +187,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
     char labels[ROWS_MAX][YOKE_LABEL_BYTES];
     const char *rows[ROWS_MAX], *groups[ROWS_MAX] = {NULL};
     double values[3 * ROWS_MAX];
-    int count = lanes_shown(report), row = 0, said = 0;
+    int all = count_devices(report), count = all < ROWS_MAX ? all : ROWS_MAX, row = 0, said = 0;
     const yoke_report_mode *last = NULL;
     if (count == 0) return;
     yoke_html_figure_begin(out, "devices", "What each device does", false);
@@ -216,6 +216,7 @@ void yoke_figure_devices(yoke_markup *out, const yoke_report *report) {
                            .row_count = count,
                            .part_count = 3};
     yoke_figure_bars(out, &chart);
+    yoke_figure_say_left_out(out, count, all, "devices");
     yoke_figure_say(out, "meaning",
                     "Works: a stage runs. Waits: in stage load or wait, or without a stage while "
                     "another device works for half of that time at least. Idle: the rest.");

@@ -80,6 +80,14 @@ static int count_spans(const yoke_report *report) {
     return count;
 }
 
+static int count_lanes(const yoke_report *report) {
+    int count = 0;
+    for (int m = 0; m < report->mode_count; m++)
+        for (int i = 0; i < report->modes[m].lane_count; i++)
+            count += report->modes[m].lanes[i].span_count > 0;
+    return count;
+}
+
 static void collect(yoke_markup *out, const yoke_report *report, timeline *all) {
     all->all = yoke_figure_memory_for(out, (size_t)count_spans(report), sizeof *all->all);
     if (all->all == NULL) return;
@@ -209,6 +217,10 @@ static void draw(yoke_markup *out, const yoke_report *report, const timeline *al
     yoke_html_chart_begin(out, "Timeline of one step, scrolls sideways", true);
     yoke_svg_draw_lanes(out, &chart);
     yoke_html_chart_end(out);
+    yoke_figure_say_left_out(out, count, count_lanes(report), "lanes");
+    if (all->shortest_ms > 0)
+        yoke_figure_say(out, "meaning", "Spans shorter than %s are not drawn.",
+                        yoke_text_ms(all->shortest_ms, (char[64]){0}));
     free(spans);
 }
 

@@ -72,8 +72,7 @@ void yoke_figure_say(yoke_markup *out, const char *class_name, const char *forma
 
 void yoke_figure_say_left_out(yoke_markup *out, int shown, int all, const char *what) {
     if (shown < all)
-        yoke_figure_say(out, "meaning", "Drawing and table have the first %d of %d %s.", shown, all,
-                        what);
+        yoke_figure_say(out, "meaning", "Only the first %d of %d %s are drawn.", shown, all, what);
 }
 
 void yoke_figure_sources(yoke_markup *out, const char *const *files, int count) {

@@ -42,7 +42,7 @@ void yoke_figure_bars(yoke_markup *out, const yoke_svg_bars *chart);
 void yoke_figure_lines(yoke_markup *out, const yoke_svg_xy *chart);
 /* "Source: a, b." count 0: nothing. */
 void yoke_figure_sources(yoke_markup *out, const char *const *files, int count);
-/* "Drawing and table have 96 of 120 devices." Nothing where all are there. */
+/* "Only the first 96 of 120 devices are drawn." Nothing where all are there. */
 void yoke_figure_say_left_out(yoke_markup *out, int shown, int all, const char *what);
 void yoke_figure_say(yoke_markup *out, const char *class_name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

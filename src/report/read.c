@@ -25,10 +25,14 @@ static yoke_status note_trace(yoke_report *report, const char *name, const trace
         TRY(yoke_report_add_note(report,
                                  "%s: left out %zu spans that this version of Yoke does not know.",
                                  name, file->unknown));
+    if (file->no_lane > 0)
+        TRY(yoke_report_add_note(report,
+                                 "%s: left out %zu spans: a page reads the first %d threads.", name,
+                                 file->no_lane, YOKE_TRACE_LANES));
     if (file->crowded > 0)
         TRY(yoke_report_add_note(report,
-                                 "%s: left out %zu spans: a lane shows 4096 of a step at most.",
-                                 name, file->crowded));
+                                 "%s: left out %zu spans: a lane shows %d of a step at most.", name,
+                                 file->crowded, YOKE_TRACE_STEP_SPANS));
     return YOKE_OK;
 }
 

@@ -10,8 +10,6 @@
 
 #include "base/base.h"
 
-#define LANES_MAX 256
-
 void yoke_trace_file_clear(trace_file *file) {
     free(file->events);
     free(file->lanes);
@@ -28,8 +26,8 @@ static int stage_of(const char *name) {
 static int lane_of(trace_file *file, int64_t process, int64_t thread) {
     for (int i = 0; i < file->lane_count; i++)
         if (file->lanes[i].process == process && file->lanes[i].thread == thread) return i;
-    if (file->lanes == NULL) file->lanes = calloc(LANES_MAX, sizeof *file->lanes);
-    if (file->lanes == NULL || file->lane_count == LANES_MAX) return -1;
+    if (file->lanes == NULL) file->lanes = calloc(YOKE_TRACE_LANES, sizeof *file->lanes);
+    if (file->lanes == NULL || file->lane_count == YOKE_TRACE_LANES) return -1;
     trace_lane *lane = &file->lanes[file->lane_count];
     lane->process = process;
     lane->thread = thread;
@@ -91,7 +89,7 @@ static yoke_status read_span(trace_file *file, const json_t *event) {
     int lane = lane_of(file, json_integer_value(json_object_get(event, "pid")),
                        json_integer_value(json_object_get(event, "tid")));
     if (lane < 0) {
-        file->unknown++;
+        file->no_lane++;
         return YOKE_OK;
     }
     trace_event read = {.lane = lane,

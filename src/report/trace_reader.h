@@ -18,12 +18,15 @@ typedef struct trace_lane {
     char name[YOKE_REPORT_NAME_BYTES];
 } trace_lane;
 
+#define YOKE_TRACE_LANES 256
+#define YOKE_TRACE_STEP_SPANS 4096 /* of a lane in a step */
 typedef struct trace_file {
     trace_event *events;
     size_t event_count, event_capacity;
     trace_lane *lanes;
     int lane_count;
     size_t unknown; /* spans of stages that this version does not know */
+    size_t no_lane; /* spans left out: the file has more lanes than YOKE_TRACE_LANES */
     size_t crowded; /* spans left out: too many in one step of one lane */
     bool cut_short; /* the text ends, or is damaged, at byte `end` */
     size_t end;

@@ -7,8 +7,7 @@
 #include "base/base.h"
 #include "report/trace_reader.h"
 
-#define STEPS_MAX 64   /* the last ones of the file */
-#define SPANS_MAX 4096 /* of a lane in a step */
+#define STEPS_MAX 64 /* the last ones of the file */
 
 typedef struct window {
     int64_t step;
@@ -65,9 +64,9 @@ static yoke_status look_at_step(trace_file *file, const window *step, yoke_repor
         while (at < step->last && file->events[at].lane == i)
             at++;
         size_t count = at - begin;
-        if (count > SPANS_MAX) {
-            file->crowded += count - SPANS_MAX;
-            count = SPANS_MAX;
+        if (count > YOKE_TRACE_STEP_SPANS) {
+            file->crowded += count - YOKE_TRACE_STEP_SPANS;
+            count = YOKE_TRACE_STEP_SPANS;
         }
         TRY(cut_lane(lane, step, &file->events[begin], count));
     }

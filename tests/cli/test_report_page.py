@@ -237,7 +237,34 @@ class Numbers(Page):
         events += [span("backward", lane, 100 * i, 60, bucket=i) for lane in range(64) for i in range(100)]
         files = [write_trace(self.folder / f"t{i}.json", events) for i in range(16)]
         files += [write_metrics(self.folder / f"m{i}.jsonl", 1000 + 97 * i) for i in range(16)]
-        self.assertLess(len(self.report(*files).encode()), 1_000_000)
+        text = self.report(*files)
+        self.assertLess(len(text.encode()), 1_000_000)
+        self.assertRegex(text, r"Spans shorter than \S+ ms are not drawn")
+
+
+class Limits(Page):
+    def sections(self, text):
+        return {element.get("id"): "".join(element.itertext()) for element in parse(text).iter("section")}
+
+    def many(self, lanes):
+        events = [lane_name(lane, f"cpu:{lane}") for lane in range(lanes)] + [span("step", 0, 0, 10000)]
+        return self.report(write_trace(self.folder / "many.json", events + [
+            span("forward", lane, 0, 5000) for lane in range(lanes)]))
+
+    def test_what_a_page_has_no_room_for_is_noted(self):
+        text = self.many(300)
+        self.assertIn("many.json: left out 44 spans: a page reads the first 256 threads.", text)
+        self.assertNotIn("does not know", text)
+        sections = self.sections(text)
+        self.assertIn("Only the first 128 of 256 lanes are drawn.", sections["timeline"])
+        for figure in ["devices", "moved"]:
+            self.assertIn("Only the first 96 of 256 devices are drawn.", sections[figure])
+
+    def test_what_fits_has_no_such_note(self):
+        text = self.many(96)
+        self.assertNotIn("Only the first", text)
+        self.assertNotIn("left out", text)
+        self.assertNotIn("not drawn", text)
 
 
 class BadInput(Page):
