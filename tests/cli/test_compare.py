@@ -10,6 +10,7 @@ import os
 import pathlib
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -302,9 +303,9 @@ class Figures(unittest.TestCase):
                                    stderr=subprocess.DEVNULL, env=environment())
         os.close(theirs)
         self.addCleanup(os.close, ours)
+        self.addCleanup(end, process)
+        self.assertTrue(select.select([ours], [], [], LIMIT_S)[0], f"no line in {LIMIT_S} s")
         self.assertIn(b"need 80 columns; this terminal has 40", os.read(ours, 65536))
-        process.kill()
-        process.wait()
 
 
 class Mistakes(unittest.TestCase):
