@@ -273,7 +273,8 @@ void yoke_figure_timeline(yoke_markup *out, const yoke_report *report) {
                     "span is its bucket. Where spans lie in each other, the inner one shows; an "
                     "all-reduce behind backward shows only where nothing else runs.",
                     report->simulated ? "A simulated step, on its first devices."
-                                      : "The step of median length of each run.");
+                                      : "Of a trace the step of median length; of a comparison the "
+                                        "step of the last round that is closest to the median.");
     yoke_figure_sources(out, report->simulated ? &model : sources, report->simulated ? 1 : 2);
     yoke_html_figure_end(out);
     free(all.all);

@@ -228,6 +228,12 @@ class Numbers(Page):
         self.assertNotIn('id="links"', compared()[0])
         self.assertIn("They say nothing about links", compared()[0])
 
+    def test_the_lesson_names_what_python_costs_and_shows_its_stage(self):
+        text, _ = compared("--lesson", "--interpreter-us", "21")
+        self.assertIn("in dp python: 21 us to call a layer or to copy it", text)
+        self.assertIn('<rect class="s-python"', text)
+        self.assertNotIn("dp python", compared()[0])
+
     def test_modes_of_equal_weights_are_named_with_their_hash(self):
         text, result = compared()
         self.assertIn(f"Equal weights, bit for bit (hash {result['contenders'][-1]['weights_hash']})", text)

@@ -39,6 +39,11 @@ static yoke_status add_facts(yoke_report *report, const compare_result *result) 
     snprintf(text, sizeof text, "%g MiB of gradients", setup->bucket_mb);
     if (setup->bucket_mb > 0) TRY(yoke_report_add_fact(report, "buckets", text));
     TRY(add_link(report, setup));
+    snprintf(text, sizeof text,
+             "in dp python: %g us to call a layer or to copy it, one thread at a time",
+             setup->interpreter_us);
+    if (compare_find(result, COMPARE_PYTHON, setup->device_count) != NULL)
+        TRY(yoke_report_add_fact(report, "Python", text));
     snprintf(text, sizeof text, "device or rank %d computes %g times as long; not in single",
              setup->straggler, setup->straggler_factor);
     if (setup->straggler_factor > 0) TRY(yoke_report_add_fact(report, "straggler", text));
