@@ -1,7 +1,5 @@
 /* Reading and writing by rank 0 while the other ranks wait: one short collective follows another,
  * so that no deadline passes, however slow the disk is, and a rank that ends is noticed. */
-#include "base/workers.h"
-
 #include <time.h>
 
 #include "train/run.h"
