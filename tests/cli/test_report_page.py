@@ -228,6 +228,19 @@ class Numbers(Page):
         self.assertNotIn('id="links"', compared()[0])
         self.assertIn("They say nothing about links", compared()[0])
 
+    def test_a_trace_with_links_shows_the_bytes_of_each_link(self):
+        trace = self.folder / "linked.json"
+        result = yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "8", "--threads",
+                      "1", "--devices", "3xcpu", "--schedule", "classic", "--link", "1,5", "--steps", "3", "--json", "--quiet",
+                      "--algorithm", "direct", "--trace", trace)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        weights = 4 * json.loads(result.stdout)["parameters"]
+        head, rows = self.table(self.report(trace), "links")
+        sums = {name.split(", ")[-1]: float(cells[2].split()[0]) * 2**20 for name, cells in rows.items()}
+        self.assertEqual(head[1:], ["out", "in", "sum"])
+        for device, passes in [("cpu:0", 2), ("cpu:1", 1), ("cpu:2", 1)]:  # weights out and gradients in, of each other one
+            self.assertAlmostEqual(sums[device] / (2 * passes * weights), 1, delta=0.02)
+
     def test_the_lesson_names_what_python_costs_and_shows_its_stage(self):
         text, _ = compared("--lesson", "--interpreter-us", "21")
         self.assertIn("in dp python: 21 us to call a layer or to copy it", text)
