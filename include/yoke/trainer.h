@@ -115,7 +115,8 @@ typedef struct yoke_trainer_options {
     const char *metrics;                     /**< A file of JSON lines to write; NULL: none. */
     const char *trace;                       /**< A FILE for a Chrome trace; NULL: none. In DDP rank
                                                   0 writes that of all ranks; after a failure, rank
-                                                  1 writes its own to FILE.rank-1, and so on. */
+                                                  1 writes its own to FILE.rank-1, and so on, which
+                                                  the next run with this FILE removes. */
     void (*on_event)(const yoke_event *event, void *payload); /**< May be NULL. */
     void *payload;                                            /**< Passed to on_event. */
     /** DDP: how to meet the other ranks; required. The trainer sets `devices` itself. Rank 0 alone

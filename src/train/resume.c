@@ -195,8 +195,9 @@ static yoke_status read_and_go_on(yoke_trainer *trainer) {
     reading own = {.trainer = trainer};
     yoke_facts_add_engine(&own.own, trainer->parallel);
     yoke_trainer_add_facts(trainer, &own.own);
-    yoke_status status = yoke_trainer_file_work(trainer, read_files, &own);
+    yoke_error error = yoke_error_take(yoke_trainer_file_work(trainer, read_files, &own));
     report_passed(&own);
+    yoke_status status = yoke_error_restore(&error);
     if (status == YOKE_OK && own.checkpoint != NULL) status = go_on(trainer, own.checkpoint);
     yoke_checkpoint_close(own.checkpoint);
     if (status == YOKE_OK && own.checkpoint == NULL && yoke_trainer_writes(trainer))
