@@ -139,7 +139,7 @@ static yoke_status describe(yoke_profile *profile, const bench_engine *engine, i
              "measured by yoke bench --profile: the fastest %d of %d steps", fastest_of(steps),
              steps);
     profile->rows = engine->setup.rows;
-    profile->layers = yoke_data_parallel_layer_count(engine->parallel);
+    profile->layers = yoke_model_layer_count(engine->model);
     profile->input_bytes = values_of(yoke_model_input_shape(engine->model)) * sizeof(float);
     profile->output_bytes = values_of(yoke_model_output_shape(engine->model)) * sizeof(float);
     return fill_segments(profile, engine);

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct yoke_data_parallel;
+struct yoke_model;
 
 /** How to time kernel calls. On a GPU the GPU's own clock times recordings of them, so that the
  * host's launches do not count. */
@@ -48,12 +49,32 @@ YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *p
 YOKE_API int yoke_data_parallel_bucket_bytes(const struct yoke_data_parallel *parallel,
                                              size_t *bytes, int capacity);
 
-/** Layers of the model that compute: the calls of a forward written in Python.
+/** Layers of a model that compute: the calls of a forward written in Python.
  *
- * @param parallel  The engine; not NULL.
+ * @param model  A finished model; not NULL.
  * @return At least 1.
  */
-YOKE_API int yoke_data_parallel_layer_count(const struct yoke_data_parallel *parallel);
+YOKE_API int yoke_model_layer_count(const struct yoke_model *model);
+
+/** A segment of backward: it ends where a bucket of gradients is complete. */
+typedef struct yoke_model_segment {
+    size_t bytes;           /**< Of the bucket. */
+    double multiplications; /**< Of a forward of one row, in the convolutions and linear layers
+                                 whose weights are in the bucket; backward takes twice as many. */
+} yoke_model_segment;
+
+/** The segments of a model on devices that keep weights as PyTorch does, as GPUs do, without a
+ * device: the first bucket has 1 MiB, as in the engine.
+ *
+ * @param model          A finished model.
+ * @param bucket_bytes   Of every other bucket; 0: 4 MiB. On GPUs the engine takes 25 MiB.
+ * @param[out] segments  In the order of backward; may be NULL with capacity 0.
+ * @param capacity       The number of segments there is space for.
+ * @param[out] count     The number of segments; the first `capacity` of them were written.
+ * @return ARGUMENT: a pointer is NULL.
+ */
+YOKE_API yoke_status yoke_model_segments(const struct yoke_model *model, size_t bucket_bytes,
+                                         yoke_model_segment *segments, int capacity, int *count);
 
 #ifdef __cplusplus
 }

@@ -111,9 +111,9 @@ typedef struct yoke_data_parallel_options {
      * weights stay the same, bit for bit. Counted from 0; GPUs are refused. */
     int straggler;
     double straggler_factor; /**< 1 to 1e6; 0: no straggler. */
-    /** Links that CPU devices do not have: "pcie3", "pcie4", "pcie5", "nvlink3", "nvlink4", or GB/s
-     * and microseconds, "12.5,3"; behind either perhaps ",switch", the default, or ",bridge". Each
-     * device, or rank, then has one, full duplex. Transfers take their time while the devices
+    /** Links that CPU devices do not have: "pcie3", "pcie4", "pcie5", "nvlink2" to "nvlink4", or
+     * GB/s and microseconds, "12.5,3"; behind either perhaps ",switch", the default, or ",bridge".
+     * Each device, or rank, then has one, full duplex. Transfers take their time while the devices
      * compute, and a stage that needs the data waits; no number changes. In DDP it needs the
      * shared memory transport and is alike on all ranks. Refused for GPUs, which have links of
      * their own; one device alone has nothing to transfer. create reads it during the call only;

@@ -39,7 +39,7 @@
     }
 #define CLI_OPTION_LINK(at)                                                                        \
     {                                                                                              \
-        "link", "pcie3|pcie4|pcie5|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                       \
+        "link", "pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",               \
             "model links between CPU devices, 12.5,3 say: GB/s and microseconds", CLI_TEXT, at, 0, \
             0                                                                                      \
     }

@@ -13,17 +13,14 @@ enum { FIELD_BYTES = 32 };
 
 /* PCIe: 16 lanes of 8, 16 and 32 GT/s in 128b/130b coding (PCI Express Base Specification 3.0, 4.0,
  * 5.0) are 15.75, 31.5 and 63 GB/s, of which large copies between GPUs reach about 78 %. NVLink:
- * all links of an A100 and of an H100, each direction, which are half of the 600 and 900 GB/s in
- * NVIDIA's white papers of these GPUs. The latencies are of the right order, and no measurements.
- */
+ * all links of a V100, an A100 and an H100, each direction, which are half of the 300, 600 and 900
+ * GB/s in NVIDIA's white papers of these GPUs. The latencies are of the right order, and no
+ * measurements. */
 static const struct {
     const char *name;
     double gigabytes_per_second, microseconds;
-} presets[] = {{"pcie3", 12.3, 5},
-               {"pcie4", 24.6, 5},
-               {"pcie5", 49, 5},
-               {"nvlink3", 300, 3},
-               {"nvlink4", 450, 3}};
+} presets[] = {{"pcie3", 12.3, 5},  {"pcie4", 24.6, 5},  {"pcie5", 49, 5},
+               {"nvlink2", 150, 3}, {"nvlink3", 300, 3}, {"nvlink4", 450, 3}};
 
 static const char *const topologies[] = {"switch", "bridge"};
 
@@ -57,8 +54,8 @@ static bool next_field(const char **rest, char field[FIELD_BYTES]) {
 
 static yoke_status malformed(const char *text) {
     return FAIL(YOKE_ERROR_ARGUMENT,
-                "link '%s': pcie3, pcie4, pcie5, nvlink3 or nvlink4, or GB/s and microseconds, as "
-                "in 12.5,3; then perhaps ,switch or ,bridge",
+                "link '%s': pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4, or GB/s and "
+                "microseconds, as in 12.5,3; then perhaps ,switch or ,bridge",
                 text);
 }
 

@@ -53,33 +53,47 @@ static yoke_status plain_layout(yoke_device *device, const yoke_tensor *tensor,
     return yoke_layout_plain(device, grouped, 5, layout);
 }
 
+static size_t rounded_up(size_t elements, size_t unit) {
+    return (elements + unit - 1) / unit * unit;
+}
+
 static yoke_status append(yoke_flat *flat, const yoke_flat_request *request, int tensor) {
     yoke_parameter *parameter = &flat->parameters[flat->parameter_count++];
-    size_t line = LINE_FLOATS * sizeof(float);
     parameter->tensor = tensor;
     parameter->frozen = yoke_is_frozen(request->frozen, tensor);
     parameter->offset = flat->elements;
     parameter->layout = request->layouts[tensor];
-    parameter->elements = (parameter->layout.bytes + line - 1) / line * LINE_FLOATS;
+    parameter->elements = rounded_up(parameter->layout.bytes / sizeof(float), LINE_FLOATS);
     flat->elements += parameter->elements;
     return plain_layout(request->device, &request->model->tensors[tensor], &parameter->plain);
 }
 
-static yoke_status append_parameters(yoke_flat *flat, const yoke_flat_request *request,
-                                     bool frozen) {
-    const yoke_model *model = request->model;
+/* All parameters in the order of the buffer: backward completes the last layer's first. Returns
+ * their number; order[tensors]. */
+static int order_parameters(const yoke_model *model, int *order) {
+    int count = 0;
     for (int i = model->node_count - 1; i >= 0; i--) {
         const yoke_node *node = &model->nodes[i];
         for (int k = node->tensor_count - 1; k >= 0; k--)
-            if (yoke_completing_node(model, node->tensors[k]) == i &&
-                yoke_is_frozen(request->frozen, node->tensors[k]) == frozen)
-                TRY(append(flat, request, node->tensors[k]));
+            if (yoke_completing_node(model, node->tensors[k]) == i)
+                order[count++] = node->tensors[k];
     }
+    return count;
+}
+
+static yoke_status append_all(yoke_flat *flat, const yoke_flat_request *request, const int *order,
+                              int count) {
+    for (int i = 0; i < count; i++)
+        if (!yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
+    flat->trainable_count = flat->parameter_count;
+    for (int i = 0; i < count; i++)
+        if (yoke_is_frozen(request->frozen, order[i])) TRY(append(flat, request, order[i]));
     return YOKE_OK;
 }
 
-static size_t rounded_up(size_t elements, size_t unit) {
-    return (elements + unit - 1) / unit * unit;
+static int assign(const size_t *bytes, int count, size_t first, size_t rest, int *assigned) {
+    size_t limits[] = {first > 0 ? first : FIRST_BUCKET_BYTES, rest > 0 ? rest : BUCKET_BYTES};
+    return yoke_bucket_assign(bytes, count, limits, 2, assigned);
 }
 
 /* Buckets begin and end at multiples of `unit`. */
@@ -109,8 +123,6 @@ static void place_frozen(yoke_flat *flat) {
 
 static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
     size_t count = (size_t)flat->trainable_count;
-    size_t first = request->first_bucket_bytes, rest = request->bucket_bytes;
-    size_t limits[] = {first > 0 ? first : FIRST_BUCKET_BYTES, rest > 0 ? rest : BUCKET_BYTES};
     size_t *bytes = calloc(count, sizeof *bytes);
     int *assigned = calloc(count, sizeof *assigned);
     flat->buckets = calloc(count, sizeof *flat->buckets);
@@ -118,7 +130,8 @@ static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request
     if (enough) {
         for (size_t i = 0; i < count; i++)
             bytes[i] = flat->parameters[i].elements * sizeof(float);
-        flat->bucket_count = yoke_bucket_assign(bytes, (int)count, limits, 2, assigned);
+        flat->bucket_count =
+            assign(bytes, (int)count, request->first_bucket_bytes, request->bucket_bytes, assigned);
         size_t parts = request->bucket_parts > 1 ? (size_t)request->bucket_parts : 1;
         fill_buckets(flat, assigned, LINE_FLOATS * parts);
     }
@@ -133,9 +146,11 @@ static yoke_status build_flat(yoke_flat *flat, const yoke_flat_request *request)
     flat->parameters = calloc(tensors, sizeof *flat->parameters);
     if (flat->parameters == NULL)
         return FAIL_MEMORY(tensors * sizeof *flat->parameters, "the list of parameters");
-    TRY(append_parameters(flat, request, false));
-    flat->trainable_count = flat->parameter_count;
-    TRY(append_parameters(flat, request, true));
+    int *order = calloc(tensors, sizeof *order);
+    if (order == NULL) return FAIL_MEMORY(tensors * sizeof *order, "the order of parameters");
+    yoke_status status = append_all(flat, request, order, order_parameters(request->model, order));
+    free(order);
+    TRY(status);
     TRY(cut_buckets(flat, request));
     place_frozen(flat);
     return YOKE_OK;
@@ -158,4 +173,47 @@ void yoke_flat_destroy(yoke_flat *flat) {
     free(flat->buckets);
     free(flat->parameters);
     free(flat);
+}
+
+/* Segments, from the model alone. */
+
+/* Of the layers that read the tensor as their weight. */
+static double work_of(const yoke_model *model, int tensor) {
+    double work = 0;
+    for (int i = 0; i < model->layer_count; i++)
+        if (model->layers[i].tensor_count > 0 && model->layers[i].tensors[0] == tensor)
+            work += yoke_layer_work(model, &model->layers[i]);
+    return work;
+}
+
+static int fill_segments(const yoke_model *model, size_t bucket_bytes, int *order, int *assigned,
+                         size_t *bytes, yoke_model_segment *segments, int capacity) {
+    int count = order_parameters(model, order);
+    for (int i = 0; i < count; i++)
+        bytes[i] = rounded_up(model->tensors[order[i]].count, LINE_FLOATS) * sizeof(float);
+    int buckets = assign(bytes, count, 0, bucket_bytes, assigned);
+    for (int s = 0; s < buckets && s < capacity; s++)
+        segments[s] = (yoke_model_segment){0};
+    for (int i = 0; i < count; i++) {
+        if (assigned[i] >= capacity) continue;
+        segments[assigned[i]].bytes += bytes[i];
+        segments[assigned[i]].multiplications += work_of(model, order[i]);
+    }
+    return buckets;
+}
+
+yoke_status yoke_model_segments(const yoke_model *model, size_t bucket_bytes,
+                                yoke_model_segment *segments, int capacity, int *count) {
+    if (model == NULL || count == NULL || (segments == NULL && capacity > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_segments needs a model, segments and a count");
+    size_t tensors = (size_t)model->tensor_count;
+    int *order = calloc(2 * tensors + 1, sizeof *order);
+    size_t *bytes = calloc(tensors + 1, sizeof *bytes);
+    bool enough = order != NULL && bytes != NULL;
+    if (enough)
+        *count =
+            fill_segments(model, bucket_bytes, order, order + tensors, bytes, segments, capacity);
+    free(bytes);
+    free(order);
+    return enough ? YOKE_OK : FAIL_MEMORY(tensors * sizeof *bytes, "the segments of a model");
 }

@@ -438,16 +438,18 @@ void yoke_float64_backward(yoke_float64_model *r) {
         layer_backward(r, &r->model->layers[i]);
 }
 
+double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
+    yoke_operation_kind kind = layer->operation.kind;
+    if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) return 0;
+    size_t pixels = planes_of(layer->shape).pixels;
+    return (double)model->tensors[layer->tensors[0]].count * (double)pixels;
+}
+
 /* Forward, and the gradients of weights and inputs: a product each. */
 double yoke_float64_work(const yoke_model *model, int rows) {
     double work = 0;
-    for (int i = 0; i < model->layer_count; i++) {
-        const yoke_node *layer = &model->layers[i];
-        yoke_operation_kind kind = layer->operation.kind;
-        if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) continue;
-        size_t pixels = planes_of(layer->shape).pixels;
-        work += 3.0 * (double)model->tensors[layer->tensors[0]].count * (double)pixels * rows;
-    }
+    for (int i = 0; i < model->layer_count; i++)
+        work += 3 * yoke_layer_work(model, &model->layers[i]) * rows;
     return work;
 }
 

@@ -113,7 +113,7 @@ int yoke_fused_layers(const yoke_node *node) {
     return 1 + norm_and_add + operation->relu;
 }
 
-int yoke_model_call_count(const yoke_model *model) {
+int yoke_model_layer_count(const yoke_model *model) {
     int count = 0;
     for (int i = 0; i < model->node_count; i++)
         count += yoke_fused_layers(&model->nodes[i]);

@@ -61,9 +61,6 @@ typedef struct yoke_operation_hook {
     void *context;
 } yoke_operation_hook;
 
-/* Layers that compute: what a forward written in Python would call. */
-int yoke_model_call_count(const yoke_model *model);
-
 typedef struct yoke_replica_options {
     yoke_device *device;
     yoke_precision precision;

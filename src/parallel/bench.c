@@ -72,7 +72,3 @@ int yoke_data_parallel_bucket_bytes(const yoke_data_parallel *parallel, size_t *
         bytes[b] = flat->buckets[b].elements * sizeof(float);
     return flat->bucket_count;
 }
-
-int yoke_data_parallel_layer_count(const yoke_data_parallel *parallel) {
-    return yoke_model_call_count(parallel->model);
-}

@@ -142,7 +142,7 @@ void yoke_interpreter_rebuild(yoke_data_parallel *parallel) {
     int replicas = yoke_interpreter_replicas(parallel);
     uint64_t begin_ns = yoke_trace_now();
     if (replicas < 2) return;
-    int layers = yoke_model_call_count(parallel->model);
+    int layers = yoke_model_layer_count(parallel->model);
     spin((uint64_t)replicas * (uint64_t)layers * parallel->interpreter->call_ns);
     record(parallel, 0, begin_ns);
 }

@@ -134,7 +134,19 @@ static void frozen_parameters_lie_behind_the_buckets(void **state) {
     free(frozen);
 }
 
-static void buckets_default_to_one_and_25_mebibytes(void **state) {
+static void expect_segments(const yoke_model *model, const yoke_flat *flat) {
+    yoke_model_segment segments[8];
+    int count = 0;
+    assert_ok(yoke_model_segments(model, 0, segments, 8, &count));
+    assert_int_equal(count, flat->bucket_count);
+    for (int s = 0; s < count; s++)
+        assert_int_equal(segments[s].bytes, flat->buckets[s].elements * sizeof(float));
+    assert_true(segments[0].multiplications == 1024 * 10 + 1024 * 1024);
+    assert_true(segments[1].multiplications == 784 * 1024);
+    assert_int_equal(yoke_model_segments(model, 0, NULL, 8, &count), YOKE_ERROR_ARGUMENT);
+}
+
+static void buckets_default_to_one_and_four_mebibytes_also_without_a_device(void **state) {
     (void)state;
     yoke_model *model = NULL;
     assert_ok(yoke_model_preset(&model, "mlp", (yoke_shape){1, 28, 28, false}, 10, NULL));
@@ -148,6 +160,7 @@ static void buckets_default_to_one_and_25_mebibytes(void **state) {
     /* fc3, then fc2 with its 4 MiB closes the first bucket; fc1 is the rest. */
     assert_int_equal(flat->bucket_count, 2);
     assert_int_equal(flat->buckets[1].elements, 1024 + 784 * 1024);
+    expect_segments(model, flat);
     rig_destroy(&rig);
 }
 
@@ -159,7 +172,7 @@ int main(void) {
         cmocka_unit_test(parameters_tile_the_buffer_in_cache_lines),
         cmocka_unit_test(buckets_tile_the_buffer_and_keep_their_limits),
         cmocka_unit_test(frozen_parameters_lie_behind_the_buckets),
-        cmocka_unit_test(buckets_default_to_one_and_25_mebibytes),
+        cmocka_unit_test(buckets_default_to_one_and_four_mebibytes_also_without_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

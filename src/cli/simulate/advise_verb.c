@@ -13,12 +13,13 @@ static const cli_option options[] = {
 
 const cli_verb advise_verb = {
     .name = "advise",
-    .operands = "PROFILE",
+    .operands = "PROFILE | NAME",
     .summary = "say which mode to take on 2, 4 and 8 devices, and what it gains",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more = "'yoke bench --profile PROFILE' measures one device; every device keeps its rows. Of\n"
-            "modes that are as fast to 2 %, the advice is the first of dp-overlap, dp-sharded and\n"
+    .more = "'yoke bench --profile PROFILE' measures one device; 'yoke simulate --list' shows the\n"
+            "profiles that come with Yoke. Every device keeps the rows. Of modes that are as fast "
+            "to 2 %, the advice is the first of dp-overlap, dp-sharded and\n"
             "DDP. 'yoke simulate PROFILE' shows all figures. More than 100 % is no mistake: "
             "dp-sharded\n"
             "divides the update, too.\n"
@@ -157,9 +158,9 @@ int advise_main(int argc, char **argv) {
     simulate_setup setup;
     int operands = 0, code = cli_parse(&advise_verb, argc, argv, &flags, &operands);
     if (code >= 0) return code;
-    if (operands != 1) return cli_usage_error("advise", "advise takes one PROFILE");
+    if (operands != 1) return cli_usage_error("advise", "advise takes one PROFILE or NAME");
     yoke_status status = simulate_setup_read(&setup, &flags, argv[1]);
-    if (status == YOKE_OK) note_machine(&setup.profile);
+    if (status == YOKE_OK && !setup.published) note_machine(&setup.profile);
     if (status == YOKE_OK) status = advise(&setup);
     yoke_profile_clear(&setup.profile);
     return status == YOKE_OK ? 0 : cli_fail(status);

@@ -2,26 +2,40 @@
 #include "cli/simulate/simulate_setup.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include "cli/simulate/published.h"
 
 #define DEFAULT_LINK "pcie4"
 
-static yoke_status read_topology(simulate_setup *setup, const simulate_flags *flags) {
+/* The link of the machine whose throughput was published, or a guess. */
+static yoke_status read_link(simulate_setup *setup, const published *figures, const char *text) {
+    yoke_link *link = &setup->topology.link;
+    const char *otherwise = figures != NULL ? figures->link : DEFAULT_LINK;
+    char origin[48] = "";
+    if (text == NULL)
+        snprintf(origin, sizeof origin, " (%s, %s)", otherwise,
+                 figures != NULL ? "of the published machine" : "assumed");
+    TRY(yoke_link_parse(link, text != NULL ? text : otherwise));
+    char described[YOKE_LINK_BYTES];
+    snprintf(setup->link_text, sizeof setup->link_text, "%s%s", yoke_link_describe(link, described),
+             origin);
+    return YOKE_OK;
+}
+
+static yoke_status read_nic(simulate_setup *setup, const simulate_flags *flags) {
     yoke_topology *topology = &setup->topology;
     const yoke_link *nic = &topology->nic;
-    char link[YOKE_LINK_BYTES];
+    size_t length = strlen(setup->link_text);
     topology->per_node = flags->per_node;
-    TRY(yoke_link_parse(&topology->link, flags->link != NULL ? flags->link : DEFAULT_LINK));
-    int length = snprintf(setup->link_text, sizeof setup->link_text, "%s%s",
-                          yoke_link_describe(&topology->link, link),
-                          flags->link == NULL ? " (" DEFAULT_LINK ", assumed)" : "");
     if (flags->nic == NULL) return YOKE_OK;
     if (flags->per_node == 0)
         return cli_refuse(YOKE_ERROR_ARGUMENT,
                           "--nic %s: without --devices-per-node all devices are in one node",
                           flags->nic);
     TRY(yoke_link_parse(&topology->nic, flags->nic));
-    snprintf(setup->link_text + length, sizeof setup->link_text - (size_t)length,
-             "; node %g GB/s, %g us", nic->bytes_per_ns, nic->latency_ns / 1e3);
+    snprintf(setup->link_text + length, sizeof setup->link_text - length, "; node %g GB/s, %g us",
+             nic->bytes_per_ns, nic->latency_ns / 1e3);
     return YOKE_OK;
 }
 
@@ -36,12 +50,33 @@ static yoke_status check_profile(const yoke_profile *profile, const simulate_fla
     return YOKE_OK;
 }
 
+static yoke_status refuse_name(const char *name) {
+    const char *names[64], *near;
+    size_t count = 0;
+    for (const published *row; (row = published_at((int)count)) != NULL && count < 64;)
+        names[count++] = row->name;
+    near = yoke_text_nearest(name, names, count);
+    if (near == NULL) near = names[0];
+    return cli_refuse(YOKE_ERROR_ARGUMENT,
+                      "'%s' is no file, and no profile of Yoke's is called so; 'yoke simulate "
+                      "--list' names them: %s, say",
+                      name, near);
+}
+
+/* A name of the table, or the path of a file. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
-                                const char *path) {
-    *setup = (simulate_setup){0};
-    TRY(read_topology(setup, flags));
-    TRY(yoke_profile_read(&setup->profile, path));
-    return check_profile(&setup->profile, flags, path);
+                                const char *name) {
+    const published *figures = published_find(name);
+    *setup = (simulate_setup){.published = figures != NULL};
+    TRY(read_link(setup, figures, flags->link));
+    TRY(read_nic(setup, flags));
+    if (figures != NULL)
+        TRY(published_profile(figures, &setup->profile));
+    else if (strchr(name, ':') != NULL && access(name, F_OK) != 0)
+        return refuse_name(name);
+    else
+        TRY(yoke_profile_read(&setup->profile, name));
+    return check_profile(&setup->profile, flags, name);
 }
 
 /* A file's texts must not steer a terminal. */

@@ -16,8 +16,8 @@ typedef struct simulate_flags {
 /* Rows of an option table; `at` is the offset of the simulate_flags. */
 #define SIMULATE_OPTIONS(at)                                                                       \
     {"link",                                                                                       \
-     "pcie3|pcie4|pcie5|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                                  \
-     "link of each device (pcie4)",                                                                \
+     "pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                          \
+     "link of each device (of a published machine its own, otherwise pcie4)",                      \
      CLI_TEXT,                                                                                     \
      (at) + offsetof(simulate_flags, link),                                                        \
      0,                                                                                            \
@@ -51,12 +51,14 @@ typedef struct simulate_flags {
 typedef struct simulate_setup {
     yoke_profile profile; /* yoke_profile_clear frees it */
     yoke_topology topology;
-    char link_text[96]; /* "12.3 GB/s, 5 us, switch" */
+    bool published;      /* the profile is computed from published figures (published.h) */
+    char link_text[128]; /* "12.3 GB/s, 5 us, switch" */
 } simulate_setup;
 
-/* ARGUMENT: an impossible link, or a profile of another model or device. */
+/* name: one of published.h, or the path of a file. ARGUMENT: neither, an impossible link, or a
+ * profile of another model or device. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
-                                const char *path);
+                                const char *name);
 void simulate_print_head(FILE *out, const simulate_setup *setup);
 
 /* Rows of all devices in a second. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/simulate/published.h"
 #include "cli/simulate/simulate_setup.h"
 #include "yoke/data_parallel.h"
 
@@ -12,7 +13,7 @@ typedef struct simulate_arguments {
     const char *devices, *html;
     int mode; /* 0: all */
     double interpreter_us;
-    bool json;
+    bool json, list;
 } simulate_arguments;
 
 #define FIELD(name) offsetof(simulate_arguments, name)
@@ -26,6 +27,8 @@ static const cli_option options[] = {
     {"interpreter-us", "X",
      "dp-python: microseconds of Python for each layer and replica (13, as measured)", CLI_REAL,
      FIELD(interpreter_us), 0, 1e6},
+    {"list", NULL, "list the profiles that come with Yoke; simulate nothing", CLI_FLAG, FIELD(list),
+     0, 0},
     {"html", "FILE", "write a page of figures: step time, timeline, stages", CLI_TEXT, FIELD(html),
      0, 0},
     {"json", NULL, "print the result as one JSON object, with the timelines", CLI_FLAG, FIELD(json),
@@ -34,17 +37,21 @@ static const cli_option options[] = {
 
 const cli_verb simulate_verb = {
     .name = "simulate",
-    .operands = "PROFILE",
+    .operands = "PROFILE | NAME",
     .summary = "predict the step of a profile on many devices, from their links",
     .options = options,
     .option_count = CLI_OPTION_COUNT(options),
-    .more = "'yoke bench --profile PROFILE' measures one device. Every device keeps the profile's\n"
-            "rows. DataParallel is one process and stays within a node; several nodes need --nic.\n"
-            "\n"
-            "  yoke bench --profile p.json --model resnet18-cifar --rows 32\n"
-            "  yoke simulate p.json --link pcie3\n"
-            "  yoke simulate p.json --devices 8..4096 --devices-per-node 8 --link nvlink4 --nic "
-            "50,10\n"};
+    .more =
+        "'yoke bench --profile PROFILE' measures one device; NAME is a profile that comes with\n"
+        "Yoke, estimated from published throughput. Every device keeps the profile's rows.\n"
+        "DataParallel is one process and stays within a node; several nodes need --nic.\n"
+        "\n"
+        "  yoke simulate --list\n"
+        "  yoke simulate h100:resnet50 --devices 1..64 --devices-per-node 8 --nic 50,10\n"
+        "  yoke bench --profile p.json --model resnet18-cifar --rows 32\n"
+        "  yoke simulate p.json --link pcie3\n"
+        "  yoke simulate p.json --devices 8..4096 --devices-per-node 8 --link nvlink4 --nic "
+        "50,10\n"};
 
 typedef struct device_counts {
     int counts[COUNTS_MAX], count;
@@ -135,7 +142,12 @@ int simulate_main(int argc, char **argv) {
     simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
     if (code >= 0) return code;
-    if (operands != 1) return cli_usage_error("simulate", "simulate takes one PROFILE");
+    if (arguments.list && operands == 0) {
+        published_print(stdout);
+        return 0;
+    }
+    if (operands != 1)
+        return cli_usage_error("simulate", "simulate takes one PROFILE or NAME; --list takes none");
     device_counts devices;
     if (!read_counts(arguments.devices, &devices)) return refuse_devices(arguments.devices);
     simulate_setup setup;
