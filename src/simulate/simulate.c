@@ -68,7 +68,7 @@ typedef struct simulator {
     size_t *bytes;     /* [segments]; in classic [devices] */
     uint64_t *ends_ns; /* [devices] */
     uint64_t now_ns;
-    uint64_t call_ns; /* dp-python: of a layer */
+    uint64_t call_ns, handover_ns, thread_ns; /* dp-python */
     int span_capacity;
 } simulator;
 
@@ -152,7 +152,8 @@ static uint64_t update_ns(const yoke_profile *profile, int parts) {
 }
 
 /* dp-python: a thread for each device; each takes the interpreter's lock for every layer's call and
- * runs the layer's kernels without it. Threads take turns. */
+ * runs the layer's kernels without it. Threads take turns; one that has to wait gets the lock
+ * later than it becomes free. */
 static yoke_status forward_with_lock(simulator *run) {
     const yoke_profile *profile = run->profile;
     int devices = run->result->devices, layers = profile->layers;
@@ -164,7 +165,8 @@ static yoke_status forward_with_lock(simulator *run) {
         uint64_t kernel_ns =
             ns_of_ms(part * profile->forward_ms) - ns_of_ms(before * profile->forward_ms);
         for (int k = 0; k < devices; k++) {
-            free_ns = (run->ends_ns[k] > free_ns ? run->ends_ns[k] : free_ns) + call_ns;
+            bool waits = run->ends_ns[k] < free_ns;
+            free_ns = (waits ? free_ns + run->handover_ns : run->ends_ns[k]) + call_ns;
             last_ns = run->ends_ns[k] = free_ns + kernel_ns;
         }
     }
@@ -179,11 +181,13 @@ static yoke_status forward_with_lock(simulator *run) {
     return YOKE_OK;
 }
 
-/* The calling thread copies every module for every replica; a single one is not copied. */
+/* The calling thread copies every module for every replica, and starts and joins a thread for each.
+ * A single replica needs neither. */
 static yoke_status rebuild_replicas(simulator *run) {
     int devices = run->result->devices;
     if (devices < 2) return YOKE_OK;
-    uint64_t ns = (uint64_t)devices * (uint64_t)run->profile->layers * run->call_ns;
+    uint64_t each_ns = (uint64_t)run->profile->layers * run->call_ns + run->thread_ns;
+    uint64_t ns = (uint64_t)devices * each_ns;
     run->result->python_ns += ns;
     return compute(run, 0, YOKE_STAGE_REPLICATE, NO_BUCKET, ns);
 }
@@ -267,7 +271,8 @@ static double longest_ns(const yoke_profile *profile, const yoke_topology *topol
     bytes += ((double)profile->input_bytes + 2 * (double)profile->output_bytes) * profile->rows;
     double ns = transfers * link->latency_ns + 2 * bytes / link->bytes_per_ns;
     if (nic->bytes_per_ns > 0) ns += transfers * nic->latency_ns + 2 * bytes / nic->bytes_per_ns;
-    double python_ns = 2e3 * topology->interpreter_us * profile->layers;
+    double layer_us = 2 * topology->interpreter_us + topology->handover_us;
+    double python_ns = 1e3 * (layer_us * profile->layers + topology->thread_us);
     return devices * (5 * link->latency_ns + ns + python_ns + 1e6 * yoke_profile_step_ms(profile));
 }
 
@@ -291,6 +296,8 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     TRY(prepare(run, topology));
     run->now_ns = ns_of_ms(run->profile->host_ms);
     run->call_ns = (uint64_t)(1e3 * topology->interpreter_us);
+    run->handover_ns = (uint64_t)(1e3 * topology->handover_us);
+    run->thread_ns = (uint64_t)(1e3 * topology->thread_us);
     TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
             ? run_classic(run)
             : run_buckets(run));

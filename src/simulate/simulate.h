@@ -56,7 +56,14 @@ typedef struct yoke_topology {
     /* For dp-python: microseconds for which a thread holds the interpreter's lock to call a layer,
      * and for which the root rebuilds a layer of a replica. */
     double interpreter_us;
+    double handover_us; /* for which nobody holds the lock before a thread that waited gets it */
+    double thread_us;   /* to start a thread for a replica, and to join it */
 } yoke_topology;
+
+/* A layer's share of the time between two holders in `yoke train --schedule python`: 3.4 to 6.4 us
+ * on two cores; and threads in PyTorch, 46 to 50 us (docs/ddp.md). */
+#define YOKE_HANDOVER_US 5.0
+#define YOKE_THREAD_US 48.0
 
 /* The enumerator, the name, the route of its buckets, and whether it is ranks, who may span nodes.
  */

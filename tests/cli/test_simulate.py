@@ -16,7 +16,7 @@ LIMIT_S = 120
 ROWS = 16
 LINK = "0.05,100"  # slow: transfers take most of a step, even where devices share a busy core
 CLOSE = 0.1
-SCHEDULES = {"dp-classic": "classic", "dp-overlap": "overlap", "dp-sharded": "sharded"}
+SCHEDULES = {"dp-python": "python", "dp-classic": "classic", "dp-overlap": "overlap", "dp-sharded": "sharded"}
 
 
 def yoke(*arguments):
@@ -74,7 +74,7 @@ class Against(unittest.TestCase):
                 return
         self.fail(f"{mode} on {devices} devices: simulated {expected:.2f} ms, measured {fastest:.2f} ms")
 
-    def test_classic_overlap_and_sharded_take_the_measured_time(self):
+    def test_python_classic_overlap_and_sharded_take_the_measured_time(self):
         for mode in SCHEDULES:
             for devices in (2, 4, 8):
                 with self.subTest(mode=mode, devices=devices):

@@ -147,8 +147,14 @@ static void python_takes_its_lock_for_every_layer(void **state) {
     expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4,
                 n * l * u + (n - 1) * u + l * (u + 40e3) + transfers);
     expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 1, l * (u + 40e3));
-    topology.interpreter_us = 0;
-    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, l * 40e3 + transfers);
+    profile.forward_ms = 50 * 0.02; /* short again: all but the first holder have waited */
+    topology.handover_us = 3;
+    topology.thread_us = 40;
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4,
+                n * (l * u + 40e3) + n * l * u + (n * l - 1) * 3e3 + 20e3 + transfers);
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 1, l * (u + 20e3));
+    topology.interpreter_us = topology.handover_us = topology.thread_us = 0;
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, l * 20e3 + transfers);
 }
 
 /* Two nodes of 4: the cards carry a ring's step, a tree's upper level, or what hierarchical leaves.

@@ -138,6 +138,13 @@ static yoke_status show(const simulate_arguments *arguments, const simulate_setu
     return status;
 }
 
+/* A lock that nobody holds for any time is never waited for. */
+static void set_python(yoke_topology *topology, double interpreter_us) {
+    topology->interpreter_us = interpreter_us;
+    topology->handover_us = interpreter_us > 0 ? YOKE_HANDOVER_US : 0;
+    topology->thread_us = YOKE_THREAD_US;
+}
+
 int simulate_main(int argc, char **argv) {
     simulate_arguments arguments = {.devices = "1,2,4,8", .interpreter_us = YOKE_INTERPRETER_US};
     int operands = 0, code = cli_parse(&simulate_verb, argc, argv, &arguments, &operands);
@@ -153,7 +160,7 @@ int simulate_main(int argc, char **argv) {
     simulate_setup setup;
     simulate_runs runs = {0};
     yoke_status status = simulate_setup_read(&setup, &arguments.flags, argv[1]);
-    setup.topology.interpreter_us = arguments.interpreter_us;
+    set_python(&setup.topology, arguments.interpreter_us);
     if (status == YOKE_OK) status = run_all(&runs, &setup, arguments.mode, &devices);
     if (status == YOKE_OK) status = show(&arguments, &setup, &runs);
     for (int i = 0; i < runs.count; i++)
