@@ -120,7 +120,7 @@ yoke_status yoke_link_parse(yoke_link *link, const char *text) {
 }
 
 const char *yoke_link_describe(const yoke_link *link, char text[YOKE_LINK_BYTES]) {
-    snprintf(text, YOKE_LINK_BYTES, "%g GB/s, %g us, %s", link->bytes_per_ns,
+    snprintf(text, YOKE_LINK_BYTES, "%.4g GB/s, %.4g us, %s", link->bytes_per_ns,
              link->latency_ns / 1e3, link->bridge ? "bridge" : "switch");
     return text;
 }

@@ -6,6 +6,7 @@ usage: test_simulate.py YOKE [unittest arguments]
 import functools
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -210,6 +211,18 @@ class Published(unittest.TestCase):
         advice = yoke("advise", "rtx4090:resnet50")
         self.assertIn("(pcie4, of the published machine)", advice.stdout)
         self.assertEqual(advice.stderr, "")
+
+    def test_a_link_is_measured_between_devices_like_the_profiles(self):
+        advice = yoke("advise", profile(), "--link", "auto")
+        self.assertEqual(advice.returncode, 0, advice.stderr)
+        found = re.search(r"links of ([0-9.e+]+) GB/s, ([0-9.e-]+) us, (\w+) \(measured: .* of this machine\)", advice.stdout)
+        self.assertTrue(found, advice.stdout)
+        self.assertTrue(0.1 < float(found[1]) < 1e4 and 0 < float(found[2]) < 1e3, advice.stdout)
+        for verb in ("simulate", "advise"):
+            refused = yoke(verb, "v100:resnet50", "--link", "auto")
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("Tesla V100-SXM2-16GB", refused.stderr)
+            self.assertIn("state the link", refused.stderr)
 
     def test_an_unknown_name_is_refused_with_the_nearest(self):
         for verb in ("simulate", "advise"):

@@ -1,6 +1,7 @@
 /* yoke advise: which mode to train in on 2, 4 and 8 devices, what it gains, and what limits it. */
 #include <string.h>
 
+#include "cli/simulate/found_link.h"
 #include "cli/simulate/simulate_setup.h"
 
 #define MOST_DEVICES 8
@@ -127,13 +128,7 @@ static yoke_status print_limit(const simulate_setup *setup, yoke_simulated_mode 
 
 /* A CPU's profile says little about another machine. */
 static void note_machine(const yoke_profile *profile) {
-    yoke_devices *devices = NULL;
-    yoke_device_info info = {.struct_size = sizeof info};
-    yoke_devices_options asked = {.struct_size = sizeof asked, .list = "1xcpu"};
-    bool known = yoke_devices_open(&devices, &asked) == YOKE_OK &&
-                 yoke_devices_describe(devices, 0, &info) == YOKE_OK;
-    yoke_devices_close(devices);
-    if (known && strncmp(info.description, profile->device, strlen(info.description)) == 0) return;
+    if (found_processor(profile->device)) return;
     fprintf(stderr, "yoke: note: the profile is of '");
     cli_print_text(stderr, profile->device, 0);
     fprintf(stderr, "', not of this machine's processor\n");

@@ -18,23 +18,23 @@
 #define MIXED "float16 mixed"
 
 static const published table[] = {
-    {"h100:resnet50", "NVIDIA H100 80GB SXM5", MIXED, 1280, 2615.52, 8, 20722.84, "nvlink4", 3350,
+    {"h100:resnet50", "NVIDIA H100 80GB HBM3", MIXED, 1280, 2615.52, 8, 20722.84, "nvlink4", 3350,
      LAMBDA},
-    {"a100:resnet50", "NVIDIA A100 80GB SXM4", MIXED, 1280, 1582.19, 8, 11437.81, "nvlink3", 2039,
+    {"a100:resnet50", "NVIDIA A100-SXM4-80GB", MIXED, 1280, 1582.19, 8, 11437.81, "nvlink3", 2039,
      LAMBDA},
-    {"v100:resnet50", "NVIDIA V100 16GB SXM2", MIXED, 256, 832.67, 8, 6166.88, "nvlink2", 900,
+    {"v100:resnet50", "Tesla V100-SXM2-16GB", MIXED, 256, 832.67, 8, 6166.88, "nvlink2", 900,
      LAMBDA},
     {"rtx4090:resnet50", "NVIDIA GeForce RTX 4090", MIXED, 448, 1301.15, 2, 2467.75, "pcie4", 1008,
      LAMBDA},
     {"rtx3090:resnet50", "NVIDIA GeForce RTX 3090", MIXED, 448, 905.05, 2, 1751.33, "pcie4", 936,
      LAMBDA},
-    {"dgx-a100:resnet50", "NVIDIA A100 80GB SXM4", MIXED, 256, 2470, 8, 16621, "nvlink3", 2039,
+    {"dgx-a100:resnet50", "NVIDIA A100-SXM4-80GB", MIXED, 256, 2470, 8, 16621, "nvlink3", 2039,
      NVIDIA},
-    {"dgx-a100-tf32:resnet50", "NVIDIA A100 80GB SXM4", "tf32", 256, 938, 8, 7248, "nvlink3", 2039,
+    {"dgx-a100-tf32:resnet50", "NVIDIA A100-SXM4-80GB", "tf32", 256, 938, 8, 7248, "nvlink3", 2039,
      NVIDIA},
-    {"dgx-1:resnet50", "NVIDIA V100 16GB SXM2", MIXED, 256, 1200, 8, 8322, "nvlink2", 900, NVIDIA},
-    {"dgx-1-float32:resnet50", "NVIDIA V100 16GB SXM2", "float32", 112, 367, 8, 2855, "nvlink2",
-     900, NVIDIA},
+    {"dgx-1:resnet50", "Tesla V100-SXM2-16GB", MIXED, 256, 1200, 8, 8322, "nvlink2", 900, NVIDIA},
+    {"dgx-1-float32:resnet50", "Tesla V100-SXM2-16GB", "float32", 112, 367, 8, 2855, "nvlink2", 900,
+     NVIDIA},
 };
 #define COUNT (int)(sizeof table / sizeof *table)
 

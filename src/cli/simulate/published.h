@@ -6,7 +6,8 @@
 
 typedef struct published {
     const char *name; /* "h100:resnet50": the device, and a preset for 3x224x224 and 1000 classes */
-    const char *device, *precision;
+    const char *device; /* as its driver calls it */
+    const char *precision;
     int rows;                /* of a step on each device */
     double rows_per_second;  /* of one device */
     int devices;             /* of one node, with */

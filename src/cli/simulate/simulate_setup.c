@@ -4,19 +4,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/simulate/found_link.h"
 #include "cli/simulate/published.h"
 
 #define DEFAULT_LINK "pcie4"
 
-/* The link of the machine whose throughput was published, or a guess. */
+/* As stated, as found on this machine, that of the machine whose throughput was published, or a
+ * guess. */
 static yoke_status read_link(simulate_setup *setup, const published *figures, const char *text) {
     yoke_link *link = &setup->topology.link;
     const char *otherwise = figures != NULL ? figures->link : DEFAULT_LINK;
-    char origin[48] = "";
+    char origin[64] = "";
     if (text == NULL)
         snprintf(origin, sizeof origin, " (%s, %s)", otherwise,
                  figures != NULL ? "of the published machine" : "assumed");
-    TRY(yoke_link_parse(link, text != NULL ? text : otherwise));
+    if (text != NULL && strcmp(text, "auto") == 0)
+        TRY(found_link(link, setup->profile.device, origin, sizeof origin));
+    else
+        TRY(yoke_link_parse(link, text != NULL ? text : otherwise));
     char described[YOKE_LINK_BYTES];
     snprintf(setup->link_text, sizeof setup->link_text, "%s%s", yoke_link_describe(link, described),
              origin);
@@ -68,15 +73,15 @@ yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *fla
                                 const char *name) {
     const published *figures = published_find(name);
     *setup = (simulate_setup){.published = figures != NULL};
-    TRY(read_link(setup, figures, flags->link));
-    TRY(read_nic(setup, flags));
     if (figures != NULL)
         TRY(published_profile(figures, &setup->profile));
     else if (strchr(name, ':') != NULL && access(name, F_OK) != 0)
         return refuse_name(name);
     else
         TRY(yoke_profile_read(&setup->profile, name));
-    return check_profile(&setup->profile, flags, name);
+    TRY(check_profile(&setup->profile, flags, name));
+    TRY(read_link(setup, figures, flags->link));
+    return read_nic(setup, flags);
 }
 
 /* A file's texts must not steer a terminal. */

@@ -16,8 +16,8 @@ typedef struct simulate_flags {
 /* Rows of an option table; `at` is the offset of the simulate_flags. */
 #define SIMULATE_OPTIONS(at)                                                                       \
     {"link",                                                                                       \
-     "pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                          \
-     "link of each device (of a published machine its own, otherwise pcie4)",                      \
+     "auto|pcie3|pcie4|pcie5|nvlink2|nvlink3|nvlink4|GB/s,US[,switch|bridge]",                     \
+     "link of each device; auto measures this machine's (a published machine's, or pcie4)",        \
      CLI_TEXT,                                                                                     \
      (at) + offsetof(simulate_flags, link),                                                        \
      0,                                                                                            \
