@@ -36,20 +36,28 @@ static yoke_status fill_batch(bench_engine *engine) {
     return YOKE_OK;
 }
 
-/* A loader places the batch in the memory that its devices copy from fastest. */
-static yoke_status load_batch(bench_engine *engine) {
-    int rows = engine->setup.rows * engine->setup.devices;
+static yoke_status open_dataset(bench_engine *engine) {
+    const bench_setup *setup = &engine->setup;
+    if (setup->dataset != NULL)
+        return yoke_dataset_open(&engine->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
+    yoke_status status = fill_batch(engine);
+    if (status != YOKE_OK) return status;
     yoke_arrays arrays = {.struct_size = sizeof arrays,
-                          .rows = (size_t)rows,
-                          .shape = bench_input_shape(&engine->setup),
+                          .rows = (size_t)(setup->rows * setup->devices),
+                          .shape = bench_input_shape(setup),
                           .inputs = engine->inputs,
                           .classes = CLASSES,
                           .labels = engine->labels};
+    return yoke_dataset_from_arrays(&engine->dataset, &arrays);
+}
+
+/* A loader places the batch in the memory that its devices copy from fastest. */
+static yoke_status load_batch(bench_engine *engine) {
+    int rows = engine->setup.rows * engine->setup.devices;
     yoke_loader_options options = {
         .struct_size = sizeof options, .batch = rows, .slots = 1, .devices = engine->devices};
     engine->batch.struct_size = sizeof engine->batch;
-    yoke_status status = yoke_dataset_from_arrays(&engine->dataset, &arrays);
-    if (status == YOKE_OK) status = yoke_loader_create(&engine->loader, engine->dataset, &options);
+    yoke_status status = yoke_loader_create(&engine->loader, engine->dataset, &options);
     if (status == YOKE_OK) status = yoke_loader_begin(engine->loader, 0);
     return status == YOKE_OK ? yoke_loader_next(engine->loader, &engine->batch, NULL) : status;
 }
@@ -83,11 +91,15 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .accumulate = setup->accumulate,
                                           .shards = setup->shards,
                                           .batch = setup->rows * setup->devices};
-    yoke_status status = fill_batch(engine);
+    yoke_dataset_info data = {.struct_size = sizeof data};
+    yoke_device_info device = {.struct_size = sizeof device};
+    yoke_status status = open_dataset(engine);
     if (status == YOKE_OK) status = load_batch(engine);
+    if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &data);
+    if (status == YOKE_OK) status = yoke_devices_describe(engine->devices, 0, &device);
+    if (device.capability > 0) options.bucket_bytes = setup->gpu_bucket_bytes;
     if (status == YOKE_OK)
-        status = yoke_model_preset(&engine->model, setup->model, bench_input_shape(setup), CLASSES,
-                                   NULL);
+        status = yoke_model_preset(&engine->model, setup->model, data.shape, data.classes, NULL);
     if (status == YOKE_OK)
         status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                            &optimizer, &options);

@@ -6,7 +6,9 @@
 #include "yoke/yoke.h"
 
 typedef struct bench_setup {
-    const char *model;    /* a preset for 3x32x32 images, or mlp for 1x28x28; 10 classes */
+    const char *model;    /* a preset */
+    const char *dataset;  /* as yoke train takes it; NULL: random images of 3x32x32, for mlp of
+                             1x28x28, in 10 classes */
     const char *list;     /* of devices; NULL: that many CPU devices */
     int devices, threads; /* compute threads per device */
     int rows;             /* per device */
@@ -16,8 +18,9 @@ typedef struct bench_setup {
     yoke_algorithm algorithm;
     double learning_rate; /* 0: 1e-3 */
     bool skip_finite_check;
-    int accumulate; /* micro-batches of a batch; 0: 1 */
-    int shards;     /* of a batch; 0: one per device */
+    int accumulate;          /* micro-batches of a batch; 0: 1 */
+    int shards;              /* of a batch; 0: one per device */
+    size_t gpu_bucket_bytes; /* 0: one bucket where a GPU is alone */
 } bench_setup;
 
 typedef struct bench_engine {

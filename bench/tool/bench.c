@@ -30,8 +30,11 @@ static const cli_option options[] = {
     {"profile", "FILE",
      "measure no rows, but the parts of a step of one device, for yoke simulate and advise",
      CLI_TEXT, FIELD(profile.path), 0, 0},
-    {"model", "NAME", "profile: preset that computes 10 classes of images (resnet20)", CLI_TEXT,
+    {"model", "NAME", "profile: preset, as in yoke help train (resnet20)", CLI_TEXT,
      FIELD(profile.model), 0, 0},
+    {"dataset", "SPEC",
+     "profile: cifar10:DIR, synthetic:3x224x224,classes=1000, ... (10 classes of random images)",
+     CLI_TEXT, FIELD(profile.dataset), 0, 0},
     {"rows", "N", "profile: rows of a step (32)", CLI_INTEGER, FIELD(profile.rows), 1, 1 << 20},
     {"device", "NAME", "profile: cuda:0, for example (cpu)", CLI_TEXT, FIELD(profile.device), 0, 0},
     {"threads", "N", "profile: compute threads of a CPU device (cores)", CLI_INTEGER,
@@ -202,11 +205,12 @@ static int run_profile(bench_arguments *arguments, int names) {
 }
 
 static int check_profile_only(const bench_profile_options *given) {
-    if (given->model == NULL && given->device == NULL && given->rows == 0 && given->threads == 0 &&
-        given->precision == 0)
+    if (given->model == NULL && given->dataset == NULL && given->device == NULL &&
+        given->rows == 0 && given->threads == 0 && given->precision == 0)
         return 0;
-    return cli_usage_error("bench", "--model, --rows, --device, --threads and --precision are of "
-                                    "--profile FILE, which is missing");
+    return cli_usage_error("bench",
+                           "--model, --dataset, --rows, --device, --threads and --precision are of "
+                           "--profile FILE, which is missing");
 }
 
 int bench_main(int argc, char **argv) {

@@ -16,6 +16,7 @@
 #define MOST_STEPS 1000 /* the trace keeps the spans of some thousand */
 #define FASTEST_PART 4  /* a quarter of them */
 #define DEFAULT_ROWS 32
+#define DDP_BUCKET_BYTES ((size_t)25 << 20) /* the engine's among several GPUs */
 
 /* Columns of a step's times; behind them one for each segment of backward. */
 enum { STEP, FORWARD, LOSS, UPDATE, SEGMENTS };
@@ -140,7 +141,8 @@ static yoke_status describe(yoke_profile *profile, const bench_engine *engine, i
              steps);
     profile->rows = engine->setup.rows;
     profile->layers = yoke_model_layer_count(engine->model);
-    profile->input_bytes = values_of(yoke_model_input_shape(engine->model)) * sizeof(float);
+    size_t value_bytes = yoke_loader_pixels(engine->loader) ? 1 : sizeof(float);
+    profile->input_bytes = values_of(yoke_model_input_shape(engine->model)) * value_bytes;
     profile->output_bytes = values_of(yoke_model_output_shape(engine->model)) * sizeof(float);
     return fill_segments(profile, engine);
 }
@@ -172,7 +174,9 @@ yoke_status bench_profile(const bench_profile_options *options) {
                          .list = options->device,
                          .devices = 1,
                          .threads = options->threads,
+                         .dataset = options->dataset,
                          .rows = options->rows > 0 ? options->rows : DEFAULT_ROWS,
+                         .gpu_bucket_bytes = DDP_BUCKET_BYTES,
                          .precision = (yoke_precision)options->precision};
     yoke_profile profile = {0};
     bench_engine *engine = NULL;
@@ -182,6 +186,9 @@ yoke_status bench_profile(const bench_profile_options *options) {
         status = cli_refuse(YOKE_ERROR_ARGUMENT,
                             "--device %s: %d devices, a profile is of one; name one, as in cuda:0",
                             options->device, engine->setup.devices);
+    if (status == YOKE_OK && engine->batch.rows != setup.rows)
+        status = cli_refuse(YOKE_ERROR_ARGUMENT, "--rows %d: the dataset has %d", setup.rows,
+                            engine->batch.rows);
     int steps = options->steps > 0 ? options->steps : DEFAULT_STEPS;
     if (status == YOKE_OK)
         status = measure(&profile, engine, steps < MOST_STEPS ? steps : MOST_STEPS);

@@ -6,13 +6,14 @@
 #include "yoke/status.h"
 
 typedef struct bench_profile_options {
-    const char *path;   /* of the file to write */
-    const char *model;  /* a preset for images; NULL: resnet20 */
-    const char *device; /* a list of one; NULL: the CPU */
-    int rows;           /* 0: 32 */
-    int threads;        /* of a CPU device; 0: every core */
-    int precision;      /* a yoke_precision */
-    int steps;          /* 0: 20 */
+    const char *path;    /* of the file to write */
+    const char *model;   /* a preset; NULL: resnet20 */
+    const char *dataset; /* as yoke train takes it; NULL: random images */
+    const char *device;  /* a list of one; NULL: the CPU */
+    int rows;            /* 0: 32 */
+    int threads;         /* of a CPU device; 0: every core */
+    int precision;       /* a yoke_precision */
+    int steps;           /* 0: 20 */
 } bench_profile_options;
 
 /* Measures, writes the file and prints one line about it. */

@@ -49,6 +49,12 @@ def simulated(path, *arguments):
     return {(run["mode"], run["devices"]): run for run in json.loads(result.stdout)["runs"]}
 
 
+def steps_of(trace):
+    """Milliseconds of all steps but the first."""
+    return [event["dur"] / 1e3 for event in json.loads(trace.read_text())["traceEvents"]
+            if event["name"] == "step" and event["ph"] == "X" and event["args"]["step"] > 0]
+
+
 def measured_ms(mode, devices):
     """The fastest step of a run; other programs only make steps longer."""
     trace = folder() / "trace.json"
@@ -59,9 +65,7 @@ def measured_ms(mode, devices):
     else:
         result = yoke("launch", "--nproc-per-node", devices, "--", *train, "--mode", "ddp")
     assert result.returncode == 0, result.stderr
-    steps = [event["dur"] / 1e3 for event in json.loads(trace.read_text())["traceEvents"]
-             if event["name"] == "step" and event["ph"] == "X" and event["args"]["step"] > 0]
-    return min(steps)
+    return min(steps_of(trace))
 
 
 class Against(unittest.TestCase):
@@ -80,6 +84,21 @@ class Against(unittest.TestCase):
             for devices in (2, 4, 8):
                 with self.subTest(mode=mode, devices=devices):
                     self.compare(mode, devices)
+
+    def test_python_takes_the_measured_time_where_it_is_nearly_everything(self):
+        small = ["--model", "resnet20", "--dataset", "synthetic:3x8x8", "--threads", 1]
+        path, trace, fastest = folder() / "small.json", folder() / "python.json", float("inf")
+        result = yoke("bench", "--profile", path, *small, "--rows", 2, "--steps", 60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        expected = simulated(path, "--devices", 2, "--link", "1e6,0")["dp-python", 2]["step_ms"]
+        for _ in range(10):
+            result = yoke("train", *small, "--devices", "2xcpu", "--batch", 4, "--steps", 60, "--schedule", "python", "--trace", trace,
+                          "--choices", "none", "--evaluate-every", -1, "--quiet")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            fastest = min(fastest, *steps_of(trace))
+            if abs(fastest - expected) <= CLOSE * fastest:
+                return
+        self.fail(f"simulated {expected:.2f} ms, measured {fastest:.2f} ms")
 
     def test_ddp_takes_the_measured_time(self):
         for devices in (2, 4, 8):
@@ -276,9 +295,21 @@ class Refused(unittest.TestCase):
         self.refuse(65, "no profile", "yoke bench --profile", path=trace)
         self.refuse(66, "missing.json", path=folder() / "missing.json")
 
+    def test_bench_profile_takes_any_dataset_with_enough_rows(self):
+        path = folder() / "classes.json"
+        result = yoke("bench", "--profile", path, "--model", "mlp", "--dataset", "synthetic:3x8x8,classes=100,rows=50", "--rows", 4,
+                      "--steps", 3)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        written = json.loads(path.read_text())
+        self.assertEqual((written["input_bytes"], written["output_bytes"]), (3 * 8 * 8 * 4, 100 * 4))
+        result = yoke("bench", "--profile", path, "--model", "mlp", "--dataset", "synthetic:3x8x8,rows=50", "--rows", 51)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--rows 51: the dataset has 50", result.stderr)
+
     def test_bench_profile_takes_one_device_and_no_rows(self):
         for arguments, word in ((["--profile", folder() / "p", "scaling"], "leave NAME out"),
                                 (["--model", "mlp"], "--profile"),
+                                (["--dataset", "synthetic"], "--profile"),
                                 (["--profile", folder() / "p", "--model", "nothing"], "nothing"),
                                 (["--profile", folder() / "p", "--model", "mlp", "--device", "2xcpu"], "a profile is of one")):
             result = yoke("bench", *arguments)
