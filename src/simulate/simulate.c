@@ -10,6 +10,8 @@
 #define COLLECTIVES YOKE_SIMULATED_LANES
 #define NO_BUCKET (-1)
 #define LONGEST_CALL_US 1e6
+#define LONGEST_FACTOR 1e6
+#define NO_DEVICE (-1)
 #define MOST_NS 1e18 /* times in ns fit into 64 bits */
 
 static const struct {
@@ -38,6 +40,10 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
     if (!(topology->interpreter_us >= 0 && topology->interpreter_us <= LONGEST_CALL_US))
         return FAIL(YOKE_ERROR_ARGUMENT, "an interpreter that takes %g us for a layer; 0 to %g",
                     topology->interpreter_us, LONGEST_CALL_US);
+    if (topology->straggler_factor != 0 &&
+        !(topology->straggler_factor >= 1 && topology->straggler_factor <= LONGEST_FACTOR))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a straggler that takes %g times as long; 1 to %g",
+                    topology->straggler_factor, LONGEST_FACTOR);
     if (topology->nic.bridge)
         return FAIL(YOKE_ERROR_ARGUMENT, "a network card has no bridge; leave ',bridge' out");
     if (per_node == 0 || devices <= per_node) return YOKE_OK;
@@ -63,11 +69,14 @@ yoke_status yoke_simulate_check(const yoke_topology *topology, yoke_simulated_mo
 typedef struct simulator {
     const yoke_profile *profile;
     yoke_simulation *result;
-    yoke_links *links; /* NULL: one device has nothing to transfer */
-    uint64_t *times;   /* of the bucket clock */
-    size_t *bytes;     /* [segments]; in classic [devices] */
-    uint64_t *ends_ns; /* [devices] */
-    uint64_t now_ns;
+    yoke_links *links;                        /* NULL: one device has nothing to transfer */
+    uint64_t *times;                          /* of the bucket clock */
+    size_t *bytes;                            /* [segments]; in classic [devices] */
+    uint64_t *ends_ns;                        /* [devices] */
+    uint64_t now_ns;                          /* of the slowest device */
+    uint64_t lag_ns;                          /* by which the others are ahead of the straggler */
+    int straggler;                            /* NO_DEVICE: none */
+    double factor;                            /* of its forward and backward */
     uint64_t call_ns, handover_ns, thread_ns; /* dp-python */
     int span_capacity;
 } simulator;
@@ -92,15 +101,21 @@ static yoke_status add_span(simulator *run, const yoke_simulated_span *span) {
     return YOKE_OK;
 }
 
-/* From now to `end_ns`, on one lane or on all shown devices. */
+/* The time that a device has reached. */
+static uint64_t clock_of(const simulator *run, int device) {
+    return device == run->straggler ? run->now_ns : run->now_ns - run->lag_ns;
+}
+
+/* From a device's own time to `end_ns`. */
 static yoke_status note(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t end_ns) {
-    int shown =
-        run->result->devices < YOKE_SIMULATED_LANES ? run->result->devices : YOKE_SIMULATED_LANES;
-    if (end_ns <= run->now_ns) return YOKE_OK;
-    int first = lane == ALL_DEVICES ? 0 : lane, last = lane == ALL_DEVICES ? shown - 1 : lane;
-    for (int k = first; k <= last; k++)
-        TRY(add_span(run, &(yoke_simulated_span){k, stage, bucket, run->now_ns, end_ns}));
-    return YOKE_OK;
+    uint64_t begin_ns = clock_of(run, lane);
+    if (end_ns <= begin_ns || lane >= YOKE_SIMULATED_LANES) return YOKE_OK;
+    return add_span(run, &(yoke_simulated_span){lane, stage, bucket, begin_ns, end_ns});
+}
+
+static int shown(const simulator *run) {
+    int devices = run->result->devices;
+    return devices < YOKE_SIMULATED_LANES ? devices : YOKE_SIMULATED_LANES;
 }
 
 static int by_lane_and_time(const void *a, const void *b) {
@@ -112,18 +127,35 @@ static int by_lane_and_time(const void *a, const void *b) {
 
 /* Stages. */
 
+/* On one device, when all are at the same time, or on all. */
 static yoke_status compute(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t ns) {
-    TRY(note(run, lane, stage, bucket, run->now_ns + ns));
+    int first = lane == ALL_DEVICES ? 0 : lane;
+    int last = lane == ALL_DEVICES ? shown(run) - 1 : lane;
+    for (int k = first; k <= last; k++)
+        TRY(note(run, k, stage, bucket, clock_of(run, k) + ns));
     run->now_ns += ns;
     return YOKE_OK;
 }
 
-/* The root waits for its link. */
+/* Forward, or a segment of backward. */
+static yoke_status compute_slowly(simulator *run, yoke_stage stage, int bucket, double ms) {
+    uint64_t ns = ns_of_ms(ms);
+    uint64_t slow_ns = run->straggler == NO_DEVICE ? ns : ns_of_ms(run->factor * ms);
+    for (int k = 0; k < shown(run); k++)
+        TRY(note(run, k, stage, bucket, clock_of(run, k) + (k == run->straggler ? slow_ns : ns)));
+    run->now_ns += slow_ns;
+    run->lag_ns += slow_ns - ns;
+    return YOKE_OK;
+}
+
+/* All devices wait, for their links or for the straggler. */
 static yoke_status await(simulator *run, uint64_t until_ns) {
-    if (until_ns <= run->now_ns) return YOKE_OK;
-    TRY(note(run, ALL_DEVICES, YOKE_STAGE_WAIT, NO_BUCKET, until_ns));
-    run->result->wait_ns += until_ns - run->now_ns;
+    if (until_ns < run->now_ns) until_ns = run->now_ns;
+    for (int k = 0; k < shown(run); k++)
+        TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, until_ns));
+    run->result->wait_ns += until_ns - clock_of(run, 0);
     run->now_ns = until_ns;
+    run->lag_ns = 0;
     return YOKE_OK;
 }
 
@@ -165,9 +197,11 @@ static yoke_status forward_with_lock(simulator *run) {
         uint64_t kernel_ns =
             ns_of_ms(part * profile->forward_ms) - ns_of_ms(before * profile->forward_ms);
         for (int k = 0; k < devices; k++) {
+            double factor = k == run->straggler ? run->factor : 1;
             bool waits = run->ends_ns[k] < free_ns;
             free_ns = (waits ? free_ns + run->handover_ns : run->ends_ns[k]) + call_ns;
-            last_ns = run->ends_ns[k] = free_ns + kernel_ns;
+            run->ends_ns[k] = free_ns + (uint64_t)(factor * (double)kernel_ns);
+            last_ns = run->ends_ns[k] > last_ns ? run->ends_ns[k] : last_ns;
         }
     }
     for (int k = 0; k < devices && k < YOKE_SIMULATED_LANES; k++) {
@@ -177,7 +211,9 @@ static yoke_status forward_with_lock(simulator *run) {
         TRY(note(run, k, YOKE_STAGE_WAIT, NO_BUCKET, last_ns));
     }
     run->now_ns = last_ns;
-    run->result->python_ns += last_ns - begin_ns - ns_of_ms(profile->forward_ms);
+    uint64_t kernels_ns =
+        ns_of_ms(profile->forward_ms * (run->straggler == NO_DEVICE ? 1 : run->factor));
+    if (last_ns - begin_ns > kernels_ns) run->result->python_ns += last_ns - begin_ns - kernels_ns;
     return YOKE_OK;
 }
 
@@ -202,15 +238,15 @@ static yoke_status run_classic(simulator *run) {
     TRY(transfer(run, YOKE_STAGE_REPLICATE, false, parameters));
     TRY(python ? rebuild_replicas(run) : YOKE_OK);
     TRY(python ? forward_with_lock(run)
-               : compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET,
-                         ns_of_ms(profile->forward_ms)));
+               : compute_slowly(run, YOKE_STAGE_FORWARD, NO_BUCKET, profile->forward_ms));
+    TRY(await(run, run->now_ns));
     TRY(transfer(run, YOKE_STAGE_GATHER, true, rows * profile->output_bytes));
     result->loss_ns = ns_of_ms(profile->loss_ms * result->devices); /* of all rows */
     TRY(compute(run, 0, YOKE_STAGE_LOSS, NO_BUCKET, result->loss_ns));
     TRY(transfer(run, YOKE_STAGE_SCATTER, false, rows * profile->output_bytes));
     for (int s = 0; s < profile->segment_count; s++)
-        TRY(compute(run, ALL_DEVICES, YOKE_STAGE_BACKWARD, s,
-                    ns_of_ms(profile->segments[s].backward_ms)));
+        TRY(compute_slowly(run, YOKE_STAGE_BACKWARD, s, profile->segments[s].backward_ms));
+    TRY(await(run, run->now_ns));
     TRY(transfer(run, YOKE_STAGE_REDUCE, true, parameters));
     result->update_ns = update_ns(profile, 1);
     return compute(run, 0, YOKE_STAGE_UPDATE, NO_BUCKET, result->update_ns);
@@ -231,7 +267,7 @@ static yoke_status backward_and_travel(simulator *run, const yoke_bucket_clock *
     for (int s = 0; s < run->profile->segment_count; s++) {
         const yoke_profile_segment *segment = &run->profile->segments[s];
         run->bytes[s] = segment->bytes;
-        TRY(compute(run, ALL_DEVICES, YOKE_STAGE_BACKWARD, s, ns_of_ms(segment->backward_ms)));
+        TRY(compute_slowly(run, YOKE_STAGE_BACKWARD, s, segment->backward_ms));
         if (run->links == NULL) continue;
         yoke_bucket_clock_run(clock, s, run->now_ns);
         TRY(note_travel(run, clock, s, &free_ns));
@@ -253,7 +289,7 @@ static yoke_status run_buckets(simulator *run) {
                                .bytes = run->bytes,
                                .summed_ns = run->times,
                                .published_ns = run->times + count};
-    TRY(compute(run, ALL_DEVICES, YOKE_STAGE_FORWARD, NO_BUCKET, ns_of_ms(profile->forward_ms)));
+    TRY(compute_slowly(run, YOKE_STAGE_FORWARD, NO_BUCKET, profile->forward_ms));
     result->loss_ns = ns_of_ms(profile->loss_ms);
     TRY(compute(run, ALL_DEVICES, YOKE_STAGE_LOSS, NO_BUCKET, result->loss_ns));
     TRY(backward_and_travel(run, &clock));
@@ -273,7 +309,9 @@ static double longest_ns(const yoke_profile *profile, const yoke_topology *topol
     if (nic->bytes_per_ns > 0) ns += transfers * nic->latency_ns + 2 * bytes / nic->bytes_per_ns;
     double layer_us = 2 * topology->interpreter_us + topology->handover_us;
     double python_ns = 1e3 * (layer_us * profile->layers + topology->thread_us);
-    return devices * (5 * link->latency_ns + ns + python_ns + 1e6 * yoke_profile_step_ms(profile));
+    double slow = topology->straggler_factor > 1 ? topology->straggler_factor : 1;
+    double step_ns = 1e6 * slow * yoke_profile_step_ms(profile);
+    return devices * (5 * link->latency_ns + ns + python_ns + step_ns);
 }
 
 static yoke_status prepare(simulator *run, const yoke_topology *topology) {
@@ -318,7 +356,11 @@ yoke_status yoke_simulate(yoke_simulation *simulation, const yoke_profile *profi
                     devices);
     if (topology->per_node > 0 && devices > topology->per_node)
         simulation->nodes = devices / topology->per_node;
-    simulator run = {.profile = profile, .result = simulation};
+    bool slow = topology->straggler_factor > 0 && topology->straggler < devices;
+    simulator run = {.profile = profile,
+                     .result = simulation,
+                     .straggler = slow ? topology->straggler : NO_DEVICE,
+                     .factor = topology->straggler_factor};
     yoke_status status = run_step(&run, topology);
     yoke_links_destroy(run.links);
     free(run.ends_ns);

@@ -58,6 +58,9 @@ typedef struct yoke_topology {
     double interpreter_us;
     double handover_us; /* for which nobody holds the lock before a thread that waited gets it */
     double thread_us;   /* to start a thread for a replica, and to join it */
+    /* Forward and backward take this device so many times as long; factor 0: none does. */
+    int straggler;
+    double straggler_factor;
 } yoke_topology;
 
 /* A layer's share of the time between two holders in `yoke train --schedule python`: 3.4 to 6.4 us

@@ -118,6 +118,17 @@ class Against(unittest.TestCase):
 
 
 class Shown(unittest.TestCase):
+    def test_a_straggler_slows_all_devices_down(self):
+        result = yoke("simulate", "h100:resnet50", "--straggler", "1:1.5", "--devices", "1,8")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("device 1 computes 1.5 times as long", result.stdout)
+        even, slow = (simulated("h100:resnet50", "--devices", "1,8", *arguments) for arguments in ([], ["--straggler", "1:1.5"]))
+        self.assertEqual(even["single", 1]["step_ms"], slow["single", 1]["step_ms"])
+        for mode in ("dp-classic", "dp-overlap", "ddp-ring"):
+            added = slow[mode, 8]["step_ms"] - even[mode, 8]["step_ms"]
+            self.assertAlmostEqual(added, 0.5 * even["single", 1]["step_ms"], delta=0.5)
+        self.assertEqual(yoke("simulate", "h100:resnet50", "--straggler", "1:0.5").returncode, 2)
+
     def test_help_shows_the_whole_of_a_long_choice(self):
         words = yoke("help", "simulate").stdout
         self.assertIn("|ddp-tree|ddp-hierarchical\n", words)

@@ -157,6 +157,45 @@ static void python_takes_its_lock_for_every_layer(void **state) {
     expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, l * 20e3 + transfers);
 }
 
+static void expect_refused(const yoke_topology *topology, yoke_simulated_mode mode, int devices,
+                           const char *word) {
+    yoke_profile profile = bare_profile();
+    yoke_simulation found;
+    assert_int_equal(yoke_simulate(&found, &profile, topology, mode, devices), YOKE_ERROR_ARGUMENT);
+    if (strstr(yoke_last_error(), word) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
+}
+
+/* Everybody waits for it, and nobody where there is no such device. */
+static void a_straggler_sets_the_pace(void **state) {
+    (void)state;
+    yoke_profile_segment own[SEGMENTS];
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    memcpy(own, segments, sizeof own);
+    for (int s = 0; s < SEGMENTS; s++)
+        own[s].backward_ms = 7;
+    profile.segments = own;
+    profile.forward_ms = 5;
+    profile.loss_ms = 1;
+    double classic = 3 * (ROWS * (INPUT + 2 * OUTPUT) + 2 * p) / 1e6;
+    double chain = 2 * (double)own[SEGMENTS - 1].bytes / 1e6;
+    topology.straggler = 1;
+    topology.straggler_factor = 2.5;
+    expect_step(profile, &topology, YOKE_SIMULATED_OVERLAP, 4, 2.5 * 26e6 + 1e6 + chain);
+    expect_step(profile, &topology, YOKE_SIMULATED_CLASSIC, 4, 2.5 * 26e6 + 4e6 + classic);
+    expect_step(profile, &topology, YOKE_SIMULATED_PYTHON, 4, 2.5 * 26e6 + 4e6 + classic);
+    expect_step(profile, &topology, YOKE_SIMULATED_OVERLAP, 1, 27e6);
+    for (topology.straggler = 0; topology.straggler < 2; topology.straggler++) {
+        yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_DDP_RING, 4);
+        double waits = topology.straggler == 0 ? 0 : 1.5 * 26e6;
+        assert_float_equal((double)found.wait_ns, waits, 10e3);
+        yoke_simulation_clear(&found);
+    }
+    topology.straggler_factor = 0.5;
+    expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "straggler");
+}
+
 /* Two nodes of 4: the cards carry a ring's step, a tree's upper level, or what hierarchical leaves.
  */
 static void nodes_take_their_formulas(void **state) {
@@ -179,6 +218,8 @@ static void lanes_do_one_thing_at_a_time(void **state) {
     yoke_topology topology = topology_of(LINK, 0, NULL);
     memcpy(own, segments, sizeof own);
     topology.interpreter_us = 100;
+    topology.straggler = 2;
+    topology.straggler_factor = 1.5;
     for (int s = 0; s < SEGMENTS; s++)
         own[s].backward_ms = 7;
     profile.segments = own;
@@ -199,15 +240,6 @@ static void lanes_do_one_thing_at_a_time(void **state) {
         assert_int_equal(root_ns + 1000000, found.step_ns); /* and the host's time */
         yoke_simulation_clear(&found);
     }
-}
-
-static void expect_refused(const yoke_topology *topology, yoke_simulated_mode mode, int devices,
-                           const char *word) {
-    yoke_profile profile = bare_profile();
-    yoke_simulation found;
-    assert_int_equal(yoke_simulate(&found, &profile, topology, mode, devices), YOKE_ERROR_ARGUMENT);
-    if (strstr(yoke_last_error(), word) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), word);
 }
 
 static void impossible_topologies_are_refused(void **state) {
@@ -332,6 +364,7 @@ int main(void) {
         cmocka_unit_test(backward_hides_all_but_the_last_bucket),
         cmocka_unit_test(the_root_computes_what_others_do_not),
         cmocka_unit_test(python_takes_its_lock_for_every_layer),
+        cmocka_unit_test(a_straggler_sets_the_pace),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
         cmocka_unit_test(impossible_topologies_are_refused),

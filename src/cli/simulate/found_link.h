@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/base.h"
-#include "links/links.h"
+#include "simulate/simulate.h"
 
 /* Measures copies between neighbours and takes the slowest. Between GPUs it is a switch; CPU
  * devices share their memory, a bridge. `origin` gets a text in brackets that says so. ARGUMENT:

@@ -100,6 +100,9 @@ void simulate_print_head(FILE *out, const simulate_setup *setup) {
     print_fact(out, "device", profile->device);
     print_fact(out, "source", profile->source);
     print_fact(out, "links", setup->link_text);
+    if (setup->topology.straggler_factor > 0)
+        fprintf(out, "slow     device %d computes %g times as long\n", setup->topology.straggler,
+                setup->topology.straggler_factor);
 }
 
 double simulate_rows_per_second(const yoke_profile *profile, const yoke_simulation *found) {
