@@ -9,7 +9,8 @@
 
 /* Means over a run on drawn images: "train.total_ips" of the summary of each log, in the folders
  * [N x] H100_80GB_SXM5_v1, A100_80GB_SXM4_v1, LambdaCloud_V100_16GB_v1, 4090_v1 and 3090_v1 at
- * commit aa5addb, in PyTorch_resnet50_AMP. */
+ * commit aa5addb, in PyTorch_resnet50_AMP. Two RTX 3090 were joined by NVLink, two RTX 4090 by
+ * PCIe 4.0 (lambdalabs.com/blog/nvidia-rtx-4090-vs-rtx-3090-deep-learning-benchmark). */
 #define LAMBDA "github.com/lambdal/deeplearning-benchmark, pytorch/results"
 /* "Training performance results", and the batch of configs.yml; images of ImageNet, channels last
  * where the precision is mixed. */
@@ -26,7 +27,7 @@ static const published table[] = {
      LAMBDA},
     {"rtx4090:resnet50", "NVIDIA GeForce RTX 4090", MIXED, 448, 1301.15, 2, 2467.75, "pcie4", 1008,
      LAMBDA},
-    {"rtx3090:resnet50", "NVIDIA GeForce RTX 3090", MIXED, 448, 905.05, 2, 1751.33, "pcie4", 936,
+    {"rtx3090:resnet50", "NVIDIA GeForce RTX 3090", MIXED, 448, 905.05, 2, 1751.33, "56.25,3", 936,
      LAMBDA},
     {"dgx-a100:resnet50", "NVIDIA A100-SXM4-80GB", MIXED, 256, 2470, 8, 16621, "nvlink3", 2039,
      NVIDIA},

@@ -63,6 +63,7 @@ static void json_run(yoke_json *json, const yoke_profile *profile, const yoke_si
 
 yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const simulate_runs *runs) {
     const yoke_profile *profile = &setup->profile;
+    char text[96];
     yoke_json json;
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
@@ -71,6 +72,8 @@ yoke_status simulate_print_json(FILE *out, const simulate_setup *setup, const si
     yoke_json_text(&json, "precision", profile->precision);
     yoke_json_text(&json, "source", profile->source);
     yoke_json_text(&json, "links", setup->link_text);
+    simulate_straggler_text(setup, text, sizeof text);
+    if (text[0] != '\0') yoke_json_text(&json, "straggler", text);
     yoke_json_integer(&json, "rows_per_device", profile->rows);
     yoke_json_real(&json, "profile_step_ms", yoke_profile_step_ms(profile));
     yoke_json_open(&json, "runs", '[');

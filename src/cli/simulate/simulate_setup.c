@@ -91,6 +91,14 @@ static void print_fact(FILE *out, const char *name, const char *text) {
     fputc('\n', out);
 }
 
+void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size) {
+    const yoke_topology *topology = &setup->topology;
+    text[0] = '\0';
+    if (topology->straggler_factor > 0)
+        snprintf(text, size, "device %d computes %g times as long", topology->straggler,
+                 topology->straggler_factor);
+}
+
 void simulate_print_head(FILE *out, const simulate_setup *setup) {
     const yoke_profile *profile = &setup->profile;
     char text[3 * YOKE_PROFILE_TEXT_BYTES];
@@ -100,9 +108,8 @@ void simulate_print_head(FILE *out, const simulate_setup *setup) {
     print_fact(out, "device", profile->device);
     print_fact(out, "source", profile->source);
     print_fact(out, "links", setup->link_text);
-    if (setup->topology.straggler_factor > 0)
-        fprintf(out, "slow     device %d computes %g times as long\n", setup->topology.straggler,
-                setup->topology.straggler_factor);
+    simulate_straggler_text(setup, text, sizeof text);
+    if (text[0] != '\0') print_fact(out, "slow", text);
 }
 
 double simulate_rows_per_second(const yoke_profile *profile, const yoke_simulation *found) {

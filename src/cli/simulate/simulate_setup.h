@@ -59,6 +59,8 @@ typedef struct simulate_setup {
  * profile of another model or device. */
 yoke_status simulate_setup_read(simulate_setup *setup, const simulate_flags *flags,
                                 const char *name);
+/* Who straggles, and how much; "" nobody does. */
+void simulate_straggler_text(const simulate_setup *setup, char *text, size_t size);
 void simulate_print_head(FILE *out, const simulate_setup *setup);
 
 /* Rows of all devices in a second. */
