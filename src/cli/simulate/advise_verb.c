@@ -155,7 +155,7 @@ int advise_main(int argc, char **argv) {
     if (code >= 0) return code;
     if (operands != 1) return cli_usage_error("advise", "advise takes one PROFILE or NAME");
     yoke_status status = simulate_setup_read(&setup, &flags, argv[1]);
-    if (status == YOKE_OK && !setup.published) note_machine(&setup.profile);
+    if (status == YOKE_OK && !setup.published && !setup.found) note_machine(&setup.profile);
     if (status == YOKE_OK) status = advise(&setup);
     yoke_profile_clear(&setup.profile);
     return status == YOKE_OK ? 0 : cli_fail(status);

@@ -18,7 +18,8 @@ static yoke_status read_link(simulate_setup *setup, const published *figures, co
     if (text == NULL)
         snprintf(origin, sizeof origin, " (%s, %s)", otherwise,
                  figures != NULL ? "of the published machine" : "assumed");
-    if (text != NULL && strcmp(text, "auto") == 0)
+    setup->found = text != NULL && strcmp(text, "auto") == 0;
+    if (setup->found)
         TRY(found_link(link, setup->profile.device, origin, sizeof origin));
     else
         TRY(yoke_link_parse(link, text != NULL ? text : otherwise));

@@ -51,6 +51,7 @@ typedef struct simulate_flags {
 typedef struct simulate_setup {
     yoke_profile profile; /* yoke_profile_clear frees it */
     yoke_topology topology;
+    bool found;          /* the link is this machine's, and so is the kind of device */
     bool published;      /* the profile is computed from published figures (published.h) */
     char link_text[128]; /* "12.3 GB/s, 5 us, switch" */
 } simulate_setup;
