@@ -108,6 +108,9 @@ typedef struct yoke_dataset_info {
      * use the fourth's. */
     float mean[4];
     float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
+    /** [classes], borrowed from the dataset. NULL: it has no names. CIFAR's come from the archive's
+     * batches.meta.txt or fine_label_names.txt, where it has a line for each class. */
+    const char *const *class_names;
 } yoke_dataset_info;
 
 /** Describes a dataset.

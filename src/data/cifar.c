@@ -10,7 +10,7 @@
 
 typedef struct cifar_format {
     const char *title, *archive, *folder;
-    const char *train[5], *test;
+    const char *train[5], *test, *names;
     int classes, coarse_classes; /* coarse_classes > 0: a coarse label byte comes first */
     float mean[3], deviation[3];
 } cifar_format;
@@ -22,6 +22,7 @@ static const cifar_format cifar10 = {
     .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
               "data_batch_5.bin"},
     .test = "test_batch.bin",
+    .names = "batches.meta.txt",
     .classes = 10,
     .mean = {0.4914f, 0.4822f, 0.4465f},
     .deviation = {0.2470f, 0.2435f, 0.2616f},
@@ -33,6 +34,7 @@ static const cifar_format cifar100 = {
     .folder = "cifar-100-binary",
     .train = {"train.bin"},
     .test = "test.bin",
+    .names = "fine_label_names.txt",
     .classes = 100,
     .coarse_classes = 20,
     .mean = {0.5071f, 0.4865f, 0.4409f},
@@ -130,5 +132,5 @@ yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_s
                         "%s: no such file; unpack the official archive %s and name its folder %s",
                         path, format->archive, format->folder);
     }
-    return YOKE_OK;
+    return yoke_class_names_read(dataset, directory, format->names);
 }

@@ -18,7 +18,8 @@ struct yoke_dataset {
     const int32_t *labels;       /* [rows], or NULL */
     const float *targets;        /* [rows, target_count], or NULL */
     yoke_row_source source;      /* source.read != NULL: generates rows on demand */
-    void *owned[2];              /* freed on close: pixels, labels */
+    const char **class_names;    /* [classes], or NULL */
+    void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
 };
 
 /* channels x height x width. */
@@ -32,6 +33,10 @@ yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_s
 yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_split split);
 /* options: the text after "synthetic:"; may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
+
+/* Reads the names of the classes, one a line, from DIRECTORY/name. A file that is missing or has
+ * not exactly one for each class gives none. */
+yoke_status yoke_class_names_read(yoke_dataset *dataset, const char *directory, const char *name);
 
 /* "DIRECTORY/name" in a buffer of YOKE_DATA_PATH_BYTES; ARGUMENT when it does not fit. */
 #define YOKE_DATA_PATH_BYTES 4096

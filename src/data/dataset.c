@@ -230,8 +230,8 @@ yoke_status yoke_dataset_from_callback(yoke_dataset **out, const yoke_row_source
 
 void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
-    free(dataset->owned[1]);
-    free(dataset->owned[0]);
+    for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
+        free(dataset->owned[i]);
     free(dataset);
 }
 
@@ -243,7 +243,8 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .rows = dataset->rows,
                              .shape = dataset->shape,
                              .classes = dataset->classes,
-                             .target_count = dataset->target_count};
+                             .target_count = dataset->target_count,
+                             .class_names = dataset->class_names};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
     memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
     return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");
