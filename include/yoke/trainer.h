@@ -157,6 +157,9 @@ typedef struct yoke_trainer_options {
     double straggler_factor;     /**< likewise, */
     const char *link;            /**< likewise, */
     double interpreter_us;       /**< likewise. */
+    int mistakes; /**< After each evaluation yoke_trainer_predictions has the predictions of each
+                       class, and yoke_trainer_mistake this many wrong rows, those of the largest
+                       loss. 0: neither. Alike on all ranks. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -168,7 +171,7 @@ typedef struct yoke_trainer_options {
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
-            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US                             \
+            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */           \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -245,6 +248,52 @@ typedef struct yoke_trainer_summary {
  * @return ARGUMENT: a pointer or struct_size is wrong.
  */
 YOKE_API yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary);
+
+/** What the model took the rows of the test split for, in the last evaluation that came to its end.
+ * Arrays live until the next evaluation. */
+typedef struct yoke_predictions {
+    size_t struct_size;    /**< sizeof(yoke_predictions). */
+    uint64_t step;         /**< Updates done before that evaluation. */
+    size_t rows;           /**< 0: no evaluation was complete, or the model does not classify. */
+    int classes;           /**< Of the dataset; 0: the model does not classify. */
+    const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class,
+                              that of the largest output. NULL: rows is 0. */
+    int mistakes;     /**< What yoke_trainer_mistake has: options.mistakes, or all wrong rows if
+                           they are fewer. */
+    yoke_shape shape; /**< Of one row. */
+    const char *const *class_names; /**< [classes]; NULL: the dataset has none. */
+} yoke_predictions;
+
+/** The predictions of the last complete evaluation; the same on all ranks.
+ *
+ * @param trainer           The trainer; not running.
+ * @param[out] predictions  Set struct_size first.
+ * @return ARGUMENT: a pointer or struct_size is wrong, or options.mistakes was 0.
+ */
+YOKE_API yoke_status yoke_trainer_predictions(const yoke_trainer *trainer,
+                                              yoke_predictions *predictions);
+
+/** A row of the test split that the model took for another class. */
+typedef struct yoke_mistake {
+    size_t struct_size;    /**< sizeof(yoke_mistake). */
+    size_t row;            /**< In the test split, counted from 0. */
+    int label;             /**< Its class. */
+    int predicted;         /**< The class of its largest output. */
+    double probability;    /**< Softmax of that output. */
+    double loss;           /**< Cross entropy of the row, without label smoothing. */
+    const uint8_t *pixels; /**< [channels, height, width], as the dataset has them; NULL: it has
+                                other values. They live as long as the trainer. */
+} yoke_mistake;
+
+/** One of those mistakes.
+ *
+ * @param trainer       The trainer; not running.
+ * @param index         From 0, the largest loss, to yoke_predictions.mistakes - 1.
+ * @param[out] mistake  Set struct_size first.
+ * @return ARGUMENT: there is no such mistake, or a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index,
+                                          yoke_mistake *mistake);
 
 /** The engine of a trainer.
  *

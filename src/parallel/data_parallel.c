@@ -112,8 +112,11 @@ static yoke_status evaluate_lane(int lane, void *context) {
     return yoke_lane_loss(parallel, lane);
 }
 
-static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+/* outputs: of this process's rows, or NULL. A micro-batch has the rows from micro_first on. */
+static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                  float *outputs) {
     yoke_flight *flight = &parallel->flight;
+    size_t elements = yoke_model_output_elements(parallel->model, 0);
     TRY(yoke_ranks_share_buffers(parallel));
     for (; flight->micro < flight->micros; flight->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
@@ -121,24 +124,34 @@ static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch
         TRY(yoke_record_lanes(parallel, flight->batch.rows, false));
         TRY(yoke_apply_forward(parallel, "evaluate", evaluate_lane, parallel));
         TRY(yoke_gather_scalars(parallel));
+        if (outputs == NULL) continue;
+        float *first[YOKE_OUTPUTS_LIMIT] = {outputs + (size_t)flight->micro_first * elements};
+        TRY(yoke_gather_outputs(parallel, first));
     }
     return yoke_ranks_add_results(parallel);
 }
 
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                            yoke_step_result *result) {
+                            yoke_step_result *result, float *outputs) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
     TRY(begin(parallel, given, false, &batch, result));
-    yoke_status status = evaluate_batch(parallel, &batch);
+    yoke_status status = evaluate_batch(parallel, &batch, outputs);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     TRY(status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin_ns, 0);
     return yoke_result_store(parallel, result);
 }
 
+yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
+                                                const yoke_batch *batch, yoke_step_result *result,
+                                                float *outputs) {
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
+    return yoke_leave(parallel,
+                      yoke_ranks_report(parallel, evaluate(parallel, batch, result, outputs)));
+}
+
 yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
                                         yoke_step_result *result) {
-    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
-    return yoke_leave(parallel, yoke_ranks_report(parallel, evaluate(parallel, batch, result)));
+    return yoke_data_parallel_evaluate_outputs(parallel, batch, result, NULL);
 }

@@ -17,6 +17,11 @@ yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
 /* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and
  * its step changed nothing; no later call reports it again. */
 yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel);
+/* yoke_data_parallel_evaluate, and the model's first output of the rows of `batch`, in their order:
+ * [rows, output shape], host memory; NULL: not wanted. */
+yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
+                                                const yoke_batch *batch, yoke_step_result *result,
+                                                float *outputs);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
 const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);

@@ -148,7 +148,8 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
                                   .seed = options->seed,
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);
-    return yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader);
+    TRY(yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader));
+    return yoke_trainer_open_tallies(trainer);
 }
 
 double yoke_trainer_accuracy(const yoke_step_result *result) {
@@ -168,7 +169,9 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
         if (asked.stop)
             return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
                         sum->rows, trainer->test_dataset.rows);
-        TRY(yoke_data_parallel_evaluate(trainer->parallel, &batch, &result));
+        TRY(yoke_data_parallel_evaluate_outputs(trainer->parallel, &batch, &result,
+                                                trainer->tally.outputs));
+        yoke_tally_add(&trainer->tally, &batch, (size_t)sum->rows);
         sum->loss += result.loss * result.rows; /* a sum over rows until all are added */
         sum->rows += result.rows;
         sum->correct = result.correct < 0 ? -1 : sum->correct + result.correct;
@@ -179,7 +182,9 @@ yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *resul
     yoke_step_result sum = {.struct_size = sizeof sum, .gradient_norm = -1};
     TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_trainer_open_test(trainer));
+    yoke_tally_begin(&trainer->tally, trainer->step);
     TRY(sum_batches(trainer, &sum));
+    TRY(yoke_trainer_end_tally(trainer));
     sum.loss /= sum.rows > 0 ? sum.rows : 1;
     trainer->last_evaluation = sum;
     return yoke_options_store(result, &sum, sizeof sum, "yoke_step_result");

@@ -7,6 +7,7 @@
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
 #include "train/checkpoint_writer.h"
+#include "train/predictions.h"
 #include "train/train.h"
 
 /* The best evaluation: accuracy, or minus the loss where there is no accuracy. */
@@ -48,6 +49,8 @@ struct yoke_trainer {
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
+    yoke_tally tally;                            /* of the evaluation that goes on */
+    yoke_tally predictions;                      /* of the last complete one */
 };
 
 /* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
@@ -94,6 +97,11 @@ yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last);
 /* Whether a run that goes on from a checkpoint begins with an evaluation: of a run that is
  * complete, or of an epoch that the checkpoint ends. */
 bool yoke_trainer_evaluates_first(const yoke_trainer *trainer);
+
+/* trainer_predictions.c. open: allocates the tallies, if the options want them and the rows have
+ * classes. end: adds up the ranks' tallies, which become the trainer's predictions. */
+yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer);
+yoke_status yoke_trainer_end_tally(yoke_trainer *trainer);
 
 /* trace_file.c. together: all ranks call it, and rank 0 writes one file; otherwise each rank writes
  * its own. forget: removes what ranks of an earlier run wrote on their own. */

@@ -81,6 +81,8 @@ static yoke_status check_options(const yoke_trainer_options *options) {
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "batch %d, epochs %d, threads %d, accumulate %d: none may be negative",
                     options->batch, options->epochs, options->threads, options->accumulate);
+    if (options->mistakes < 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mistakes is %d: at least 0", options->mistakes);
     if (options->evaluate_every < -1)
         return FAIL(YOKE_ERROR_ARGUMENT, "evaluate_every is %d: -1 never, 0 at the end, or epochs",
                     options->evaluate_every);
@@ -308,6 +310,8 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_state_destroy(trainer->checkpoints.state);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
+    yoke_tally_end(&trainer->predictions);
+    yoke_tally_end(&trainer->tally);
     yoke_model_destroy(trainer->model);
     yoke_loader_destroy(trainer->test_loader);
     yoke_loader_destroy(trainer->loader);

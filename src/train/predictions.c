@@ -1,0 +1,83 @@
+#include "train/predictions.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity, int batch) {
+    size_t count = (size_t)classes, outputs = (size_t)batch * count * sizeof(float);
+    tally->classes = classes;
+    tally->capacity = capacity;
+    tally->outputs = malloc(outputs);
+    tally->counts = calloc(count * count, sizeof *tally->counts);
+    tally->worst = calloc((size_t)capacity, sizeof *tally->worst);
+    if (tally->outputs == NULL || tally->counts == NULL || tally->worst == NULL)
+        return FAIL_MEMORY(outputs + count * count * sizeof *tally->counts, "predictions");
+    return YOKE_OK;
+}
+
+void yoke_tally_end(yoke_tally *tally) {
+    free(tally->outputs);
+    free(tally->counts);
+    free(tally->worst);
+    *tally = (yoke_tally){0};
+}
+
+void yoke_tally_begin(yoke_tally *tally, uint64_t step) {
+    size_t classes = (size_t)tally->classes;
+    tally->step = step;
+    tally->rows = 0;
+    tally->worst_count = 0;
+    if (classes > 0) memset(tally->counts, 0, classes * classes * sizeof *tally->counts);
+}
+
+/* A larger loss first; of equal ones the earlier row. */
+static bool is_worse(const yoke_wrong_row *one, const yoke_wrong_row *other) {
+    return one->loss > other->loss || (one->loss >= other->loss && one->row < other->row);
+}
+
+void yoke_tally_add_wrong(yoke_tally *tally, const yoke_wrong_row *wrong) {
+    int place = tally->worst_count;
+    while (place > 0 && is_worse(wrong, &tally->worst[place - 1]))
+        place--;
+    if (place == tally->capacity) return;
+    if (tally->worst_count < tally->capacity) tally->worst_count++;
+    memmove(&tally->worst[place + 1], &tally->worst[place],
+            (size_t)(tally->worst_count - 1 - place) * sizeof *wrong);
+    tally->worst[place] = *wrong;
+}
+
+/* The first of the largest outputs, as the losses of all backends count correct rows. */
+static int largest_of(const float *outputs, int classes) {
+    int best = 0;
+    for (int j = 1; j < classes; j++)
+        if (outputs[j] > outputs[best]) best = j;
+    return best;
+}
+
+/* Softmax, in double. A loss that is not a number counts as the largest there is. */
+static yoke_wrong_row describe(const float *outputs, int classes, int label, int predicted) {
+    double largest = (double)outputs[predicted], sum = 0;
+    for (int j = 0; j < classes; j++)
+        sum += exp((double)outputs[j] - largest);
+    double loss = log(sum) - ((double)outputs[label] - largest);
+    return (yoke_wrong_row){.label = label,
+                            .predicted = predicted,
+                            .probability = 1 / sum,
+                            .loss = isnan(loss) ? (double)INFINITY : loss};
+}
+
+void yoke_tally_add(yoke_tally *tally, const yoke_batch *batch, size_t first) {
+    size_t classes = (size_t)tally->classes;
+    if (classes == 0) return;
+    for (int i = 0; i < batch->rows; i++) {
+        const float *outputs = tally->outputs + (size_t)i * classes;
+        int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
+        tally->rows++;
+        tally->counts[(size_t)label * classes + (size_t)predicted]++;
+        if (predicted == label) continue;
+        yoke_wrong_row wrong = describe(outputs, tally->classes, label, predicted);
+        wrong.row = (int64_t)first + batch->first_row + i;
+        yoke_tally_add_wrong(tally, &wrong);
+    }
+}

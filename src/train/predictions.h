@@ -1,0 +1,39 @@
+/* What a model takes rows for: counts by class, and the wrong rows of the largest loss. Its memory
+ * does not grow with the rows. */
+#ifndef TRAIN_PREDICTIONS_H
+#define TRAIN_PREDICTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "yoke/dataset.h"
+
+/* One wrong row; words of 64 bits, which ranks exchange. */
+typedef struct yoke_wrong_row {
+    int64_t row, label, predicted;
+    double probability, loss;
+} yoke_wrong_row;
+
+typedef struct yoke_tally {
+    int classes, capacity; /* classes 0: off */
+    uint64_t step;         /* updates done */
+    size_t rows;           /* all that were added; 0: none yet */
+    float *outputs;        /* [batch, classes]: room for the outputs of a batch; NULL: off */
+    int64_t *counts;       /* [classes, classes]: true class, predicted class */
+    yoke_wrong_row *worst; /* [capacity], by loss, the largest first, then by row */
+    int worst_count;
+} yoke_tally;
+
+/* Takes a zeroed struct. MEMORY. */
+yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity, int batch);
+void yoke_tally_end(yoke_tally *tally);
+
+void yoke_tally_begin(yoke_tally *tally, uint64_t step);
+/* Adds the rows of a batch, whose outputs lie in tally->outputs. first: the row of the split where
+ * the batch of all ranks begins. */
+void yoke_tally_add(yoke_tally *tally, const yoke_batch *batch, size_t first);
+/* Keeps the row if it is among the worst. */
+void yoke_tally_add_wrong(yoke_tally *tally, const yoke_wrong_row *wrong);
+
+#endif

@@ -1,0 +1,88 @@
+/* The predictions of an evaluation: every rank tallies its rows, and all ranks add them up. */
+#include <stdlib.h>
+
+#include "data/data.h"
+#include "train/run.h"
+
+#define WRONG_WORDS (sizeof(yoke_wrong_row) / sizeof(int64_t))
+
+yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    int classes = trainer->test_dataset.classes;
+    if (options->mistakes == 0 || classes == 0) return YOKE_OK;
+    TRY(yoke_tally_create(&trainer->tally, classes, options->mistakes, options->batch));
+    return yoke_tally_create(&trainer->predictions, classes, options->mistakes, options->batch);
+}
+
+/* The worst of all ranks are among the worst of each. A rank with fewer than the others fills up
+ * with rows of no class. */
+static yoke_status add_worst(const yoke_trainer *trainer, yoke_tally *tally) {
+    int world = yoke_process_group_world(trainer->ranks), capacity = tally->capacity;
+    size_t own_count = (size_t)capacity, count = own_count * (size_t)world;
+    yoke_wrong_row *all = calloc(count, sizeof *all);
+    if (all == NULL) return FAIL_MEMORY(count * sizeof *all, "the ranks' predictions");
+    for (int i = tally->worst_count; i < capacity; i++)
+        tally->worst[i] = (yoke_wrong_row){.label = -1};
+    yoke_status status = yoke_process_group_all_gather(trainer->ranks, all, tally->worst,
+                                                       own_count * WRONG_WORDS, YOKE_ELEMENT_INT64);
+    tally->worst_count = 0;
+    for (size_t i = 0; i < count && status == YOKE_OK; i++)
+        if (all[i].label >= 0) yoke_tally_add_wrong(tally, &all[i]);
+    free(all);
+    return status;
+}
+
+static yoke_status add_ranks(const yoke_trainer *trainer, yoke_tally *tally) {
+    size_t classes = (size_t)tally->classes;
+    int64_t rows = (int64_t)tally->rows;
+    TRY(yoke_process_group_all_reduce(trainer->ranks, tally->counts, classes * classes,
+                                      YOKE_ELEMENT_INT64, YOKE_SUM));
+    TRY(yoke_process_group_all_reduce(trainer->ranks, &rows, 1, YOKE_ELEMENT_INT64, YOKE_SUM));
+    tally->rows = (size_t)rows;
+    return add_worst(trainer, tally);
+}
+
+yoke_status yoke_trainer_end_tally(yoke_trainer *trainer) {
+    if (trainer->tally.classes == 0) return YOKE_OK;
+    if (trainer->ranks != NULL) TRY(add_ranks(trainer, &trainer->tally));
+    yoke_tally complete = trainer->tally;
+    trainer->tally = trainer->predictions;
+    trainer->predictions = complete;
+    return YOKE_OK;
+}
+
+yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictions *predictions) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    if (trainer->options.mistakes == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "this trainer keeps no predictions: set options.mistakes");
+    const yoke_tally *tally = &trainer->predictions;
+    const yoke_dataset_info *rows = &trainer->dataset;
+    yoke_predictions own = {.struct_size = sizeof own,
+                            .step = tally->step,
+                            .rows = tally->rows,
+                            .classes = rows->classes,
+                            .counts = tally->rows > 0 ? tally->counts : NULL,
+                            .mistakes = tally->worst_count,
+                            .shape = rows->shape,
+                            .class_names = rows->class_names};
+    return yoke_options_store(predictions, &own, sizeof own, "yoke_predictions");
+}
+
+yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    const yoke_tally *tally = &trainer->predictions;
+    if (index < 0 || index >= tally->worst_count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mistake %d: there are %d, counted from 0", index,
+                    tally->worst_count);
+    const yoke_wrong_row *wrong = &tally->worst[index];
+    const yoke_dataset *rows = trainer->test_rows;
+    size_t row = (size_t)wrong->row;
+    yoke_mistake own = {.struct_size = sizeof own,
+                        .row = row,
+                        .label = (int)wrong->label,
+                        .predicted = (int)wrong->predicted,
+                        .probability = wrong->probability,
+                        .loss = wrong->loss};
+    if (rows->bytes != NULL) own.pixels = rows->bytes + row * yoke_dataset_values(rows);
+    return yoke_options_store(mistake, &own, sizeof own, "yoke_mistake");
+}
