@@ -197,7 +197,7 @@ static void draw(yoke_markup *out, const yoke_report *report, const subject *of)
                                .values = all->values,
                                .row_count = all->row_count,
                                .part_count = all->part_count,
-                               .bytes = true};
+                               .unit = YOKE_SVG_BYTES};
         yoke_figure_bars(out, &chart);
         yoke_figure_say_left_out(out, all->row_count, rows_of(report, of), "devices");
         if (of->names_link && report->link[0] != '\0')

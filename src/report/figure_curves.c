@@ -1,4 +1,5 @@
-/* What a run learns: a figure for each kind of curve, with a line for each run. */
+/* What a run learns: a figure for each kind of curve, with a line for each run. Of one run alone,
+ * the batches and the test split share a figure. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,24 +12,34 @@
 
 typedef struct curve_fact {
     const char *id, *chart, *title, *y_name, *meaning, *source;
+    bool evaluated;          /* a point for each evaluation, otherwise for each step */
+    yoke_report_curve other; /* the curve of the test split; itself: none */
 } curve_fact;
 
 static const curve_fact facts[YOKE_REPORT_CURVES] = {
     [YOKE_REPORT_LOSS] = {"loss", "loss-chart", "Loss", "loss of a batch",
                           "The mean loss of the rows of a batch, before the step's update.",
-                          "src/parallel/root_loss.c"},
+                          "src/parallel/root_loss.c", false, YOKE_REPORT_TEST_LOSS},
     [YOKE_REPORT_TEST_LOSS] = {"test-loss", "test-loss-chart", "Loss of the test split",
                                "loss of the test split",
                                "The mean loss of all rows of the test split.",
-                               "src/parallel/data_parallel.c"},
+                               "src/parallel/data_parallel.c", true, YOKE_REPORT_TEST_LOSS},
+    [YOKE_REPORT_TRAINING_ACCURACY] = {"batch-accuracy", "batch-accuracy-chart", "Accuracy",
+                                       "% of a batch",
+                                       "Rows of a batch that the model classifies correctly.",
+                                       "src/parallel/gather.c", false, YOKE_REPORT_ACCURACY},
     [YOKE_REPORT_ACCURACY] = {"accuracy", "accuracy-chart", "Accuracy", "% of the test split",
                               "Rows of the test split that the model classifies correctly.",
-                              "src/parallel/gather.c"},
+                              "src/parallel/gather.c", true, YOKE_REPORT_ACCURACY},
     [YOKE_REPORT_LEARNING_RATE] = {"learning-rate", "learning-rate-chart", "Learning rate",
                                    "learning rate", "The rate of the step's update.",
-                                   "src/optimizer/lr_schedule.c"},
+                                   "src/optimizer/lr_schedule.c", false, YOKE_REPORT_LEARNING_RATE},
     [YOKE_REPORT_STEP_MS] = {"step-ms", "step-ms-chart", "Time of each step", "ms / step",
-                             "How long the step took.", "src/train/run.c"},
+                             "How long the step took.", "src/train/run.c", false,
+                             YOKE_REPORT_STEP_MS},
+    [YOKE_REPORT_IMAGES] = {"images", "images-chart", "Images a second", "images / s",
+                            "Rows of a batch by the time of its step, with the wait for data.",
+                            "src/train/run.c", false, YOKE_REPORT_IMAGES},
 };
 
 static int count_curves(const yoke_report *report) {
@@ -79,15 +90,43 @@ static double largest_difference(const yoke_svg_series *series, int count) {
     return largest;
 }
 
+static bool is_constant(const yoke_svg_series *series) {
+    bool constant = true;
+    for (int i = 1; i < series->count; i++)
+        constant &= series->points[i].y == series->points[0].y;
+    return constant;
+}
+
 static void say_ends(yoke_markup *out, const yoke_svg_series *series, int count) {
     char number[4][YOKE_NUMBER_BYTES];
     for (int s = 0; s < count && s < 4; s++) {
         const yoke_svg_point *first = &series[s].points[0];
         const yoke_svg_point *last = &series[s].points[series[s].count - 1];
-        yoke_figure_say(out, NULL, "%s: from %s at step %s to %s at step %s.", series[s].name,
-                        yoke_number(first->y, number[0]), yoke_decimal(first->x, 0, number[1]),
-                        yoke_number(last->y, number[2]), yoke_decimal(last->x, 0, number[3]));
+        yoke_number(first->y, number[0]);
+        yoke_decimal(first->x, 0, number[1]);
+        yoke_decimal(last->x, 0, number[3]);
+        if (first == last)
+            yoke_figure_say(out, NULL, "%s: %s at step %s.", series[s].name, number[0], number[1]);
+        else if (is_constant(&series[s]))
+            yoke_figure_say(out, NULL, "%s: %s from step %s to step %s.", series[s].name, number[0],
+                            number[1], number[3]);
+        else
+            yoke_figure_say(out, NULL, "%s: from %s at step %s to %s at step %s.", series[s].name,
+                            number[0], number[1], yoke_number(last->y, number[2]), number[3]);
     }
+}
+
+/* Of evaluations: where they were better than at the end. */
+static void say_best(yoke_markup *out, const yoke_svg_series *tests, bool low_is_good) {
+    const yoke_svg_point *best = &tests->points[0];
+    const yoke_svg_point *last = &tests->points[tests->count - 1];
+    char number[2][YOKE_NUMBER_BYTES];
+    for (const yoke_svg_point *point = tests->points; point <= last; point++)
+        if (low_is_good ? point->y < best->y : point->y > best->y) best = point;
+    if (low_is_good ? best->y < last->y : best->y > last->y)
+        yoke_figure_say(out, NULL, "%s is best at step %s, with %s, and worse at the end.",
+                        tests->name, yoke_decimal(best->x, 0, number[0]),
+                        yoke_number(best->y, number[1]));
 }
 
 /* Thinned curves have as many points, whatever the number of steps. */
@@ -119,52 +158,121 @@ static void say_loss(yoke_markup *out, const yoke_report *report, const yoke_svg
         say_same_bits(out, report, &report->modes[m]);
 }
 
-static void draw(yoke_markup *out, const yoke_report *report, yoke_report_curve kind, int most) {
+/* The lines of a figure. */
+typedef struct curve_lines {
     yoke_svg_series series[SERIES_MAX];
     char labels[SERIES_MAX][YOKE_LABEL_BYTES];
-    int count = 0;
-    for (int m = 0; m < report->mode_count && count < SERIES_MAX; m++) {
+    int count, most; /* most: points of a line */
+} curve_lines;
+
+/* label: of at most YOKE_LABEL_BYTES. */
+static void add_line(yoke_markup *out, curve_lines *lines, const yoke_report_points *curve,
+                     const char *label) {
+    int i = lines->count;
+    if (i == SERIES_MAX) return;
+    yoke_svg_point *points = yoke_figure_memory_for(out, (size_t)lines->most, sizeof *points);
+    if (points == NULL) return;
+    snprintf(lines->labels[i], sizeof lines->labels[i], "%s", label);
+    lines->series[i] = (yoke_svg_series){.name = lines->labels[i],
+                                         .points = points,
+                                         .count = thin(curve, lines->most, points),
+                                         .markers = curve->count <= 12,
+                                         .dashed = i % 2 == 1};
+    snprintf(lines->series[i].style, sizeof lines->series[i].style, "m%d", i % 8);
+    lines->count++;
+}
+
+/* A curve of one point is in the table of runs. */
+static void add_runs(yoke_markup *out, curve_lines *lines, const yoke_report *report,
+                     yoke_report_curve kind) {
+    for (int m = 0; m < report->mode_count; m++) {
         const yoke_report_mode *mode = &report->modes[m];
-        const yoke_report_points *curve = &mode->curves[kind];
-        if (curve->count < 2) continue; /* the table of runs has it */
-        yoke_svg_point *points = yoke_figure_memory_for(out, (size_t)most, sizeof *points);
-        if (points == NULL) break;
-        series[count] = (yoke_svg_series){.name = yoke_mode_label(report, mode, labels[count]),
-                                          .points = points,
-                                          .count = thin(curve, most, points),
-                                          .markers = curve->count <= 12,
-                                          .dashed = count % 2 == 1};
-        snprintf(series[count].style, sizeof series[count].style, "m%d", count % 8);
-        count++;
+        char label[YOKE_LABEL_BYTES];
+        if (mode->curves[kind].count > 1)
+            add_line(out, lines, &mode->curves[kind], yoke_mode_label(report, mode, label));
     }
-    if (count > 0) {
-        const curve_fact *fact = &facts[kind];
-        yoke_svg_xy chart = {.head = {fact->chart, fact->title,
-                                      "A line for each run against the number of the step. The "
-                                      "data follow as a table."},
-                             .x_name = "step",
-                             .y_name = fact->y_name,
-                             .from_zero = kind == YOKE_REPORT_STEP_MS,
-                             .series = series,
-                             .count = count};
-        yoke_html_figure_begin(out, fact->id, fact->title, false);
-        if (kind == YOKE_REPORT_LOSS)
-            say_loss(out, report, series, count);
-        else
-            say_ends(out, series, count);
-        yoke_figure_lines(out, &chart);
-        yoke_figure_say(out, "meaning", "%s", fact->meaning);
-        yoke_figure_sources(out, &fact->source, 1);
-        yoke_html_figure_end(out);
-    }
-    for (int s = 0; s < count; s++)
-        free(series[s].points);
+}
+
+/* Beside a line, one evaluation is a point. A curve that has nothing beside it bears the run's
+ * name. */
+static void add_only_run(yoke_markup *out, curve_lines *lines, const yoke_report_mode *mode,
+                         yoke_report_curve kind) {
+    const yoke_report_points *steps = &mode->curves[kind];
+    const yoke_report_points *tests = &mode->curves[facts[kind].other];
+    if (steps->count < 2) return;
+    add_line(out, lines, steps, tests != steps ? "Training batches" : mode->name);
+    if (tests != steps && tests->count > 0) add_line(out, lines, tests, "Test split");
+}
+
+/* Whether another curve of the only run has this one beside it. */
+static bool is_beside(const yoke_report *report, yoke_report_curve kind) {
+    for (int other = 0; other < YOKE_REPORT_CURVES; other++)
+        if (other != (int)kind && facts[other].other == kind &&
+            report->modes[0].curves[other].count > 1)
+            return true;
+    return false;
+}
+
+static void say_meaning(yoke_markup *out, const yoke_report *report, const curve_fact *fact,
+                        bool together) {
+    uint64_t steps = report->mode_count == 1 && !fact->evaluated ? report->modes[0].point_steps : 0;
+    char mean[96] = "";
+    if (steps > 1)
+        snprintf(mean, sizeof mean, " A point%s is the mean of %llu steps.",
+                 together ? " of the training batches" : "", (unsigned long long)steps);
+    yoke_figure_say(out, "meaning", "%s%s%s%s", fact->meaning, together ? " " : "",
+                    together ? facts[fact->other].meaning : "", mean);
+}
+
+static void draw(yoke_markup *out, const yoke_report *report, const curve_lines *lines,
+                 yoke_report_curve kind) {
+    const curve_fact *fact = &facts[kind];
+    bool alone = report->mode_count == 1, together = alone && lines->count > 1;
+    yoke_svg_xy chart = {
+        .head = {fact->chart, fact->title,
+                 together ? "Lines for the training batches and the test split against the number "
+                            "of the step. The data follow as a table."
+                          : "A line for each run against the number of the step. The data follow "
+                            "as a table."},
+        .x_name = "step",
+        .y_name = together && kind == YOKE_REPORT_LOSS ? "loss"
+                  : together                           ? "% of the rows"
+                                                       : fact->y_name,
+        .from_zero = kind >= YOKE_REPORT_LEARNING_RATE,
+        .series = lines->series,
+        .count = lines->count};
+    yoke_html_figure_begin(out, fact->id, fact->title, false);
+    if (kind == YOKE_REPORT_LOSS && !alone)
+        say_loss(out, report, lines->series, lines->count);
+    else
+        say_ends(out, lines->series, lines->count);
+    double median =
+        alone && kind == YOKE_REPORT_IMAGES ? report->modes[0].images_per_second.value : 0;
+    char number[YOKE_NUMBER_BYTES];
+    if (median > 0)
+        yoke_figure_say(out, NULL, "A step of median length trains %s images a second.",
+                        yoke_number(median, number));
+    if (together) say_best(out, &lines->series[1], kind == YOKE_REPORT_LOSS);
+    yoke_figure_lines(out, &chart);
+    say_meaning(out, report, fact, together);
+    yoke_figure_sources(out, &fact->source, 1);
+    yoke_html_figure_end(out);
 }
 
 void yoke_figure_curves(yoke_markup *out, const yoke_report *report) {
     int curves = count_curves(report);
     int most = curves > 0 ? POINTS_MAX / curves : 0;
     most = most > 300 ? 300 : most < 20 ? 20 : most;
-    for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++)
-        draw(out, report, (yoke_report_curve)kind, most);
+    for (int kind = 0; kind < YOKE_REPORT_CURVES; kind++) {
+        curve_lines lines = {.most = most};
+        bool alone = report->mode_count == 1;
+        if (alone && is_beside(report, (yoke_report_curve)kind)) continue;
+        if (alone)
+            add_only_run(out, &lines, &report->modes[0], (yoke_report_curve)kind);
+        else
+            add_runs(out, &lines, report, (yoke_report_curve)kind);
+        if (lines.count > 0) draw(out, report, &lines, (yoke_report_curve)kind);
+        for (int i = 0; i < lines.count; i++)
+            free(lines.series[i].points);
+    }
 }

@@ -239,7 +239,8 @@ void yoke_figure_runs(yoke_markup *out, const yoke_report *report) {
         columns[count++] = column;
         headers[count] = names[column];
     }
-    yoke_html_table_begin(out, NULL, "All runs", headers, count + 1);
+    yoke_html_table_begin(out, NULL, report->mode_count == 1 ? "The run" : "All runs", headers,
+                          count + 1);
     for (int i = 0; i < report->mode_count; i++) {
         char text[128];
         yoke_html_row_begin(out, yoke_mode_label(report, &report->modes[i], text));

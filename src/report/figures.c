@@ -90,7 +90,8 @@ void yoke_figure_sources(yoke_markup *out, const char *const *files, int count) 
 /* Bars. */
 
 static const char *amount_text(const yoke_svg_bars *chart, double value, char text[64]) {
-    return chart->bytes ? yoke_text_bytes(value, text, 64) : yoke_number(value, text);
+    return chart->unit == YOKE_SVG_BYTES ? yoke_text_bytes(value, text, 64)
+                                         : yoke_number(value, text);
 }
 
 static void bars_table(yoke_markup *out, const yoke_svg_bars *chart) {

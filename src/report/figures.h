@@ -19,6 +19,11 @@ void yoke_figure_memory(yoke_markup *out, const yoke_report *report);
 void yoke_figure_links(yoke_markup *out, const yoke_report *report);
 void yoke_figure_moved(yoke_markup *out, const yoke_report *report);
 void yoke_figure_curves(yoke_markup *out, const yoke_report *report);
+/* Accuracy by class, confusion matrix and worst mistakes; or why there are none. */
+void yoke_figure_predictions(yoke_markup *out, const yoke_report *report);
+void yoke_figure_classes(yoke_markup *out, const yoke_report_predictions *predictions);
+void yoke_figure_confusion(yoke_markup *out, const yoke_report_predictions *predictions);
+void yoke_figure_mistakes(yoke_markup *out, const yoke_report_predictions *predictions);
 
 /* What they share. */
 
@@ -32,6 +37,14 @@ yoke_svg_part yoke_mode_part(const yoke_report *report, const yoke_report_mode *
 /* "41.3 ms"; "12 %". */
 const char *yoke_text_ms(double milliseconds, char text[64]);
 const char *yoke_text_percent(double part, double whole, char text[64]);
+
+/* The name of a class, or its number in `text`. */
+const char *yoke_class_name(const yoke_report_predictions *predictions, int index, char text[16]);
+/* Rows of this true class that the model took for `predicted`. */
+int64_t yoke_class_count(const yoke_report_predictions *predictions, int label, int predicted);
+int64_t yoke_class_rows(const yoke_report_predictions *predictions, int label);
+/* Names of all classes in one allocation, which the caller frees; NULL: out of memory. */
+const char **yoke_class_names(yoke_markup *out, const yoke_report_predictions *predictions);
 
 /* calloc; on failure out->failed is set. */
 void *yoke_figure_memory_for(yoke_markup *out, size_t count, size_t size);

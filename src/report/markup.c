@@ -84,7 +84,8 @@ void yoke_markup_open(yoke_markup *out, const char *element) {
 
 /* In HTML "<p/>" opens an element and "</meta>" is an error. */
 static bool is_void(const char *element) {
-    return strcmp(element, "meta") == 0 || strcmp(element, "br") == 0;
+    return strcmp(element, "meta") == 0 || strcmp(element, "br") == 0 ||
+           strcmp(element, "img") == 0;
 }
 
 void yoke_markup_close(yoke_markup *out) {

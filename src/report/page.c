@@ -18,8 +18,10 @@ static void write_facts(yoke_markup *out, const yoke_report *report) {
 static void write_figures(yoke_markup *out, const yoke_report *report) {
     yoke_markup_open(out, "div");
     yoke_markup_attribute(out, "class", "figures");
-    yoke_figure_throughput(out, report);
-    yoke_figure_step_time(out, report);
+    if (report->predictions == NULL) { /* a training run has one number of devices */
+        yoke_figure_throughput(out, report);
+        yoke_figure_step_time(out, report);
+    }
     yoke_figure_timeline(out, report);
     yoke_figure_stages(out, report);
     yoke_figure_devices(out, report);
@@ -27,6 +29,7 @@ static void write_figures(yoke_markup *out, const yoke_report *report) {
     yoke_figure_links(out, report);
     yoke_figure_moved(out, report);
     yoke_figure_curves(out, report);
+    yoke_figure_predictions(out, report);
     yoke_markup_close(out);
 }
 

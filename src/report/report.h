@@ -52,11 +52,13 @@ typedef struct yoke_report_amounts {
 } yoke_report_amounts;
 
 typedef enum yoke_report_curve {
-    YOKE_REPORT_LOSS,          /* of a batch */
-    YOKE_REPORT_TEST_LOSS,     /* of an evaluation */
-    YOKE_REPORT_ACCURACY,      /* percent */
-    YOKE_REPORT_LEARNING_RATE, /* of a step */
-    YOKE_REPORT_STEP_MS,       /* milliseconds of a step */
+    YOKE_REPORT_LOSS,              /* of a batch */
+    YOKE_REPORT_TEST_LOSS,         /* of an evaluation */
+    YOKE_REPORT_TRAINING_ACCURACY, /* of a batch, percent */
+    YOKE_REPORT_ACCURACY,          /* of an evaluation, percent */
+    YOKE_REPORT_LEARNING_RATE,     /* of a step */
+    YOKE_REPORT_STEP_MS,           /* milliseconds of a step */
+    YOKE_REPORT_IMAGES,            /* a second, in a step */
     YOKE_REPORT_CURVES
 } yoke_report_curve;
 
@@ -89,11 +91,32 @@ typedef struct yoke_report_mode {
     yoke_report_amounts moved;  /* of a mode without links: bytes that a device reads and writes in
                                    memory in a step, by stage */
     yoke_report_points curves[YOKE_REPORT_CURVES];
+    uint64_t point_steps;  /* a point of a curve of steps is the mean of so many; 0: of one */
     char weights_hash[24]; /* "": unknown */
 } yoke_report_mode;
 
+/* A row of the test split that the model took for another class. */
+typedef struct yoke_report_mistake {
+    size_t row;
+    int label, predicted;
+    double probability, loss; /* of the predicted class; cross entropy */
+    const uint8_t *pixels;    /* [channels, height, width]; borrowed; NULL: no picture */
+} yoke_report_mistake;
+
+/* What a training run took the rows of the test split for. */
+typedef struct yoke_report_predictions {
+    char absent[256]; /* why there are none, a sentence; "": there are */
+    uint64_t step;    /* updates before */
+    int classes;
+    const char *const *names;      /* [classes]; borrowed; NULL: the numbers are their names */
+    const int64_t *counts;         /* [classes, classes]: true class, predicted class; borrowed */
+    int channels, height, width;   /* of a row */
+    yoke_report_mistake *mistakes; /* [mistake_count], the largest loss first; borrowed */
+    int mistake_count;
+} yoke_report_predictions;
+
 typedef struct yoke_report_fact {
-    char key[YOKE_REPORT_NAME_BYTES], value[2 * YOKE_REPORT_NAME_BYTES];
+    char key[YOKE_REPORT_NAME_BYTES], value[1024];
 } yoke_report_fact;
 
 typedef struct yoke_report {
@@ -109,6 +132,7 @@ typedef struct yoke_report {
     int note_count;
     yoke_report_mode *modes;
     int mode_count;
+    const yoke_report_predictions *predictions; /* of a training run; borrowed; NULL: no such run */
 } yoke_report;
 
 /* Takes a zeroed struct. */

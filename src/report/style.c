@@ -84,6 +84,7 @@ static const char *const parts[] = {
     ".in{fill:var(--page);font-size:11px;font-weight:600;pointer-"
     "events:none}\n"
     "rect{stroke-width:0}\n"
+    "svg .cell{font-size:11px;pointer-events:none}\n"
     ".grid{stroke:var(--faint)}.axis{stroke:var(--quiet)}\n"
     "table{border-collapse:collapse;font-size:14px;font-variant-"
     "numeric:tabular-nums}\n"
@@ -94,7 +95,13 @@ static const char *const parts[] = {
     "font-weight:400}\n"
     "thead th{color:var(--quiet);vertical-align:bottom}\n"
     ".words td{text-align:left;white-space:normal}\n"
-    "summary{cursor:pointer;color:var(--link);padding:2px 0}\n",
+    "summary{cursor:pointer;color:var(--link);padding:2px 0}\n"
+    ".pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));"
+    "gap:20px 16px;list-style:none;margin:12px 0;padding:0}\n"
+    ".pictures li{font-size:13px;line-height:1.35;overflow-wrap:anywhere}\n"
+    ".pictures img{display:block;width:96px;height:auto;margin-bottom:4px;"
+    "image-rendering:pixelated}\n"
+    ".pictures b{font-weight:600}.pictures span{color:var(--quiet)}\n",
     "@media (max-width:500px){main{padding:8px 14px "
     "32px}h1{font-size:23px}"
     ".facts{grid-template-columns:1fr}.facts dd{margin-bottom:6px}}\n"
@@ -104,10 +111,14 @@ static const char *const parts[] = {
     "24px}"
     "table{font-size:8.5pt}th,td{white-space:normal;padding-right:8px}svg{max-width:480px}"
     "details{display:none}.scroll{overflow:visible}.wide "
-    "svg{min-width:0}}\n",
+    "svg{min-width:0}.pictures li{break-inside:avoid}}\n",
     /* COLOURS again: the classes. A line's class comes later and wins. */
     COLOURS(FILL) "path.line,line.line{fill:none;stroke-width:2}\n"
                   ".dashed{stroke-dasharray:6 4}\n"
+                  /* Levels of a heat map: a colour over the page. */
+                  ".k1,.k2,.k3,.k4,.k5{stroke-width:0}\n"
+                  ".k1{fill-opacity:.1}.k2{fill-opacity:.2}.k3{fill-opacity:.32}"
+                  ".k4{fill-opacity:.45}.k5{fill-opacity:1}\n"
                   /* Idle time is empty, with an outline. */
                   "rect.s-idle{fill:none;stroke-width:1}\n",
     NULL};

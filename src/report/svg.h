@@ -1,7 +1,9 @@
-/* A small SVG writer: three kinds of charts, each drawn from a struct that its table is made of
+/* A small SVG writer: four kinds of charts, each drawn from a struct that its table is made of
  * too. Colours are classes of the page's style sheet. */
 #ifndef REPORT_SVG_H
 #define REPORT_SVG_H
+
+#include <stdint.h>
 
 #include "report/markup.h"
 
@@ -41,6 +43,8 @@ typedef struct yoke_svg_part {
     char style[YOKE_CLASS_BYTES];
 } yoke_svg_part;
 
+typedef enum yoke_svg_unit { YOKE_SVG_MS, YOKE_SVG_BYTES, YOKE_SVG_PERCENT } yoke_svg_unit;
+
 typedef struct yoke_svg_bars {
     yoke_svg_head head;
     const char *x_name;
@@ -50,7 +54,7 @@ typedef struct yoke_svg_bars {
     const yoke_svg_part *parts; /* [part_count] */
     const double *values;       /* [row_count, part_count] */
     int row_count, part_count;
-    bool bytes; /* values are bytes, otherwise milliseconds */
+    yoke_svg_unit unit; /* of the values */
 } yoke_svg_bars;
 
 /* Spans in lanes on one axis of time, in groups. */
@@ -78,8 +82,18 @@ typedef struct yoke_svg_lanes {
     int legend_count;
 } yoke_svg_lanes;
 
+/* Counts by row and column; rows and columns have the same names. */
+typedef struct yoke_svg_matrix {
+    yoke_svg_head head;
+    const char *axes;         /* what rows and columns are */
+    const char *const *names; /* [count] */
+    const int64_t *values;    /* [count, count] */
+    int count;
+} yoke_svg_matrix;
+
 void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart);
 void yoke_svg_draw_bars(yoke_markup *out, const yoke_svg_bars *chart);
 void yoke_svg_draw_lanes(yoke_markup *out, const yoke_svg_lanes *chart);
+void yoke_svg_draw_matrix(yoke_markup *out, const yoke_svg_matrix *matrix);
 
 #endif

@@ -16,8 +16,9 @@
 
 static const char *text_of(const yoke_svg_bars *chart, double value, char text[64]) {
     char number[YOKE_NUMBER_BYTES];
-    if (chart->bytes) return yoke_text_bytes(value, text, 64);
-    snprintf(text, 64, "%s ms", yoke_number(value, number));
+    if (chart->unit == YOKE_SVG_BYTES) return yoke_text_bytes(value, text, 64);
+    snprintf(text, 64, "%s %s", yoke_number(value, number),
+             chart->unit == YOKE_SVG_PERCENT ? "%" : "ms");
     return text;
 }
 
@@ -61,12 +62,13 @@ void yoke_svg_draw_bars(yoke_markup *out, const yoke_svg_bars *chart) {
         scale.high = fmax(scale.high, sum_of(chart, row));
         if (group_of(chart, row) != NULL) box.height += GROUP;
     }
+    if (chart->unit == YOKE_SVG_PERCENT) scale.high = 100;
     if (!(scale.high > 0)) scale.high = 1;
     svg_box legend = {8, TOP + box.height + 44, WIDTH - 8, 0};
     double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
     yoke_svg_begin(out, &chart->head, WIDTH, height);
     yoke_svg_x_axis(out, &scale, box, chart->x_name, yoke_svg_tick(scale.high, 5, false),
-                    chart->bytes);
+                    chart->unit == YOKE_SVG_BYTES);
     double y = TOP;
     for (int row = 0; row < chart->row_count; row++, y += ROW) {
         if (group_of(chart, row) != NULL) {

@@ -7,25 +7,12 @@ import functools
 import json
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree as ElementTree
 
-YOKE = sys.argv.pop(1)
-LIMIT_S = 120
-SVG = "{http://www.w3.org/2000/svg}"
+from page_case import SVG, contrast, parse, themes, yoke
+
 CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3, level AA
-
-
-def yoke(*arguments, cwd=None):
-    return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=cwd)
-
-
-def parse(text):
-    """The page as XML: every element is closed, every text escaped."""
-    return ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>"))
 
 
 def span(name, lane, begin, duration, step=1, **arguments):
@@ -127,24 +114,11 @@ class Structure(Page):
                         self.assertLessEqual(float(rect.get("y")) + float(rect.get("height")), height)
 
 
-def luminance(colour):
-    channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    low, high = sorted([luminance(one), luminance(other)])
-    return (high + 0.05) / (low + 0.05)
-
-
 class Colours(Page):
     def test_all_colours_but_faint_lines_contrast_with_the_page_in_light_dark_and_print(self):
-        text = compared()[0]
-        themes = re.findall(r":root\{([^}]*--page[^}]*)\}", text)
-        self.assertEqual(len(themes), 3)
-        for theme in themes:
-            colours = dict(re.findall(r"--([\w-]+):(#[0-9a-f]{6})", theme))
+        found = themes(compared()[0])
+        self.assertEqual(len(found), 3)
+        for colours in found:
             self.assertGreater(len(colours), 25)
             for name, colour in colours.items():
                 if name not in ("page", "faint"):
