@@ -15,11 +15,12 @@
 #include "cli/saving_flags.h"
 #include "cli/shared_options.h"
 #include "cli/straggler_flag.h"
+#include "cli/train_page.h"
 
 #define SYNTHETIC "synthetic"
 
 typedef struct train_flags {
-    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *choices;
+    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *report, *choices;
     const char *allow_missing, *allow_unknown, *straggler;
     group_flags groups;
     saving_flags saving;
@@ -139,6 +140,9 @@ static const cli_option options[] = {
      AT(metrics), 0, 0},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT,
      AT(trace), 0, 0},
+    {"report", "FILE",
+     "write one HTML page: learning curves, accuracy by class, confusions, worst mistakes",
+     CLI_TEXT, AT(report), 0, 0},
     CLI_OPTION_STRAGGLER(AT(straggler), ""),
     {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
      AT(log_every), 0, 1 << 30},
@@ -154,7 +158,8 @@ const cli_verb train_verb = {
     .more =
         "The defaults, in brackets, train resnet20 on synthetic images in under a minute.\n"
         "--mode ddp needs a launcher: yoke launch --nproc-per-node 2 -- train --mode ddp ...\n"
-        "Ctrl-C finishes the step, writes --save and a checkpoint, and exits with 130; a second "
+        "Ctrl-C finishes the step, writes --save, --report and a checkpoint, and exits with 130; a "
+        "second "
         "Ctrl-C exits at once.\n"
         "Ranks that yoke launch --max-restarts starts again go on from the newest checkpoint in "
         "--checkpoint-dir.\n"};
@@ -235,6 +240,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .evaluate_every = flags->evaluate_every,
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,
+                                  .mistakes = flags->report != NULL ? TRAIN_PAGE_MISTAKES : 0,
                                   .choices = flags->choices,
                                   .shards = flags->shards};
     saving_flags_fill(run, &flags->saving);
@@ -271,7 +277,11 @@ typedef struct session {
     char *const *command; /* the tool, then argv */
     device_view view;
     yoke_trainer *trainer;
+    yoke_optimizer_options optimizer;
     progress progress;
+    train_curves curves; /* for --report */
+    uint64_t steps;      /* of the whole run */
+    double seconds;      /* since training began, at the last event */
     yoke_rank_info rank;
     rank_token token;
     yoke_process_group_options group;
@@ -284,6 +294,9 @@ typedef struct session {
 
 static void on_event(const yoke_event *event, void *payload) {
     session *now = payload;
+    now->steps = event->steps;
+    now->seconds = event->seconds_elapsed;
+    if (now->flags->report != NULL && now->speaks) train_curves_add(&now->curves, event);
     if (event->kind == YOKE_EVENT_STEP) {
         if (now->speaks) progress_step(&now->progress, event);
         return;
@@ -333,20 +346,46 @@ static yoke_status report(session *now) {
     return status;
 }
 
+/* After the result, which is then out even if the page cannot be written. ended: why the run ended
+ * early; NULL: it did not. */
+static yoke_status write_page(const session *now, const char *ended) {
+    const train_flags *flags = now->flags;
+    train_page page = {.trainer = now->trainer,
+                       .view = &now->view,
+                       .curves = &now->curves,
+                       .command = now->command,
+                       .optimizer = &now->optimizer,
+                       .seed = flags->seed,
+                       .steps = now->steps,
+                       .direct = flags->algorithm == YOKE_ALGORITHM_DIRECT ||
+                                 (flags->shards > 0 && flags->choices == NULL),
+                       .evaluates = flags->evaluate_every >= 0,
+                       .seconds = now->seconds,
+                       .ended = ended};
+    if (flags->report == NULL || !now->speaks) return YOKE_OK;
+    yoke_status status = train_page_write(flags->report, &page);
+    if (status == YOKE_OK && !flags->quiet) fprintf(stderr, "wrote %s\n", flags->report);
+    return status;
+}
+
 static int run(session *now) {
     const train_flags *flags = now->flags;
+    char ended[512] = "";
     catch_signals(now->trainer);
     yoke_status status = yoke_trainer_run(now->trainer);
     signal(SIGINT, SIG_DFL); /* the handler uses the trainer, which ends soon */
     signal(SIGTERM, SIG_DFL);
     progress_clear(&now->progress);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
+    if (status != YOKE_OK) snprintf(ended, sizeof ended, "%s", cli_failure(status));
     if (status != YOKE_ERROR_NUMERIC && now->speaks) {
         yoke_status reported = report(now);
         if (reported != YOKE_OK && code == 0) code = cli_fail(reported);
     }
+    yoke_status written = write_page(now, status != YOKE_OK ? ended : NULL);
+    if (written != YOKE_OK) code = cli_fail(written);
     if (code == 0 && !flags->quiet && !flags->json && now->speaks) print_advice(now);
-    bool stopped = status == YOKE_OK || status == YOKE_ERROR_CANCELLED;
+    bool stopped = (status == YOKE_OK || status == YOKE_ERROR_CANCELLED) && written == YOKE_OK;
     return caught != 0 && stopped ? 128 + caught : code;
 }
 
@@ -420,15 +459,15 @@ static void note_single_evaluation(const session *now) {
 
 /* Opens the trainer and runs it. Returns the exit code. */
 static int open_and_run(session *now, train_flags *flags) {
-    yoke_optimizer_options optimizer;
     yoke_trainer_options run_options;
-    yoke_status status = choose_devices(flags, &now->view, &now->rank);
+    yoke_status status = now->speaks ? yoke_file_check(flags->report) : YOKE_OK;
+    if (status == YOKE_OK) status = choose_devices(flags, &now->view, &now->rank);
     if (status != YOKE_OK) return cli_fail(status);
     choose_algorithms(now, flags);
     note_single_evaluation(now);
-    fill_optimizer(&optimizer, flags);
+    fill_optimizer(&now->optimizer, flags);
     fill_options(&run_options, flags);
-    run_options.optimizer = &optimizer;
+    run_options.optimizer = &now->optimizer;
     run_options.straggler = now->straggler.index;
     run_options.straggler_factor = now->straggler.factor;
     run_options.groups = now->groups.groups;
@@ -456,6 +495,7 @@ int train_main(int argc, char **argv) {
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);
     if (code < 0) code = open_and_run(&now, &flags);
+    train_curves_clear(&now.curves);
     skipped_free(&now.skipped);
     group_list_free(&now.groups);
     return code;

@@ -1,0 +1,202 @@
+#include "cli/train_page.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define FACT_BYTES sizeof((yoke_report_fact *)NULL)->value
+
+static yoke_status add_fact(yoke_report *report, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static yoke_status add_fact(yoke_report *report, const char *key, const char *format, ...) {
+    char text[FACT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return yoke_report_add_fact(report, key, text);
+}
+
+static yoke_status add_command(yoke_report *report, const train_page *page) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
+    for (int i = 0; page->command[i] != NULL; i++) {
+        if (i > 0) fputc(' ', out);
+        cli_print_word(out, page->command[i]);
+    }
+    bool written = fclose(out) == 0;
+    yoke_status status = written ? yoke_report_add_fact(report, "command", text) : YOKE_OK;
+    free(text);
+    return status;
+}
+
+static yoke_status add_devices(yoke_report *report, const train_page *page,
+                               const yoke_trainer_summary *summary) {
+    const yoke_device_info *device = &page->view->devices[0];
+    char threads[48] = "";
+    if (device->capability == 0)
+        snprintf(threads, sizeof threads, ", %d thread%s each", device->threads,
+                 device->threads == 1 ? "" : "s");
+    TRY(add_fact(report, "devices", "%d x %s%s", summary->devices, device->description, threads));
+    if (summary->transport != NULL)
+        TRY(add_fact(report, "mode", "%s, %s, gradients over %s", summary->mode, summary->schedule,
+                     summary->transport));
+    else
+        TRY(add_fact(report, "mode", "%s, %s", summary->mode, summary->schedule));
+    if (summary->link == NULL) return YOKE_OK;
+    return add_fact(report, "link", "%s, modelled", summary->link);
+}
+
+static yoke_status add_optimizer(yoke_report *report, const yoke_optimizer_options *optimizer) {
+    bool sgd = optimizer->kind == YOKE_SGD;
+    char momentum[64] = "";
+    if (sgd)
+        snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
+                 optimizer->nesterov ? " (Nesterov)" : "");
+    return add_fact(report, "optimizer", "%s, learning rate %g%s, weight decay %g",
+                    sgd ? "sgd" : "adamw", optimizer->learning_rate, momentum,
+                    optimizer->weight_decay);
+}
+
+static const char *duration_text(double seconds, char text[32]) {
+    unsigned long whole = (unsigned long)(seconds + 0.5);
+    if (whole >= 3600)
+        snprintf(text, 32, "%lu h %02lu min", whole / 3600, whole / 60 % 60);
+    else if (whole >= 60)
+        snprintf(text, 32, "%lu min %02lu s", whole / 60, whole % 60);
+    else
+        snprintf(text, 32, "%.1f s", seconds);
+    return text;
+}
+
+/* The library of the devices. */
+static const char *backend_text(const device_view *view) {
+    const char *wanted = view->devices[0].capability > 0 ? "cuda" : "cpu";
+    yoke_backend_info info = {.struct_size = sizeof info};
+    for (int i = 0; yoke_backend_describe(i, &info); i++)
+        if (strcmp(info.name, wanted) == 0) return info.detail;
+    return wanted;
+}
+
+static yoke_status add_facts(yoke_report *report, const train_page *page,
+                             const yoke_trainer_summary *summary) {
+    char text[32];
+    TRY(add_fact(report, "model", "%s, %zu parameters, %s", summary->model, summary->parameters,
+                 summary->precision));
+    TRY(add_fact(report, "dataset", "%s", summary->dataset));
+    TRY(add_devices(report, page, summary));
+    TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
+    TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, summary->steps, page->steps));
+    TRY(add_optimizer(report, page->optimizer));
+    TRY(add_fact(report, "algorithms", page->direct ? "direct" : "measured"));
+    TRY(add_fact(report, "seed", "%" PRIu64, page->seed));
+    TRY(add_fact(report, "duration", "%s, with evaluations", duration_text(page->seconds, text)));
+    TRY(add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
+    TRY(add_fact(report, "versions", "yoke %s, %s", yoke_version(), backend_text(page->view)));
+    return add_command(report, page);
+}
+
+static yoke_status add_notes(yoke_report *report, const train_page *page,
+                             const yoke_trainer_summary *summary) {
+    uint64_t first = page->curves->first_step;
+    if (page->ended != NULL)
+        TRY(yoke_report_add_note(report,
+                                 "The run ended early, after step %" PRIu64 " of %" PRIu64 ": %s",
+                                 summary->steps, page->steps, page->ended));
+    if (first > 1)
+        TRY(yoke_report_add_note(report,
+                                 "The run went on from a checkpoint after step %" PRIu64
+                                 "; its curves begin there.",
+                                 first - 1));
+    return YOKE_OK;
+}
+
+static yoke_status add_mode(yoke_report *report, const train_page *page,
+                            const yoke_trainer_summary *summary) {
+    yoke_report_mode *mode;
+    char name[64];
+    bool ddp = summary->transport != NULL;
+    snprintf(name, sizeof name, "%s%s%s", summary->mode, ddp ? "" : " ",
+             ddp ? "" : summary->schedule);
+    TRY(yoke_report_add_mode(report, name, &mode));
+    mode->devices = summary->devices;
+    mode->step_ms.value = summary->step_ms_median;
+    mode->images_per_second.value = summary->images_per_second;
+    snprintf(mode->weights_hash, sizeof mode->weights_hash, "%016" PRIx64, summary->weights_hash);
+    return train_curves_fill(page->curves, mode);
+}
+
+static void say_absent(yoke_report_predictions *to, const train_page *page,
+                       const yoke_predictions *from) {
+    const char *why = "The run ended before an evaluation was complete: there are no predictions "
+                      "of the test split.";
+    if (!page->evaluates)
+        why = "The run evaluates nothing (--evaluate-every -1): there are no predictions of the "
+              "test split.";
+    if (from->classes == 0) why = "The model does not classify: there are no classes to count.";
+    snprintf(to->absent, sizeof to->absent, "%s", why);
+}
+
+static yoke_status fill_mistakes(yoke_report_predictions *to, const train_page *page, int count) {
+    to->mistakes = calloc((size_t)count + 1, sizeof *to->mistakes);
+    if (to->mistakes == NULL) return FAIL(YOKE_ERROR_MEMORY, "out of memory for a run's page");
+    for (int i = 0; i < count; i++) {
+        yoke_mistake from = {.struct_size = sizeof from};
+        TRY(yoke_trainer_mistake(page->trainer, i, &from));
+        to->mistakes[i] = (yoke_report_mistake){.row = from.row,
+                                                .label = from.label,
+                                                .predicted = from.predicted,
+                                                .probability = from.probability,
+                                                .loss = from.loss,
+                                                .pixels = from.pixels};
+    }
+    to->mistake_count = count;
+    return YOKE_OK;
+}
+
+static yoke_status fill_predictions(yoke_report_predictions *to, const train_page *page) {
+    yoke_predictions from = {.struct_size = sizeof from};
+    TRY(yoke_trainer_predictions(page->trainer, &from));
+    if (from.rows == 0) {
+        say_absent(to, page, &from);
+        return YOKE_OK;
+    }
+    to->step = from.step;
+    to->classes = from.classes;
+    to->names = from.class_names;
+    to->counts = from.counts;
+    to->channels = from.shape.channels;
+    to->height = from.shape.height;
+    to->width = from.shape.width;
+    return fill_mistakes(to, page, from.mistakes);
+}
+
+static yoke_status fill(yoke_report *report, yoke_report_predictions *predictions,
+                        const train_page *page) {
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    TRY(yoke_trainer_summarize(page->trainer, &summary));
+    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a training run", summary.model,
+             summary.dataset);
+    TRY(add_facts(report, page, &summary));
+    TRY(add_notes(report, page, &summary));
+    TRY(add_mode(report, page, &summary));
+    TRY(fill_predictions(predictions, page));
+    report->predictions = predictions;
+    return YOKE_OK;
+}
+
+yoke_status train_page_write(const char *path, const train_page *page) {
+    yoke_report report = {0};
+    yoke_report_predictions predictions = {.absent = ""};
+    yoke_status status = fill(&report, &predictions, page);
+    if (status == YOKE_OK) status = yoke_report_write(&report, path);
+    free(predictions.mistakes);
+    yoke_report_clear(&report);
+    return status;
+}

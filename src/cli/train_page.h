@@ -1,0 +1,26 @@
+/* yoke train --report: the page of one run. */
+#ifndef CLI_TRAIN_PAGE_H
+#define CLI_TRAIN_PAGE_H
+
+#include "cli/result.h"
+#include "cli/train_curves.h"
+
+/* The trainer's option, for the page. */
+#define TRAIN_PAGE_MISTAKES 24
+
+typedef struct train_page {
+    yoke_trainer *trainer; /* not running any more */
+    const device_view *view;
+    const train_curves *curves;
+    char *const *command; /* the words that started the run; NULL ends them */
+    const yoke_optimizer_options *optimizer;
+    uint64_t seed, steps; /* steps: of the whole run */
+    bool direct, evaluates;
+    double seconds;    /* from the begin of training to its last event */
+    const char *ended; /* why the run ended early; NULL: it did not */
+} train_page;
+
+/* IO: the file is as it was before. */
+yoke_status train_page_write(const char *path, const train_page *page);
+
+#endif
