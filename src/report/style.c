@@ -118,7 +118,7 @@ static const char *const parts[] = {
                   /* Levels of a heat map: a colour over the page. */
                   ".k1,.k2,.k3,.k4,.k5{stroke-width:0}\n"
                   ".k1{fill-opacity:.1}.k2{fill-opacity:.2}.k3{fill-opacity:.32}"
-                  ".k4{fill-opacity:.45}.k5{fill-opacity:1}\n"
+                  ".k4{fill-opacity:.43}.k5{fill-opacity:1}\n"
                   /* Idle time is empty, with an outline. */
                   "rect.s-idle{fill:none;stroke-width:1}\n",
     NULL};

@@ -33,8 +33,9 @@ static void a_line_for_each_class_gives_its_name(void **state) {
     (void)state;
     expect_names(ten, strlen(ten), true);
     expect_names(ten, strlen(ten) - 1, true); /* without the last newline */
-    static const char windows[] = "airplane\r\nautomobile \r\nbird\r\ncat\r\ndeer\r\ndog\r\nfrog\r\n"
-                                  "horse\r\nship\r\ntruck\r\n\r\n\n";
+    static const char windows[] =
+        "airplane\r\nautomobile \r\nbird\r\ncat\r\ndeer\r\ndog\r\nfrog\r\n"
+        "horse\r\nship\r\ntruck\r\n\r\n\n";
     expect_names(windows, strlen(windows), true);
 }
 

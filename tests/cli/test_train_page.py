@@ -1,0 +1,449 @@
+#!/usr/bin/env python3
+"""The page of yoke train --report: true to the run, the files of the dataset and a model computed in Python.
+
+usage: test_train_page.py YOKE [unittest arguments]
+"""
+import base64
+import functools
+import json
+import math
+import operator
+import pathlib
+import random
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+import zlib
+
+from page_case import LIMIT_S, SVG, YOKE, contrast, mixed, parse, themes, yoke
+
+NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+RUN = ["--model", "mlp", "--threads", "1", "--algorithm", "direct", "--quiet", "--json"]
+SMALL = ["--dataset", "synthetic:1x8x8,classes=3,rows=100", "--batch", "10"]
+MISTAKES = 24
+CONTRAST = 4.5
+
+
+def write_cifar(folder, train, test):
+    """Random pixels, lighter where the class is higher: learnable, but not by heart. The test split as (label, pixels)."""
+    dice = random.Random(5)
+    rows = []
+    for i in range(train + test):
+        label = dice.randrange(10)
+        rows.append((label, bytes(min(255, 12 * label + dice.randrange(140)) for _ in range(3072))))
+    pack = lambda part: b"".join(bytes([label]) + pixels for label, pixels in part)
+    (folder / "data_batch_1.bin").write_bytes(pack(rows[:train]))
+    (folder / "test_batch.bin").write_bytes(pack(rows[train:]))
+    (folder / "batches.meta.txt").write_text("\n".join(NAMES) + "\n")
+    return rows[train:]
+
+
+def write_mnist(folder, train, test):
+    dice = random.Random(6)
+    rows = [(dice.randrange(10), bytes(dice.randrange(256) for _ in range(784))) for _ in range(train + test)]
+    for name, part in [("train", rows[:train]), ("t10k", rows[train:])]:
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">IIII", 0x803, len(part), 28, 28) + b"".join(pixels for _, pixels in part))
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">II", 0x801, len(part)) + bytes(label for label, _ in part))
+    return rows[train:]
+
+
+@functools.cache
+def cifar():
+    """One run: its page, its JSON object, its metrics and the rows of its test split."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rows = write_cifar(folder, 200, 90)
+        result = yoke("train", *RUN, "--dataset", f"cifar10:{folder}", "--batch", "20", "--epochs", "4",
+                      "--evaluate-every", "2", "--lr", "0.01", "--lr-schedule", "cosine", "--devices", "2xcpu",
+                      "--metrics", folder / "metrics", "--report", folder / "page.html")
+        assert result.returncode == 0, result.stderr
+        lines = [json.loads(line) for line in (folder / "metrics").read_text().splitlines()]
+        return (folder / "page.html").read_text(), json.loads(result.stdout), lines, rows
+
+
+@functools.cache
+def hundred():
+    with tempfile.TemporaryDirectory() as name:
+        page = pathlib.Path(name, "page.html")
+        result = yoke("train", *RUN, "--dataset", "synthetic:2x80x80,classes=100,rows=5000", "--batch", "100", "--steps",
+                      "3", "--devices", "2xcpu", "--report", page)
+        assert result.returncode == 0, result.stderr
+        return page.read_text()
+
+
+def section(text, figure):
+    return next((element for element in parse(text).iter("section") if element.get("id") == figure), None)
+
+
+def table(text, figure, index=0):
+    """The head, and the rows as lists; their first cell is their name."""
+    found = section(text, figure).findall(".//table")[index]
+    return [cell.text for cell in found.find("thead/tr")], [[cell.text or "" for cell in row] for row in found.find("tbody")]
+
+
+def confusion(text):
+    """[true class][predicted class]"""
+    return [[int(cell or 0) for cell in row[1:]] for row in table(text, "confusion")[1]]
+
+
+def decode_png(uri):
+    """(width, height, colours, pixels) of a PNG without filters."""
+    head, _, body = uri.partition(",")
+    assert head == "data:image/png;base64", head
+    data = base64.b64decode(body, validate=True)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, place = {}, 8
+    while place < len(data):
+        length, = struct.unpack_from(">I", data, place)
+        kind, content = data[place + 4:place + 8], data[place + 8:place + 8 + length]
+        assert zlib.crc32(kind + content) == struct.unpack_from(">I", data, place + 8 + length)[0]
+        chunks[kind] = content
+        place += 12 + length
+    width, height, bits, colour = struct.unpack_from(">IIBB", chunks[b"IHDR"])
+    assert bits == 8 and list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
+    colours = {0: 1, 2: 3}[colour]
+    rows, size = zlib.decompress(chunks[b"IDAT"]), 1 + width * colours
+    assert len(rows) == height * size and not any(rows[::size])
+    return width, height, colours, b"".join(rows[y * size + 1:(y + 1) * size] for y in range(height))
+
+
+def planes(pixels, colours):
+    """Pixel by pixel to channel by channel, as datasets have them."""
+    return b"".join(pixels[channel::colours] for channel in range(colours))
+
+
+def tensors(path):
+    data = path.read_bytes()
+    length, = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        assert entry["dtype"] == "F32"
+        begin, end = entry["data_offsets"]
+        yield name, struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + length + begin)
+
+
+def logits(weights, pixels, mean, deviation):
+    """The model "mlp" in float64."""
+    values = [(pixel / 255 - mean) / deviation for pixel in pixels]
+    for layer in ("fc1", "fc2", "fc3"):
+        weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
+        count = len(values)
+        values = [sum(map(operator.mul, weight[i * count:(i + 1) * count], values)) + bias[i] for i in range(len(bias))]
+        if layer != "fc3":
+            values = [max(value, 0) for value in values]
+    return values
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.page = self.folder / "page.html"
+
+    def train(self, *arguments, code=0, tool=()):
+        result = yoke(*tool, "train", *RUN, "--report", self.page, *arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+
+class Structure(Case):
+    def pages(self):
+        yield "cifar", cifar()[0]
+        yield "hundred", hundred()
+
+    def test_pages_are_well_formed_and_their_ids_are_unique(self):
+        for name, text in self.pages():
+            with self.subTest(page=name):
+                ids = [element.get("id") for element in parse(text).iter() if element.get("id")]
+                self.assertEqual(sorted(ids), sorted(set(ids)))
+
+    def test_pages_need_no_network_and_no_script_and_stay_below_a_megabyte(self):
+        for name, text in self.pages():
+            with self.subTest(page=name):
+                outside = text.replace("http://www.w3.org/2000/svg", "")
+                outside = re.sub(r'<img src="data:image/png;base64,[A-Za-z0-9+/=]+"', "", outside)
+                self.assertIsNone(re.search(r"https?:|//\w|url\(|@import|<script|<link|<iframe|<img| src=| href=| on\w+=",
+                                            outside))
+                self.assertLess(len(text.encode()), 1_000_000)
+
+    def test_every_figure_has_a_text_alternative_sentences_a_table_and_a_source(self):
+        wanted = ["loss", "batch-accuracy", "learning-rate", "images", "classes", "confusion", "mistakes"]
+        for name, text in self.pages():
+            figures = {element.get("id"): element for element in parse(text).iter("section")}
+            self.assertLessEqual(set(wanted), set(figures))
+            for identity, figure in figures.items():
+                with self.subTest(page=name, figure=identity):
+                    self.assertEqual(figure.get("aria-labelledby"), figure.find("h2").get("id"))
+                    self.assertGreater(len(figure.findall(".//table//td")), 0)
+                    self.assertGreater(len([p for p in figure.findall("p") if p.get("class") is None]), 0)
+                    self.assertIn("src/", "".join(figure.itertext()))
+                    for svg in figure.iter(f"{SVG}svg"):
+                        alternatives = {element.get("id"): element.text for element in svg}
+                        self.assertEqual(svg.get("role"), "img")
+                        for reference in svg.get("aria-labelledby").split():
+                            self.assertGreater(len(alternatives[reference]), 3)
+                    for image in figure.iter("img"):
+                        self.assertRegex(image.get("alt"), r"^row \d+: \w+, taken for \w+ with \d+ %$")
+
+    def test_every_source_file_that_a_page_names_exists(self):
+        root = pathlib.Path(__file__).parents[2]
+        for name in set(re.findall(r"<code>(src/[^<]*)</code>", cifar()[0])):
+            self.assertTrue((root / name).exists(), name)
+
+    def test_every_class_of_a_drawing_has_a_rule(self):
+        for name, text in self.pages():
+            style = text[text.index("<style>"):text.index("</style>")]
+            used = {word for svg in parse(text).iter(f"{SVG}svg") for element in svg.iter()
+                    for word in (element.get("class") or "").split()}
+            with self.subTest(page=name):
+                self.assertEqual([word for word in used if f".{word}" not in style], [])
+
+    def test_numbers_in_the_heat_map_contrast_with_their_cells(self):
+        text = cifar()[0]
+        shares = {level: float(share) for level, share in re.findall(r"\.(k\d)\{fill-opacity:([.\d]+)\}", text)}
+        self.assertEqual(sorted(shares), ["k1", "k2", "k3", "k4", "k5"])
+        for colours in themes(text):
+            for colour in ("m0", "m1"):
+                for level, share in shares.items():
+                    cell = mixed(colours[colour], colours["page"], share)
+                    number = colours["page" if level == "k5" else "text"]  # as the drawing has it
+                    self.assertGreaterEqual(contrast(number, cell), CONTRAST, f"{colour} {level} {cell}")
+        pairs = re.findall(r'<rect class="m\d (k\d)"[^>]*><title>[^<]*</title></rect><text class="(\w+)"', text)
+        self.assertGreater(len(pairs), 10)
+        for rect, number in pairs:
+            self.assertEqual(number, "in" if rect == "k5" else "cell")
+
+
+class Numbers(Case):
+    def test_curves_are_those_of_the_metrics(self):
+        text, _, lines, _ = cifar()
+        steps = {line["step"]: line for line in lines if "lr" in line}
+        tests = {line["step"]: line for line in lines if "accuracy" in line}
+        self.assertEqual(len(steps), 40)
+        self.assertEqual(sorted(tests), [20, 40])
+        close = lambda cell, value: self.assertAlmostEqual(float(cell), value, delta=0.006 * abs(value) + 1e-6)
+        head, rows = table(text, "loss")
+        self.assertEqual(head[1:], ["Training batches", "Test split"])
+        self.assertEqual([int(row[0]) for row in rows], sorted(steps))
+        for step, training, test in rows:
+            close(training, steps[int(step)]["loss"])
+            self.assertEqual(test != "", int(step) in tests)
+            if test:
+                close(test, tests[int(step)]["loss"])
+        for step, _, test in table(text, "batch-accuracy")[1]:
+            if test:
+                close(test, 100 * tests[int(step)]["accuracy"])
+        for step, rate in table(text, "learning-rate")[1]:
+            close(rate, steps[int(step)]["lr"])
+        for step, rate in table(text, "images")[1]:
+            close(rate, 1e3 * steps[int(step)]["rows"] / steps[int(step)]["step_ms"])
+
+    def test_a_long_run_keeps_means_of_equal_parts(self):
+        metrics = self.folder / "metrics"
+        self.train(*SMALL, "--steps", "1000", "--metrics", metrics, "--devices", "cpu")
+        losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines() if '"lr"' in line]
+        rows = [row for row in table(self.page.read_text(), "loss")[1] if row[1]]
+        self.assertEqual([int(row[0]) for row in rows], list(range(4, 1001, 4)))
+        for step, loss, _ in rows:
+            mean = sum(losses[int(step) - 4:int(step)]) / 4
+            self.assertAlmostEqual(float(loss), mean, delta=0.006 * mean)
+        self.assertIn("is the mean of 4 steps", self.page.read_text())
+
+    def test_counts_add_up_to_the_split_and_to_the_accuracy(self):
+        text, result, _, rows = cifar()
+        head, cells = table(text, "confusion")
+        counts = confusion(text)
+        self.assertEqual(head[1:], NAMES)
+        self.assertEqual([row[0] for row in cells], NAMES)
+        self.assertEqual([sum(row) for row in counts], [sum(label == k for label, _ in rows) for k in range(10)])
+        right = sum(counts[k][k] for k in range(10))
+        self.assertAlmostEqual(right / len(rows), result["accuracy"], places=12)
+        _, classes = table(text, "classes")
+        for k, (name, of, hits, accuracy, taken, precision) in enumerate(classes):
+            column = sum(row[k] for row in counts)
+            self.assertEqual([name, int(of), int(hits), int(taken)], [NAMES[k], sum(counts[k]), counts[k][k], column])
+            self.assertAlmostEqual(float(accuracy), 100 * counts[k][k] / sum(counts[k]), delta=0.5)
+            self.assertEqual(precision == "", column == 0)
+        most, label, other = max((counts[i][j], -i, -j) for i in range(10) for j in range(10) if i != j)
+        self.assertIn(f"takes {NAMES[-label]} for {NAMES[-other]}: {most} of the {len(rows) - right} wrong rows", text)
+
+    def test_pictures_are_the_pixels_of_the_rows(self):
+        text, _, _, rows = cifar()
+        _, cells = table(text, "mistakes")
+        images = list(section(text, "mistakes").iter("img"))
+        self.assertEqual((len(cells), len(images)), (MISTAKES, MISTAKES))
+        for (row, label, predicted, _, _), image in zip(cells, images):
+            width, height, colours, pixels = decode_png(image.get("src"))
+            self.assertEqual((width, height, colours), (32, 32, 3))
+            self.assertEqual(planes(pixels, 3), rows[int(row)][1])
+            self.assertEqual(label, NAMES[rows[int(row)][0]])
+            self.assertTrue(image.get("alt").startswith(f"row {row}: {label}, taken for {predicted} with "))
+
+    def test_the_worst_mistakes_are_those_of_a_float64_model(self):
+        rows = write_mnist(self.folder, 60, 40)
+        weights = self.folder / "weights"
+        self.train("--dataset", f"mnist:{self.folder}", "--batch", "20", "--epochs", "2", "--devices", "2xcpu", "--save",
+                   weights)
+        weights = dict(tensors(weights))
+        counts, wrong = [[0] * 10 for _ in range(10)], []
+        for number, (label, pixels) in enumerate(rows):
+            outputs = logits(weights, pixels, 0.1307, 0.3081)
+            total = math.log(sum(map(math.exp, outputs)))
+            predicted = outputs.index(max(outputs))
+            counts[label][predicted] += 1
+            if predicted != label:
+                wrong.append((total - outputs[label], number, label, predicted, math.exp(outputs[predicted] - total)))
+        wrong = sorted(wrong, reverse=True)[:MISTAKES]
+        text = self.page.read_text()
+        _, cells = table(text, "mistakes")
+        self.assertEqual(confusion(text), counts)
+        self.assertGreater(len(wrong), 10)
+        self.assertEqual([list(map(int, cell[:3])) for cell in cells], [[row, label, other] for _, row, label, other, _ in wrong])
+        for cell, (loss, row, _, _, probability) in zip(cells, wrong):
+            self.assertAlmostEqual(float(cell[3]), 100 * probability, delta=0.6)
+            self.assertAlmostEqual(float(cell[4]), loss, delta=0.006 * loss)
+        for image, cell in zip(section(text, "mistakes").iter("img"), cells):
+            width, height, colours, pixels = decode_png(image.get("src"))
+            self.assertEqual((width, height, colours, pixels), (28, 28, 1, rows[int(cell[0])][1]))
+
+    def test_a_hundred_classes_have_a_heat_map_without_numbers_and_their_most_frequent_confusions(self):
+        text = hundred()
+        _, listed = table(text, "confusion")
+        _, rows = table(text, "confusion", 1)
+        counts = [[int(cell or 0) for cell in row[1:]] for row in rows]
+        self.assertEqual(sum(map(sum, counts)), 1000)
+        wrong = sorted((-counts[i][j], i, j) for i in range(100) for j in range(100) if i != j)[:15]
+        self.assertEqual([tuple(map(int, row[:3])) for row in listed], [(i, j, -count) for count, i, j in wrong])
+        svg = section(text, "confusion").find(f".//{SVG}svg")
+        cells = [(int(y), int(x)) for path in svg.iter(f"{SVG}path") for x, y in re.findall(r"M(\d+) (\d+)h1", path.get("d"))]
+        self.assertEqual(sorted(cells), [(i, j) for i in range(100) for j in range(100) if counts[i][j]])
+
+    def test_large_pictures_are_reduced(self):
+        for image in section(hundred(), "mistakes").iter("img"):
+            self.assertEqual(decode_png(image.get("src"))[:3], (40, 40, 1))
+        self.assertIn("The pictures are reduced", hundred())
+
+    def test_the_facts_are_those_of_the_run(self):
+        text, result, lines, _ = cifar()
+        terms = parse(text).find(".//dl")
+        facts = dict(zip([term.text for term in terms.findall("dt")], [value.text for value in terms.findall("dd")]))
+        self.assertEqual(facts["weights hash"], result["weights_hash"])
+        self.assertEqual(facts["model"], f"mlp, {result['parameters']} parameters, float32")
+        self.assertEqual((facts["steps"], facts["seed"], facts["algorithms"]), ("40 of 40", "0", "direct"))
+        self.assertEqual(facts["mode"], "dp, overlap")
+        self.assertTrue(facts["devices"].startswith("2 x "))
+        self.assertIn("oneDNN", facts["versions"])
+        self.assertTrue(facts["command"].endswith("page.html"))
+
+
+class Runs(Case):
+    def test_any_number_of_devices_and_ddp_give_the_same_page_of_data(self):
+        data = []
+        for mode in [["--devices", "cpu"], ["--devices", "2xcpu"], ["--mode", "ddp"]]:
+            tool = ["launch", "--nproc-per-node", "2", "--"] if "ddp" in mode else []
+            self.train("--dataset", "synthetic:1x8x8,classes=4,rows=230", "--batch", "20", "--steps", "9", "--shards", "4",
+                       *mode, tool=tool)
+            text = self.page.read_text()
+            data.append([everything(text, figure) for figure in ("loss", "classes", "confusion", "mistakes")])
+            self.assertEqual(sum(map(sum, confusion(text))), 46)
+            self.page.unlink()
+        self.assertEqual(data[0], data[1])
+        self.assertEqual(data[0], data[2])
+
+    def test_ranks_that_differ_in_the_report_are_refused(self):
+        script = f'[ $RANK = 0 ] && more="--report {self.page}"; exec {YOKE} train {" ".join(RUN)} ' \
+                 f'{" ".join(SMALL)} --steps 2 --mode ddp $more'
+        result = yoke("launch", "--nproc-per-node", "2", "--no-python", "--", "sh", "-c", script)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("mistakes", result.stderr)
+
+    def start(self, *arguments):
+        metrics = self.folder / "metrics"
+        process = subprocess.Popen([YOKE, "train", *RUN, *SMALL, "--devices", "cpu", "--metrics", metrics, "--report",
+                                    self.page, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + LIMIT_S
+        while not (metrics.exists() and metrics.stat().st_size > 4000) and time.monotonic() < end:
+            time.sleep(0.02)
+        return process
+
+    def test_an_interrupted_run_writes_its_page(self):
+        process = self.start("--epochs", "1000000")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130, stderr)
+        text, steps = self.page.read_text(), json.loads(stdout)["steps"]
+        self.assertIn(f"The run ended early, after step {steps} of 10000000", text)
+        self.assertIn("there are no predictions of the test split", text)
+        self.assertIsNone(section(text, "confusion"))
+        self.assertIsNotNone(section(text, "loss"))
+
+    def test_an_interrupted_run_shows_its_last_complete_evaluation(self):
+        process = self.start("--epochs", "1000000", "--evaluate-every", "1")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130, stderr)
+        text = self.page.read_text()
+        self.assertEqual(sum(map(sum, confusion(text))), 20)
+        self.assertRegex(text, r"After step \d*0 the model classifies")
+
+    def test_a_page_that_cannot_be_written_at_the_end_loses_nothing(self):
+        nested = self.folder / "nested"
+        nested.mkdir()
+        self.page = nested / "page.html"
+        process = self.start("--steps", "1500", "--save", self.folder / "weights")
+        nested.rmdir()
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 74, stderr)
+        self.assertIn(str(self.page), stderr)
+        self.assertEqual(json.loads(stdout)["steps"], 1500)
+        self.assertTrue((self.folder / "weights").exists())
+
+    def test_a_path_that_cannot_be_written_is_refused_before_the_run(self):
+        self.page = pathlib.Path("/nowhere/page.html")
+        result = self.train(*SMALL, "--steps", "1000000000", code=74)
+        self.assertIn("/nowhere/page.html", result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_a_run_that_diverges_writes_its_page_with_the_cause(self):
+        self.train(*SMALL, "--steps", "200", "--lr", "1e30", code=1)
+        text = self.page.read_text()
+        self.assertRegex(text, r"The run ended early, after step \d+ of 200: .*not finite")
+
+    def test_a_run_without_evaluation_says_so(self):
+        self.train(*SMALL, "--steps", "3", "--evaluate-every", "-1")
+        self.assertIn("(--evaluate-every -1)", self.page.read_text())
+
+    def test_a_resumed_run_says_where_its_curves_begin(self):
+        saves = ["--checkpoint-dir", self.folder / "saves"]
+        self.train(*SMALL, "--steps", "4", *saves)
+        self.assertNotIn("went on from a checkpoint", self.page.read_text())
+        self.train(*SMALL, "--steps", "9", *saves, "--resume", "auto")
+        text = self.page.read_text()
+        self.assertIn("went on from a checkpoint after step 4", text)
+        self.assertEqual([row[0] for row in table(text, "loss")[1]], ["5", "6", "7", "8", "9"])
+
+    def test_one_step_makes_a_page(self):
+        self.train(*SMALL, "--steps", "1")
+        text = self.page.read_text()
+        parse(text)
+        self.assertEqual(sum(map(sum, confusion(text))), 20)
+
+
+def everything(text, figure):
+    """All that a figure says, its tables included."""
+    found = section(text, figure)
+    return ["".join(element.itertext()) for element in found] + [image.get("src") for image in found.iter("img")]
+
+
+if __name__ == "__main__":
+    unittest.main()
