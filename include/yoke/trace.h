@@ -103,6 +103,20 @@ typedef struct yoke_span_info {
  */
 YOKE_API size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity);
 
+/** Likewise of the last `steps` steps alone, without going through the others, for a program that
+ * looks at a run while it runs. A step counts from its STEP span on; what was recorded behind the
+ * last one comes along. Call it while no stage is running; devices that queue may lack the last
+ * step's stages.
+ *
+ * @param trace      The trace; NULL has no spans.
+ * @param steps      How many steps; fewer are there at the begin.
+ * @param[out] spans As for yoke_trace_read.
+ * @param capacity   The number of spans there is space for.
+ * @return As yoke_trace_read.
+ */
+YOKE_API size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                                     size_t capacity);
+
 /** Forgets what was recorded, after warm-up for example. Call it while no stage is running.
  *
  * @param trace  The trace; not NULL.

@@ -33,13 +33,14 @@ void progress_note(progress *view, const char *text) {
     view->drawn = true;
 }
 
+/* Below a drawer's picture the cursor is on an empty line; a note may be there instead. */
 void progress_clear(progress *view) {
     if (view->drawn) fputs("\r\033[K", stderr);
+    if (view->drawn && view->drawer.erase != NULL) view->drawer.erase(view->drawer.context);
     view->drawn = false;
 }
 
-/* "03:25", "1:03:25". */
-static const char *clock_text(double seconds, char text[16]) {
+const char *progress_clock_text(double seconds, char text[16]) {
     unsigned whole = seconds > 0 && seconds < 3.6e6 ? (unsigned)(seconds + 0.5) : 0;
     if (whole >= 3600)
         snprintf(text, 16, "%u:%02u:%02u", whole / 3600 % 1000, whole / 60 % 60, whole % 60);
@@ -48,14 +49,8 @@ static const char *clock_text(double seconds, char text[16]) {
     return text;
 }
 
-/* The part of the run that the bar shows: this epoch, or all steps. */
-typedef struct part {
-    char name[48];
-    uint64_t done, all;
-} part;
-
-static part part_of(const progress *view, const yoke_event *event) {
-    part here = {.name = "step ", .done = event->step, .all = event->steps};
+progress_part progress_part_of(const progress *view, const yoke_event *event) {
+    progress_part here = {.name = "step ", .done = event->step, .all = event->steps};
     if (view->epochs == 0) return here;
     here.all = event->steps / (uint64_t)view->epochs;
     /* A run resumed with another batch size counts steps that no epoch of this run has. */
@@ -67,7 +62,7 @@ static part part_of(const progress *view, const yoke_event *event) {
     return here;
 }
 
-static double seconds_left(const progress *view, const yoke_event *event) {
+double progress_seconds_left(const progress *view, const yoke_event *event) {
     return event->seconds_elapsed / (double)(event->step - view->first) *
            (double)(event->steps - event->step);
 }
@@ -75,8 +70,9 @@ static double seconds_left(const progress *view, const yoke_event *event) {
 static void tail_text(const progress *view, const yoke_event *event, char *text, size_t size) {
     char elapsed[16], left[16];
     snprintf(text, size, "[%s<%s, %.0f img/s, loss %.3g]",
-             clock_text(event->seconds_elapsed, elapsed),
-             clock_text(seconds_left(view, event), left), view->rate, event->loss);
+             progress_clock_text(event->seconds_elapsed, elapsed),
+             progress_clock_text(progress_seconds_left(view, event), left), view->rate,
+             event->loss);
 }
 
 /* The bar. */
@@ -100,13 +96,13 @@ static void print_cells(const progress *view, int cells, double share) {
 }
 
 /* For a terminal too narrow for the tail: what fits of loss, time left and the part's name. */
-static void print_short(const progress *view, const yoke_event *event, const part *here,
+static void print_short(const progress *view, const yoke_event *event, const progress_part *here,
                         int columns) {
     char left[16], time[32], loss[32];
     int percent = here->all > 0 ? (int)(100 * here->done / here->all) : 100;
     int room = columns - 5; /* "100%", and the last column, where some terminals wrap */
-    int time_width =
-        snprintf(time, sizeof time, " %s left", clock_text(seconds_left(view, event), left));
+    int time_width = snprintf(time, sizeof time, " %s left",
+                              progress_clock_text(progress_seconds_left(view, event), left));
     int loss_width = snprintf(loss, sizeof loss, " loss %.3g", event->loss);
     bool shows_loss = room >= loss_width, shows_time = room >= loss_width + time_width;
     bool shows_name = room >= loss_width + time_width + (int)strlen(here->name);
@@ -115,7 +111,7 @@ static void print_short(const progress *view, const yoke_event *event, const par
 }
 
 static void draw_bar(progress *view, const yoke_event *event) {
-    part here = part_of(view, event);
+    progress_part here = progress_part_of(view, event);
     char count[48], tail[96];
     double share = here.all > 0 ? (double)here.done / (double)here.all : 1;
     snprintf(count, sizeof count, "%llu/%llu", (unsigned long long)here.done,
@@ -124,7 +120,6 @@ static void draw_bar(progress *view, const yoke_event *event) {
     int columns = terminal_columns();
     int cells = columns - (int)(strlen(here.name) + strlen(count) + strlen(tail)) - 10;
     if (cells > BAR_CELLS_MAX) cells = BAR_CELLS_MAX;
-    view->drawn = true;
     if (cells < 0) {
         print_short(view, event, &here, columns);
     } else {
@@ -142,7 +137,7 @@ static void draw_bar(progress *view, const yoke_event *event) {
 /* Plain lines. */
 
 static void print_line(progress *view, const yoke_event *event) {
-    part here = part_of(view, event);
+    progress_part here = progress_part_of(view, event);
     char tail[96];
     tail_text(view, event, tail, sizeof tail);
     progress_clear(view);
@@ -152,7 +147,24 @@ static void print_line(progress *view, const yoke_event *event) {
 
 static bool line_is_due(const progress *view, const yoke_event *event) {
     if (view->log_every > 0) return event->step % (uint64_t)view->log_every == 0;
-    return !view->bar && event->seconds_elapsed - view->last_shown >= LINE_SECONDS;
+    return (!view->bar || view->no_room) &&
+           event->seconds_elapsed - view->last_line >= LINE_SECONDS;
+}
+
+static bool picture_is_due(const progress *view, const yoke_event *event) {
+    double seconds = view->drawer.draw != NULL ? view->drawer.seconds : DRAW_SECONDS;
+    bool has_picture = view->drawn || view->no_room;
+    return !has_picture || event->seconds_elapsed - view->last_drawn >= seconds ||
+           event->step >= event->steps;
+}
+
+static void draw(progress *view, const yoke_event *event) {
+    if (view->drawer.draw != NULL)
+        view->no_room = !view->drawer.draw(view->drawer.context, view, event);
+    else
+        draw_bar(view, event);
+    view->drawn = !view->no_room;
+    view->last_drawn = event->seconds_elapsed;
 }
 
 void progress_step(progress *view, const yoke_event *event) {
@@ -160,15 +172,18 @@ void progress_step(progress *view, const yoke_event *event) {
     if (!view->begun) view->first = event->step - 1;
     view->begun = true;
     view->rate = view->rate > 0 ? view->rate + SMOOTHING * (rate - view->rate) : rate;
+    view->last = *event;
     if (view->silent) return;
     if (line_is_due(view, event)) {
         print_line(view, event);
-        view->last_shown = event->seconds_elapsed;
+        view->last_line = event->seconds_elapsed;
     }
-    if (!view->bar) return;
-    if (view->drawn && event->seconds_elapsed - view->last_shown < DRAW_SECONDS &&
-        event->step < event->steps)
-        return;
-    draw_bar(view, event);
-    view->last_shown = event->seconds_elapsed;
+    if (view->bar && picture_is_due(view, event)) draw(view, event);
+}
+
+void progress_end(progress *view, bool is_whole) {
+    if (view->drawer.draw == NULL)
+        progress_clear(view);
+    else if (is_whole && view->begun)
+        draw(view, &view->last);
 }

@@ -9,6 +9,8 @@
 #include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
+#include "cli/live/live.h"
+#include "cli/live/live_terminal.h"
 #include "cli/parameter_groups.h"
 #include "cli/progress.h"
 #include "cli/result.h"
@@ -31,7 +33,7 @@ typedef struct train_flags {
     int shuffle, augment, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
-    bool nesterov, sync_batch_norm, json, quiet;
+    bool nesterov, sync_batch_norm, live, json, quiet;
 } train_flags;
 
 #define AT(field) offsetof(train_flags, field)
@@ -146,6 +148,8 @@ static const cli_option options[] = {
     CLI_OPTION_STRAGGLER(AT(straggler), ""),
     {"log-every", "N", "print a line every N steps (every 5 seconds or so)", CLI_INTEGER,
      AT(log_every), 0, 1 << 30},
+    {"live", NULL, "draw progress, devices, stages and losses in the terminal while training",
+     CLI_FLAG, AT(live), 0, 0},
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
 };
@@ -193,6 +197,8 @@ static int check_flags(const train_flags *flags) {
         return cli_usage_error("train", "--interpreter-us needs --schedule python");
     if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
         return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
+    if (flags->live && flags->quiet)
+        return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
     return saving_flags_check(&flags->saving,
                               &(saving_context){flags->init, flags->evaluate_every});
 }
@@ -259,6 +265,7 @@ static void on_signal(int number) {
     signal(SIGTERM, SIG_DFL);
     caught = number;
     yoke_trainer_stop(running);
+    live_terminal_disturb();
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* stderr is closed */
 }
 
@@ -282,6 +289,7 @@ typedef struct session {
     train_curves curves; /* for --report */
     uint64_t steps;      /* of the whole run */
     double seconds;      /* since training began, at the last event */
+    live_view *live; /* NULL: none */
     yoke_rank_info rank;
     rank_token token;
     yoke_process_group_options group;
@@ -297,6 +305,7 @@ static void on_event(const yoke_event *event, void *payload) {
     now->steps = event->steps;
     now->seconds = event->seconds_elapsed;
     if (now->flags->report != NULL && now->speaks) train_curves_add(&now->curves, event);
+    if (now->live != NULL) live_add(now->live, event);
     if (event->kind == YOKE_EVENT_STEP) {
         if (now->speaks) progress_step(&now->progress, event);
         return;
@@ -308,6 +317,7 @@ static void on_event(const yoke_event *event, void *payload) {
     if (event->kind == YOKE_EVENT_READY) {
         print_plan(stderr, now->trainer, &now->view);
         print_groups(stderr, now->trainer, &now->groups);
+        if (now->live != NULL) live_ready(now->live, now->trainer, &now->view);
     }
     if (event->kind == YOKE_EVENT_SKIPPED) {
         fputs("init     ", stderr);
@@ -375,7 +385,7 @@ static int run(session *now) {
     yoke_status status = yoke_trainer_run(now->trainer);
     signal(SIGINT, SIG_DFL); /* the handler uses the trainer, which ends soon */
     signal(SIGTERM, SIG_DFL);
-    progress_clear(&now->progress);
+    progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
     if (status != YOKE_OK) snprintf(ended, sizeof ended, "%s", cli_failure(status));
     if (status != YOKE_ERROR_NUMERIC && now->speaks) {
@@ -457,6 +467,21 @@ static void note_single_evaluation(const session *now) {
                     "--evaluate-every 1 evaluates after each epoch\n");
 }
 
+/* Where nothing can be drawn, a line says so, and plain lines take the place of the view. */
+static void begin_live(session *now) {
+    const char *cause = NULL;
+    if (!now->flags->live || !now->speaks) return;
+    if (now->flags->json)
+        cause = "--json prints plain lines";
+    else if (!now->progress.bar)
+        cause = "stderr is no terminal that can draw";
+    else if ((now->live = live_open(&now->progress)) == NULL)
+        cause = "the terminal does not open";
+    if (cause == NULL) return;
+    now->progress.bar = false;
+    fprintf(stderr, "yoke: no live view: %s\n", cause);
+}
+
 /* Opens the trainer and runs it. Returns the exit code. */
 static int open_and_run(session *now, train_flags *flags) {
     yoke_trainer_options run_options;
@@ -477,6 +502,7 @@ static int open_and_run(session *now, train_flags *flags) {
     run_options.payload = now;
     progress_begin(&now->progress, flags->steps > 0 ? 0 : flags->epochs, flags->log_every,
                    flags->quiet || !now->speaks);
+    begin_live(now);
     progress_note(&now->progress, "measuring the fastest algorithms ...");
     status = yoke_trainer_create(&now->trainer, &run_options);
     progress_clear(&now->progress);
@@ -496,6 +522,7 @@ int train_main(int argc, char **argv) {
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);
     if (code < 0) code = open_and_run(&now, &flags);
     train_curves_clear(&now.curves);
+    live_close(now.live);
     skipped_free(&now.skipped);
     group_list_free(&now.groups);
     return code;

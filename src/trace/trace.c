@@ -136,13 +136,21 @@ static bool copy_span(void *to, size_t bytes, int lane, const yoke_span *span) {
     return yoke_options_store(to, &own, sizeof own, "yoke_span_info") == YOKE_OK;
 }
 
-size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
-    if (trace == NULL) return 0;
+/* The place of the lane's first span of a step from `first` on. The device's spans of a step may
+ * come behind the host's of the next one. */
+static uint32_t first_place(const yoke_trace *trace, int lane, uint64_t first) {
+    uint32_t place = yoke_lane_count(trace, lane);
+    while (place > 0 && yoke_lane_span(trace, lane, place - 1)->step + 1 >= first)
+        place--;
+    return place;
+}
+
+static size_t read_from(const yoke_trace *trace, uint64_t first, yoke_span_info *spans,
+                        size_t capacity) {
     size_t bytes = capacity > 0 && spans->struct_size > 0 ? spans->struct_size : sizeof *spans;
-    uint64_t first = yoke_trace_first_step(trace);
     size_t count = 0;
     for (int lane = 0; lane < trace->lane_count; lane++) {
-        for (uint32_t i = 0; i < yoke_lane_count(trace, lane); i++) {
+        for (uint32_t i = first_place(trace, lane, first); i < yoke_lane_count(trace, lane); i++) {
             const yoke_span *span = yoke_lane_span(trace, lane, i);
             if (span->step < first) continue;
             if (count < capacity && !copy_span((char *)spans + count * bytes, bytes, lane, span))
@@ -151,4 +159,26 @@ size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t ca
         }
     }
     return count;
+}
+
+size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
+    if (trace == NULL) return 0;
+    return read_from(trace, yoke_trace_first_step(trace), spans, capacity);
+}
+
+/* Lane 0 records the whole of a step. */
+static uint64_t steps_end(const yoke_trace *trace) {
+    for (uint32_t i = yoke_lane_count(trace, 0); i > 0; i--) {
+        const yoke_span *span = yoke_lane_span(trace, 0, i - 1);
+        if (span->stage == YOKE_STAGE_STEP) return span->step + 1;
+    }
+    return 0;
+}
+
+size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
+                            size_t capacity) {
+    if (trace == NULL) return 0;
+    uint64_t first = yoke_trace_first_step(trace), end = steps_end(trace);
+    if (end > steps && end - steps > first) first = end - steps;
+    return read_from(trace, first, spans, capacity);
 }

@@ -397,6 +397,31 @@ static void programs_read_the_spans_of_whole_steps(void **state) {
     yoke_trace_destroy(trace);
 }
 
+static void programs_read_the_last_steps_alone(void **state) {
+    (void)state;
+    yoke_trace *trace = start(16);
+    yoke_span_info spans[32] = {{.struct_size = sizeof spans[0]}};
+    assert_int_equal(yoke_trace_read_last(NULL, 1, NULL, 0), 0);
+    assert_int_equal(yoke_trace_read_last(trace, 1, NULL, 0), 0);
+    for (uint64_t step = 0; step < 10; step++) {
+        put(trace, 1, YOKE_STAGE_FORWARD, step, 10 * step, 10 * step + 5);
+        put(trace, 0, YOKE_STAGE_FORWARD, step, 10 * step, 10 * step + 8);
+        put(trace, 0, YOKE_STAGE_STEP, step, 10 * step, 10 * step + 9);
+    }
+    put(trace, 0, YOKE_STAGE_EVALUATE, 10, 100, 110); /* behind the last step */
+    assert_int_equal(yoke_trace_read_last(trace, 2, NULL, 0), 7);
+    assert_int_equal(yoke_trace_read_last(trace, 2, spans, 32), 7);
+    assert_true(spans[0].step == 8 && spans[0].lane == 0);
+    assert_true(spans[4].stage == YOKE_STAGE_EVALUATE);
+    assert_true(spans[5].step == 8 && spans[5].lane == 1 && spans[6].step == 9);
+    /* Lane 0 has lost the first steps, so they are not whole. */
+    assert_int_equal(yoke_trace_read_last(trace, 99, NULL, 0), yoke_trace_read(trace, NULL, 0));
+    put(trace, 0, YOKE_STAGE_LOAD, 10, 110, 120); /* a device's spans may come late */
+    put(trace, 0, YOKE_STAGE_BACKWARD, 9, 96, 97);
+    assert_int_equal(yoke_trace_read_last(trace, 1, NULL, 0), 6);
+    yoke_trace_destroy(trace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_have_names),
@@ -416,6 +441,7 @@ int main(void) {
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
         cmocka_unit_test(a_trace_without_lanes_is_refused),
         cmocka_unit_test(programs_read_the_spans_of_whole_steps),
+        cmocka_unit_test(programs_read_the_last_steps_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
