@@ -16,6 +16,7 @@
 #include "cli/result.h"
 #include "cli/saving_flags.h"
 #include "cli/shared_options.h"
+#include "cli/signal_stack.h"
 #include "cli/straggler_flag.h"
 #include "cli/train_page.h"
 
@@ -270,11 +271,9 @@ static void on_signal(int number) {
 }
 
 static void catch_signals(yoke_trainer *trainer) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
     running = trainer;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    cli_handle_signal(SIGINT, on_signal, 0, NULL);
+    cli_handle_signal(SIGTERM, on_signal, 0, NULL);
 }
 
 /* The run. */

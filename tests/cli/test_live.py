@@ -377,6 +377,18 @@ class Ends(Case):
             self.check_restored(terminal)
             terminal.close()
 
+    def test_a_handler_does_not_run_on_the_stack_of_a_kernel(self):
+        for _ in range(8):  # two of three broke within a hundred signals
+            terminal = self.start(*LONG, "--live", stdout=subprocess.DEVNULL)
+            terminal.frames(1)
+            for _ in range(300):
+                if terminal.process.poll() is None:
+                    terminal.process.send_signal(signal.SIGCONT)
+                terminal.read(0.0005)
+            terminal.process.send_signal(signal.SIGTERM)
+            self.assertEqual(terminal.finish(), 143, terminal.screen.all())
+            terminal.close()
+
     def test_a_run_that_diverges_says_so_below_the_view(self):
         terminal = self.start(*LONG, "--live", "--lr", "0.05", "--optimizer", "adamw", "--warmup-steps", "4000",
                               "--lr", "1e30", "--clip-norm", "0", stdout=subprocess.DEVNULL)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "cli/signal_stack.h"
 
 #define PATIENCE_MS 200
 #define LINE_END "\033[K\r\n"
@@ -45,9 +46,7 @@ bool live_terminal_open(live_terminal *terminal) {
     terminal->owner = tcgetpgrp(terminal->descriptor);
     terminal->unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     terminal->color = has_color();
-    struct sigaction action = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGCONT, &action, &old_continue);
+    cli_handle_signal(SIGCONT, on_continue, SA_RESTART, &old_continue);
     is_disturbed = 0;
     return true;
 }
