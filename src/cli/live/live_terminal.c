@@ -84,12 +84,14 @@ static bool write_all(const live_terminal *terminal, const char *text, size_t by
 
 /* No signal ends or stops the process within a frame: all wait until it is complete. The library's
  * threads take no signals. */
-static void write_frame(live_terminal *terminal, const char *text, size_t bytes) {
-    sigset_t all, kept;
+static void hold_signals(sigset_t *kept) {
+    sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    terminal->is_torn = !write_all(terminal, text, bytes);
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    pthread_sigmask(SIG_SETMASK, &all, kept);
+}
+
+static void release_signals(const sigset_t *kept) {
+    pthread_sigmask(SIG_SETMASK, kept, NULL);
 }
 
 /* A job in the background does not draw over the shell. yoke launch starts ranks as jobs of their
@@ -109,10 +111,8 @@ static size_t begin_frame(live_terminal *terminal, char *frame, size_t size) {
     return (size_t)used;
 }
 
-void live_terminal_show(live_terminal *terminal, const live_picture *picture) {
+static void show(live_terminal *terminal, const live_picture *picture) {
     static char frame[FRAME_BYTES];
-    if (!may_draw(terminal)) live_terminal_disturb();
-    if (!may_draw(terminal) || !is_writable(terminal, 0)) return;
     int old_height = terminal->height;
     size_t used = begin_frame(terminal, frame, sizeof frame);
     for (int i = 0; i < picture->count; i++)
@@ -120,22 +120,38 @@ void live_terminal_show(live_terminal *terminal, const live_picture *picture) {
             (size_t)snprintf(frame + used, sizeof frame - used, "%s" LINE_END, picture->lines[i]);
     if (old_height > picture->count)
         used += (size_t)snprintf(frame + used, sizeof frame - used, "\033[J");
-    write_frame(terminal, frame, used);
+    terminal->is_torn = !write_all(terminal, frame, used);
     terminal->height = picture->count;
 }
 
-void live_terminal_erase(live_terminal *terminal) {
+void live_terminal_show(live_terminal *terminal, const live_picture *picture) {
+    sigset_t kept;
+    hold_signals(&kept);
+    if (!may_draw(terminal))
+        live_terminal_disturb();
+    else if (is_writable(terminal, 0))
+        show(terminal, picture);
+    release_signals(&kept);
+}
+
+static void erase(live_terminal *terminal) {
     char text[64];
-    if (terminal->height == 0 && !terminal->is_torn) return;
     size_t used = begin_frame(terminal, text, sizeof text);
     if (terminal->height > 0) used += (size_t)snprintf(text + used, sizeof text - used, "\033[J");
-    if (may_draw(terminal)) write_frame(terminal, text, used);
+    terminal->is_torn = !write_all(terminal, text, used);
+}
+
+void live_terminal_erase(live_terminal *terminal) {
+    sigset_t kept;
+    hold_signals(&kept);
+    if ((terminal->height > 0 || terminal->is_torn) && may_draw(terminal)) erase(terminal);
     terminal->height = 0;
+    release_signals(&kept);
 }
 
 void live_terminal_close(live_terminal *terminal) {
     if (terminal->descriptor < 0) return;
-    if (terminal->is_torn) write_frame(terminal, "\033[0m\r\n", 6);
+    if (terminal->is_torn) erase(terminal);
     sigaction(SIGCONT, &old_continue, NULL);
     close(terminal->descriptor);
     terminal->descriptor = -1;
