@@ -88,7 +88,8 @@ typedef struct yoke_event {
 typedef struct yoke_trainer_options {
     size_t struct_size;                      /**< sizeof(yoke_trainer_options). */
     const char *model;                       /**< A preset; NULL: "resnet20". */
-    const char *dataset;                     /**< SPEC of yoke_dataset_open; NULL: "synthetic". */
+    const char *dataset;                     /**< SPEC of yoke_dataset_open; NULL: "synthetic", or
+                                                  training_rows. */
     const char *devices;                     /**< As yoke_devices_options.list; NULL: "auto". In DDP
                                                   those of a machine: each rank takes its own. */
     int threads;                             /**< Compute threads per device; 0: cores / devices. */
@@ -160,6 +161,12 @@ typedef struct yoke_trainer_options {
     int mistakes; /**< After each evaluation yoke_trainer_predictions has the predictions of each
                        class, and yoke_trainer_mistake this many wrong rows, those of the largest
                        loss. 0: neither. Alike on all ranks. */
+    /** Rows of the host program to train on (yoke_dataset_from_arrays, yoke_dataset_from_callback),
+     * instead of `dataset`, which is then NULL. Borrowed: they must outlive the trainer. NULL:
+     * `dataset` names them. */
+    const yoke_dataset *training_rows;
+    const yoke_dataset *test_rows; /**< Likewise, to evaluate on: of the same shape and classes.
+                                        NULL beside training_rows needs evaluate_every -1. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -171,7 +178,8 @@ typedef struct yoke_trainer_options {
             0, false, YOKE_AUGMENT_NONE, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,           \
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
-            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */           \
+            0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
+            NULL /* training_rows */, NULL /* test_rows */                                         \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -221,7 +229,7 @@ typedef struct yoke_trainer_summary {
     const char *mode;         /**< "dp", "single" or "ddp". */
     const char *schedule;     /**< "overlap", "classic", "sharded" or "python". */
     const char *model;        /**< The preset. */
-    const char *dataset;      /**< The SPEC. */
+    const char *dataset;      /**< The SPEC; of training_rows yoke_dataset_info.name. */
     const char *precision;    /**< "float32", "bfloat16" or "tf32". */
     int devices;              /**< Of all ranks. */
     size_t parameters;        /**< Scalars of all parameters, frozen ones too. */
@@ -301,6 +309,13 @@ YOKE_API yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index
  * @return Borrowed from the trainer.
  */
 YOKE_API yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer);
+
+/** The model of a trainer: the names and shapes of its tensors.
+ *
+ * @param trainer  The trainer; not NULL.
+ * @return Borrowed from the trainer.
+ */
+YOKE_API const yoke_model *yoke_trainer_model(const yoke_trainer *trainer);
 
 /** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout.
  *

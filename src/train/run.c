@@ -136,13 +136,39 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
 /* Evaluation: one pass over the test split, every row once, in order; the last batch may be
  * short. */
 
+static yoke_status open_test_rows(yoke_trainer *trainer) {
+    const yoke_trainer_options *options = &trainer->options;
+    trainer->test_rows = options->test_rows != NULL ? options->test_rows : trainer->opened[1];
+    if (trainer->test_rows != NULL) return YOKE_OK;
+    if (options->training_rows != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no rows to evaluate on: test_rows is NULL");
+    TRY(yoke_dataset_open(&trainer->opened[1], options->dataset, YOKE_SPLIT_TEST));
+    trainer->test_rows = trainer->opened[1];
+    return YOKE_OK;
+}
+
+/* Rows of the host program may differ. */
+static yoke_status check_test_rows(const yoke_dataset_info *training,
+                                   const yoke_dataset_info *test) {
+    const yoke_shape *one = &training->shape, *other = &test->shape;
+    if (one->channels == other->channels && one->height == other->height &&
+        one->width == other->width && one->flat == other->flat &&
+        training->classes == test->classes && training->target_count == test->target_count)
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "test_rows are %dx%dx%d with %d classes and %d targets, training_rows %dx%dx%d "
+                "with %d and %d: they must be alike",
+                other->channels, other->height, other->width, test->classes, test->target_count,
+                one->channels, one->height, one->width, training->classes, training->target_count);
+}
+
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     if (trainer->test_loader != NULL) return YOKE_OK;
-    if (trainer->test_rows == NULL)
-        TRY(yoke_dataset_open(&trainer->test_rows, options->dataset, YOKE_SPLIT_TEST));
+    TRY(open_test_rows(trainer));
     trainer->test_dataset.struct_size = sizeof trainer->test_dataset;
     TRY(yoke_dataset_describe(trainer->test_rows, &trainer->test_dataset));
+    TRY(check_test_rows(&trainer->dataset, &trainer->test_dataset));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = options->batch,
                                   .seed = options->seed,

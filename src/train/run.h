@@ -31,9 +31,10 @@ struct yoke_trainer {
     char *texts[14];
     yoke_optimizer_options optimizer;
     yoke_devices *devices;
-    yoke_process_group *ranks;               /* DDP; NULL otherwise */
-    int node;                                /* DDP: the number of this machine */
-    yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
+    yoke_process_group *ranks; /* DDP; NULL otherwise */
+    int node;                  /* DDP: the number of this machine */
+    yoke_dataset *opened[2];   /* by SPEC, training and test; NULL: the host's */
+    const yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
     yoke_dataset_info dataset, test_dataset;
     yoke_model *model;
     yoke_data_parallel *parallel;

@@ -95,6 +95,30 @@ static yoke_status check_options(const yoke_trainer_options *options) {
     return check_checkpoint_options(options);
 }
 
+/* Rows of the host program replace the SPEC; its name then stands for them in records. */
+static yoke_status name_rows(yoke_trainer_options *options) {
+    yoke_dataset_info info = {.struct_size = sizeof info};
+    if (options->training_rows == NULL && options->test_rows != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "test_rows is set and training_rows is NULL: set both, or name a dataset");
+    if (options->training_rows == NULL) {
+        if (options->dataset == NULL) options->dataset = "synthetic";
+        return YOKE_OK;
+    }
+    if (options->dataset != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "dataset %s and training_rows are both set: leave one of them NULL",
+                    options->dataset);
+    if (options->test_rows == NULL && options->evaluate_every != -1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "evaluate_every is %d and test_rows is NULL: set test_rows, or evaluate_every "
+                    "to -1, never",
+                    options->evaluate_every);
+    TRY(yoke_dataset_describe(options->training_rows, &info));
+    options->dataset = info.name;
+    return YOKE_OK;
+}
+
 static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_options *given) {
     yoke_trainer_options *options = &trainer->options;
     static const yoke_trainer_options defaults = YOKE_TRAINER_OPTIONS_INIT;
@@ -102,7 +126,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
     TRY(check_options(options));
     if (options->model == NULL) options->model = "resnet20";
-    if (options->dataset == NULL) options->dataset = "synthetic";
+    TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
     if (options->batch == 0) options->batch = 64;
     if (options->epochs == 0) options->epochs = 1;
@@ -161,7 +185,11 @@ static yoke_status open_devices(yoke_trainer *trainer) {
 static yoke_status open_dataset(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     yoke_dataset_info *info = &trainer->dataset;
-    TRY(yoke_dataset_open(&trainer->training_rows, options->dataset, YOKE_SPLIT_TRAIN));
+    trainer->training_rows = options->training_rows;
+    if (trainer->training_rows == NULL) {
+        TRY(yoke_dataset_open(&trainer->opened[0], options->dataset, YOKE_SPLIT_TRAIN));
+        trainer->training_rows = trainer->opened[0];
+    }
     info->struct_size = sizeof *info;
     TRY(yoke_dataset_describe(trainer->training_rows, info));
     if ((size_t)options->batch > info->rows)
@@ -315,8 +343,8 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_model_destroy(trainer->model);
     yoke_loader_destroy(trainer->test_loader);
     yoke_loader_destroy(trainer->loader);
-    yoke_dataset_close(trainer->test_rows);
-    yoke_dataset_close(trainer->training_rows);
+    yoke_dataset_close(trainer->opened[1]);
+    yoke_dataset_close(trainer->opened[0]);
     yoke_process_group_destroy(trainer->ranks);
     yoke_devices_close(trainer->devices);
     for (size_t i = 0; i < sizeof trainer->texts / sizeof trainer->texts[0]; i++)
@@ -328,6 +356,10 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
 
 yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
     return trainer->parallel;
+}
+
+const yoke_model *yoke_trainer_model(const yoke_trainer *trainer) {
+    return trainer->model;
 }
 
 static const char *schedule_name(yoke_schedule schedule) {

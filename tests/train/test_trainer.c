@@ -331,6 +331,103 @@ static void the_summary_says_what_happened(void **state) {
     yoke_trainer_destroy(run.trainer);
 }
 
+/* Rows of the host program. */
+
+typedef struct host_rows {
+    float inputs[50 * 64];
+    int32_t labels[50];
+    yoke_dataset *dataset;
+} host_rows;
+
+/* A split of SMALL, as a host program would bring it. */
+static void read_rows(host_rows *rows, yoke_split split) {
+    yoke_dataset *drawn;
+    yoke_loader *loader;
+    yoke_batch batch = {.struct_size = sizeof batch};
+    EXPECT_OK(yoke_dataset_open(&drawn, SMALL, split));
+    yoke_dataset_info info = {.struct_size = sizeof info};
+    EXPECT_OK(yoke_dataset_describe(drawn, &info));
+    yoke_loader_options loading = {.struct_size = sizeof loading, .batch = (int)info.rows};
+    EXPECT_OK(yoke_loader_create(&loader, drawn, &loading));
+    EXPECT_OK(yoke_loader_begin(loader, 0));
+    EXPECT_OK(yoke_loader_next(loader, &batch, NULL));
+    memcpy(rows->inputs, batch.inputs, info.rows * 64 * sizeof(float));
+    memcpy(rows->labels, batch.labels, info.rows * sizeof(int32_t));
+    yoke_loader_destroy(loader);
+    yoke_dataset_close(drawn);
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = info.rows,
+                          .shape = info.shape,
+                          .inputs = rows->inputs,
+                          .classes = info.classes,
+                          .labels = rows->labels};
+    EXPECT_OK(yoke_dataset_from_arrays(&rows->dataset, &arrays));
+}
+
+static void rows_of_the_host_train_to_the_weights_of_the_same_dataset(void **state) {
+    (void)state;
+    host_rows training, test;
+    uint64_t hashes[2];
+    double losses[2];
+    read_rows(&training, YOKE_SPLIT_TRAIN);
+    read_rows(&test, YOKE_SPLIT_TEST);
+    for (int i = 0; i < 2; i++) {
+        log_of_run run = {0};
+        yoke_trainer_options options = small(&run);
+        options.epochs = 2;
+        options.dataset = i == 0 ? SMALL : NULL;
+        options.training_rows = i == 0 ? NULL : training.dataset;
+        options.test_rows = i == 0 ? NULL : test.dataset;
+        EXPECT_OK(train(&run, &options));
+        assert_int_equal(run.evaluation.rows, 10);
+        hashes[i] = hash_of(run.trainer);
+        losses[i] = run.evaluation.loss;
+        yoke_trainer_summary summary = {.struct_size = sizeof summary};
+        EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));
+        assert_string_equal(summary.dataset, i == 0 ? SMALL : "arrays");
+        assert_int_equal(yoke_model_parameter_count(yoke_trainer_model(run.trainer)),
+                         summary.parameters);
+        yoke_trainer_destroy(run.trainer);
+    }
+    assert_true(hashes[0] == hashes[1]);
+    assert_true(losses[0] == losses[1]);
+    yoke_dataset_close(test.dataset); /* borrowed: still the host's */
+    yoke_dataset_close(training.dataset);
+}
+
+static void rows_of_the_host_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    host_rows training;
+    log_of_run run = {0};
+    yoke_trainer *trainer;
+    yoke_dataset *other;
+    yoke_step_result result = {.struct_size = sizeof result};
+    read_rows(&training, YOKE_SPLIT_TRAIN);
+    EXPECT_OK(yoke_dataset_open(&other, "synthetic:1x8x8,classes=4,rows=50", YOKE_SPLIT_TEST));
+    yoke_trainer_options options = small(&run);
+    options.training_rows = training.dataset;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "both set"));
+    options.dataset = NULL;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "evaluate_every is 0 and test_rows is NULL"));
+    options.test_rows = other;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "with 4 classes"));
+    options.training_rows = NULL;
+    assert_int_equal(yoke_trainer_create(&trainer, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "training_rows is NULL"));
+    options.training_rows = training.dataset;
+    options.test_rows = NULL;
+    options.evaluate_every = -1;
+    EXPECT_OK(train(&run, &options));
+    assert_int_equal(yoke_trainer_evaluate(run.trainer, &result), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "test_rows is NULL"));
+    yoke_trainer_destroy(run.trainer);
+    yoke_dataset_close(other);
+    yoke_dataset_close(training.dataset);
+}
+
 static void quantiles_of_a_long_run_stay_true_in_fixed_memory(void **state) {
     (void)state;
     static yoke_step_times times;
@@ -367,6 +464,8 @@ int main(void) {
         cmocka_unit_test(a_loss_that_is_not_finite_names_a_layer_and_saves_the_weights_before),
         cmocka_unit_test(impossible_options_are_refused_with_the_value),
         cmocka_unit_test(the_summary_says_what_happened),
+        cmocka_unit_test(rows_of_the_host_train_to_the_weights_of_the_same_dataset),
+        cmocka_unit_test(rows_of_the_host_that_do_not_fit_are_refused),
         cmocka_unit_test(quantiles_of_a_long_run_stay_true_in_fixed_memory),
         cmocka_unit_test(destroy_takes_null),
     };
