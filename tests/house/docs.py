@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-PATH = re.compile(r"`((?:src|include|tests|scripts|samples|docs|bench|cmake)/[\w./-]*)`")
+PATH = re.compile(r"`((?:src|include|tests|scripts|samples|docs|bench|cmake|python)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 STATUS = re.compile(r'X\((YOKE_\w+), "([^"]+)", (\d+)\)')
 ROW = re.compile(r"\| `(YOKE_\w+)` \| (.+?) \| (\d+) \|")

@@ -11,7 +11,7 @@ import sys
 FUNCTION_NOTE, FUNCTION_LIMIT = 70, 100
 FILE_NOTE, FILE_LIMIT = 400, 600
 LATER = re.compile(r"\b(TODO|FIXME|XXX)\b")
-FOLDERS = ("include", "src", "samples", "tests", "bench")
+FOLDERS = ("include", "src", "samples", "tests", "bench", "python")
 # Every sample is called main.c; its folder carries the name.
 SHARED_NAMES = {"main.c"}
 

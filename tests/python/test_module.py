@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""The module `yoke`: arrays train to the weights of the tool, outputs are those of the formulas, Ctrl-C keeps the weights,
+and what does not fit is refused in one sentence.
+
+usage: test_module.py ROOT, with the module installed or YOKE_LIBRARY and PYTHONPATH. Exit code 77: there is no numpy.
+"""
+import contextlib
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    print("no numpy for this Python: pip install numpy, or apt-get install python3-numpy")
+    sys.exit(77)
+ROOT = pathlib.Path(sys.argv[1])
+FOLDER = tempfile.TemporaryDirectory(prefix="yoke-python-")
+os.environ["XDG_CACHE_HOME"] = FOLDER.name  # choices of the tool and the module, not the user's
+os.chdir(FOLDER.name)
+import yoke  # noqa: E402
+from yoke import _library  # noqa: E402
+
+CIFAR_MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(3, 1, 1)
+CIFAR_DEVIATION = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(3, 1, 1)
+SMALL = {"devices": "2xcpu", "threads": 1, "batch": 16, "algorithm": "direct"}
+
+
+def blobs(rows, seed, features=12):
+    """Three classes that a linear model can tell apart."""
+    random = numpy.random.default_rng(seed)
+    labels = random.integers(0, 3, rows)
+    inputs = random.normal(size=(rows, features)) + 2 * numpy.eye(3, features)[labels]
+    return inputs.astype(numpy.float32), labels
+
+
+def write_cifar(folder, file, rows, seed):
+    """Writes a file of CIFAR-10 and returns its rows as the tool normalises them."""
+    random = numpy.random.default_rng(seed)
+    labels, pixels = random.integers(0, 10, rows), random.integers(0, 256, (rows, 3, 32, 32), numpy.uint8)
+    records = numpy.concatenate([labels[:, None].astype(numpy.uint8), pixels.reshape(rows, -1)], axis=1)
+    pathlib.Path(folder).mkdir(exist_ok=True)
+    records.tofile(pathlib.Path(folder, file))
+    return (pixels.astype(numpy.float32) / numpy.float32(255) - CIFAR_MEAN) / CIFAR_DEVIATION, labels
+
+
+def mlp(weights, inputs):
+    """The preset mlp, in float64."""
+    values = inputs.reshape(len(inputs), -1).astype(numpy.float64)
+    for layer in ("fc1", "fc2", "fc3"):
+        values = values @ weights[f"{layer}.weight"].T.astype(numpy.float64) + weights[f"{layer}.bias"]
+        values = values if layer == "fc3" else numpy.maximum(values, 0)
+    return values
+
+
+def cross_entropy(outputs, labels):
+    shifted = outputs - outputs.max(axis=1, keepdims=True)
+    return float(numpy.mean(numpy.log(numpy.exp(shifted).sum(axis=1)) - shifted[numpy.arange(len(labels)), labels]))
+
+
+def interrupt_after(seconds):
+    """Sends this process what Ctrl-C sends."""
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+class Training(unittest.TestCase):
+    def test_arrays_and_a_dataset_train_to_the_bits_of_the_tool(self):
+        training, test = write_cifar("cifar", "data_batch_1.bin", 48, 1), write_cifar("cifar", "test_batch.bin", 20, 2)
+        words = ["--dataset", "cifar10:cifar", "--devices", "2xcpu", "--threads", 1, "--batch", 16, "--steps", 4]
+        wanted = yoke.tool("train", *words, "--quiet")  # resnet20, algorithms by measurement
+        options = {"devices": "2xcpu", "threads": 1, "batch": 16, "steps": 4}
+        for trainer in (yoke.train(*("resnet20", *training), test=test, classes=10, **options),
+                        yoke.train("resnet20", dataset="cifar10:cifar", **options)):
+            for field in ("weights_hash", "loss", "accuracy", "steps", "parameters"):
+                self.assertEqual(trainer.summary()[field], wanted[field])
+
+    def test_the_loss_falls_and_events_come_to_the_calling_thread(self):
+        events = []
+        trainer = yoke.train("mlp", *blobs(50, 1), test=blobs(20, 2), epochs=5, **SMALL,
+                             on_event=lambda event: events.append((event["kind"], threading.get_ident())))
+        losses = [event["loss"] for event in trainer.history if event["kind"] == "step"]
+        self.assertEqual(len(losses), 5 * 4)
+        self.assertEqual([event["rows"] for event in trainer.history if event["kind"] == "step"][:4], [16, 16, 16, 2])
+        self.assertLess(losses[-1], 0.5 * losses[0])
+        self.assertEqual(events, [(event["kind"], threading.get_ident()) for event in trainer.history])
+        self.assertEqual([kind for kind, _ in events][0], "ready")
+        self.assertEqual([kind for kind, _ in events].count("evaluation"), 1)
+
+    def test_arrays_live_as_long_as_the_trainer(self):
+        inputs, labels = blobs(400, 3, 64)
+        kept = yoke.train("mlp", inputs, labels, steps=30, **SMALL).summary()["weights_hash"]
+        trainer = yoke.Trainer("mlp", inputs.copy(), labels.copy(), steps=30, **SMALL)
+        gc.collect()
+        rubbish = [numpy.full(inputs.shape, 1e6, numpy.float32) for _ in range(20)]
+        self.assertEqual(trainer.run()["weights_hash"], kept)
+        self.assertEqual(len(rubbish), 20)
+
+    def test_targets_train_by_mean_squared_error(self):
+        inputs, _ = blobs(60, 4)
+        targets = inputs[:, :2] * numpy.float32(0.5)
+        trainer = yoke.train("mlp", inputs, targets, test=(inputs, targets), epochs=30, learning_rate=0.02, **SMALL)
+        error = numpy.mean((trainer.predict(inputs) - targets) ** 2)
+        self.assertAlmostEqual(trainer.evaluate()["loss"], float(error), places=5)
+        self.assertIsNone(trainer.evaluate()["accuracy"])
+        self.assertLess(error, 0.5 * numpy.mean(targets**2))
+
+    def test_other_threads_run_while_the_library_computes(self):
+        trainer = yoke.Trainer("mlp", *blobs(32, 5, 784), test=blobs(4000, 6, 784), **SMALL)
+        ticks, stop = [], threading.Event()
+
+        def tick():
+            while not stop.wait(0.001):
+                ticks.append(time.monotonic())
+
+        ticker = threading.Thread(target=tick)
+        ticker.start()
+        begin = time.monotonic()
+        trainer.evaluate()
+        end = time.monotonic()
+        stop.set()
+        ticker.join()
+        inside = [at for at in ticks if begin + 0.01 < at < end - 0.01]
+        self.assertGreater(end - begin, 0.05)
+        self.assertGreater(len(inside), 5)
+
+
+class Weights(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rows = blobs(50, 7)
+        cls.trainer = yoke.train("mlp", *cls.rows, test=blobs(21, 8), epochs=2, **SMALL)
+
+    def test_outputs_and_loss_are_those_of_the_formulas(self):
+        inputs, labels = blobs(21, 8)
+        wanted = mlp(self.trainer.weights(), inputs)
+        numpy.testing.assert_allclose(self.trainer.predict(inputs), wanted, rtol=1e-4, atol=1e-4)
+        result = self.trainer.evaluate()
+        self.assertAlmostEqual(result["loss"], cross_entropy(wanted, labels), places=5)
+        self.assertEqual(result["accuracy"], float((wanted.argmax(axis=1) == labels).mean()))
+
+    def test_outputs_do_not_depend_on_the_layout_of_the_array(self):
+        inputs, _ = blobs(21, 8)
+        spread = numpy.asfortranarray(inputs)
+        numpy.testing.assert_array_equal(self.trainer.predict(spread), self.trainer.predict(inputs))
+
+    def test_a_file_of_weights_holds_the_arrays_and_comes_back(self):
+        self.trainer.save("weights.safetensors")
+        weights, content = self.trainer.weights(), pathlib.Path("weights.safetensors").read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        header, body = json.loads(content[8:8 + length]), content[8 + length:]
+        header.pop("__metadata__", None)
+        self.assertEqual(set(header), set(weights))
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            stored = numpy.frombuffer(body[begin:end], numpy.float32).reshape(entry["shape"])
+            numpy.testing.assert_array_equal(stored, weights[name])
+        other = yoke.Trainer("mlp", *self.rows, seed=5, **SMALL)
+        before = other.summary()["weights_hash"]
+        other.load(pathlib.Path("weights.safetensors"))
+        self.assertNotEqual(other.summary()["weights_hash"], before)
+        self.assertEqual(other.summary()["weights_hash"], self.trainer.summary()["weights_hash"])
+
+    def test_written_weights_are_read_back_and_used(self):
+        trainer = yoke.Trainer("mlp", *self.rows, **SMALL)
+        random = numpy.random.default_rng(9)
+        weights = {name: random.normal(size=old.shape).astype(numpy.float32) * numpy.float32(0.05)
+                   for name, old in trainer.weights().items()}
+        trainer.write(weights)
+        for name, values in trainer.weights().items():
+            numpy.testing.assert_array_equal(values, weights[name])
+        numpy.testing.assert_allclose(trainer.predict(self.rows[0]), mlp(weights, self.rows[0]), rtol=1e-4, atol=1e-4)
+
+    def test_running_statistics_are_weights_too(self):
+        trainer = yoke.train("resnet20", dataset="synthetic:3x16x16,rows=64", steps=3, evaluate_every=-1, **SMALL)
+        weights = trainer.weights()
+        self.assertNotEqual(weights["bn1.running_mean"].tolist(), [0] * 16)
+        trainer.write({"bn1.running_var": weights["bn1.running_var"] * 2})
+        numpy.testing.assert_array_equal(trainer.weights()["bn1.running_var"], weights["bn1.running_var"] * 2)
+
+    def test_a_write_that_does_not_fit_changes_nothing(self):
+        before, weights = self.trainer.summary()["weights_hash"], self.trainer.weights()
+        zeros = numpy.zeros_like(weights["fc1.bias"])
+        broken = zeros.copy()
+        broken[7] = numpy.inf
+        for name, values, text in (("fc9.bias", zeros, "no tensor fc9.bias, did you mean fc"),
+                                   ("fc2.bias", zeros[1:], r"fc2.bias has shape \(1023,\), expected \(1024,\)"),
+                                   ("fc2.bias", broken, r"fc2.bias\[7\] is inf")):
+            with self.assertRaisesRegex(ValueError, text):
+                self.trainer.write({"fc1.bias": zeros, name: values})
+        self.assertEqual(self.trainer.summary()["weights_hash"], before)
+
+
+class Ending(unittest.TestCase):
+    def endless(self, **options):
+        return yoke.Trainer("mlp", *blobs(64, 10), test=blobs(20, 11), steps=10**9, **SMALL, **options)
+
+    def test_ctrl_c_finishes_the_step_and_saves(self):
+        trainer = self.endless(save="interrupted.safetensors")
+        interrupt_after(0.5)
+        with self.assertRaises(KeyboardInterrupt):
+            trainer.run()
+        steps = trainer.summary()["steps"]
+        self.assertEqual(steps, sum(event["kind"] == "step" for event in trainer.history))
+        self.assertGreater(steps, 0)
+        again = yoke.Trainer("mlp", *blobs(64, 10), init="interrupted.safetensors", **SMALL)
+        self.assertEqual(again.summary()["weights_hash"], trainer.summary()["weights_hash"])
+
+    def test_ctrl_c_during_a_long_evaluation_ends_it(self):
+        trainer = yoke.Trainer("mlp", *blobs(16, 10, 784), test=blobs(30000, 11, 784), steps=1, **SMALL)
+        with self.assertRaises(KeyboardInterrupt):
+            trainer.run(lambda event: event["kind"] == "step" and interrupt_after(0.05))
+        self.assertEqual([event["kind"] for event in trainer.history], ["ready", "step"])  # no evaluation
+
+    def test_an_exception_of_on_event_ends_the_run_and_comes_out(self):
+        trainer = self.endless()
+
+        def fail_at_three(event):
+            if event["step"] == 3:
+                raise LookupError("three")
+
+        with self.assertRaisesRegex(LookupError, "three"):
+            trainer.run(fail_at_three)
+        self.assertGreaterEqual(trainer.summary()["steps"], 3)
+
+    def test_stop_is_no_error_and_the_run_goes_on(self):
+        trainer = self.endless()
+        for _ in range(2):
+            before = trainer.summary()["steps"]
+            after = trainer.run(lambda event: event["step"] == before + 2 and trainer.stop())["steps"]
+            self.assertGreaterEqual(after, before + 2)
+
+    def test_ctrl_c_reaches_the_tool_once_and_it_saves(self):
+        interrupt_after(1.5)
+        with self.assertRaises(KeyboardInterrupt):
+            yoke.tool("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64", "--steps", 10**9,
+                      "--save", "tool.safetensors")
+        self.assertTrue(pathlib.Path("tool.safetensors").exists())
+
+    def test_a_closed_trainer_says_so(self):
+        with self.endless() as trainer:
+            pass
+        trainer.close()
+        for call in (trainer.run, trainer.summary, trainer.stop, trainer.weights, trainer.evaluate):
+            with self.assertRaisesRegex(ValueError, "this Trainer is closed"):
+                call()
+
+
+class Refusals(unittest.TestCase):
+    def test_arrays_that_do_not_fit(self):
+        inputs, labels = blobs(32, 12)
+        broken = inputs.copy()
+        broken[3, 5] = numpy.nan
+        for rows, kind, text in (
+                ((inputs.astype(float), labels), TypeError, r"float64, expected float32: inputs.astype\("),
+                (((inputs * 9).astype(numpy.uint8), labels), TypeError, r"astype\(numpy.float32\) / 255"),
+                ((broken, labels), ValueError, r"inputs\[3, 5\] is nan: every value must be finite"),
+                ((inputs[:, :, None], labels), ValueError, r"shape \(32, 12, 1\), expected \[rows, features\] or"),
+                ((inputs[:0], labels[:0]), ValueError, r"shape \(0, 12\)"),
+                ((inputs, labels[:-1]), ValueError, r"inputs has 32 rows, labels has shape \(31,\)"),
+                ((inputs, None), ValueError, r"labels has shape \(\)"),
+                ((inputs, labels - 1), ValueError, "values from -1 to 1"),
+                ((inputs, labels.astype(str)), TypeError, "labels has dtype"),
+                ((inputs, labels[:, None]), ValueError, r"expected \[rows\] with the class of each row")):
+            with self.assertRaisesRegex(kind, text):
+                yoke.Trainer("mlp", *rows, **SMALL)
+        with self.assertRaisesRegex(yoke.YokeError, r"row \d+: label 2, expected 0..1") as caught:
+            yoke.Trainer("mlp", inputs, labels, classes=2, **SMALL)
+        self.assertEqual(caught.exception.status, "YOKE_ERROR_ARGUMENT")
+        with yoke.Trainer("mlp", inputs, labels, **SMALL) as trainer:
+            with self.assertRaisesRegex(ValueError, "'channels': 11.*the model reads.*'channels': 12"):
+                trainer.predict(inputs[:, :11])
+
+    def test_options_that_do_not_fit(self):
+        rows = blobs(32, 13)
+        for options, kind, text in (({"bath": 3}, TypeError, "no option bath, did you mean batch?"),
+                                    ({"process_group": 3}, TypeError, "no option process_group"),
+                                    ({"batch": "many"}, TypeError, "batch='many'"),
+                                    ({"batch": 2**40}, ValueError, "batch=1099511627776 does not fit"),
+                                    ({"steps": -1}, ValueError, "steps=-1 does not fit"),
+                                    ({"mode": "ddp"}, ValueError, "expected one of dp, single; ddp: yoke.tool"),
+                                    ({"schedule": "fast"}, ValueError, "expected one of overlap, classic"),
+                                    ({"init": "nowhere"}, yoke.YokeError, "YOKE_ERROR_MISSING: .*nowhere"),
+                                    ({"dataset": "synthetic"}, yoke.YokeError, "both set"),
+                                    ({"evaluate_every": 1}, yoke.YokeError, "test_rows is NULL")):
+            with self.assertRaisesRegex(kind, text):
+                yoke.Trainer("mlp", *rows, **{**SMALL, "batch": 16, **options})
+
+    def test_a_gradient_that_is_not_finite_names_its_status(self):
+        inputs, labels = blobs(32, 14)
+        with self.assertRaises(yoke.YokeError) as caught:
+            yoke.train("mlp", inputs * numpy.float32(1e37), labels, **SMALL)
+        self.assertEqual(caught.exception.status, "YOKE_ERROR_NUMERIC")
+
+
+class Tool(unittest.TestCase):
+    def test_results_are_dicts_and_errors_exceptions(self):
+        self.assertEqual(yoke.tool("--version", text=True).split(), ["yoke", yoke.__version__])
+        self.assertIsInstance(yoke.tool("devices"), dict)
+        with self.assertRaisesRegex(yoke.YokeError, "did you mean 'mlp'") as caught:
+            yoke.tool("train", "--model", "mpl")
+        self.assertEqual(caught.exception.status, "YOKE_ERROR_ARGUMENT")
+
+    def test_a_comparison_writes_its_page(self):
+        found = yoke.tool("compare", "--devices", "2xcpu", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64",
+                          "--batch", 16, "--rounds", 3, "--steps", 2, "--learn-steps", 1, "--seconds", 1,
+                          "--html", "page.html", "--quiet")
+        self.assertIn("contenders", found)
+        self.assertIn("<html", pathlib.Path("page.html").read_text(encoding="utf-8"))
+
+    def test_devices_are_those_of_the_list(self):
+        self.assertEqual([device["name"] for device in yoke.devices("3xcpu")], ["cpu:0", "cpu:1", "cpu:2"])
+        with self.assertRaisesRegex(yoke.YokeError, "YOKE_ERROR_ARGUMENT"):
+            yoke.devices("3xtpu")
+
+
+class Loading(unittest.TestCase):
+    def import_with(self, code="import yoke; print(yoke.__version__)", **environment):
+        return subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, text=True,
+                              capture_output=True, check=False)
+
+    def test_a_library_that_is_not_there_or_not_one_is_named(self):
+        pathlib.Path("text.so").write_text("no library", encoding="utf-8")
+        for path, text in (("/nowhere/libyoke.so", "there is no /nowhere/libyoke.so: pip install ."),
+                           ("text.so", f"cannot load {pathlib.Path('text.so').resolve()}:")):
+            done = self.import_with(YOKE_LIBRARY=path)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("ImportError: " + text, done.stderr.splitlines()[-1])
+
+    def test_a_library_of_another_version_is_refused(self):
+        compiler = os.environ.get("CC", "cc")
+        with contextlib.suppress(FileNotFoundError):
+            command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", "other.so"]
+            code = 'const char *yoke_version(void) { return "9.1.0"; }'
+            subprocess.run(command, input=code, text=True, check=True)
+            done = self.import_with(YOKE_LIBRARY="./other.so")
+            self.assertIn("is Yoke 9.1.0, this module needs 0.1", done.stderr.splitlines()[-1])
+            return
+        self.skipTest("no compiler")
+
+    def test_processors_and_systems_that_cannot_run_it_get_a_sentence(self):
+        _library._refuse_processor("x86_64", "flags : fpu sse4_1\n")
+        _library._refuse_processor("x86_64", "")  # unknown: try
+        _library._refuse_processor("aarch64", "Features : asimd\n")
+        with self.assertRaisesRegex(ImportError, "this processor has no SSE4.1"):
+            _library._refuse_processor("x86_64", "processor : 0\nflags : fpu sse3\n")
+        self.assertIn("runs on musl", _library._explain("libyoke.so", "no symbol", "cpython-313-x86_64-linux-musl"))
+
+    def test_onednn_without_avx2_trains(self):
+        code = ("import numpy, yoke; x = numpy.eye(32, dtype=numpy.float32); "
+                "print(yoke.tool('devices', text=True)); "
+                "print(yoke.train('mlp', x, numpy.arange(32) % 4, batch=16, steps=3).summary()['steps'])")
+        done = self.import_with(code, DNNL_MAX_CPU_ISA="SSE41", ONEDNN_MAX_CPU_ISA="SSE41")
+        self.assertEqual(done.stdout.split()[-1:], ["3"], done.stderr)
+        self.assertIn("portable code", done.stdout)
+
+
+class Page(unittest.TestCase):
+    def test_the_example_of_the_page_prints_what_the_page_shows(self):
+        sys.path.insert(0, str(ROOT / "tests/house"))
+        import pages
+        found = list(pages.blocks((ROOT / "docs/python.md").read_text(encoding="utf-8")))
+        example = next(i for i, (language, _, _) in enumerate(found) if language == "python")
+        code, expected = found[example][1], found[example + 1][1]
+        self.assertLessEqual(len([line for line in code.splitlines() if line.strip()]), 10)
+        done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIsNone(pages.difference(expected, done.stdout, False), done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
