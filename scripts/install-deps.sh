@@ -4,6 +4,7 @@
 # --launchers: also both MPIs that a transport of DDP can use and the launchers whose tests are skipped without them.
 # --docs: also doxygen, which makes the API reference and checks it in a test that is skipped without it.
 # --fuzz: also clang with libFuzzer, for scripts/fuzz.sh.
+# --python: also numpy and venv, for the tests of the Python module, which are skipped without them.
 # --room MB: build/ will grow to that much; too small a disk is said here, before anything is fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +12,7 @@ export LC_ALL=C # apt's figures are read below
 
 cmake_wanted=3.22
 usage() {
-    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--room MB]" >&2
+    echo "usage: scripts/install-deps.sh [--launchers] [--docs] [--fuzz] [--python] [--room MB]" >&2
     exit 2
 }
 
@@ -25,6 +26,7 @@ have_cmocka() { # its header wants others before it
         printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <cmocka.h>\n' |
         cc -E -x c - >/dev/null 2>&1
 }
+have_python() { have_command python3 && python3 -c "import $1" >/dev/null 2>&1; }
 have_clang_with() { have_command clang && clang "$@" -x c - -o /dev/null >/dev/null 2>&1; }
 have_libfuzzer() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | have_clang_with -fsanitize=fuzzer,address; }
 have_clang_openmp() { printf '#include <omp.h>\nint main(void) { return 0; }\n' | have_clang_with -fopenmp; }
@@ -59,12 +61,17 @@ fuzz=(
     "libclang-rt-dev have_libfuzzer"
     "libomp-dev have_clang_openmp"
 )
+python=(
+    "python3-numpy have_python numpy"
+    "python3-venv have_python ensurepip"
+)
 room=0
 while (($# > 0)); do
     case $1 in
     --launchers) needs+=("${launchers[@]}") ;;
     --docs) needs+=("${docs[@]}") ;;
     --fuzz) needs+=("${fuzz[@]}") ;;
+    --python) needs+=("${python[@]}") ;;
     --room)
         [[ ${2-} =~ ^[0-9]+$ ]] || usage
         room=$2

@@ -85,10 +85,11 @@ class Trainer:
             self._kept += open_splits([(inputs, labels)] + [test] * (test is not None), classes, self._opened)
             run.training_rows, run.test_rows = self._opened
             run.evaluate_every = run.evaluate_every or -(test is None)
-        events = self._events
+        events, history = self._events, self.history  # not self, which the callback would keep alive
 
         def receive(event, _payload):
-            events.put({**plain(event.contents), "kind": EVENTS[event.contents.kind]})
+            history.append({**plain(event.contents), "kind": EVENTS[event.contents.kind]})
+            events.put(history[-1])
 
         callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(MIRRORS["yoke_event"]), ctypes.c_void_p)(receive)
         self._kept.append(callback)
@@ -151,7 +152,6 @@ class Trainer:
                 continue
             if event is None:
                 return
-            self.history.append(event)
             if event["kind"] == "warning":
                 warnings.warn(event["text"], stacklevel=3)
             if on_event:
