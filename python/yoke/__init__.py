@@ -27,10 +27,11 @@ def _nearest(name, known):
 
 def _choices():
     """The tool's file of measured algorithms, so that both compute the same bits; None without a home."""
-    cache, home = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "")
-    if not (cache + home).startswith("/"):
+    folders = os.environ.get("XDG_CACHE_HOME", ""), os.environ.get("HOME", "") + "/.cache"
+    folder = next((folder for folder in folders if folder.startswith("/") and folder != "/.cache"), None)
+    if folder is None:
         return None
-    path = pathlib.Path(cache if cache.startswith("/") else home + "/.cache", "yoke/choices-1.txt")
+    path = pathlib.Path(folder, "yoke/choices-1.txt")
     with contextlib.suppress(OSError):  # what cannot be made shows in a warning of the run
         path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 try:
     import numpy
@@ -319,6 +320,15 @@ class Tool(unittest.TestCase):
         self.assertEqual([device["name"] for device in yoke.devices("3xcpu")], ["cpu:0", "cpu:1", "cpu:2"])
         with self.assertRaisesRegex(yoke.YokeError, "YOKE_ERROR_ARGUMENT"):
             yoke.devices("3xtpu")
+
+
+class Choices(unittest.TestCase):
+    def test_the_file_of_choices_is_the_tool_s(self):
+        for cache, home in (("", "/h"), ("relative", "/h"), ("/c", "/h"), ("/c", ""), ("", ""), ("", "relative")):
+            wanted = "/c" if cache == "/c" else "/h/.cache" if home == "/h" else None
+            with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache, "HOME": home}), \
+                    unittest.mock.patch("pathlib.Path.mkdir"):
+                self.assertEqual(yoke._choices(), wanted and pathlib.Path(wanted, "yoke/choices-1.txt"))
 
 
 class Loading(unittest.TestCase):
