@@ -112,7 +112,7 @@ class Trainer:
         """Frees devices and memory; again does no harm."""
         if self._trainer is None:
             return
-        if self._thread and self._thread.is_alive():
+        if self._thread:
             self.stop()
             self._thread.join()
         LIBRARY.yoke_trainer_destroy(self._trainer)
@@ -134,8 +134,10 @@ class Trainer:
         return LIBRARY.yoke_trainer_model(self._opened_trainer())
 
     def stop(self):
-        """Lets run return after its step; any thread may call it."""
-        LIBRARY.yoke_trainer_stop(self._opened_trainer())
+        """Lets run return after its step; any thread may call it. Without a run it does nothing."""
+        trainer = self._opened_trainer()
+        if self._thread and self._thread.is_alive():
+            LIBRARY.yoke_trainer_stop(trainer)
 
     def _work(self):
         self._failure = None
@@ -162,6 +164,10 @@ class Trainer:
         """Trains, and returns the summary. on_event gets each event as a dict, in the calling thread. Ctrl-C, or an
         exception of on_event, finishes the step and keeps its weights; run then raises it."""
         self._opened_trainer()
+        if self._thread:  # a second Ctrl-C left it behind
+            self._thread.join()
+            while not self._events.empty():
+                self._events.get()
         self._thread = threading.Thread(target=self._work)  # a wait for events can be interrupted, a call cannot
         try:
             self._thread.start()

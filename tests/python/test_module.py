@@ -205,9 +205,8 @@ class Ending(unittest.TestCase):
 
     def test_ctrl_c_finishes_the_step_and_saves(self):
         trainer = self.endless(save="interrupted.safetensors")
-        interrupt_after(0.5)
         with self.assertRaises(KeyboardInterrupt):
-            trainer.run()
+            trainer.run(lambda event: event["step"] == 3 and interrupt_after(0.05))
         steps = trainer.summary()["steps"]
         self.assertEqual(steps, sum(event["kind"] == "step" for event in trainer.history))
         self.assertGreater(steps, 0)
@@ -237,12 +236,28 @@ class Ending(unittest.TestCase):
             before = trainer.summary()["steps"]
             after = trainer.run(lambda event: event["step"] == before + 2 and trainer.stop())["steps"]
             self.assertGreaterEqual(after, before + 2)
+            trainer.stop()  # too late: it stops nothing later
 
-    def test_ctrl_c_reaches_the_tool_once_and_it_saves(self):
-        interrupt_after(1.5)
-        with self.assertRaises(KeyboardInterrupt):
-            yoke.tool("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,rows=64", "--steps", 10**9,
-                      "--save", "tool.safetensors")
+    def test_a_run_after_a_second_ctrl_c_is_a_whole_one(self):
+        trainer, seen = self.endless(), []
+        with unittest.mock.patch.object(trainer, "stop", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                trainer.run(lambda event: [][0])
+        trainer.stop()  # the first run may still be ending
+        trainer.run(lambda event: (seen.append(event["kind"]), len(seen) > 3 and trainer.stop()))
+        self.assertEqual(seen[:3], ["ready", "step", "step"])
+
+    def test_ctrl_c_reaches_the_tool_which_saves(self):
+        code = ("import yoke; yoke.tool('train', '--model', 'mlp', '--dataset', 'synthetic:1x8x8,rows=64', "
+                "'--steps', 10**9, '--metrics', 'tool.jsonl', '--save', 'tool.safetensors')")
+        with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE,
+                              text=True) as process:
+            metrics, limit = pathlib.Path("tool.jsonl"), time.monotonic() + 60
+            while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < limit:
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+            complaint = process.communicate()[1]
+        self.assertEqual(complaint.splitlines()[-1], "KeyboardInterrupt")
         self.assertTrue(pathlib.Path("tool.safetensors").exists())
 
     def test_a_closed_trainer_says_so(self):
