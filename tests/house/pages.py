@@ -27,7 +27,7 @@ def blocks(text):
 
 def commands(text):
     """(command, expected output or None, exact) of every ```sh block, one command a line."""
-    found = []
+    found, before = [], None
     for language, content, prose in blocks(text):
         if language == "sh":
             joined = content.replace("\\\n", " ")
@@ -35,8 +35,9 @@ def commands(text):
                 line = re.sub(r"\s+#\s.*$", "", line).strip()
                 if line:
                     found.append([line, None, False])
-        elif language.startswith("text") and found and prose == 0 and found[-1][1] is None:
+        elif language.startswith("text") and before == "sh" and found and prose == 0:
             found[-1][1:] = [content, "exact" in language]
+        before = language
     return found
 
 

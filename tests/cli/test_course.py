@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""The lessons of docs/course: their commands print what they show, and what they claim holds here.
+
+usage: test_course.py YOKE ROOT [unittest arguments]. With YOKE_TEST_TORCH=PYTHON, an interpreter that has PyTorch, the
+lessons' scripts run, too. Claims about times have wide margins, and a claim has three attempts.
+"""
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+YOKE, ROOT = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
+sys.path.insert(0, str(ROOT / "tests/house"))
+import pages
+
+COURSE = ROOT / "docs/course"
+TORCH = os.environ.get("YOKE_TEST_TORCH")
+LIMIT_S = 120
+LINES = 120
+ATTEMPTS = 3
+
+
+def lessons():
+    return sorted(COURSE.glob("[0-9]-*.md"))
+
+
+@functools.cache
+def folder(lesson):
+    """Where the commands of a lesson run: they write into build/."""
+    made = tempfile.TemporaryDirectory(prefix="yoke-course-")
+    unittest.addModuleCleanup(made.cleanup)
+    path = pathlib.Path(made.name)
+    (path / "build").mkdir()
+    return path
+
+
+def run(words, where, **options):
+    done = subprocess.run(words, cwd=where, text=True, capture_output=True, timeout=LIMIT_S, check=False, **options)
+    if done.returncode:
+        raise AssertionError(f"$ {shlex.join(map(str, words))}\nexit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def commands(lesson):
+    return pages.commands((COURSE / f"{lesson}.md").read_text())
+
+
+def yoke(lesson, number, *arguments):
+    """What command `number` of a lesson prints."""
+    words = shlex.split(commands(lesson)[number][0])
+    assert words[0] == "build/release/yoke", words
+    return run([YOKE, *words[1:], *arguments], folder(lesson))
+
+
+def told(lesson, number):
+    return json.loads(yoke(lesson, number, "--json"))
+
+
+def spans(lesson, name):
+    """The spans of a trace that a command of the lesson wrote."""
+    events = json.loads((folder(lesson) / "build" / name).read_text())["traceEvents"]
+    return [event for event in events if event["ph"] == "X"]
+
+
+def scripts(lesson):
+    """(script, what the lesson shows below it) of each ```console block."""
+    text = (COURSE / f"{lesson}.md").read_text()
+    return re.findall(r"```console\n\$ python3 docs/course/(\w+\.py)\n```\n\n```text\n(.*?)```", text, re.S)
+
+
+class Pages(unittest.TestCase):
+    def test_every_command_prints_what_the_lesson_shows(self):
+        for page in lessons():
+            for number, (command, expected, exact) in enumerate(commands(page.stem)):
+                with self.subTest(lesson=page.stem, command=command):
+                    printed = yoke(page.stem, number)
+                    wrong = expected and pages.difference(expected, printed, exact)
+                    self.assertIsNone(wrong or None, printed)
+
+    def test_a_lesson_has_a_prediction_commands_a_figure_a_script_and_an_exercise_with_its_answer(self):
+        index = (COURSE / "README.md").read_text()
+        self.assertEqual(len(lessons()), 6)
+        for page in lessons():
+            with self.subTest(lesson=page.stem):
+                text = page.read_text()
+                self.assertLessEqual(len(text.splitlines()), LINES)
+                self.assertTrue(text.split("\n\n")[1].startswith("**Predict first.**"))
+                self.assertTrue(commands(page.stem))
+                self.assertTrue(any(expected for _, expected, _ in commands(page.stem)))
+                self.assertEqual(len(scripts(page.stem)), 1)
+                self.assertRegex(text, r"## Exercise\n\n(.|\n)+<details><summary>Answer</summary>\n\n(.|\n)+</details>")
+                self.assertIn(f"({page.name})", index)
+
+    def test_figures_are_svg_files_with_a_title_and_a_text_for_those_who_cannot_see_them(self):
+        space = "{http://www.w3.org/2000/svg}"
+        for page in lessons():
+            with self.subTest(lesson=page.stem):
+                figures = re.findall(r"!\[([^]]+)\]\((\w+\.svg)\)", page.read_text())
+                self.assertEqual(len(figures), 1)
+                alternative, name = figures[0]
+                self.assertGreater(len(alternative.split()), 8)
+                root = xml.etree.ElementTree.parse(COURSE / name).getroot()
+                self.assertEqual((root.tag, root.get("role")), (space + "svg", "img"))
+                self.assertTrue(root.find(space + "title").text)
+                self.assertTrue(root.find(space + "desc").text)
+                self.assertIn("prefers-color-scheme:dark", root.find(space + "style").text)
+
+
+class Scripts(unittest.TestCase):
+    def test_every_script_compiles(self):
+        found = list(COURSE.glob("*.py"))
+        self.assertGreaterEqual(len(found), len(lessons()))
+        for script in found:
+            compile(script.read_text(), script, "exec")
+
+    @unittest.skipUnless(TORCH, "YOKE_TEST_TORCH names no interpreter with PyTorch")
+    def test_every_script_prints_what_its_lesson_shows(self):
+        for page in lessons():
+            for name, expected in scripts(page.stem):
+                with self.subTest(script=name):
+                    printed = run([TORCH, COURSE / name], ROOT)
+                    self.assertIsNone(pages.difference(expected, printed, False), printed)
+
+
+class Claims(unittest.TestCase):
+    """What the lessons say of the figures: each test names its claim."""
+
+    def claim(self, check):
+        """Other programs of this machine may spoil one attempt."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return check()
+            except AssertionError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def test_1_forward_and_backward_are_nearly_all_of_a_step_and_backward_is_the_longer(self):
+        def check():
+            stages = told("1-step", 0)["stage_ms"]
+            moved = sum(stages[name] for name in ("scatter", "replicate", "loss", "reduce", "update", "gather"))
+            self.assertLess(moved, 0.1 * stages["step"])
+            self.assertGreater(stages["backward"], 1.2 * stages["forward"])
+        self.claim(check)
+
+    def test_1_classic_and_overlap_end_with_the_same_bits(self):
+        self.assertEqual(told("1-step", 0)["weights_hash"], told("1-step", 2)["weights_hash"])
+
+    def test_2_the_roots_link_makes_classic_slow_and_python_makes_it_slower(self):
+        def check():
+            result = told("2-classic", 0)
+            ways = {way["name"]: way for way in result["contenders"]}
+            self.assertEqual(len({way["weights_hash"] for way in ways.values() if way["devices"] == 4}), 1)
+            copy_ms = 3 * 4 * result["parameters"] / 0.3e9 * 1e3
+            root = ways["dp classic"]["parts"][0]["stages"]
+            for stage in ("replicate", "reduce"):
+                self.assertGreater(root[stage]["ms"], 0.99 * copy_ms)
+                self.assertLess(root[stage]["ms"], 1.5 * copy_ms)
+            stages = {name: part["ms"] for name, part in ways["dp classic"]["stages"].items()}
+            self.assertLess(sum(stages[name] for name in ("forward", "loss", "backward")), 0.5 * stages["step"])
+            step = {name: way["step_ms"]["median"] for name, way in ways.items()}
+            self.assertGreater(step["dp python"], step["dp classic"])
+            self.assertGreater(step["dp classic"], 1.1 * step["dp overlap"])
+            self.assertGreater(step["dp classic"], 1.1 * step["ddp"])
+        self.claim(check)
+
+    def test_3_python_copies_the_weights_for_every_micro_batch_and_classic_once_a_step(self):
+        results = [told("3-replicas", number) for number in (0, 1)]
+        self.assertEqual(*(result["weights_hash"] for result in results))
+        for result, name, copies in zip(results, ("python.json", "classic.json"), (4, 1)):
+            sent = sum(span["args"]["bytes"] for span in spans("3-replicas", name)
+                       if span["name"] == "replicate" and span["args"]["step"] > 0)
+            # with running statistics a little more than the weights
+            self.assertAlmostEqual(sent / (result["steps"] - 1) / (4 * result["parameters"]) / copies, 1, delta=0.05)
+
+    def after_backward_ms(self, name):
+        """From the end of the last device's backward to the end of the step, in the step where that took the least."""
+        found = []
+        events = [span for span in spans("4-buckets", name) if span["args"]["step"] > 0]
+        for step in {span["args"]["step"] for span in events}:
+            ends = {}
+            for span in events:
+                if span["args"]["step"] == step:
+                    ends[span["name"]] = max(ends.get(span["name"], 0), span["ts"] + span["dur"])
+            found.append((ends["step"] - ends["backward"]) / 1e3)
+        return min(found)
+
+    def test_4_four_buckets_hide_a_part_of_the_transfers_that_one_bucket_shows(self):
+        def check():
+            one, four, many = (told("4-buckets", number) for number in range(3))
+            self.assertEqual(len({result["weights_hash"] for result in (one, four, many)}), 1)
+            bytes_s = 4 * one["parameters"] / 0.05e9
+
+            def transfers_ms(buckets):
+                return 2e3 * (buckets * 2e-3 + bytes_s)
+            counts = [1 + max(span["args"].get("bucket", 0) for span in spans("4-buckets", name))
+                      for name in ("one.json", "four.json", "many.json")]
+            self.assertEqual(counts, [1, 4, 22])
+            self.assertGreaterEqual(self.after_backward_ms("one.json"), 0.99 * transfers_ms(1))
+            self.assertLess(self.after_backward_ms("four.json"), 0.8 * transfers_ms(1))
+            self.assertGreater(many["stage_ms"]["step"], transfers_ms(22))
+        self.claim(check)
+
+    def test_5_ranks_hold_the_bits_of_data_parallel_and_each_has_the_whole_optimizer(self):
+        self.assertEqual(told("5-ddp", 0)["weights_hash"], told("5-ddp", 1)["weights_hash"])
+        result = told("5-ddp", 3)
+        self.assertTrue(result["equal"])
+        ways = {way["name"]: way["parts"] for way in result["contenders"]}
+        momenta = {name: [part["memory_bytes"]["optimizer"] for part in parts] for name, parts in ways.items()}
+        whole = momenta["single"][0]
+        self.assertEqual(momenta["dp overlap"], [whole, 0])
+        self.assertEqual(momenta["ddp"], [whole, whole])
+        self.assertAlmostEqual(sum(momenta["dp sharded"]) / whole, 1, delta=0.01)
+        self.assertAlmostEqual(max(momenta["dp sharded"]) / whole, 0.5, delta=0.01)
+        for part in ways["ddp"]:
+            self.assertGreater(part["stages"]["update"]["bytes"], 0)
+
+    def test_6_bandwidth_helps_where_bytes_take_the_time_and_a_tree_where_latency_does(self):
+        yoke("6-links", 0)
+        slow, twice, late = ({run["mode"]: run for run in told("6-links", number)["runs"]} for number in (1, 2, 3))
+        for mode, run in slow.items():
+            self.assertLess(twice[mode]["wait_ms"], 0.51 * run["wait_ms"], mode)
+        self.assertGreater(slow["dp-classic"]["step_ms"], 3 * slow["ddp-ring"]["step_ms"])
+        self.assertLess(late["dp-classic"]["step_ms"], late["ddp-tree"]["step_ms"])
+        self.assertLess(late["ddp-tree"]["step_ms"], late["ddp-ring"]["step_ms"])
+        advice = [yoke("6-links", number) for number in (4, 5, 6)]
+        for words, limit in zip(advice, ("limit: the links", "no bandwidth makes it", "limit: computation")):
+            self.assertIn(limit, words)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
