@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Writes course.ipynb from the lessons: their text, their commands as calls of the module `yoke`, and a cell of Python at
+the end of each lesson that checks the prediction or tries more values.
+
+usage: docs/course/notebook.py [FILE]. The notebook holds no outputs: run it to see yours.
+"""
+import json
+import pathlib
+import re
+import shlex
+import sys
+
+COURSE = pathlib.Path(__file__).resolve().parent
+FENCE = re.compile(r"^```(sh|text|console)\n(.*?)^```\n", re.S | re.M)
+FIRST = """import json, os, tempfile
+import yoke  # pip install .
+
+os.chdir(tempfile.mkdtemp())  # traces and pages go there
+os.mkdir("build")"""
+# Code that follows the commands of a lesson.
+TRIALS = {
+    "1-step": """run = ["train", "--devices", "2xcpu", "--batch", 32, "--steps", 20, "--evaluate-every", -1]
+classic, overlap = (yoke.tool(*run, "--schedule", schedule) for schedule in ("classic", "overlap"))
+stages = classic["stage_ms"]
+print("backward takes", round(stages["backward"] / stages["forward"], 1), "times as long as forward")
+print("the same bits:", classic["weights_hash"] == overlap["weights_hash"])""",
+    "2-classic": """for link in ("0.3,20", "3,20"):
+    result = yoke.tool("compare", "--lesson", "--link", link, "--seconds", 10)
+    print(link, {way["name"]: round(way["step_ms"]["median"], 1) for way in result["contenders"]})""",
+    "3-replicas": """for name in ("python", "classic"):
+    with open(f"build/{name}.json") as file:
+        spans = [event for event in json.load(file)["traceEvents"] if event["name"] == "replicate"]
+    sent = sum(span["args"]["bytes"] for span in spans if span["args"]["step"] > 0)
+    print(name, round(sent / 19 / (4 * 272474), 2), "copies of the weights in each step but the first")""",
+    "4-buckets": """run = ["train", "--devices", "2xcpu", "--batch", 64, "--steps", 8, "--link", "0.05,2000", "--evaluate-every", -1]
+for size in (100, 0.5, 0.25, 0.1, 0.001):
+    result = yoke.tool(*run, "--bucket-mb", size)
+    print(size, "MiB: wait", round(result["stage_ms"]["wait"], 1), "ms, step", round(result["step_ms"]["median"], 1), "ms")""",
+    "5-ddp": """run = ["train", "--batch", 8, "--steps", 20, "--link", "0.3,20", "--evaluate-every", -1]
+threads = yoke.tool(*run, "--devices", "4xcpu")
+ranks = yoke.tool("launch", "--nproc-per-node", 4, "--", *run, "--mode", "ddp")
+print("the same bits:", threads["weights_hash"] == ranks["weights_hash"])""",
+    "6-links": """for link in ("0.03,20", "0.3,20", "3,20", "30,20", "30,2000"):
+    runs = yoke.tool("simulate", "build/p.json", "--devices", 8, "--link", link)["runs"]
+    print(link, {run["mode"]: f"{run['efficiency']:.0%}" for run in runs})""",
+}
+
+
+def code_of(block):
+    """The commands of a block as calls of yoke.tool()."""
+    calls = []
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)[1:]
+        calls.append(f"print(yoke.tool({', '.join(map(json.dumps, words))}, text=True))")
+    return "\n".join(calls)
+
+
+def cells_of(lesson):
+    text, at = (COURSE / f"{lesson}.md").read_text(), 0
+    begin_of_scripts = text.index("## The same in PyTorch")
+    for fence in FENCE.finditer(text):
+        if fence[1] != "sh":
+            continue
+        yield "markdown", text[at:fence.start()]
+        yield "code", code_of(fence[2])
+        at = fence.end()
+    yield "markdown", text[at:begin_of_scripts]
+    yield "markdown", "**More values.** Change them."
+    yield "code", TRIALS[lesson]
+    yield "markdown", text[begin_of_scripts:]
+
+
+def printed_left_out(text):
+    """A command's output in a lesson follows its block: in the notebook your own stands there."""
+    return re.sub(r"\A\s*```text\n.*?^```\n", "", text, flags=re.S | re.M).strip()
+
+
+def main():
+    cells = [("markdown", (COURSE / "README.md").read_text().strip()), ("code", FIRST)]
+    for lesson in TRIALS:
+        cells += cells_of(lesson)
+    cells = [(kind, text if kind == "code" else printed_left_out(text)) for kind, text in cells]
+    book = {"nbformat": 4, "nbformat_minor": 5,
+            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+            "cells": [{"id": f"cell-{number}", "cell_type": kind, "metadata": {}, "source": text.splitlines(True),
+                       **({"execution_count": None, "outputs": []} if kind == "code" else {})}
+                      for number, (kind, text) in enumerate((kind, text) for kind, text in cells if text)]}
+    path = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else COURSE / "course.ipynb")
+    path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
