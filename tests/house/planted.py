@@ -27,7 +27,8 @@ HOUSE = {
                       "## DistributedDataParallel\n\n| item | PyTorch | Yoke | test |\n|---|---|---|---|\n"
                       "| 1 | it | **same** | `base/test_a.c`: a_b |\n| 2 | it | **not here**: do | no test: none |\n",
     "tests/base/test_a.c": "static void a_b(void **state) {}\nint main(void) { cmocka_unit_test(a_b); }\n",
-    "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n",
+    "README.md": "```sh\nprintf 'loss 1.5\\nat 5 KiB, or so\\n'\n```\n\n```text\nloss 2.25\nat 1.5 MiB, or ...\n```\n"
+                 "\n```sh\ntrue\n```\n\n```console\n$ another\n```\n\n```text\nits output, not that of true\n```\n",
 }
 PARITY = "| DDP | 1 | 1 | 0 | 0 | 0 |\n\n## DistributedDataParallel\n\n%s\n"
 LONG_FUNCTION = "int long_one(void) {\n" + "    long_one();\n" * 100 + "}\n"
