@@ -184,10 +184,14 @@ class Claims(unittest.TestCase):
                 self.assertLess(root[stage]["ms"], 1.5 * copy_ms)
             stages = {name: part["ms"] for name, part in ways["dp classic"]["stages"].items()}
             self.assertLess(sum(stages[name] for name in ("forward", "loss", "backward")), 0.5 * stages["step"])
-            step = {name: way["step_ms"]["median"] for name, way in ways.items()}
-            self.assertGreater(step["dp python"], step["dp classic"])
-            self.assertGreater(step["dp classic"], 1.1 * step["dp overlap"])
-            self.assertGreater(step["dp classic"], 1.1 * step["ddp"])
+            called_ms = 4 * 73 * 13e-3  # the root copies 73 layers for each of 4 replicas
+            self.assertGreater(ways["dp python"]["parts"][0]["stages"]["python"]["ms"], called_ms)
+            for name, way in ways.items():
+                fastest[name] = min(way["round_ms"] + [fastest.get(name, float("inf"))])
+            self.assertGreater(fastest["dp python"], fastest["dp classic"])
+            self.assertGreater(fastest["dp classic"], 1.1 * fastest["dp overlap"])
+            self.assertGreater(fastest["dp classic"], 1.1 * fastest["ddp"])
+        fastest = {}  # of all attempts: other programs only make a step longer
         self.claim(check)
 
     def test_3_python_copies_the_weights_for_every_micro_batch_and_classic_once_a_step(self):
