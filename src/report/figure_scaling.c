@@ -52,15 +52,20 @@ static int most_devices(const scaling *all) {
     return most;
 }
 
-/* N devices train N times as fast as the first mode on one device. */
+/* N devices train N times as fast as the first mode on one device. Their step is as long as that of
+ * one where each keeps its rows, as in simulations, and 1 / N of it where they share a batch. */
+static double ideal_of(const scaling *all, double one, int devices) {
+    if (all->throughput) return one * devices;
+    return all->report->simulated ? one : one / devices;
+}
+
 static void add_ideal(scaling *all) {
     const yoke_report_mode *base = base_mode(all);
     int most = most_devices(all), count = 0;
     if (base == NULL || most < 2 || most > 64) return;
     double one = figure_of(all, base).value;
     for (int devices = 1; devices <= most; devices++)
-        all->ideal[count++] =
-            (yoke_svg_point){devices, all->throughput ? one * devices : one / devices, 0, 0};
+        all->ideal[count++] = (yoke_svg_point){devices, ideal_of(all, one, devices), 0, 0};
     all->series[all->count++] = (yoke_svg_series){
         .name = "ideal", .style = "ideal", .points = all->ideal, .count = count, .dashed = true};
 }

@@ -158,6 +158,16 @@ class Shown(unittest.TestCase):
         self.assertIn("src/simulate/simulate.c", text)
         self.assertNotIn("median of the rounds", text)
 
+    def test_the_ideal_step_is_as_long_as_that_of_one_device(self):
+        """Each device keeps its rows: the batch grows, the ideal step does not shrink."""
+        page = folder() / "ideal.html"
+        self.assertEqual(yoke("simulate", profile(), "--html", page).returncode, 0)
+        for unit, growth in (("ms / step", 1), ("images / s", 8)):
+            table = page.read_text().split(f"<caption>{unit}</caption>")[1].split("</table>")[0]
+            rows = [re.findall(r"<td>([^<]*)</td>", row) for row in table.split("<tr>")[2:]]
+            ideal = [float(row[-1]) for row in rows]
+            self.assertAlmostEqual(ideal[-1] / ideal[0], growth, delta=0.01, msg=unit)
+
     def test_a_page_that_cannot_be_written_loses_no_result(self):
         result = yoke("simulate", profile(), "--json", "--html", folder() / "no" / "page.html")
         self.assertEqual(result.returncode, 74)
