@@ -182,6 +182,14 @@ class Shown(unittest.TestCase):
             self.assertIn(limit, lines[4])
         self.assertIn("stay on one", lines[3])
 
+    def test_advice_makes_slow_network_cards_faster_behind_the_fastest_links(self):
+        card = ["--devices-per-node", 4, "--nic", "0.01,0"]
+        limit = yoke("advise", profile(), "--link", "1e6,0", *card).stdout.splitlines()[4]
+        self.assertIn("times the bandwidth makes it", limit)
+        card = ["--devices-per-node", 4, "--nic", "0.01,1e6"]
+        limit = yoke("advise", profile(), "--link", "1e6,0", *card).stdout.splitlines()[4]
+        self.assertIn("no bandwidth makes it 90 % efficient", limit)
+
     def test_advice_is_what_simulate_shows(self):
         runs = simulated(profile(), "--link", "pcie3")
         for line in yoke("advise", profile(), "--link", "pcie3").stdout.splitlines()[1:4]:

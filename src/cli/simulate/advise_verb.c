@@ -1,4 +1,5 @@
 /* yoke advise: which mode to train in on 2, 4 and 8 devices, what it gains, and what limits it. */
+#include <math.h>
 #include <string.h>
 
 #include "cli/simulate/found_link.h"
@@ -90,11 +91,14 @@ static yoke_status changed(const simulate_setup *setup, yoke_simulated_mode mode
     return efficiency_of(&setup->profile, &topology, mode, devices, efficiency);
 }
 
-/* Links of twice, four times ... the bandwidth, until the goal is reached. */
+/* Links of twice, four times ... the bandwidth, until the goal is reached. Behind the last rate the
+ * slowest kind of link is as fast as FASTEST_LINK. */
 static yoke_status print_bandwidth(const simulate_setup *setup, yoke_simulated_mode mode,
                                    int devices) {
+    const yoke_topology *topology = &setup->topology;
     double rate = 1, efficiency = 0;
-    double gigabytes = setup->topology.link.bytes_per_ns;
+    double gigabytes = topology->link.bytes_per_ns;
+    if (topology->nic.bytes_per_ns > 0) gigabytes = fmin(gigabytes, topology->nic.bytes_per_ns);
     while (efficiency < GOAL && gigabytes * rate < FASTEST_LINK) {
         rate *= 2;
         TRY(changed(setup, mode, devices, rate, 1, &efficiency));
