@@ -12,8 +12,11 @@
 #define FILE_LIMIT ((size_t)16 << 20)
 #define SEGMENTS_LIMIT 100000
 #define LONGEST_MS 1e9
+#define SHORTEST_PART_MS 1e-4 /* on average: the simulator counts whole ns */
 #define MOST_ROWS 1e9
 #define MOST_BYTES 1e15
+
+enum { PARTS = 4 }; /* of a step, besides segments: host, forward, loss, update */
 
 void yoke_profile_clear(yoke_profile *profile) {
     free(profile->segments);
@@ -113,9 +116,11 @@ static yoke_status read_all(const json_t *root, const char *name, yoke_profile *
     TRY(read_real(root, name, "update_ns_per_byte", LONGEST_MS, &profile->update_ns_per_byte));
     TRY(read_segments(root, name, profile));
     double step_ms = yoke_profile_step_ms(profile);
-    if (!(step_ms > 0 && step_ms <= LONGEST_MS))
-        return FAIL(YOKE_ERROR_DATA, "%s: a step of %g ms; more than 0 and up to %g is possible",
-                    name, step_ms, LONGEST_MS);
+    int parts = profile->segment_count + PARTS;
+    double shortest_ms = SHORTEST_PART_MS * parts;
+    if (!(step_ms >= shortest_ms && step_ms <= LONGEST_MS))
+        return FAIL(YOKE_ERROR_DATA, "%s: a step of %g ms in %d parts; %g to %g is possible", name,
+                    step_ms, parts, shortest_ms, LONGEST_MS);
     double row_bytes = (double)profile->input_bytes + (double)profile->output_bytes;
     if (row_bytes * profile->rows > MOST_BYTES)
         return FAIL(YOKE_ERROR_DATA, "%s: %d rows of %g bytes; all may have %g", name,

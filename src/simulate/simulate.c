@@ -339,8 +339,8 @@ static yoke_status run_step(simulator *run, const yoke_topology *topology) {
     TRY(result->mode == YOKE_SIMULATED_CLASSIC || result->mode == YOKE_SIMULATED_PYTHON
             ? run_classic(run)
             : run_buckets(run));
-    result->step_ns = run->now_ns;
-    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)run->now_ns;
+    result->step_ns = run->now_ns > 0 ? run->now_ns : 1; /* rates divide by it */
+    result->efficiency = 1e6 * yoke_profile_step_ms(run->profile) / (double)result->step_ns;
     if (result->span_count > 0)
         qsort(result->spans, (size_t)result->span_count, sizeof *result->spans, by_lane_and_time);
     return YOKE_OK;

@@ -280,6 +280,19 @@ static void a_step_of_decades_is_refused(void **state) {
     }
 }
 
+/* Rows in a second and efficiencies divide by the step. */
+static void a_step_of_no_time_gives_finite_rates(void **state) {
+    (void)state;
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        yoke_profile profile = bare_profile();
+        profile.forward_ms = 9e-7;
+        yoke_simulation found = simulate(&profile, &topology, (yoke_simulated_mode)mode, 1);
+        assert_true(found.step_ns > 0 && isfinite(found.efficiency));
+        yoke_simulation_clear(&found);
+    }
+}
+
 /* Profiles. */
 
 #define HEAD                                                                                       \
@@ -325,6 +338,9 @@ static void what_is_no_profile_is_refused(void **state) {
         {HEAD "\"rows\": 2, \"forward_ms\": 0, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
          "0 ms"},
         {HEAD
+         "\"rows\": 2, \"forward_ms\": 1e-9, \"segments\": [{\"backward_ms\": 0, \"bytes\": 8}]}",
+         "1e-09 ms in 5 parts; 0.0005 to 1e+09"},
+        {HEAD
          "\"rows\": 2, \"forward_ms\": 9e8, \"segments\": [{\"backward_ms\": 9e8, \"bytes\": 8}]}",
          "1.8e+09 ms"},
         {HEAD "\"rows\": 2, \"rows\": 3}", "no complete JSON"},
@@ -369,6 +385,7 @@ int main(void) {
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
         cmocka_unit_test(impossible_topologies_are_refused),
         cmocka_unit_test(a_step_of_decades_is_refused),
+        cmocka_unit_test(a_step_of_no_time_gives_finite_rates),
         cmocka_unit_test(a_profile_cut_anywhere_is_refused),
         cmocka_unit_test(what_is_no_profile_is_refused),
         cmocka_unit_test(a_written_profile_reads_back),
