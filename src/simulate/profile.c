@@ -11,6 +11,7 @@
 #define FORMAT 1
 #define FILE_LIMIT ((size_t)16 << 20)
 #define SEGMENTS_LIMIT 100000
+#define MOST_LAYERS 1e5 /* dp-python takes time for each layer of each device */
 #define LONGEST_MS 1e9
 #define SHORTEST_PART_MS 1e-4 /* on average: the simulator counts whole ns */
 #define MOST_ROWS 1e9
@@ -106,7 +107,7 @@ static yoke_status read_all(const json_t *root, const char *name, yoke_profile *
     TRY(read_text(root, name, "source", profile->source));
     TRY(read_count(root, name, "rows", MOST_ROWS, &rows));
     profile->rows = (int)rows;
-    TRY(read_count(root, name, "layers", MOST_ROWS, &layers));
+    TRY(read_count(root, name, "layers", MOST_LAYERS, &layers));
     profile->layers = (int)layers;
     TRY(read_count(root, name, "input_bytes", MOST_BYTES, &profile->input_bytes));
     TRY(read_count(root, name, "output_bytes", MOST_BYTES, &profile->output_bytes));

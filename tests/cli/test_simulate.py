@@ -327,6 +327,10 @@ class Refused(unittest.TestCase):
         trace.write_text('{"traceEvents": []}')
         self.refuse(65, "no profile", "yoke bench --profile", path=trace)
         self.refuse(66, "missing.json", path=folder() / "missing.json")
+        endless = folder() / "endless.json"
+        endless.write_text(json.dumps(json.loads(profile().read_text()) | {"layers": 10**9}))
+        self.refuse(65, '"layers", an integer of 1 to 100000', path=endless,
+                    arguments=["--mode", "dp-python", "--devices", 2])
 
     def test_bench_profile_takes_any_dataset_with_enough_rows(self):
         path = folder() / "classes.json"
