@@ -1,4 +1,5 @@
-/* Kernel time: measured without the engine around the kernels, and the model stays as it was. */
+/* yoke/bench.h: kernel time is measured without the engine around the kernels, and the model stays
+ * as it was; the buckets and the layers of a step. */
 #include "support/engine_check.h"
 #include "yoke/bench.h"
 
@@ -85,10 +86,47 @@ static void timing_kernels_gives_its_memory_back(void **state) {
     close_rig(&rig);
 }
 
+static void buckets_hold_every_gradient_once(void **state) {
+    (void)state;
+    enum { SPACE = 64 };
+    size_t bytes[SPACE], part[SPACE] = {0}, sum = 0;
+    yoke_model *model = check_model(true, 0);
+    check_engine engine =
+        check_engine_make(model, 2, check_options(6, YOKE_SCHEDULE_OVERLAP), NULL);
+    int count = yoke_data_parallel_bucket_bytes(engine.parallel, NULL, 0);
+    assert_true(count > 2 && count <= SPACE);
+    assert_int_equal(yoke_data_parallel_bucket_bytes(engine.parallel, bytes, SPACE), count);
+    for (int b = 0; b < count; b++)
+        sum += bytes[b];
+    size_t gradients = yoke_model_parameter_count(model) * sizeof(float);
+    assert_true(sum >= gradients && sum < gradients + (size_t)count * 1024); /* padding */
+    assert_int_equal(yoke_data_parallel_bucket_bytes(engine.parallel, part, count - 1), count);
+    assert_int_equal(part[count - 2], bytes[count - 2]);
+    assert_int_equal(part[count - 1], 0);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+/* conv, norm, relu, conv, add, relu, pool, flatten, linear: fused ones count one by one, and
+ * dropout computes, too. */
+static void layers_are_those_that_the_user_wrote(void **state) {
+    (void)state;
+    for (int dropout = 0; dropout < 2; dropout++) {
+        yoke_model *model = check_model(true, 0.25 * dropout);
+        check_engine engine =
+            check_engine_make(model, 1, check_options(6, YOKE_SCHEDULE_OVERLAP), NULL);
+        assert_int_equal(yoke_data_parallel_layer_count(engine.parallel), 9 + dropout);
+        check_engine_free(&engine);
+        yoke_model_destroy(model);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timing_kernels_changes_nothing_of_the_model),
         cmocka_unit_test(timing_kernels_gives_its_memory_back),
+        cmocka_unit_test(buckets_hold_every_gradient_once),
+        cmocka_unit_test(layers_are_those_that_the_user_wrote),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }
