@@ -13,6 +13,7 @@ typedef struct scaling {
     bool throughput; /* otherwise step time */
     yoke_svg_series series[SERIES_MAX + 1];
     int count;
+    bool has_ideal; /* the last of them */
     yoke_svg_point ideal[64];
 } scaling;
 
@@ -66,6 +67,7 @@ static void add_ideal(scaling *all) {
     double one = figure_of(all, base).value;
     for (int devices = 1; devices <= most; devices++)
         all->ideal[count++] = (yoke_svg_point){devices, ideal_of(all, one, devices), 0, 0};
+    all->has_ideal = true;
     all->series[all->count++] = (yoke_svg_series){
         .name = "ideal", .style = "ideal", .points = all->ideal, .count = count, .dashed = true};
 }
@@ -170,12 +172,12 @@ static void draw(yoke_markup *out, const yoke_report *report, bool throughput) {
         else
             say_step_time(out, &all);
         yoke_figure_lines(out, &chart);
-        yoke_figure_say(out, "meaning",
-                        "A point is %s%s%s. Ideal: N devices are N times as "
-                        "fast as %s on one.",
-                        report->simulated ? "a simulated step" : "the median of the rounds",
-                        report->interval[0] != '\0' ? "; a bar through it, the " : "",
-                        report->interval, base_mode(&all) != NULL ? base_mode(&all)->name : "one");
+        yoke_figure_say(
+            out, "meaning", "A point is %s%s%s.%s%s%s",
+            report->simulated ? "a simulated step" : "the median of the rounds",
+            report->interval[0] != '\0' ? "; a bar through it, the " : "", report->interval,
+            all.has_ideal ? " Ideal: N devices are N times as fast as " : "",
+            all.has_ideal ? base_mode(&all)->name : "", all.has_ideal ? " on one." : "");
         yoke_figure_sources(out, &source, 1);
         yoke_html_figure_end(out);
     }

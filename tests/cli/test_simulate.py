@@ -168,6 +168,13 @@ class Shown(unittest.TestCase):
             ideal = [float(row[-1]) for row in rows]
             self.assertAlmostEqual(ideal[-1] / ideal[0], growth, delta=0.01, msg=unit)
 
+    def test_a_page_without_one_device_speaks_of_no_ideal(self):
+        page = folder() / "many.html"
+        for devices, spoken in (("2,4", 0), ("1..128", 0), ("1..64", 2)):
+            self.assertEqual(yoke("simulate", profile(), "--devices", devices, "--html", page).returncode, 0)
+            self.assertEqual(page.read_text().count("Ideal: N devices are N times as fast as single on one."), spoken)
+            self.assertEqual(page.read_text().count("Ideal: "), spoken)
+
     def test_a_page_that_cannot_be_written_loses_no_result(self):
         result = yoke("simulate", profile(), "--json", "--html", folder() / "no" / "page.html")
         self.assertEqual(result.returncode, 74)
