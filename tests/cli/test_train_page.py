@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import operator
+import os
 import pathlib
 import random
 import re
@@ -397,15 +398,22 @@ class Runs(Case):
         self.assertRegex(text, r"After step \d*0 the model classifies")
 
     def test_a_page_that_cannot_be_written_at_the_end_loses_nothing(self):
-        nested = self.folder / "nested"
+        nested, metrics = self.folder / "nested", self.folder / "metrics"
         nested.mkdir()
+        os.mkfifo(metrics)
         self.page = nested / "page.html"
-        process = self.start("--steps", "1500", "--save", self.folder / "weights")
-        nested.rmdir()
+        process = subprocess.Popen([YOKE, "train", *RUN, *SMALL, "--devices", "cpu", "--steps", "20", "--metrics", metrics,
+                                    "--report", self.page, "--save", self.folder / "weights"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        with metrics.open() as lines:  # the run has checked its paths and waits for a reader
+            nested.rmdir()
+            self.assertEqual(len(lines.readlines()), 21)
         stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 74, stderr)
         self.assertIn(str(self.page), stderr)
-        self.assertEqual(json.loads(stdout)["steps"], 1500)
+        self.assertEqual(json.loads(stdout)["steps"], 20)
         self.assertTrue((self.folder / "weights").exists())
 
     def test_a_path_that_cannot_be_written_is_refused_before_the_run(self):
