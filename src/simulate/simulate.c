@@ -87,8 +87,10 @@ static uint64_t ns_of_ms(double ms) {
 
 /* Spans. */
 
+/* A span of less than a nanosecond is none. */
 static yoke_status add_span(simulator *run, const yoke_simulated_span *span) {
     yoke_simulation *result = run->result;
+    if (span->end_ns <= span->begin_ns) return YOKE_OK;
     if (result->span_count == run->span_capacity) {
         int capacity = run->span_capacity > 0 ? 2 * run->span_capacity : 64;
         size_t bytes = (size_t)capacity * sizeof *span;
@@ -109,7 +111,7 @@ static uint64_t clock_of(const simulator *run, int device) {
 /* From a device's own time to `end_ns`. */
 static yoke_status note(simulator *run, int lane, yoke_stage stage, int bucket, uint64_t end_ns) {
     uint64_t begin_ns = clock_of(run, lane);
-    if (end_ns <= begin_ns || lane >= YOKE_SIMULATED_LANES) return YOKE_OK;
+    if (lane >= YOKE_SIMULATED_LANES) return YOKE_OK;
     return add_span(run, &(yoke_simulated_span){lane, stage, bucket, begin_ns, end_ns});
 }
 

@@ -64,7 +64,8 @@ def seeds():
     profile = {"yoke_profile": 1, "model": "m", "device": "d", "precision": "float32", "source": "s", "rows": 2, "layers": 3,
                "input_bytes": 64, "output_bytes": 8, "host_ms": 0.1, "forward_ms": 2.5, "loss_ms": 0, "update_ns_per_byte": 1,
                "segments": [{"backward_ms": 3, "bytes": 4096}, {"backward_ms": 1e3, "bytes": 10000000000}]}
-    for text in [json.dumps(profile), json.dumps(profile)[:-9]]:
+    short = dict(profile, rows=1, output_bytes=1)
+    for text in [json.dumps(profile), json.dumps(short), json.dumps(profile)[:-9]]:
         yield "profile", text.encode()
     for text in ["", "conv 3x3 forward\t1\tdirect\t0.25\n", "a\t0\tb\t1\nc\t-1\td\tnan\n", "a\t1\n", "\t\t\t\n\n",
                  "yoke choices 1\n", "yoke choices 1\nm\t1\t0.5\tname\tkey\nother\t2\t1e3\tname\tkey\n"]:

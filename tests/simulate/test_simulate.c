@@ -242,6 +242,25 @@ static void lanes_do_one_thing_at_a_time(void **state) {
     }
 }
 
+/* A byte takes less than a nanosecond. */
+static void no_span_is_empty(void **state) {
+    (void)state;
+    yoke_profile_segment own[2] = {{1, 1}, {1, 1}};
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of("1e6,0", 0, NULL);
+    profile.segments = own;
+    profile.segment_count = 2;
+    profile.rows = 1;
+    profile.input_bytes = profile.output_bytes = 1;
+    for (int mode = 0; mode < YOKE_SIMULATED_MODES; mode++) {
+        yoke_simulation found = simulate(&profile, &topology, (yoke_simulated_mode)mode, 4);
+        assert_true(found.span_count > 0);
+        for (int i = 0; i < found.span_count; i++)
+            assert_true(found.spans[i].begin_ns < found.spans[i].end_ns);
+        yoke_simulation_clear(&found);
+    }
+}
+
 static void impossible_topologies_are_refused(void **state) {
     (void)state;
     yoke_topology one = topology_of(LINK, 0, NULL), nodes = topology_of(LINK, 4, "1,20");
@@ -383,6 +402,7 @@ int main(void) {
         cmocka_unit_test(a_straggler_sets_the_pace),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
+        cmocka_unit_test(no_span_is_empty),
         cmocka_unit_test(impossible_topologies_are_refused),
         cmocka_unit_test(a_step_of_decades_is_refused),
         cmocka_unit_test(a_step_of_no_time_gives_finite_rates),
