@@ -227,7 +227,7 @@ static yoke_status rebuild_replicas(simulator *run) {
     uint64_t each_ns = (uint64_t)run->profile->layers * run->call_ns + run->thread_ns;
     uint64_t ns = (uint64_t)devices * each_ns;
     run->result->python_ns += ns;
-    return compute(run, 0, YOKE_STAGE_REPLICATE, NO_BUCKET, ns);
+    return compute(run, 0, YOKE_STAGE_PYTHON, NO_BUCKET, ns);
 }
 
 /* nn.DataParallel, stage by stage: no stage begins before the one before it is over everywhere. */

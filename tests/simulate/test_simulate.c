@@ -196,6 +196,22 @@ static void a_straggler_sets_the_pace(void **state) {
     expect_refused(&topology, YOKE_SIMULATED_OVERLAP, 2, "straggler");
 }
 
+/* As the engine does: replicate is the transfer of the weights, python the copy of the modules. */
+static void copies_of_modules_are_of_the_stage_python(void **state) {
+    (void)state;
+    yoke_profile profile = bare_profile();
+    yoke_topology topology = topology_of(LINK, 0, NULL);
+    uint64_t stage_ns[YOKE_STAGE_COUNT] = {0};
+    topology.interpreter_us = 10;
+    profile.layers = 50;
+    yoke_simulation found = simulate(&profile, &topology, YOKE_SIMULATED_PYTHON, 4);
+    for (int i = 0; i < found.span_count && found.spans[i].lane == 0; i++)
+        stage_ns[found.spans[i].stage] += found.spans[i].end_ns - found.spans[i].begin_ns;
+    assert_int_equal(stage_ns[YOKE_STAGE_PYTHON], 4 * 50 * 10000);
+    assert_int_equal(stage_ns[YOKE_STAGE_REPLICATE], (uint64_t)(alpha + 3 * p / beta));
+    yoke_simulation_clear(&found);
+}
+
 /* Two nodes of 4: the cards carry a ring's step, a tree's upper level, or what hierarchical leaves.
  */
 static void nodes_take_their_formulas(void **state) {
@@ -400,6 +416,7 @@ int main(void) {
         cmocka_unit_test(the_root_computes_what_others_do_not),
         cmocka_unit_test(python_takes_its_lock_for_every_layer),
         cmocka_unit_test(a_straggler_sets_the_pace),
+        cmocka_unit_test(copies_of_modules_are_of_the_stage_python),
         cmocka_unit_test(nodes_take_their_formulas),
         cmocka_unit_test(lanes_do_one_thing_at_a_time),
         cmocka_unit_test(no_span_is_empty),
