@@ -209,9 +209,13 @@ static int levels(int count) {
     return found;
 }
 
+/* Where every device is a node, no transfer passes a link within one. */
 static double ring_ns(const yoke_links *links, double bytes) {
     double part = bytes / links->devices, hop = transfer_ns(&links->link, part);
-    if (node_count(links) > 1) hop = fmax(hop, transfer_ns(&links->nic, part));
+    if (node_count(links) > 1) {
+        double card = transfer_ns(&links->nic, part);
+        hop = links->per_node > 1 ? fmax(hop, card) : card;
+    }
     return (links->devices - 1) * hop;
 }
 

@@ -72,7 +72,8 @@ uint64_t yoke_links_root_stage(yoke_links *links, bool to_root, const size_t *by
  *                 devices: ceil(log2 D) alpha + ceil(log2 M) a_nic + n / min(beta, b_nic)
  *   hierarchical  a ring inside each node, then D rings between the nodes, which share the card:
  *                 (D - 1) (alpha + n / (D beta)) + (M - 1) (a_nic + n / (M b_nic))
- */
+ *
+ * Where D = 1 every transfer passes cards only: alpha and beta drop out of all three. */
 typedef enum yoke_route {
     YOKE_ROUTE_CHAIN,
     YOKE_ROUTE_RING,

@@ -87,6 +87,8 @@ static void collectives_between_nodes_take_their_formulas(void **state) {
                      3 * (5 + 250) * US + (20 + 1000) * US);
     assert_int_equal(collective_of(YOKE_ROUTE_RING, 4, "0.5,20"), 7 * (20 + 250) * US);
     assert_int_equal(collective_of(YOKE_ROUTE_RING, 4, "2,0"), 7 * (5 + 125) * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_RING, 1, "2,0"), 7 * 62.5 * US);
+    assert_int_equal(collective_of(YOKE_ROUTE_HIERARCHICAL, 1, "2,0"), 7 * 62.5 * US);
 }
 
 static void expect_carried(yoke_links *links, int device, uint64_t sent, uint64_t received) {
