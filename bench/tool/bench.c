@@ -19,8 +19,8 @@ typedef struct bench_arguments {
 static const cli_option options[] = {
     {"rounds", "N", "rounds of a row (5; with names 9)", CLI_INTEGER, FIELD(effort.rounds), 3,
      RACE_ROUNDS},
-    {"steps", "N", "steps of each contender in a round (half a second)", CLI_INTEGER,
-     FIELD(effort.steps), 1, 1e6},
+    {"steps", "N", "steps of each contender in a round (half a second); of a profile (20)",
+     CLI_INTEGER, FIELD(effort.steps), 1, 1e6},
     {"seconds", "X", "time limit of a row's race, without preparation (10; with names 90)",
      CLI_REAL, FIELD(effort.seconds), 0.1, 86400},
     {"gate", NULL, "exit with 1 when a row misses its line by more than its noise", CLI_FLAG,
@@ -198,7 +198,16 @@ static void set_defaults(bench_effort *effort, bool quick) {
 }
 
 static int run_profile(bench_arguments *arguments, int names) {
+    const bench_effort *effort = &arguments->effort;
     if (names > 0) return cli_usage_error("bench", "--profile measures no rows; leave NAME out");
+    if (effort->rounds > 0 || effort->seconds > 0 || arguments->gate || arguments->list ||
+        arguments->json || arguments->drive)
+        return cli_usage_error("bench", "--profile measures no rows and writes a file; leave "
+                                        "--rounds, --seconds, --gate, --list, --json and --drive "
+                                        "out");
+    if (effort->steps > BENCH_PROFILE_STEPS)
+        return cli_usage_error("bench", "--steps %d: a profile is of %d steps at most",
+                               effort->steps, BENCH_PROFILE_STEPS);
     arguments->profile.steps = arguments->effort.steps;
     yoke_status status = bench_profile(&arguments->profile);
     return status == YOKE_OK ? 0 : cli_fail(status);
@@ -217,12 +226,12 @@ int bench_main(int argc, char **argv) {
     bench_arguments arguments = {0};
     int count = 0, missed = 0, code = cli_parse(&bench_verb, argc, argv, &arguments, &count);
     if (code >= 0) return code;
+    if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     if (arguments.list) {
         print_list();
         return 0;
     }
     if (arguments.drive) return bench_drive();
-    if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     code = check_profile_only(&arguments.profile);
     if (code != 0) return code;
     code = check_names(argv + 1, count);

@@ -13,8 +13,7 @@
 
 #define WARM_UP 3
 #define DEFAULT_STEPS 20
-#define MOST_STEPS 1000 /* the trace keeps the spans of some thousand */
-#define FASTEST_PART 4  /* a quarter of them */
+#define FASTEST_PART 4 /* a quarter of them */
 #define DEFAULT_ROWS 32
 #define DDP_BUCKET_BYTES ((size_t)25 << 20) /* the engine's among several GPUs */
 
@@ -190,8 +189,7 @@ yoke_status bench_profile(const bench_profile_options *options) {
         status = cli_refuse(YOKE_ERROR_ARGUMENT, "--rows %d: the dataset has %d", setup.rows,
                             engine->batch.rows);
     int steps = options->steps > 0 ? options->steps : DEFAULT_STEPS;
-    if (status == YOKE_OK)
-        status = measure(&profile, engine, steps < MOST_STEPS ? steps : MOST_STEPS);
+    if (status == YOKE_OK) status = measure(&profile, engine, steps);
     if (status == YOKE_OK) status = yoke_profile_write(&profile, options->path);
     if (status == YOKE_OK) print_profile(&profile, options->path);
     yoke_profile_clear(&profile);

@@ -5,6 +5,8 @@
 
 #include "yoke/status.h"
 
+#define BENCH_PROFILE_STEPS 1000 /* at most: the trace keeps the spans of some thousand */
+
 typedef struct bench_profile_options {
     const char *path;    /* of the file to write */
     const char *model;   /* a preset; NULL: resnet20 */
@@ -13,7 +15,7 @@ typedef struct bench_profile_options {
     int rows;            /* 0: 32 */
     int threads;         /* of a CPU device; 0: every core */
     int precision;       /* a yoke_precision */
-    int steps;           /* 0: 20 */
+    int steps;           /* up to BENCH_PROFILE_STEPS; 0: 20 */
 } bench_profile_options;
 
 /* Measures, writes the file and prints one line about it. */

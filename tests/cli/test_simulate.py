@@ -352,6 +352,10 @@ class Refused(unittest.TestCase):
 
     def test_bench_profile_takes_one_device_and_no_rows(self):
         for arguments, word in ((["--profile", folder() / "p", "scaling"], "leave NAME out"),
+                                (["--profile", folder() / "p", "--json"], "leave --rounds"),
+                                (["--profile", folder() / "p", "--list"], "leave --rounds"),
+                                (["--profile", folder() / "p", "--seconds", 1], "leave --rounds"),
+                                (["--profile", folder() / "p", "--steps", 1001], "1000 steps at most"),
                                 (["--model", "mlp"], "--profile"),
                                 (["--dataset", "synthetic"], "--profile"),
                                 (["--profile", folder() / "p", "--model", "nothing"], "nothing"),
