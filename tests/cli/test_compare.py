@@ -112,6 +112,8 @@ class Result(unittest.TestCase):
         self.assertIn("python", contenders["dp python"]["stages"])
         self.assertNotIn("python", contenders["dp classic"]["stages"])
         self.assertIn("only a modelled link slows", " ".join(lines))
+        self.assertEqual(result["interpreter_us"], 500)
+        self.assertIn("python   500 us for each call or copy of a layer", lines)
 
     def test_only_the_lesson_has_an_interpreter(self):
         result = compare(*SHORT, "--interpreter-us", "5")

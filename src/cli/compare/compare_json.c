@@ -21,6 +21,8 @@ static void json_setup(yoke_json *json, const compare_result *result) {
     yoke_json_integer(json, "seed", (int64_t)setup->seed);
     if (setup->bucket_mb > 0) yoke_json_real(json, "bucket_mb", setup->bucket_mb);
     if (setup->link[0] != '\0') yoke_json_text(json, "link", setup->link);
+    if (!isnan(setup->interpreter_us))
+        yoke_json_real(json, "interpreter_us", setup->interpreter_us);
     if (setup->straggler_factor > 0) {
         yoke_json_integer(json, "straggler", setup->straggler);
         yoke_json_real(json, "straggler_factor", setup->straggler_factor);

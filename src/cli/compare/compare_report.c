@@ -40,6 +40,8 @@ static void print_setup(FILE *out, const compare_result *result) {
                 plural(setup->threads), result->cores, plural(result->cores));
     if (setup->bucket_mb > 0) fprintf(out, "buckets  %g MiB of gradients\n", setup->bucket_mb);
     if (setup->link[0] != '\0') fprintf(out, "link     %.54s, modelled\n", setup->link);
+    if (!isnan(setup->interpreter_us))
+        fprintf(out, "python   %g us for each call or copy of a layer\n", setup->interpreter_us);
     if (setup->straggler_factor > 0)
         fprintf(out, "slow     device or rank %d computes %g times as long; not in single\n",
                 setup->straggler, setup->straggler_factor);

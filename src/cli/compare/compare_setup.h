@@ -25,7 +25,7 @@ typedef struct compare_setup {
     yoke_optimizer_options optimizer;
     int straggler; /* as yoke_data_parallel_options; contenders without this device have none */
     double straggler_factor;
-    double interpreter_us; /* of python */
+    double interpreter_us; /* of python; NAN: it does not race */
 } compare_setup;
 
 /* Refuses to run as a rank: -1, or the exit code behind a printed error. */
