@@ -226,7 +226,7 @@ class Picture(Case):
 
     def test_stages_add_up_to_the_step_and_a_straggler_is_seen(self):
         terminal = self.start("--live", "--model", "mlp", "--dataset", "synthetic:1x28x28", "--threads", "1",
-                              "--devices", "2xcpu", "--steps", "60", "--straggler", "1:3.0", "--choices", "none",
+                              "--devices", "2xcpu", "--steps", "60", "--straggler", "1:4.0", "--choices", "none",
                               "--algorithm", "direct", stdout=subprocess.DEVNULL)
         self.assertEqual(terminal.finish(), 0)
         lines = terminal.screen.all()
@@ -238,7 +238,7 @@ class Picture(Case):
         self.assertAlmostEqual(sum(float(stage[2]) for stage in stages), 100, delta=0.1 * len(stages))
         work = [float(re.search(r"work +([\d.]+) %", line)[1]) for line in lines if re.match(r" cpu:\d .*work", line)]
         self.assertEqual(len(work), 2)
-        self.assertGreater(work[1], 1.3 * work[0])  # cpu:0 waits for cpu:1
+        self.assertGreater(work[1], 1.2 * work[0])  # cpu:0 waits for cpu:1
 
     def test_messages_are_whole_and_in_order(self):
         terminal = self.start(*SMALL, "--live", "--epochs", "30", "--evaluate-every", "1", "--log-every", "7",
@@ -263,12 +263,9 @@ class Picture(Case):
             self.assertNotIn("\033", result)
             self.assertRegex(result, r"weights [0-9a-f]{16}")
             steady = re.search(r"loss .*, weights .*", result)[0]
-            result = re.sub(r", \d+ % of it waits for data", "", result)
-            results.append((steady, re.sub(r"[\d.]+ *(%|ms|img/s|[KM]iB|(?=\n))", "#", result).split()))
+            results.append((steady, [line.split()[:1] for line in result.splitlines()]))
             terminal.process.stdout.close()
-        self.assertEqual(results[0][0], results[1][0])
-        self.assertEqual([word for word in results[0][1] if not re.match(r"[\d.]+$", word)],
-                         [word for word in results[1][1] if not re.match(r"[\d.]+$", word)])
+        self.assertEqual(results[0], results[1])
 
     def test_ascii_and_no_color(self):
         terminal = self.start(*SMALL, "--live", "--epochs", "100", stdout=subprocess.DEVNULL, LC_ALL="C")
