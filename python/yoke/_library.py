@@ -30,7 +30,7 @@ STRUCTS = {
         "i group_count, s init_allow_missing, s init_allow_unknown, s checkpoint_dir, d checkpoint_every, "
         "i checkpoint_unit, i keep, b keep_best, s resume, s resume_anyway, s choices, i shards, "
         "b synchronize_batch_norm, i straggler, d straggler_factor, s link, d interpreter_us=13, "
-        "p training_rows, p test_rows",
+        "i mistakes, p training_rows, p test_rows",
     "yoke_trainer_summary":
         "s mode, s schedule, s model, s dataset, s precision, i devices, z parameters, i batch, u steps, "
         "d images_per_second, d step_ms_median, d step_ms_p90, d load_wait_share, d loss, d accuracy, z peak_bytes, "
