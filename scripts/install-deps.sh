@@ -27,6 +27,7 @@ have_cmocka() { # its header wants others before it
         cc -E -x c - >/dev/null 2>&1
 }
 have_python() { have_command python3 && python3 -c "import $1" >/dev/null 2>&1; }
+have_jpeg() { have_command cc && printf '#include <stdio.h>\n#include <jpeglib.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 have_clang_with() { have_command clang && clang "$@" -x c - -o /dev/null >/dev/null 2>&1; }
 have_libfuzzer() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | have_clang_with -fsanitize=fuzzer,address; }
 have_clang_openmp() { printf '#include <omp.h>\nint main(void) { return 0; }\n' | have_clang_with -fopenmp; }
@@ -43,6 +44,8 @@ needs=(
     "libjansson-dev have_header jansson.h"
     "libxxhash-dev have_header xxhash.h"
     "librandom123-dev have_header Random123/philox.h"
+    "libjpeg-dev have_jpeg"
+    "libpng-dev have_header png.h"
     "zlib1g-dev have_header zlib.h"
     "libcmocka-dev have_cmocka"
 )

@@ -33,6 +33,13 @@ typedef enum yoke_split {
  *   the data_batch files that exist, in order; the first must.
  * - `cifar100:DIR`: train.bin and test.bin (records of 3074 bytes; fine labels)
  * - `mnist:DIR`: {train,t10k}-{images-idx3,labels-idx1}-ubyte, also as .gz
+ * - `images:DIR[,size=N][,resize=N][,validation=X][,decode=scaled|exact]`: JPEG and PNG files, a
+ *   folder for each class, in DIR/train and DIR/val (or test, validation, valid); without those, in
+ *   DIR, and the test split is a tenth of each class, or X. Rows are size x size pixels, 224; the
+ *   shorter side is resized to N, 8 / 7 of that, and the center cut out, but see
+ *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and deviations are ImageNet's. `exact` gives Pillow's
+ *   pixels; `scaled`, the default, decodes a JPEG at a half, a fourth or an eighth of its size
+ *   where that leaves enough pixels. Loader threads read the files while the engine computes.
  * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
  *   3x32x32,classes=10,rows=5000; the test split has a fifth of the rows.
  *
@@ -156,9 +163,11 @@ typedef struct yoke_batch {
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
  * edge an image is black. */
 typedef enum yoke_augment {
-    YOKE_AUGMENT_NONE,            /**< Rows as they are. */
-    YOKE_AUGMENT_CROP_FLIP,       /**< Pad by 4, random crop, random horizontal flip. */
-    YOKE_AUGMENT_CROP_FLIP_CUTOUT /**< And set an 8x8 square to the mean. */
+    YOKE_AUGMENT_NONE,             /**< Rows as they are. */
+    YOKE_AUGMENT_CROP_FLIP,        /**< Pad by 4, random crop, random horizontal flip. */
+    YOKE_AUGMENT_CROP_FLIP_CUTOUT, /**< And set an 8x8 square to the mean. */
+    YOKE_AUGMENT_RESIZED_CROP_FLIP /**< `images:DIR`: torchvision's RandomResizedCrop and
+                                        RandomHorizontalFlip. */
 } yoke_augment;
 
 /** How to make batches. */
@@ -171,7 +180,7 @@ typedef struct yoke_loader_options {
     bool raw;              /**< Do not normalize: values stay in 0..1. */
     uint64_t seed;         /**< Of order and augmentation. */
     int slots;             /**< Batches prepared ahead; 0: 3. */
-    int threads;           /**< Loader threads; 0: 1. */
+    int threads;           /**< Loader threads; 0: 1, for `images` the cores / world. */
     yoke_devices *devices; /**< Where batches will go; must outlive the loader. For GPUs, batches
                                 then lie in pinned memory, and rows stored as bytes come as pixels.
                                 NULL: ordinary memory and inputs. */

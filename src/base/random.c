@@ -15,6 +15,10 @@ void yoke_random_words(uint64_t seed, yoke_random_use use, uint64_t a, uint32_t 
         words[i] = drawn.v[i];
 }
 
+int yoke_random_below(uint32_t word, int count) {
+    return (int)((uint64_t)word * (uint64_t)count >> 32);
+}
+
 float yoke_random_unit(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }

@@ -20,6 +20,9 @@ typedef enum yoke_random_use {
 void yoke_random_words(uint64_t seed, yoke_random_use use, uint64_t a, uint32_t b, uint32_t block,
                        uint32_t words[4]);
 
+/* Uniform in 0 .. count - 1, by multiplication; the bias is below count / 2^32. */
+int yoke_random_below(uint32_t word, int count);
+
 /* The word's upper 24 bits as a number in [0, 1). */
 float yoke_random_unit(uint32_t word);
 

@@ -6,11 +6,6 @@
 #define PADDING 4
 #define CUTOUT_SIDE 8
 
-/* Uniform in 0 .. count - 1, by multiplication; the bias is below count / 2^32. */
-static int below(uint32_t word, int count) {
-    return (int)((uint64_t)word * (uint64_t)count >> 32);
-}
-
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
                                   size_t row) {
     yoke_placement placed = {0};
@@ -18,14 +13,15 @@ yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const y
     uint32_t words[4];
     yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
                       0, words);
-    placed.down = below(words[0], 2 * PADDING + 1) - PADDING;
-    placed.right = below(words[1], 2 * PADDING + 1) - PADDING;
     placed.flip = words[2] >> 31;
+    if (augmentation->kind == YOKE_AUGMENT_RESIZED_CROP_FLIP) return placed;
+    placed.down = yoke_random_below(words[0], 2 * PADDING + 1) - PADDING;
+    placed.right = yoke_random_below(words[1], 2 * PADDING + 1) - PADDING;
     if (augmentation->kind != YOKE_AUGMENT_CROP_FLIP_CUTOUT) return placed;
     yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
                       1, words);
-    placed.cut_top = below(words[0], shape->height) - CUTOUT_SIDE / 2;
-    placed.cut_left = below(words[1], shape->width) - CUTOUT_SIDE / 2;
+    placed.cut_top = yoke_random_below(words[0], shape->height) - CUTOUT_SIDE / 2;
+    placed.cut_left = yoke_random_below(words[1], shape->width) - CUTOUT_SIDE / 2;
     return placed;
 }
 
@@ -107,22 +103,18 @@ static void cut(const plane *in, const yoke_placement *placed, int side, float v
         fill(output + (size_t)y * (size_t)in->width + left, right - left, value);
 }
 
-void yoke_augment_row(const yoke_dataset *dataset, size_t row,
-                      const yoke_augmentation *augmentation, const float *generated,
-                      float *output) {
+void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
+                      const yoke_augmentation *augmentation, float *output) {
     const yoke_shape *shape = &dataset->shape;
     size_t pixels = (size_t)shape->height * (size_t)shape->width;
-    size_t start = row * yoke_dataset_values(dataset);
     yoke_placement placed = yoke_augment_place(augmentation, shape, row);
     yoke_decoding decoding = yoke_augment_decoding(dataset, augmentation);
     plane in = {.height = shape->height, .width = shape->width};
     for (int channel = 0; channel < shape->channels; channel++) {
         int entry = channel < 4 ? channel : 3;
         size_t offset = (size_t)channel * pixels;
-        in.bytes = dataset->bytes ? dataset->bytes + start + offset : NULL;
-        in.floats = generated         ? generated + offset
-                    : dataset->floats ? dataset->floats + start + offset
-                                      : NULL;
+        in.bytes = stored->bytes != NULL ? stored->bytes + offset : NULL;
+        in.floats = stored->floats != NULL ? stored->floats + offset : NULL;
         in.scale = (yoke_scaling){decoding.mean[entry], decoding.deviation[entry]};
         for (int y = 0; y < shape->height; y++)
             write_line(&in, &placed, y, output + offset + (size_t)y * (size_t)shape->width);

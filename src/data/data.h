@@ -5,8 +5,10 @@
 #include "base/base.h"
 #include "yoke/dataset.h"
 
-/* Stored rows are bytes (0..255), floats, or a callback that generates them. Opening checks shape
- * and labels. */
+typedef struct yoke_image_folder yoke_image_folder; /* data/images.h */
+
+/* Stored rows are bytes (0..255), floats, files of images, or a callback that generates them.
+ * Opening checks shape and labels. */
 struct yoke_dataset {
     char name[32];
     size_t rows;
@@ -17,6 +19,7 @@ struct yoke_dataset {
     const float *floats;         /* [rows, channels, height, width], or NULL */
     const int32_t *labels;       /* [rows], or NULL */
     const float *targets;        /* [rows, target_count], or NULL */
+    yoke_image_folder *images;   /* owned, or NULL */
     yoke_row_source source;      /* source.read != NULL: generates rows on demand */
     const char **class_names;    /* [classes], or NULL */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
@@ -33,6 +36,10 @@ yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_s
 yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_split split);
 /* options: the text after "synthetic:"; may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
+
+/* text: what follows "images:". */
+yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split split);
+void yoke_images_close(yoke_image_folder *folder); /* takes NULL */
 
 /* Reads the names of the classes, one a line, from DIRECTORY/name. A file that is missing or has
  * not exactly one for each class gives none. */
@@ -57,16 +64,23 @@ void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels);
 void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
 
 /* Writes one augmented, normalised row: [channels, height, width]. The random numbers depend only
- * on (seed, epoch, row of the dataset), not on threads or devices. `generated` holds the row of a
- * dataset that generates rows on demand and is NULL for others. Order and arithmetic are
+ * on (seed, epoch, row of the dataset), not on threads or devices. Order and arithmetic are
  * torchvision's: RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout. */
 typedef struct yoke_augmentation {
     yoke_augment kind;
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
-void yoke_augment_row(const yoke_dataset *dataset, size_t row,
-                      const yoke_augmentation *augmentation, const float *generated, float *output);
+/* Where a row lies before augmentation: one of both. [channels, height, width] */
+typedef struct yoke_stored_row {
+    const uint8_t *bytes;
+    const float *floats;
+} yoke_stored_row;
+void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
+                      const yoke_augmentation *augmentation, float *output);
+/* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */
+yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
+                             const yoke_augmentation *augmentation, uint8_t *pixels);
 /* The same in two halves, for rows that a GPU decodes: the placement of one row's image, and the
  * values that all rows share. */
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,

@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const format_names[] = {"cifar10", "cifar100", "mnist", "synthetic"};
-enum { FORMAT_CIFAR10, FORMAT_CIFAR100, FORMAT_MNIST, FORMAT_SYNTHETIC, FORMAT_COUNT };
+static const char *const format_names[] = {"cifar10", "cifar100", "mnist", "images", "synthetic"};
+enum {
+    FORMAT_CIFAR10,
+    FORMAT_CIFAR100,
+    FORMAT_MNIST,
+    FORMAT_IMAGES,
+    FORMAT_SYNTHETIC,
+    FORMAT_COUNT
+};
 
-#define SPEC_HELP "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:CxHxW,classes=N,rows=N]"
+#define SPEC_HELP                                                                                  \
+    "cifar10:DIR, cifar100:DIR, mnist:DIR, images:DIR or synthetic[:CxHxW,classes=N,rows=N]"
 
 size_t yoke_dataset_values(const yoke_dataset *dataset) {
     const yoke_shape *shape = &dataset->shape;
@@ -181,6 +189,7 @@ static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke
     if (!*rest)
         return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' has no folder: write %s:DIR", spec,
                     format_names[format]);
+    if (format == FORMAT_IMAGES) return yoke_images_open(dataset, rest, split);
     if (format == FORMAT_MNIST) return yoke_mnist_open(dataset, rest, split);
     return yoke_cifar_open(dataset, rest, split, format == FORMAT_CIFAR10 ? 10 : 100);
 }
@@ -230,6 +239,7 @@ yoke_status yoke_dataset_from_callback(yoke_dataset **out, const yoke_row_source
 
 void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
+    yoke_images_close(dataset->images);
     for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
         free(dataset->owned[i]);
     free(dataset);

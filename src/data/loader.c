@@ -3,6 +3,7 @@
 #include "data/data.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -101,23 +102,40 @@ static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *
     return YOKE_OK;
 }
 
+/* Memory of a thread for one row. */
+typedef struct row_buffer {
+    float *generated; /* of a dataset that generates rows on demand, or */
+    uint8_t *decoded; /* of one that decodes files, or none */
+} row_buffer;
+
+static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
+                                  const row_buffer *buffer) {
+    size_t first = row * yoke_dataset_values(dataset);
+    if (dataset->bytes) return (yoke_stored_row){.bytes = dataset->bytes + first};
+    if (dataset->floats) return (yoke_stored_row){.floats = dataset->floats + first};
+    return (yoke_stored_row){.bytes = buffer->decoded, .floats = buffer->generated};
+}
+
 static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, size_t row,
-                             float *generated) {
+                             const row_buffer *buffer) {
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
-    if (generated)
-        TRY(generate_row(dataset, row, generated, slot, i));
+    if (buffer->generated)
+        TRY(generate_row(dataset, row, buffer->generated, slot, i));
     else if (slot->labels)
         slot->labels[i] = dataset->labels[row];
     else
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
+    uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
+    if (dataset->images) TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
     if (!kind->pixels) {
-        yoke_augment_row(dataset, row, kind->augmentation, generated,
+        yoke_stored_row stored = stored_row(dataset, row, buffer);
+        yoke_augment_row(dataset, row, &stored, kind->augmentation,
                          slot->inputs + (size_t)i * values);
         return YOKE_OK;
     }
-    memcpy(slot->pixels + (size_t)i * values, dataset->bytes + row * values, values);
+    if (dataset->bytes) memcpy(pixels, dataset->bytes + row * values, values);
     if (kind->placed)
         slot->placements[i] = yoke_augment_place(kind->augmentation, &dataset->shape, row);
     return YOKE_OK;
@@ -128,7 +146,7 @@ static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, si
 typedef struct loader_thread {
     yoke_loader *loader;
     pthread_t thread;
-    float *generated; /* one row of a dataset that generates rows on demand, or NULL */
+    row_buffer buffer;
 } loader_thread;
 
 /* `mutex` protects the fields after it and every slot's `ready`. The thread that fills a slot owns
@@ -145,6 +163,7 @@ struct yoke_loader {
     loader_slot *slots;
     int slot_count; /* one more than are filled ahead: the caller's */
     loader_thread *threads;
+    int thread_limit;      /* that there is room for */
     int thread_count;      /* running */
     bool synchronised;     /* mutex and conditions exist */
     atomic_bool cancelled; /* threads stop filling */
@@ -172,7 +191,7 @@ static void fill_batch(loader_thread *self, size_t batch) {
     slot->error.status = YOKE_OK;
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
         size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
-        yoke_status status = slot_fill(slot, i, &loader->kind, row, self->generated);
+        yoke_status status = slot_fill(slot, i, &loader->kind, row, &self->buffer);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);
             return;
@@ -222,14 +241,28 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         options->rank >= options->world + !options->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
                     options->rank, options->world);
-    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_CROP_FLIP_CUTOUT)
+    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_RESIZED_CROP_FLIP)
         return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is unknown", (int)options->augment);
+    if (options->augment == YOKE_AUGMENT_RESIZED_CROP_FLIP && !dataset->images)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "YOKE_AUGMENT_RESIZED_CROP_FLIP is for images:DIR; dataset '%s' has rows of "
+                    "one size: use YOKE_AUGMENT_CROP_FLIP",
+                    dataset->name);
     if (options->augment != YOKE_AUGMENT_NONE && (dataset->shape.flat || dataset->classes == 0))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "augmentation is for images with labels; dataset '%s' has "
                     "%s: use YOKE_AUGMENT_NONE",
                     dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
     return YOKE_OK;
+}
+
+static yoke_status reserve_row(row_buffer *buffer, const yoke_dataset *dataset) {
+    size_t values = yoke_dataset_values(dataset);
+    if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
+    if (dataset->images) buffer->decoded = calloc(values, sizeof *buffer->decoded);
+    bool missing = dataset->source.read && !buffer->generated;
+    missing = missing || (dataset->images && !buffer->decoded);
+    return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
 }
 
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
@@ -241,11 +274,8 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
         return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
     for (int i = 0; i < loader->slot_count; i++)
         TRY(slot_reserve(&loader->slots[i], &loader->kind));
-    for (int i = 0; i < threads && dataset->source.read; i++) {
-        loader->threads[i].generated = calloc(yoke_dataset_values(dataset), sizeof(float));
-        if (!loader->threads[i].generated)
-            return FAIL_MEMORY(yoke_dataset_values(dataset) * sizeof(float), "a row");
-    }
+    for (int i = 0; i < threads; i++)
+        TRY(reserve_row(&loader->threads[i].buffer, dataset));
     return YOKE_OK;
 }
 
@@ -274,7 +304,8 @@ static slot_kind kind_of(const yoke_loader *loader) {
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows ? batch : rows);
-    bool pixels = loader->dataset->bytes && devices && !yoke_devices_share_memory(devices);
+    bool stored = loader->dataset->bytes || loader->dataset->images;
+    bool pixels = stored && devices && !yoke_devices_share_memory(devices);
     return (slot_kind){
         .dataset = loader->dataset,
         .augmentation = &loader->augmentation,
@@ -283,6 +314,17 @@ static slot_kind kind_of(const yoke_loader *loader) {
                     .rows,
         .pixels = pixels,
         .placed = pixels && options->augment != YOKE_AUGMENT_NONE};
+}
+
+/* Stored rows are fast to prepare; files of images keep every core busy that computes nothing.
+ * The ranks of DDP share the machine. */
+static int thread_limit(const yoke_dataset *dataset, const yoke_loader_options *options) {
+    if (options->threads > 0) return options->threads;
+    if (!dataset->images) return 1;
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    count /= options->world;
+    return count < 1 ? 1 : count > LOADER_LIMIT ? LOADER_LIMIT : count;
 }
 
 static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
@@ -303,7 +345,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     const yoke_loader_options *options = &loader->options;
     size_t batch = (size_t)options->batch;
     bool rest = !options->drop_last && dataset->rows % batch != 0;
-    int threads = options->threads ? options->threads : 1;
+    int threads = loader->thread_limit = thread_limit(dataset, options);
     loader->process = getpid();
     loader->dataset = dataset;
     loader->augmentation = augmentation_of(options, 0);
@@ -350,9 +392,10 @@ static void stop_threads(yoke_loader *loader) {
 void yoke_loader_destroy(yoke_loader *loader) {
     if (!loader) return;
     if (loader->synchronised && getpid() == loader->process) stop_threads(loader);
-    int threads = loader->options.threads ? loader->options.threads : 1;
-    for (int i = 0; loader->threads && i < threads; i++)
-        free(loader->threads[i].generated);
+    for (int i = 0; loader->threads && i < loader->thread_limit; i++) {
+        free(loader->threads[i].buffer.decoded);
+        free(loader->threads[i].buffer.generated);
+    }
     free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
         slot_release(&loader->slots[i], &loader->kind);

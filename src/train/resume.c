@@ -23,7 +23,8 @@ static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    static const char *const augments[] = {"none", "crop-flip", "crop-flip-cutout"};
+    static const char *const augments[] = {"none", "crop-flip", "crop-flip-cutout",
+                                           "resized-crop-flip"};
     yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
                    rows->name, rows->rows, rows->shape.channels, rows->shape.height,
                    rows->shape.width, rows->classes, rows->target_count);
