@@ -17,8 +17,7 @@ typedef struct evaluate_flags {
 static const cli_option options[] = {
     {"init", "FILE", "safetensors file of the weights (required)", CLI_TEXT, AT(init), 0, 0},
     {"model", "NAME", "the model of the weights (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:...] (synthetic)",
-     CLI_TEXT, AT(dataset), 0, 0},
+    {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST", "auto, cpu, 4xcpu, ... (auto)", CLI_TEXT, AT(devices), 0, 0},
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_BATCH(AT(batch), "64"),

@@ -240,7 +240,8 @@ void print_train_advice(FILE *out, const train_advice *run) {
         fprintf(out, "  see every stage as a bar, in https://ui.perfetto.dev:\n");
         print_again(out, run, "--trace", "trace", ".json");
     }
-    fprintf(out, "  train on your own images (cifar10:DIR, mnist:DIR); all options:\n    ");
+    fprintf(out,
+            "  train on your own images (images:DIR, a folder for each class); all options:\n    ");
     cli_print_word(out, run->command[0]);
     fprintf(out, " help train\n");
 }

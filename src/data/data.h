@@ -25,6 +25,13 @@ struct yoke_dataset {
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
 };
 
+/* Where a row lies before augmentation: one of both. [channels, height, width] */
+typedef struct yoke_stored_row {
+    const uint8_t *bytes;
+    const float *floats;
+} yoke_stored_row;
+/* Of a dataset whose rows lie in memory. */
+yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row);
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
 /* One mean and deviation for all channels. */
@@ -71,11 +78,6 @@ typedef struct yoke_augmentation {
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
-/* Where a row lies before augmentation: one of both. [channels, height, width] */
-typedef struct yoke_stored_row {
-    const uint8_t *bytes;
-    const float *floats;
-} yoke_stored_row;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
 /* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */

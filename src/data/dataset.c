@@ -25,6 +25,12 @@ size_t yoke_dataset_values(const yoke_dataset *dataset) {
     return (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
 }
 
+yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row) {
+    size_t first = row * yoke_dataset_values(dataset);
+    if (dataset->bytes) return (yoke_stored_row){.bytes = dataset->bytes + first};
+    return (yoke_stored_row){.floats = dataset->floats + first};
+}
+
 yoke_status yoke_data_path(char *path, const char *directory, const char *name) {
     int length = snprintf(path, YOKE_DATA_PATH_BYTES, "%s/%s", directory, name);
     if (length < 0 || length >= YOKE_DATA_PATH_BYTES)

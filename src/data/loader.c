@@ -110,9 +110,7 @@ typedef struct row_buffer {
 
 static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
                                   const row_buffer *buffer) {
-    size_t first = row * yoke_dataset_values(dataset);
-    if (dataset->bytes) return (yoke_stored_row){.bytes = dataset->bytes + first};
-    if (dataset->floats) return (yoke_stored_row){.floats = dataset->floats + first};
+    if (dataset->bytes || dataset->floats) return yoke_dataset_row(dataset, row);
     return (yoke_stored_row){.bytes = buffer->decoded, .floats = buffer->generated};
 }
 

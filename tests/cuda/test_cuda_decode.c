@@ -61,7 +61,8 @@ static void check_against_host(yoke_device *device, const yoke_dataset *dataset,
     yoke_decoding decoding = yoke_augment_decoding(dataset, augmentation);
     for (size_t row = 0; row < ROWS; row++) {
         placements[row] = yoke_augment_place(augmentation, &dataset->shape, row);
-        yoke_augment_row(dataset, row, augmentation, NULL, expected + row * values);
+        yoke_stored_row stored = yoke_dataset_row(dataset, row);
+        yoke_augment_row(dataset, row, &stored, augmentation, expected + row * values);
     }
     bool none = augmentation->kind == YOKE_AUGMENT_NONE;
     float *decoded = decode(device, dataset, none ? NULL : placements, &decoding);

@@ -22,6 +22,12 @@ static uint8_t bytes[ROWS * VALUES];
 static float floats[ROWS * VALUES];
 
 /* No two pixels of a row are alike enough to be mistaken for each other; none is black. */
+static void augment_row(const yoke_dataset *dataset, size_t row,
+                        const yoke_augmentation *augmentation, float *output) {
+    yoke_stored_row stored = yoke_dataset_row(dataset, row);
+    yoke_augment_row(dataset, row, &stored, augmentation, output);
+}
+
 static yoke_dataset make_dataset(void) {
     for (size_t i = 0; i < ROWS * VALUES; i++) {
         uint32_t mixed = (uint32_t)i * 2654435761u;
@@ -45,11 +51,11 @@ static void without_augmentation_rows_are_only_normalised(void **state) {
     yoke_dataset dataset = make_dataset();
     yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_NONE, .seed = 3, .epoch = 7};
     float output[VALUES];
-    yoke_augment_row(&dataset, 5, &augmentation, NULL, output);
+    augment_row(&dataset, 5, &augmentation, output);
     for (size_t i = 0; i < VALUES; i++)
         assert_true(output[i] == normalised(&dataset, i / PLANE, bytes[5 * VALUES + i]));
     augmentation.raw = true;
-    yoke_augment_row(&dataset, 5, &augmentation, NULL, output);
+    augment_row(&dataset, 5, &augmentation, output);
     for (size_t i = 0; i < VALUES; i++)
         assert_true(output[i] == (float)bytes[5 * VALUES + i] / 255.0f);
 }
@@ -76,7 +82,7 @@ static void crop_and_flip_reach_every_placement_and_nothing_else(void **state) {
     for (size_t row = 0; row < ROWS; row++) {
         float output[VALUES];
         int placement = 0;
-        yoke_augment_row(&dataset, row, &augmentation, NULL, output);
+        augment_row(&dataset, row, &augmentation, output);
         while (placement < 162 && !shows(&dataset, row, placement, output))
             placement++;
         assert_in_range(placement, 0, 161);
@@ -112,8 +118,8 @@ static void cutout_sets_one_square_to_the_mean_and_keeps_the_crop(void **state) 
     for (size_t row = 0; row < 500; row++) {
         float plain[VALUES], cut[VALUES];
         int box[4];
-        yoke_augment_row(&dataset, row, &crop, NULL, plain);
-        yoke_augment_row(&dataset, row, &cutout, NULL, cut);
+        augment_row(&dataset, row, &crop, plain);
+        augment_row(&dataset, row, &cutout, cut);
         changed_box(plain, cut, box);
         int height = box[1] - box[0], width = box[3] - box[2];
         assert_in_range(height, 4, 8);
@@ -136,7 +142,7 @@ static void raw_cutout_shows_the_mean_colour(void **state) {
     yoke_dataset dataset = make_dataset();
     yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP_CUTOUT, .raw = true};
     float output[VALUES];
-    yoke_augment_row(&dataset, 0, &augmentation, NULL, output);
+    augment_row(&dataset, 0, &augmentation, output);
     int mean = 0;
     for (size_t i = 0; i < PLANE; i++)
         mean += output[PLANE + i] == dataset.mean[1];
@@ -150,14 +156,14 @@ static void the_key_is_seed_epoch_and_row(void **state) {
     for (size_t row = 0; row < 200; row++) {
         float first[VALUES], again[VALUES];
         yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP, .seed = 1, .epoch = 1};
-        yoke_augment_row(&dataset, row, &augmentation, NULL, first);
-        yoke_augment_row(&dataset, row, &augmentation, NULL, again);
+        augment_row(&dataset, row, &augmentation, first);
+        augment_row(&dataset, row, &augmentation, again);
         assert_memory_equal(first, again, sizeof first);
         augmentation.seed = 2;
-        yoke_augment_row(&dataset, row, &augmentation, NULL, again);
+        augment_row(&dataset, row, &augmentation, again);
         same_seed += memcmp(first, again, sizeof first) == 0;
         augmentation.seed = 1, augmentation.epoch = 2;
-        yoke_augment_row(&dataset, row, &augmentation, NULL, again);
+        augment_row(&dataset, row, &augmentation, again);
         same_epoch += memcmp(first, again, sizeof first) == 0;
     }
     assert_in_range(same_seed, 0, 10);
@@ -172,9 +178,10 @@ static void floats_and_rows_made_on_demand_are_treated_as_bytes_are(void **state
     yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP_CUTOUT, .seed = 8};
     for (size_t row = 0; row < 100; row++) {
         float a[VALUES], b[VALUES], c[VALUES];
-        yoke_augment_row(&stored, row, &augmentation, NULL, a);
-        yoke_augment_row(&real, row, &augmentation, NULL, b);
-        yoke_augment_row(&made, row, &augmentation, floats + row * VALUES, c);
+        augment_row(&stored, row, &augmentation, a);
+        augment_row(&real, row, &augmentation, b);
+        yoke_stored_row generated = {.floats = floats + row * VALUES};
+        yoke_augment_row(&made, row, &generated, &augmentation, c);
         assert_memory_equal(a, b, sizeof a);
         assert_memory_equal(a, c, sizeof a);
     }
@@ -192,7 +199,7 @@ static void images_smaller_than_the_shift_survive_it(void **state) {
     for (uint64_t epoch = 0; epoch < 500; epoch++) {
         yoke_augmentation augmentation = {.kind = YOKE_AUGMENT_CROP_FLIP, .epoch = epoch};
         float output[1];
-        yoke_augment_row(&dataset, 1, &augmentation, NULL, output);
+        augment_row(&dataset, 1, &augmentation, output);
         assert_true(output[0] == -1.0f || output[0] == 1.0f);
     }
 }

@@ -74,6 +74,8 @@ def seeds():
                  frame(1, bytes(32)), frame(4, b"no end"), b"tcp://host:1234", b"tcp://[::1]:99999", b"4(x2),3",
                  b"gpu[03-05,9],head", b"1(x", b"2(x99999999999)"]:
         yield "rendezvous", body
+    for image in sorted((pathlib.Path(__file__).parent.parent / "fixtures/images").iterdir()):
+        yield "image", image.read_bytes()
     for kind, body in enumerate([idx(3, 2, 2, 2), idx(1, 1), gzip.compress(idx(3, 1, 2, 2), mtime=0), bytes(3073),
                                  bytes([1, 2]) + bytes(3072)]):
         yield "dataset", bytes([kind]) + body
