@@ -43,7 +43,8 @@ ENUMS = {
     "kind": ("sgd", "adamw"), "mode": ("dp", "single"), "schedule": ("overlap", "classic", "sharded", "python"),
     "precision": ("float32", "bfloat16", "tf32"), "algorithm": ("measured", "direct"),
     "collectives": ("auto", "nccl", "copy"), "lr_schedule": ("constant", "step", "cosine", "onecycle"),
-    "augment": ("none", "crop-flip", "crop-flip-cutout"), "checkpoint_unit": ("epochs", "steps", "seconds"),
+    "augment": ("none", "crop-flip", "crop-flip-cutout", "resized-crop-flip"),
+    "checkpoint_unit": ("epochs", "steps", "seconds"),
 }
 EVENTS = ("ready", "step", "evaluation", "saved", "warning", "skipped", "resumed")
 # Result, name, parameters. e: a yoke_status, which becomes an exception. v: none.

@@ -288,7 +288,7 @@ typedef struct session {
     train_curves curves; /* for --report */
     uint64_t steps;      /* of the whole run */
     double seconds;      /* since training began, at the last event */
-    live_view *live; /* NULL: none */
+    live_view *live;     /* NULL: none */
     yoke_rank_info rank;
     rank_token token;
     yoke_process_group_options group;

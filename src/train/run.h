@@ -52,6 +52,7 @@ struct yoke_trainer {
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
     yoke_tally tally;                            /* of the evaluation that goes on */
     yoke_tally predictions;                      /* of the last complete one */
+    uint8_t *mistake_pixels; /* [mistakes] rows, where the dataset decodes files */
 };
 
 /* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares

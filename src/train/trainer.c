@@ -338,6 +338,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_state_destroy(trainer->checkpoints.state);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
+    free(trainer->mistake_pixels);
     yoke_tally_end(&trainer->predictions);
     yoke_tally_end(&trainer->tally);
     yoke_model_destroy(trainer->model);

@@ -10,6 +10,11 @@ yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     int classes = trainer->test_dataset.classes;
     if (options->mistakes == 0 || classes == 0) return YOKE_OK;
+    if (trainer->test_rows->images != NULL) {
+        size_t bytes = (size_t)options->mistakes * yoke_dataset_values(trainer->test_rows);
+        trainer->mistake_pixels = malloc(bytes);
+        if (trainer->mistake_pixels == NULL) return FAIL_MEMORY(bytes, "pictures of mistakes");
+    }
     TRY(yoke_tally_create(&trainer->tally, classes, options->mistakes, options->batch));
     return yoke_tally_create(&trainer->predictions, classes, options->mistakes, options->batch);
 }
@@ -68,6 +73,16 @@ yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictio
     return yoke_options_store(predictions, &own, sizeof own, "yoke_predictions");
 }
 
+/* The bytes of a row, or NULL: the dataset has other values, or the file is gone. */
+static const uint8_t *pixels_of(const yoke_trainer *trainer, int index, size_t row) {
+    const yoke_dataset *rows = trainer->test_rows;
+    size_t values = yoke_dataset_values(rows);
+    if (rows->images == NULL) return rows->bytes != NULL ? rows->bytes + row * values : NULL;
+    const yoke_augmentation none = {.kind = YOKE_AUGMENT_NONE};
+    uint8_t *pixels = trainer->mistake_pixels + (size_t)index * values;
+    return yoke_images_read(rows->images, row, &none, pixels) == YOKE_OK ? pixels : NULL;
+}
+
 yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {
     TRY(yoke_pointer_check(trainer, "trainer"));
     const yoke_tally *tally = &trainer->predictions;
@@ -75,14 +90,13 @@ yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mi
         return FAIL(YOKE_ERROR_ARGUMENT, "mistake %d: there are %d, counted from 0", index,
                     tally->worst_count);
     const yoke_wrong_row *wrong = &tally->worst[index];
-    const yoke_dataset *rows = trainer->test_rows;
     size_t row = (size_t)wrong->row;
     yoke_mistake own = {.struct_size = sizeof own,
                         .row = row,
                         .label = (int)wrong->label,
                         .predicted = (int)wrong->predicted,
                         .probability = wrong->probability,
-                        .loss = wrong->loss};
-    if (rows->bytes != NULL) own.pixels = rows->bytes + row * yoke_dataset_values(rows);
+                        .loss = wrong->loss,
+                        .pixels = pixels_of(trainer, index, row)};
     return yoke_options_store(mistake, &own, sizeof own, "yoke_mistake");
 }

@@ -114,6 +114,14 @@ def decode_png(uri):
     return width, height, colours, b"".join(rows[y * size + 1:(y + 1) * size] for y in range(height))
 
 
+def encode_png(width, height, pixels):
+    chunk = lambda kind, content: struct.pack(">I", len(content)) + kind + content + struct.pack(
+        ">I", zlib.crc32(kind + content))
+    lines = b"".join(b"\0" + pixels[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
 def planes(pixels, colours):
     """Pixel by pixel to channel by channel, as datasets have them."""
     return b"".join(pixels[channel::colours] for channel in range(colours))
@@ -287,6 +295,23 @@ class Numbers(Case):
             self.assertEqual(planes(pixels, 3), rows[int(row)][1])
             self.assertEqual(label, NAMES[rows[int(row)][0]])
             self.assertTrue(image.get("alt").startswith(f"row {row}: {label}, taken for {predicted} with "))
+
+    def test_pictures_of_files_are_decoded_again(self):
+        rows = []  # of the test split: resize=16 leaves files of 16 x 16 pixels as they are
+        for split, count in [("train", 20), ("val", 8)]:
+            for name in ["ant", "bee"]:
+                (self.folder / "photos" / split / name).mkdir(parents=True)
+                for i in range(count):
+                    pixels = os.urandom(3 * 16 * 16)
+                    (self.folder / "photos" / split / name / f"{i:02}.png").write_bytes(encode_png(16, 16, pixels))
+                    rows += [(name, pixels)] if split == "val" else []
+        self.train("--dataset", f"images:{self.folder}/photos,size=16,resize=16", "--batch", "20", "--epochs", "2",
+                   "--devices", "2xcpu")
+        text = self.page.read_text()
+        _, cells = table(text, "mistakes")
+        self.assertGreater(len(cells), 0)
+        for (row, label, *_), image in zip(cells, section(text, "mistakes").iter("img")):
+            self.assertEqual((label, decode_png(image.get("src"))), (rows[int(row)][0], (16, 16, 3, rows[int(row)][1])))
 
     def test_the_worst_mistakes_are_those_of_a_float64_model(self):
         rows = write_mnist(self.folder, 60, 40)
