@@ -115,8 +115,9 @@ typedef struct yoke_dataset_info {
      * use the fourth's. */
     float mean[4];
     float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
-    /** [classes], borrowed from the dataset. NULL: it has no names. CIFAR's come from the archive's
-     * batches.meta.txt or fine_label_names.txt, where it has a line for each class. */
+    /** [classes], borrowed from the dataset. NULL: it has no names. Those of `images` are its
+     * folders; CIFAR's come from the archive's batches.meta.txt or fine_label_names.txt, where it
+     * has a line for each class. */
     const char *const *class_names;
 } yoke_dataset_info;
 
@@ -179,8 +180,9 @@ typedef struct yoke_loader_options {
     yoke_augment augment;  /**< What to do to images. */
     bool raw;              /**< Do not normalize: values stay in 0..1. */
     uint64_t seed;         /**< Of order and augmentation. */
-    int slots;             /**< Batches prepared ahead; 0: 3. */
-    int threads;           /**< Loader threads; 0: 1, for `images` the cores / world. */
+    int slots;             /**< Batches prepared ahead; 0: 3, for `images` at least `threads`. */
+    int threads;           /**< Loader threads; 0: 1, for `images` the cores / world, at
+                                most 8. */
     yoke_devices *devices; /**< Where batches will go; must outlive the loader. For GPUs, batches
                                 then lie in pinned memory, and rows stored as bytes come as pixels.
                                 NULL: ordinary memory and inputs. */

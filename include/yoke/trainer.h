@@ -290,7 +290,8 @@ typedef struct yoke_mistake {
     double probability;    /**< Softmax of that output. */
     double loss;           /**< Cross entropy of the row, without label smoothing. */
     const uint8_t *pixels; /**< [channels, height, width], as the dataset has them; NULL: it has
-                                other values. They live until the trainer runs again or ends. */
+                                other values, or the image's file is gone. They live until the
+                              trainer runs again or ends. */
 } yoke_mistake;
 
 /** One of those mistakes.

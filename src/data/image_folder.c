@@ -222,7 +222,9 @@ static yoke_status add_class(yoke_image_folder *folder, const char *directory, s
 
 static yoke_status check_class_count(size_t count, const char *directory) {
     if (count >= 2 && count <= CLASSES_LIMIT) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: %zu class%s; a folder for each, 2 to %d, is possible",
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: %zu class%s; a folder for each, 2 to %d, is possible (folders train/ and val/ "
+                "with the classes in them, too)",
                 directory, count, count == 1 ? "" : "es", CLASSES_LIMIT);
 }
 

@@ -15,6 +15,7 @@
 
 #define LOADER_SLOTS 3
 #define LOADER_LIMIT 64 /* of slots and of threads */
+#define IMAGE_THREADS 8 /* at most, where nobody says how many: each has a batch of memory */
 /* The loader's threads share cores with the devices. They work ahead, so they run at lower
  * priority. */
 #define LOADER_NICENESS 5
@@ -322,7 +323,14 @@ static int thread_limit(const yoke_dataset *dataset, const yoke_loader_options *
     cpu_set_t cores;
     int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
     count /= options->world;
-    return count < 1 ? 1 : count > LOADER_LIMIT ? LOADER_LIMIT : count;
+    return count < 1 ? 1 : count > IMAGE_THREADS ? IMAGE_THREADS : count;
+}
+
+/* A thread fills a whole batch: threads without a slot of their own would wait. */
+static int slots_ahead(const yoke_loader *loader) {
+    if (loader->options.slots > 0) return loader->options.slots;
+    bool more = loader->dataset->images && loader->thread_limit > LOADER_SLOTS;
+    return more ? loader->thread_limit : LOADER_SLOTS;
 }
 
 static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
@@ -350,7 +358,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     loader->decoding = yoke_augment_decoding(dataset, &loader->augmentation);
     loader->kind = kind_of(loader);
     loader->batches = dataset->rows / batch + rest;
-    loader->slot_count = (options->slots ? options->slots : LOADER_SLOTS) + 1;
+    loader->slot_count = slots_ahead(loader) + 1;
     TRY(allocate_all(loader, threads));
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);

@@ -6,13 +6,13 @@
 
 yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity, int batch) {
     size_t count = (size_t)classes, outputs = (size_t)batch * count * sizeof(float);
-    tally->classes = classes;
     tally->capacity = capacity;
     tally->outputs = malloc(outputs);
     tally->counts = calloc(count * count, sizeof *tally->counts);
     tally->worst = calloc((size_t)capacity, sizeof *tally->worst);
     if (tally->outputs == NULL || tally->counts == NULL || tally->worst == NULL)
         return FAIL_MEMORY(outputs + count * count * sizeof *tally->counts, "predictions");
+    tally->classes = classes; /* off until all of it exists */
     return YOKE_OK;
 }
 

@@ -120,6 +120,11 @@ class Result(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--interpreter-us needs --lesson", result.stderr)
 
+    def test_the_lesson_takes_no_counts(self):
+        result = compare(*SHORT, "--lesson", "--counts", "doubling")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--counts: --lesson races on all devices alone", result.stderr)
+
     def test_batch_norm_makes_another_number_of_devices_another_computation(self):
         result, lines = told("--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40")
         single, *others = result["contenders"]

@@ -399,7 +399,7 @@ class Ends(Case):
     def test_a_stopped_run_goes_on_below_what_the_shell_printed(self):
         terminal = self.start(*LONG, "--live", stdout=subprocess.DEVNULL)
         terminal.frames(2)
-        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.process.send_signal(signal.SIGSTOP)  # an orphaned group ignores SIGTSTP
         os.waitpid(terminal.process.pid, os.WUNTRACED)
         while terminal.read(0.1):
             pass

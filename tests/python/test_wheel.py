@@ -48,8 +48,8 @@ def main():
         if not programs:
             return SKIPPED
         # The build folder stays, so that the next run compiles what has changed. CUDA would take minutes.
-        need(builder / "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", folder, "-C", f"build-dir={build}",
-             "-C", "cmake.define.YOKE_WITH_CUDA=OFF", root)
+        need(builder / "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", folder,
+             "--config-settings", f"build-dir={build}", "--config-settings", "cmake.define.YOKE_WITH_CUDA=OFF", root)
         wheel = next(folder.glob("yoke-*-py3-none-*.whl"))
         lacking = WANTED - set(zipfile.ZipFile(wheel).namelist())
         if lacking:

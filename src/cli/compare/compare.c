@@ -130,6 +130,8 @@ static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->interpreter_us = flags->interpreter_us;
     setup->optimizer = cli_optimizer((yoke_optimizer_kind)flags->optimizer, flags->lr);
     const char *link = flags->link != NULL ? flags->link : "";
+    if (flags->lesson && flags->counts == DOUBLING)
+        return cli_usage_error("compare", "--counts: --lesson races on all devices alone");
     if (!flags->lesson && !isnan(flags->interpreter_us))
         return cli_usage_error("compare", "--interpreter-us needs --lesson");
     if (strlen(link) >= sizeof setup->link)
