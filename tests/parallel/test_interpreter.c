@@ -316,6 +316,6 @@ int main(void) {
         cmocka_unit_test(a_thread_that_cannot_start_is_an_error_and_the_engine_works_on),
         cmocka_unit_test(what_it_cannot_imitate_is_refused),
     };
-    if (!devices_are_cpus()) return cmocka_run_group_tests(gpu_tests, NULL, NULL);
+    if (!devices_are_cpus()) return RUN_ON_DEVICES(gpu_tests, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
