@@ -4,6 +4,7 @@ end a run leaves behind.
 
 usage: test_live.py YOKE [unittest arguments]
 """
+import codecs
 import fcntl
 import json
 import os
@@ -116,7 +117,9 @@ class Terminal:
     def __init__(self, command, columns=100, rows=40, stdout=None, **environment):
         self.ours, self.theirs = pty.openpty()
         self.screen = Screen(columns, rows)
-        self.bytes = self.bytes_left = b""  # all; of a character that is cut
+        self.bytes = b""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.may_tear = False  # a frame may end within a character
         self.is_open = True
         self.resize(columns, rows)
         self.modes = termios.tcgetattr(self.theirs)
@@ -134,16 +137,9 @@ class Terminal:
             return False
         part = os.read(self.ours, 65536)
         self.bytes += part
-        whole = self.bytes_left + part
-        for cut in range(4):  # a character may be cut
-            try:
-                text = whole[:len(whole) - cut].decode()
-                break
-            except UnicodeDecodeError:
-                continue
-        else:
-            raise ValueError(f"no UTF-8: {whole[-20:]!r}")
-        self.bytes_left = whole[len(whole) - cut:]
+        text = self.decoder.decode(part)  # a character may be cut
+        if "\ufffd" in text and not self.may_tear:
+            raise ValueError(f"no UTF-8: {part!r}")
         self.screen.feed(text)
         return True
 
@@ -197,7 +193,7 @@ class Case(unittest.TestCase):
         """As the shell expects it: its prompt comes on a line of its own below all else."""
         screen = terminal.screen
         self.assertEqual(screen.pending, "", "a sequence was cut")
-        self.assertEqual(terminal.bytes_left, b"")
+        self.assertEqual(terminal.decoder.getstate()[0], b"")
         self.assertTrue(screen.cursor)
         self.assertFalse(screen.alternate)
         self.assertEqual(screen.attributes, set())
@@ -422,6 +418,7 @@ class Ends(Case):
         metrics = self.folder / "metrics"
         terminal = self.start(*LONG, "--live", "--metrics", str(metrics), stdout=subprocess.DEVNULL)
         terminal.frames(2)
+        terminal.may_tear = True  # what a full terminal does not take in time is left out
         termios.tcflow(terminal.theirs, termios.TCOOFF)  # Ctrl-S
         time.sleep(0.5)
         before = metrics.stat().st_size
@@ -429,7 +426,7 @@ class Ends(Case):
         self.assertGreater(metrics.stat().st_size, before)
         termios.tcflow(terminal.theirs, termios.TCOON)
         terminal.frames(2)
-        self.assertEqual(self.count(terminal, TITLE), 1)
+        self.assertIn(self.count(terminal, TITLE), [1, 2])  # a torn frame stays above the next one
         terminal.process.send_signal(signal.SIGINT)
         self.assertEqual(terminal.finish(), 130)
         self.check_restored(terminal)
