@@ -126,7 +126,8 @@ class Terminal:
         environment = dict({k: v for k, v in os.environ.items() if k != "NO_COLOR"},
                            **{"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout or self.theirs,
-                                        stderr=self.theirs, env=environment)
+                                        stderr=self.theirs, env=environment,
+                                        preexec_fn=os.setpgrp)  # an orphaned group ignores SIGTSTP
 
     def resize(self, columns, rows):
         self.screen.resize(columns, rows)
@@ -395,7 +396,7 @@ class Ends(Case):
     def test_a_stopped_run_goes_on_below_what_the_shell_printed(self):
         terminal = self.start(*LONG, "--live", stdout=subprocess.DEVNULL)
         terminal.frames(2)
-        terminal.process.send_signal(signal.SIGSTOP)  # an orphaned group ignores SIGTSTP
+        terminal.process.send_signal(signal.SIGTSTP)
         os.waitpid(terminal.process.pid, os.WUNTRACED)
         while terminal.read(0.1):
             pass
