@@ -25,8 +25,8 @@ def free_port():
 
 
 class Plan(Case):
-    def explain(self, *options):
-        result = launch("--explain", "--json", *options)
+    def explain(self, *options, env=None):
+        result = launch("--explain", "--json", *options, env=env)
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
@@ -56,6 +56,15 @@ class Plan(Case):
             names = ["cpu:0", "cpu:1", "cpu:2"]
         for row in self.explain("--nnodes", 2, "--nproc-per-node", 3)["ranks"]:
             self.assertEqual(row["device"], names[row["local_rank"] % len(names)])
+
+    def test_ranks_of_one_machine_meet_in_the_folder_for_temporary_files(self):
+        for given, used in [(None, "/tmp"), ("", "/tmp"), ("relative", "/tmp"), ("/" + 300 * "x", "/tmp"),
+                            ("/var/tmp", "/var/tmp")]:
+            rank = self.explain(env=None if given is None else {"TMPDIR": given})["ranks"][0]
+            self.assertRegex(rank["environment"]["YOKE_MASTER_ADDR"], f"^file://{used}/yoke-launch-")
+        result = launch("--", "true", env={"TMPDIR": "/absent"})
+        self.assertEqual(result.returncode, 74, result.stderr)
+        self.assertRegex(result.stderr, "yoke: /absent/yoke-launch-......: cannot create the folder: No such file")
 
     def test_a_person_reads_the_same_table(self):
         result = launch("--explain", "--nnodes=3", "--nproc_per_node=2", "--master-addr", "head",

@@ -266,30 +266,19 @@ static void a_thread_that_cannot_start_is_an_error_and_the_engine_works_on(void 
     yoke_model_destroy(model);
 }
 
-static void refuse(const yoke_model *model, yoke_data_parallel_options options, const char *words) {
-    yoke_devices *devices = NULL;
-    yoke_data_parallel *parallel = NULL;
-    yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(2)};
-    EXPECT_OK(yoke_devices_open(&devices, &open));
-    options.struct_size = sizeof options;
-    assert_int_equal(yoke_data_parallel_create(&parallel, model, devices, NULL, &options),
-                     YOKE_ERROR_ARGUMENT);
-    if (strstr(yoke_last_error(), words) == NULL) fail_msg("%s", yoke_last_error());
-    yoke_devices_close(devices);
-}
-
 static void what_it_cannot_imitate_is_refused(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
     static const double impossible[] = {-1, 1e9, NAN, INFINITY};
     for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++)
-        refuse(model, options_of(YOKE_SCHEDULE_PYTHON, impossible[i]), "0 to 1e+06 microseconds");
+        check_refused(model, options_of(YOKE_SCHEDULE_PYTHON, impossible[i]),
+                      "0 to 1e+06 microseconds");
     yoke_data_parallel_options options = options_of(YOKE_SCHEDULE_PYTHON, 1);
     options.shards = 4;
-    refuse(model, options, "nn.DataParallel cuts a batch into as many shards as devices");
+    check_refused(model, options, "nn.DataParallel cuts a batch into as many shards as devices");
     options.shards = 0;
     options.synchronize_batch_norm = true;
-    refuse(model, options, "nn.DataParallel has none");
+    check_refused(model, options, "nn.DataParallel has none");
     yoke_model_destroy(model);
 }
 
@@ -297,8 +286,8 @@ static void gpus_are_refused(void **state) {
     (void)state;
     if (devices_are_cpus()) skip();
     yoke_model *model = check_model(true, 0);
-    refuse(model, options_of(YOKE_SCHEDULE_PYTHON, 1),
-           "the classic schedule runs nn.DataParallel's stages there");
+    check_refused(model, options_of(YOKE_SCHEDULE_PYTHON, 1),
+                  "the classic schedule runs nn.DataParallel's stages there");
     yoke_model_destroy(model);
 }
 

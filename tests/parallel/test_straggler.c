@@ -143,32 +143,20 @@ static void waits_fill_the_gaps_of_a_step(void **state) {
     yoke_model_destroy(model);
 }
 
-static void refuse(const yoke_model *model, yoke_data_parallel_options options, const char *words) {
-    yoke_devices *devices = NULL;
-    yoke_data_parallel *parallel = NULL;
-    yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(2)};
-    EXPECT_OK(yoke_devices_open(&devices, &open));
-    options.struct_size = sizeof options;
-    assert_int_equal(yoke_data_parallel_create(&parallel, model, devices, NULL, &options),
-                     YOKE_ERROR_ARGUMENT);
-    if (strstr(yoke_last_error(), words) == NULL) fail_msg("%s", yoke_last_error());
-    yoke_devices_close(devices);
-}
-
 static void impossible_stragglers_are_refused(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0);
     yoke_data_parallel_options options = options_of(YOKE_SCHEDULE_OVERLAP, 2);
-    if (!devices_are_cpus()) refuse(model, options, "only CPU devices can be slowed down");
+    if (!devices_are_cpus()) check_refused(model, options, "only CPU devices can be slowed down");
     options.straggler = 2;
-    refuse(model, options, "straggler is 2: the devices are 0 to 1");
+    check_refused(model, options, "straggler is 2: the devices are 0 to 1");
     options.straggler = -1;
-    refuse(model, options, "straggler is -1: the devices are 0 to 1");
+    check_refused(model, options, "straggler is -1: the devices are 0 to 1");
     options.straggler = 0;
     static const double factors[] = {0.5, -1, NAN, INFINITY, 1e300};
     for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
         options.straggler_factor = factors[i];
-        refuse(model, options, "at least 1, or 0 for none");
+        check_refused(model, options, "at least 1, or 0 for none");
     }
     yoke_model_destroy(model);
 }

@@ -117,6 +117,20 @@ static inline void check_engine_free(check_engine *engine) {
     yoke_devices_close(engine->devices);
 }
 
+/* Two devices with these options are refused, in words that contain `words`. */
+static inline void check_refused(const yoke_model *model, yoke_data_parallel_options options,
+                                 const char *words) {
+    yoke_devices *devices = NULL;
+    yoke_data_parallel *parallel = NULL;
+    yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(2)};
+    EXPECT_OK(yoke_devices_open(&devices, &open));
+    options.struct_size = sizeof options;
+    assert_int_equal(yoke_data_parallel_create(&parallel, model, devices, NULL, &options),
+                     YOKE_ERROR_ARGUMENT);
+    if (strstr(yoke_last_error(), words) == NULL) fail_msg("%s", yoke_last_error());
+    yoke_devices_close(devices);
+}
+
 /* All parameters (or gradients) of the root in state_dict order; freed by the caller. */
 static inline float *check_read_all(yoke_data_parallel *parallel, const yoke_model *model,
                                     bool gradient, size_t *count) {

@@ -76,9 +76,9 @@ struct compare_ranks {
 /* The meeting. */
 
 int compare_meeting_open(compare_meeting *meeting) {
-    snprintf(meeting->folder, sizeof meeting->folder, "/tmp/yoke-compare-XXXXXX");
-    if (mkdtemp(meeting->folder) == NULL) return cli_system_error("cannot create a folder in /tmp");
-    int code = launch_guard_start(&meeting->guard, meeting->folder);
+    int code = launch_folder_make(meeting->folder, "compare");
+    if (code >= 0) return code;
+    code = launch_guard_start(&meeting->guard, meeting->folder);
     if (code >= 0) rmdir(meeting->folder);
     return code;
 }
@@ -235,7 +235,7 @@ static void fill_request(compare_ranks *ranks, const compare_setup *setup) {
                            .nodes = 1};
     snprintf(info.address, sizeof info.address, "file://%s/%d", ranks->meeting->folder,
              ranks->world);
-    snprintf(info.run_id, sizeof info.run_id, "%s", ranks->meeting->folder);
+    snprintf(info.run_id, sizeof info.run_id, "%s", strrchr(ranks->meeting->folder, '/') + 1);
     ranks->request = (rank_request){
         .kind = REQUEST_BUILD,
         .setup = *setup,

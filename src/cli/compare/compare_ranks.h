@@ -7,7 +7,7 @@
 
 /* The folder where ranks meet: only this user can open it, and it ends with this process. */
 typedef struct compare_meeting {
-    char folder[32];
+    char folder[LAUNCH_FOLDER_BYTES];
     launch_guard guard;
 } compare_meeting;
 

@@ -4,8 +4,7 @@
 
 #include <stdbool.h>
 
-#define LAUNCH_PROCESSES 1024                   /* on one machine */
-#define LAUNCH_FOLDER "/tmp/yoke-launch-XXXXXX" /* the store of the ranks of one machine */
+#define LAUNCH_PROCESSES 1024 /* on one machine */
 
 typedef struct launch_flags {
     const char *nproc, *master_addr, *rdzv_id, *log_dir, *log_ranks;

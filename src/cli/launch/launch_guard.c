@@ -7,12 +7,28 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/launch/launch.h"
+
+void launch_folder_template(char *folder, const char *verb) {
+    const char *place = getenv("TMPDIR");
+    if (place == NULL || place[0] != '/') place = "/tmp";
+    int length = snprintf(folder, LAUNCH_FOLDER_BYTES, "%s/yoke-%s-XXXXXX", place, verb);
+    if (length >= LAUNCH_FOLDER_BYTES)
+        snprintf(folder, LAUNCH_FOLDER_BYTES, "/tmp/yoke-%s-XXXXXX", verb);
+}
+
+int launch_folder_make(char *folder, const char *verb) {
+    launch_folder_template(folder, verb);
+    if (mkdtemp(folder) != NULL) return -1;
+    fprintf(stderr, "yoke: %s: cannot create the folder: %s\n", folder, strerror(errno));
+    return yoke_status_exit_code(YOKE_ERROR_IO);
+}
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where) {
     (void)status, (void)kind, (void)where;

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
+#include "cli/launch/launch_guard.h"
 
 /* --explain */
 
@@ -81,8 +82,11 @@ static yoke_status print_json(const launch_plan *plan) {
 
 int launch_explain(const launch_plan *plan, const launch_flags *flags) {
     launch_plan shown = *plan;
-    if (plan->nodes == 1 && plan->port == 0)
-        snprintf(shown.store, sizeof shown.store, "file://%s/0", LAUNCH_FOLDER);
+    if (plan->nodes == 1 && plan->port == 0) {
+        char folder[LAUNCH_FOLDER_BYTES];
+        launch_folder_template(folder, "launch");
+        snprintf(shown.store, sizeof shown.store, "file://%s/0", folder);
+    }
     if (plan->nodes == 1 && flags->rdzv_id == NULL)
         snprintf(shown.run_id, sizeof shown.run_id, "<random>");
     if (!flags->json) {

@@ -64,7 +64,7 @@ static int open_folder(const launch_plan *plan, char *folder) {
         folder[0] = '\0'; /* the ranks meet at host and port */
         return -1;
     }
-    return mkdtemp(folder) != NULL ? -1 : cli_system_error("cannot create " LAUNCH_FOLDER);
+    return launch_folder_make(folder, "launch");
 }
 
 static int open_log_folder(const launch_flags *flags) {
@@ -222,7 +222,7 @@ static int check_output(launch_session *session, int code) {
 }
 
 int launch_run(launch_plan *plan, const launch_flags *flags, char **argv) {
-    char folder[] = LAUNCH_FOLDER, path[4096];
+    char folder[LAUNCH_FOLDER_BYTES] = "", path[4096];
     fill_standard_streams();
     launch_session *session = calloc(1, sizeof *session);
     if (session == NULL) return cli_system_error("no memory for the workers");
