@@ -1,0 +1,27 @@
+/* The layers of the float64 reference; for its own files only. */
+#ifndef MODEL_FLOAT64_H
+#define MODEL_FLOAT64_H
+
+#include "model/graph.h"
+
+/* One layer's channels and the pixels of a channel. */
+typedef struct yoke_planes {
+    size_t channels, pixels;
+} yoke_planes;
+yoke_planes yoke_planes_of(yoke_shape shape);
+
+/* Forward writes the layer's output, which is zero before. Backward adds to the gradients of the
+ * layer's inputs and of its tensors. Values are [rows, channels, height, width]. */
+typedef void (*yoke_float64_layer)(yoke_float64_model *reference, const yoke_node *layer,
+                                   bool backward);
+void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
+/* ReLU, add, flatten, dropout. */
+void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
+
+/* The bias of a convolution or linear layer, if it has one; its last act in both passes. */
+void yoke_float64_bias(yoke_float64_model *r, const yoke_node *layer, bool backward);
+
+#endif

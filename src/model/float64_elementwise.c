@@ -1,0 +1,47 @@
+/* The float64 reference of layers that compute each element by itself. */
+#include "model/float64.h"
+
+/* Element e of a row is kept when its word is at least probability * 2^32. */
+static double dropout_factor(const yoke_float64_model *r, const yoke_node *layer, size_t element) {
+    if (!r->training) return 1;
+    size_t row_elements = yoke_float64_row(r, layer->output), e = element % row_elements;
+    uint32_t words[4];
+    yoke_random_words(r->step.seed, YOKE_RANDOM_DROPOUT,
+                      (r->step.first_row + element / row_elements) << 40 ^ r->step.step,
+                      layer->operation.layer, (uint32_t)(e / 4), words);
+    double probability = layer->operation.probability;
+    return (double)words[e % 4] >= probability * 0x1p32 ? 1 / (1 - probability) : 0;
+}
+
+static void elementwise_forward(yoke_float64_model *r, const yoke_node *layer) {
+    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
+    for (size_t i = 0; i < count; i++) {
+        double x = r->values[layer->inputs[0]][i], *y = &r->values[layer->output][i];
+        *y = x;
+        if (layer->operation.kind == YOKE_OP_RELU) *y = x <= 0 ? 0 : x; /* NaN stays */
+        if (layer->operation.kind == YOKE_OP_ADD) *y = x + r->values[layer->inputs[1]][i];
+        if (layer->operation.kind == YOKE_OP_DROPOUT) *y = x * dropout_factor(r, layer, i);
+    }
+}
+
+/* What an elementwise layer multiplies gradients with. */
+static double slope_of(const yoke_float64_model *r, const yoke_node *layer, size_t i) {
+    if (layer->operation.kind == YOKE_OP_RELU) return r->values[layer->output][i] > 0 ? 1 : 0;
+    return layer->operation.kind == YOKE_OP_DROPOUT ? dropout_factor(r, layer, i) : 1;
+}
+
+static void elementwise_backward(yoke_float64_model *r, const yoke_node *layer) {
+    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
+    for (size_t i = 0; i < count; i++) {
+        double gradient = slope_of(r, layer, i) * r->gradients[layer->output][i];
+        for (int k = 0; k < layer->input_count; k++)
+            r->gradients[layer->inputs[k]][i] += gradient;
+    }
+}
+
+void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    if (backward)
+        elementwise_backward(r, layer);
+    else
+        elementwise_forward(r, layer);
+}

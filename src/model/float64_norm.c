@@ -1,0 +1,86 @@
+/* The float64 reference of batch norm. */
+#include <math.h>
+
+#include "model/float64.h"
+
+typedef struct moments {
+    double mean, variance, count;
+} moments;
+
+static moments channel_moments(const yoke_float64_model *r, const yoke_node *layer,
+                               yoke_planes shape, size_t channel) {
+    moments m = {.count = (double)((size_t)r->rows * shape.pixels)};
+    if (!r->training) {
+        m.mean = r->tensors[layer->buffers[0]][channel];
+        m.variance = r->tensors[layer->buffers[1]][channel];
+        return m;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t row = 0; row < (size_t)r->rows; row++) {
+            const double *x =
+                r->values[layer->inputs[0]] + (row * shape.channels + channel) * shape.pixels;
+            for (size_t i = 0; i < shape.pixels; i++) {
+                if (pass == 0)
+                    m.mean += x[i] / m.count;
+                else
+                    m.variance += (x[i] - m.mean) * (x[i] - m.mean) / m.count;
+            }
+        }
+    return m;
+}
+
+static void update_statistics(yoke_float64_model *r, const yoke_node *layer, size_t channel,
+                              moments m) {
+    double momentum = layer->operation.momentum;
+    double *mean = &r->tensors[layer->buffers[0]][channel];
+    double *variance = &r->tensors[layer->buffers[1]][channel];
+    *mean = (1 - momentum) * *mean + momentum * m.mean;
+    *variance = (1 - momentum) * *variance + momentum * m.variance * m.count / (m.count - 1);
+}
+
+static void batch_norm_forward(yoke_float64_model *r, const yoke_node *layer) {
+    yoke_planes shape = yoke_planes_of(layer->shape);
+    const double *x = r->values[layer->inputs[0]];
+    for (size_t c = 0; c < shape.channels; c++) {
+        moments m = channel_moments(r, layer, shape, c);
+        double scale =
+            r->tensors[layer->tensors[0]][c] / sqrt(m.variance + layer->operation.epsilon);
+        for (size_t i = 0; i < (size_t)r->rows * shape.pixels; i++) {
+            size_t at = (i / shape.pixels * shape.channels + c) * shape.pixels + i % shape.pixels;
+            r->values[layer->output][at] =
+                (x[at] - m.mean) * scale + r->tensors[layer->tensors[1]][c];
+        }
+        if (r->training && !r->keeps_statistics) update_statistics(r, layer, c, m);
+    }
+}
+
+/* dx = w / s * (dy - mean(dy) - xhat * mean(dy * xhat)) */
+static void batch_norm_backward(yoke_float64_model *r, const yoke_node *layer) {
+    yoke_planes shape = yoke_planes_of(layer->shape);
+    const double *x = r->values[layer->inputs[0]], *gradient = r->gradients[layer->output];
+    for (size_t c = 0; c < shape.channels; c++) {
+        moments m = channel_moments(r, layer, shape, c);
+        double s = sqrt(m.variance + layer->operation.epsilon), sum = 0, projection = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t i = 0; i < (size_t)r->rows * shape.pixels; i++) {
+                size_t at =
+                    (i / shape.pixels * shape.channels + c) * shape.pixels + i % shape.pixels;
+                double dy = gradient[at], xhat = (x[at] - m.mean) / s;
+                if (pass == 1)
+                    r->gradients[layer->inputs[0]][at] +=
+                        r->tensors[layer->tensors[0]][c] / s *
+                        (dy - sum / m.count - xhat * projection / m.count);
+                if (pass == 0) sum += dy;
+                if (pass == 0) projection += dy * xhat;
+            }
+        r->tensor_gradients[layer->tensors[0]][c] += projection;
+        r->tensor_gradients[layer->tensors[1]][c] += sum;
+    }
+}
+
+void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    if (backward)
+        batch_norm_backward(r, layer);
+    else
+        batch_norm_forward(r, layer);
+}
