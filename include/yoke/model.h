@@ -26,10 +26,11 @@ typedef struct yoke_value {
 
 /** The shape of one row (sample) of a value. */
 typedef struct yoke_shape {
-    int channels; /**< Channels of an image; length of a flat value. */
-    int height;   /**< 1 for a flat value. */
-    int width;    /**< 1 for a flat value. */
-    bool flat;    /**< A vector, as yoke_flatten and yoke_linear write it. */
+    int channels;  /**< Of an image; length of a flat value; features of each position. */
+    int height;    /**< Of an image; positions of a sequence; 1 for a flat value. */
+    int width;     /**< Of an image; otherwise 1. */
+    bool flat;     /**< A vector, as yoke_flatten and yoke_linear write it. */
+    bool sequence; /**< A sequence, PyTorch's [N, L, C]: a row is [height, channels] in memory. */
 } yoke_shape;
 
 #define YOKE_INPUTS_LIMIT 8  /**< Inputs of a model, at most. */
@@ -166,9 +167,9 @@ YOKE_API yoke_value yoke_conv2d(yoke_model *model, yoke_value input,
 /** Adds a matrix product. Parameters: NAME.weight [out, in], NAME.bias [out].
  *
  * @param model    The model.
- * @param input    What it reads; a flat value.
+ * @param input    What it reads: a flat value, or a sequence, each position of which it multiplies.
  * @param options  Not NULL.
- * @return A flat value of out_features.
+ * @return A flat value of out_features, or a sequence with out_features at each position.
  */
 YOKE_API yoke_value yoke_linear(yoke_model *model, yoke_value input,
                                 const yoke_linear_options *options);
@@ -238,6 +239,14 @@ YOKE_API yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input
  */
 YOKE_API yoke_value yoke_flatten(yoke_model *model, yoke_value input);
 
+/** Makes an image a sequence, a position for each pixel: x.flatten(2).transpose(1, 2).
+ *
+ * @param model  The model.
+ * @param input  An image [channels, height, width].
+ * @return A sequence [height * width, channels].
+ */
+YOKE_API yoke_value yoke_sequence(yoke_model *model, yoke_value input);
+
 /** Adds dropout. (seed, step, layer, row of the whole batch) decide a mask, so that it does not
  * depend on the number of devices.
  *
@@ -251,7 +260,7 @@ YOKE_API yoke_value yoke_dropout(yoke_model *model, yoke_value input, double pro
 /** Names the first output and the loss, checks the whole and freezes the model.
  *
  * @param model   The model.
- * @param output  What the loss reads: a flat value, named "output".
+ * @param output  What the loss reads: a flat value or a sequence, named "output".
  * @param loss    NULL: YOKE_LOSS_OPTIONS_INIT.
  * @return The first error of any earlier call on this model; ARGUMENT: the model is not valid.
  */

@@ -245,6 +245,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_MAX_POOL,
     YOKE_OP_AVERAGE_POOL, /* count_include_pad */
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
+    YOKE_OP_SEQUENCE,     /* [channels, height, width] -> a sequence [height * width, channels] */
     YOKE_OP_DROPOUT,
     YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
                               float32 */
@@ -254,9 +255,14 @@ typedef enum yoke_operation_kind {
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
+/* Of one row. A flat value has height = width = 1. A sequence has `height` positions of `channels`
+ * features and width = 1; every backend keeps it plain, as [rows, height, channels, 1]. */
 typedef struct yoke_dims {
-    int channels, height, width; /* of one row; a flat value has height = width = 1 */
+    int channels, height, width;
+    bool sequence;
 } yoke_dims;
+/* [rows, channels, height, width], or a sequence's [rows, positions, features, 1]. */
+void yoke_dims_shape(yoke_dims dims, int rows, int64_t shape[4]);
 
 typedef struct yoke_operation {
     yoke_operation_kind kind;

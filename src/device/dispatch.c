@@ -159,6 +159,13 @@ yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *r
 
 /* Layouts and plans. */
 
+void yoke_dims_shape(yoke_dims dims, int rows, int64_t shape[4]) {
+    const int sequence[] = {rows, dims.height, dims.channels, 1};
+    const int image[] = {rows, dims.channels, dims.height, dims.width};
+    for (int i = 0; i < 4; i++)
+        shape[i] = dims.sequence ? sequence[i] : image[i];
+}
+
 yoke_status yoke_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
                               yoke_layout *layout) {
     return device->backend->layout_plain(device, shape, ndim, layout);

@@ -75,6 +75,7 @@ static const char *kind_name(yoke_operation_kind kind) {
         [YOKE_OP_MAX_POOL] = "max_pool",
         [YOKE_OP_AVERAGE_POOL] = "average_pool",
         [YOKE_OP_FLATTEN] = "flatten",
+        [YOKE_OP_SEQUENCE] = "sequence",
         [YOKE_OP_DROPOUT] = "dropout",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
@@ -137,7 +138,7 @@ yoke_shape yoke_value_shape(const yoke_model *model, int value) {
 }
 
 yoke_dims yoke_dims_of(yoke_shape shape) {
-    return (yoke_dims){shape.channels, shape.height, shape.width};
+    return (yoke_dims){shape.channels, shape.height, shape.width, shape.sequence};
 }
 
 yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value) {
@@ -174,7 +175,7 @@ static yoke_status check_output(const yoke_model *model, yoke_value output) {
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s': output is value %d, the model has 0 to %d",
                     model->name, output.index, model->layer_count);
     yoke_shape shape = yoke_value_shape(model, output.index);
-    if (!shape.flat)
+    if (!shape.flat && !shape.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "model '%s': its output is an image of %d x %d x %d; end with yoke_flatten or "
                     "yoke_linear",

@@ -31,6 +31,8 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
     case YOKE_OP_FLATTEN:
     case YOKE_OP_DROPOUT:
         return yoke_float64_elementwise;
+    case YOKE_OP_SEQUENCE:
+        return yoke_float64_sequence;
     case YOKE_OP_INPUT:
     case YOKE_OP_OUTPUT:
     case YOKE_OP_CROSS_ENTROPY:

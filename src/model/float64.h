@@ -11,13 +11,15 @@ typedef struct yoke_planes {
 yoke_planes yoke_planes_of(yoke_shape shape);
 
 /* Forward writes the layer's output, which is zero before. Backward adds to the gradients of the
- * layer's inputs and of its tensors. Values are [rows, channels, height, width]. */
+ * layer's inputs and of its tensors. Values are [rows, channels, height, width]; a sequence is
+ * [rows, positions, features]. */
 typedef void (*yoke_float64_layer)(yoke_float64_model *reference, const yoke_node *layer,
                                    bool backward);
 void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
 /* ReLU, add, flatten, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
 

@@ -5,8 +5,9 @@ void yoke_float64_bias(yoke_float64_model *r, const yoke_node *layer, bool backw
     if (!layer->operation.bias) return;
     yoke_planes out = yoke_planes_of(layer->shape);
     int tensor = layer->tensors[1];
+    size_t apart = layer->shape.sequence ? 1 : out.pixels; /* values from channel to channel */
     for (size_t i = 0; i < (size_t)r->rows * out.channels * out.pixels; i++) {
-        size_t channel = i / out.pixels % out.channels;
+        size_t channel = i / apart % out.channels;
         if (backward)
             r->tensor_gradients[tensor][channel] += r->gradients[layer->output][i];
         else
@@ -31,8 +32,9 @@ static void add_scaled(double *to, const double *from, double scale, size_t coun
 
 void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     size_t in = (size_t)layer->operation.input.channels, out = (size_t)layer->shape.channels;
+    size_t rows = (size_t)r->rows * (size_t)layer->shape.height; /* all positions of a sequence */
     int tensor = layer->tensors[0];
-    for (size_t i = 0; i < (size_t)r->rows * out; i++) {
+    for (size_t i = 0; i < rows * out; i++) {
         size_t row = i / out * in, weights = i % out * in;
         const double *x = r->values[layer->inputs[0]] + row, *w = r->tensors[tensor] + weights;
         double dy = r->gradients[layer->output][i];

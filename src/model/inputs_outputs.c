@@ -14,6 +14,9 @@ static yoke_status check_shape(yoke_shape input) {
     if (input.flat && (input.height != 1 || input.width != 1))
         return FAIL(YOKE_ERROR_ARGUMENT, "a flat input has height and width 1, not %d x %d",
                     input.height, input.width);
+    if (input.sequence && (input.flat || input.width != 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "an input that is a sequence has width 1, not %d%s",
+                    input.width, input.flat ? ", and is not flat" : "");
     if ((int64_t)input.channels * input.height > INT32_MAX / input.width)
         return FAIL(YOKE_ERROR_ARGUMENT, "input of %d x %d x %d: a row has more than %d values",
                     input.channels, input.height, input.width, INT32_MAX);

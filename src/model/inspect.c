@@ -40,7 +40,8 @@ static size_t value_elements(const yoke_replica *replica, yoke_dims dims) {
 static yoke_status is_finite(const struct probe *probe, int value, yoke_dims dims, bool *finite) {
     const yoke_replica *replica = probe->replica;
     const yoke_program *program = replica->current;
-    const int64_t shape[] = {program->rows, dims.channels, dims.height, dims.width};
+    int64_t shape[4];
+    yoke_dims_shape(dims, program->rows, shape);
     size_t count = value_elements(replica, dims);
     const void *from = yoke_program_address(program, &replica->memory, program->values[value]);
     yoke_layout plain;

@@ -22,6 +22,9 @@ static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
 
 static yoke_status need_image(const yoke_model *model, const yoke_node *layer) {
     yoke_shape shape = yoke_value_shape(model, layer->inputs[0]);
+    if (shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
+                    layer->operation.name, shape.height, shape.channels);
     if (shape.flat)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a flat value of %d features, needs an image",
                     layer->operation.name, shape.channels);
@@ -159,7 +162,7 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
     TRY(yoke_builder_layer(model, YOKE_OP_LINEAR, options.name, &layer));
     TRY(yoke_builder_read(model, layer, input));
     yoke_shape read = yoke_value_shape(model, input.index);
-    if (!read.flat)
+    if (!read.flat && !read.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: reads an image of %d x %d x %d; put yoke_flatten before it", options.name,
                     read.channels, read.height, read.width);
@@ -167,7 +170,9 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output features, must be at least 1", options.name,
                     options.out_features);
     layer->operation.bias = !options.no_bias;
-    TRY(write_shape(layer, (yoke_shape){options.out_features, 1, 1, true}));
+    yoke_shape shape = read;
+    shape.channels = options.out_features;
+    TRY(write_shape(layer, shape));
     yoke_tensor weight = {
         .ndim = 2, .shape = {options.out_features, read.channels}, .trainable = true, .groups = 1};
     if (options.shared_with != NULL)
@@ -223,7 +228,11 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
                     "%s: momentum is %g, it must be between 0 and 1; "
                     "YOKE_BATCH_NORM_OPTIONS_INIT sets the default",
                     options.name, norm->momentum);
-    TRY(write_shape(layer, yoke_value_shape(model, input.index)));
+    yoke_shape shape = yoke_value_shape(model, input.index);
+    if (shape.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
+                    options.name, shape.height, shape.channels);
+    TRY(write_shape(layer, shape));
     return batch_norm_tensors(model, layer);
 }
 
@@ -248,15 +257,20 @@ yoke_value yoke_relu(yoke_model *model, yoke_value input) {
     return yoke_builder_result(model, add_elementwise(model, YOKE_OP_RELU, input, &layer));
 }
 
+static const char *kind_of(yoke_shape shape) {
+    return shape.flat ? " (flat)" : shape.sequence ? " (a sequence)" : "";
+}
+
 static yoke_status add_add(yoke_model *model, yoke_value left, yoke_value right) {
     yoke_node *layer = NULL;
     TRY(add_elementwise(model, YOKE_OP_ADD, left, &layer));
     TRY(yoke_builder_read(model, layer, right));
     yoke_shape a = layer->shape, b = yoke_value_shape(model, right.index);
-    if (a.channels != b.channels || a.height != b.height || a.width != b.width || a.flat != b.flat)
+    if (a.channels != b.channels || a.height != b.height || a.width != b.width ||
+        a.flat != b.flat || a.sequence != b.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: left is %d x %d x %d%s, right is %d x %d x %d%s",
-                    layer->operation.name, a.channels, a.height, a.width, a.flat ? " (flat)" : "",
-                    b.channels, b.height, b.width, b.flat ? " (flat)" : "");
+                    layer->operation.name, a.channels, a.height, a.width, kind_of(a), b.channels,
+                    b.height, b.width, kind_of(b));
     return YOKE_OK;
 }
 
@@ -291,6 +305,23 @@ static yoke_status add_flatten(yoke_model *model, yoke_value input) {
 yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_flatten(model, input));
+}
+
+static yoke_status add_sequence(yoke_model *model, yoke_value input) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_SEQUENCE, NULL, &layer));
+    TRY(yoke_builder_read(model, layer, input));
+    TRY(need_image(model, layer));
+    yoke_dims read = layer->operation.input;
+    return write_shape(layer, (yoke_shape){.channels = read.channels,
+                                           .height = read.height * read.width,
+                                           .width = 1,
+                                           .sequence = true});
+}
+
+yoke_value yoke_sequence(yoke_model *model, yoke_value input) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_sequence(model, input));
 }
 
 /* Pooling. */

@@ -57,8 +57,8 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
     const yoke_flat *flat = request->flat;
     for (int k = 0; k < model->input_count; k++) {
         int value = model->inputs[k].value;
-        yoke_shape input = yoke_value_shape(model, value);
-        int64_t shape[] = {request->rows, input.channels, input.height, input.width};
+        int64_t shape[4];
+        yoke_dims_shape(yoke_dims_of(yoke_value_shape(model, value)), request->rows, shape);
         TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[value]));
     }
     for (int i = 0; flat != NULL && i < flat->parameter_count; i++)

@@ -66,6 +66,22 @@ static inline yoke_model *everything(const yoke_loss_options *loss) {
     return model;
 }
 
+/* An image as a sequence: products at its positions, joins, dropout, then flat. */
+static inline yoke_model *sequence(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "sequence", (yoke_shape){6, 3, 5, false}));
+    yoke_value image = yoke_model_input(model);
+    yoke_value a = yoke_sequence(model, conv(model, image, "stem", 12, NULL));
+    yoke_value b = yoke_relu(model, linear(model, a, "first", 12, NULL));
+    b = yoke_dropout(model, yoke_add(model, b, a), 0.3);
+    b = yoke_relu(model, yoke_add(model, a, linear(model, b, "again", 12, "first")));
+    b = linear(model, b, "narrow", 6, NULL);
+    b = yoke_add(model, b, yoke_sequence(model, image));
+    b = linear(model, yoke_flatten(model, b), "head", 7, NULL);
+    assert_ok(yoke_model_finish(model, b, loss));
+    return model;
+}
+
 static inline yoke_model *resnet20(int size) {
     yoke_model *model = NULL;
     assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, size, size, false}, 10, NULL));

@@ -95,6 +95,11 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     check_model(everything(NULL), 3);
 }
 
+static void so_are_those_of_sequences(void **state) {
+    (void)state;
+    check_model(sequence(NULL), 2);
+}
+
 static void so_are_those_of_the_mean_squared_error(void **state) {
     (void)state;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
@@ -146,6 +151,7 @@ static void work_counts_the_multiplications(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(gradients_add_up),
         cmocka_unit_test(nan_reaches_the_loss),

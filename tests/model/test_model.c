@@ -99,6 +99,15 @@ static void builder_names_layer_and_values(void **state) {
     assert_refused(model, yoke_relu(model, (yoke_value){3}), WORDS("relu.0", "value 3"));
 
     model = new_model(image);
+    assert_refused(model, conv(model, yoke_sequence(model, yoke_model_input(model)), "a", 4),
+                   WORDS("a:", "sequence of 1024 x 3", "needs an image"));
+
+    model = new_model(image);
+    a = yoke_sequence(model, yoke_model_input(model));
+    assert_refused(model, yoke_add(model, a, linear(model, a, "fc", 4)),
+                   WORDS("add.2", "3 x 1024 x 1 (a sequence)", "4 x 1024 x 1 (a sequence)"));
+
+    model = new_model(image);
     yoke_linear_options nameless = {.struct_size = sizeof nameless, .out_features = 3};
     a = yoke_flatten(model, yoke_model_input(model));
     assert_refused(model, yoke_linear(model, a, &nameless), WORDS("linear", "needs a name"));

@@ -24,6 +24,14 @@ static void every_layer_equals_the_reference_under_mse(void **state) {
     rig_destroy(&rig);
 }
 
+static void sequences_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, sequence(NULL), 5, 1);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
 static void resnet20_equals_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -44,10 +52,9 @@ static void measured_choices_equal_the_reference(void **state) {
 
 /* bfloat16 keeps 8 bits: errors of 1/256 at every value, grown over fifteen layers and where a ReLU
  * or a maximum decides otherwise. A contribution lost or counted twice would be far outside. */
-static void bfloat16_stays_close_to_the_reference(void **state) {
-    (void)state;
+static void check_bfloat16(yoke_model *(*network)(const yoke_loss_options *)) {
     yoke_loss_options loss = {.struct_size = sizeof loss, .kind = YOKE_LOSS_MSE};
-    struct rig rig = {.model = everything(&loss),
+    struct rig rig = {.model = network(&loss),
                       .rows = 5,
                       .precision = YOKE_BFLOAT16,
                       .algorithm = YOKE_ALGORITHM_DIRECT,
@@ -60,6 +67,16 @@ static void bfloat16_stays_close_to_the_reference(void **state) {
     }
     rig_destroy(&rig);
     if (!supported) skip();
+}
+
+static void bfloat16_stays_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(everything);
+}
+
+static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(sequence);
 }
 
 static void mlp_equals_the_reference(void **state) {
@@ -233,8 +250,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_equals_the_reference_under_cross_entropy),
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
+        cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
         cmocka_unit_test(measured_choices_equal_the_reference),
+        cmocka_unit_test(bfloat16_sequences_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),
         cmocka_unit_test(fewer_rows_than_the_primary_shard_are_right_too),

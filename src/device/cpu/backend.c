@@ -307,6 +307,7 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
     case YOKE_OP_AVERAGE_POOL:
         return cpu_plan_pooling(plan, cpu, request);
     case YOKE_OP_FLATTEN:
+    case YOKE_OP_SEQUENCE:
     case YOKE_OP_OUTPUT:
         return cpu_plan_reshape(plan, cpu, request);
     case YOKE_OP_DROPOUT:

@@ -50,7 +50,8 @@ const cpu_desc *cpu_layout_desc(const yoke_layout *layout) {
 
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag) {
-    const dnnl_dims_t shape = {rows, dims.channels, dims.height, dims.width};
+    dnnl_dims_t shape = {0};
+    yoke_dims_shape(dims, rows, shape);
     TRY_DNNL(cpu_desc_by_tag(desc, &device->descs, 4, shape, type, tag));
     return YOKE_OK;
 }

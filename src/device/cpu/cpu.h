@@ -108,7 +108,7 @@ size_t cpu_primitive_plan_scratch(
     const cpu_primitive_plan *plan); /* the larger of the two passes' bytes */
 
 dnnl_data_type_t cpu_data_type(yoke_precision precision); /* f32 or bf16 */
-/* [rows, channels, height, width] in `tag` (dnnl_format_tag_any allowed). */
+/* A value's four dimensions (yoke_dims_shape) in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
 /* A reorder from one descriptor to another, with bound addresses. If the two are equal, the call

@@ -1,8 +1,9 @@
-/* Linear: [rows, in] times [out, in] transposed. oneDNN chooses layouts for its fastest kernels,
- * and those add all products of an output one after the other. On plain matrices it takes kernels
- * that add blocks of a few hundred: the rounding error of 1024 products is 0.6 times as large, the
- * speed nearly the same. YOKE_ALGORITHM_DIRECT's fixed rule takes plain matrices, the weights as
- * [in, out], which forward reads twice as fast as [out, in]. */
+/* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. oneDNN
+ * chooses layouts for its fastest kernels, and those add all products of an output one after the
+ * other. On plain matrices it takes kernels that add blocks of a few hundred: the rounding error of
+ * 1024 products is 0.6 times as large, the speed nearly the same. YOKE_ALGORITHM_DIRECT's fixed
+ * rule takes plain matrices, the weights as [in, out], which forward reads twice as fast as [out,
+ * in]. */
 #include <stdio.h>
 
 #include "device/cpu/weighted.h"
@@ -22,14 +23,15 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     yoke_dims input = operation->input;
-    int in = input.channels * input.height * input.width, out = operation->output.channels;
+    int rows = request->rows * input.height;
+    int in = input.channels, out = operation->output.channels;
     bool plain = request->algorithm == YOKE_ALGORITHM_DIRECT && type == dnnl_f32;
     dnnl_format_tag_t values = plain ? dnnl_ab : dnnl_format_tag_any;
     dnnl_format_tag_t weights = plain ? dnnl_ba : dnnl_format_tag_any;
     cpu_problem problem = {
         .operation = {.kind = CPU_PRODUCT}, .algorithms = cpu_product_algorithms, .plain = plain};
-    TRY(matrix(&problem.free[CPU_INPUT], device, request->rows, in, type, values));
-    TRY(matrix(&problem.free[CPU_OUTPUT], device, request->rows, out, type, values));
+    TRY(matrix(&problem.free[CPU_INPUT], device, rows, in, type, values));
+    TRY(matrix(&problem.free[CPU_OUTPUT], device, rows, out, type, values));
     TRY(matrix(&problem.free[CPU_WEIGHTS], device, out, in, type, weights));
     if (operation->bias) TRY(cpu_bias_desc(&problem, device, out));
     TRY_DNNL(cpu_desc_reshape(&problem.stored[CPU_INPUT], &device->descs,
@@ -41,7 +43,10 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     TRY_DNNL(cpu_desc_reshape(&problem.stored[CPU_OUTPUT], &device->descs, output, 2,
                               problem.free[CPU_OUTPUT]->dims));
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
-    snprintf(problem.key, sizeof problem.key, "linear %d to %d", in, out);
+    int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d", in, out);
+    if (input.sequence)
+        snprintf(problem.key + length, sizeof problem.key - (size_t)length, " at %d positions",
+                 input.height);
     TRY(cpu_weighted_create(plan, device, request, &problem));
     cpu_layout_store(&(*plan)->needs.output, output);
     return YOKE_OK;

@@ -1,5 +1,6 @@
 /* Flatten and output: convert a value of any layout to plain rows, in the compute precision or in
- * float32. One reorder for each pass; none where the layouts are equal. */
+ * float32. Sequence: converts an image to channels last, the order of a sequence. One reorder for
+ * each pass; none where the layouts are equal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 typedef struct reshape_plan {
     yoke_plan base;
-    const cpu_desc *input, *plain; /* [rows, channels, height, width], both */
+    const cpu_desc *input, *ordered; /* the input's four dimensions, both */
     cpu_call forward, backward;
     bool same; /* the two layouts are equal: copy, or in place do nothing */
     yoke_plan_binding binding;
@@ -47,10 +48,10 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     reshape->binding = *binding;
     cpu_call_destroy(&reshape->forward);
     cpu_call_destroy(&reshape->backward);
-    TRY(cpu_reorder(&reshape->forward, device, reshape->input, binding->inputs[0], reshape->plain,
+    TRY(cpu_reorder(&reshape->forward, device, reshape->input, binding->inputs[0], reshape->ordered,
                     binding->output));
     if (plan->backward == NULL) return YOKE_OK;
-    return cpu_reorder(&reshape->backward, device, reshape->plain, binding->output_gradient,
+    return cpu_reorder(&reshape->backward, device, reshape->ordered, binding->output_gradient,
                        reshape->input, binding->input_gradients[0]);
 }
 
@@ -63,8 +64,9 @@ yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
     dnnl_data_type_t type =
         operation->kind == YOKE_OP_OUTPUT ? dnnl_f32 : cpu_data_type(request->precision);
     reshape->input = cpu_layout_desc(&request->inputs[0]);
-    TRY(cpu_value_desc(&reshape->plain, device, request->rows, operation->input, type, dnnl_nchw));
-    reshape->same = reshape->input == reshape->plain;
+    dnnl_format_tag_t order = operation->kind == YOKE_OP_SEQUENCE ? dnnl_nhwc : dnnl_nchw;
+    TRY(cpu_value_desc(&reshape->ordered, device, request->rows, operation->input, type, order));
+    reshape->same = reshape->input == reshape->ordered;
     const cpu_desc *output = NULL;
     TRY(cpu_value_desc(&output, device, request->rows, operation->output, type, dnnl_nchw));
     yoke_plan_needs *needs = &reshape->base.needs;

@@ -253,6 +253,7 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_AVERAGE_POOL:
         return cuda_plan_pooling(plan, cuda, request);
     case YOKE_OP_FLATTEN:
+    case YOKE_OP_SEQUENCE:
     case YOKE_OP_OUTPUT:
         return cuda_plan_reshape(plan, cuda, request);
     case YOKE_OP_DROPOUT:

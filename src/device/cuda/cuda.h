@@ -90,7 +90,7 @@ _Static_assert(sizeof(cuda_layout) <= sizeof((yoke_layout *)0)->opaque, "a layou
 
 void cuda_layout_store(yoke_layout *layout, const cuda_layout *own); /* bytes included */
 const cuda_layout *cuda_layout_of(const yoke_layout *layout);
-/* [rows, dims], channels last, in the compute type of a precision. */
+/* [rows, dims], channels last (a sequence: plain), in the compute type of a precision. */
 cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision);
 size_t cuda_elements(const cuda_layout *layout);
 cuda_type cuda_compute_type(yoke_precision precision);

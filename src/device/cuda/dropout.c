@@ -46,10 +46,12 @@ yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
     TRY(yoke_plan_allocate(plan, sizeof(dropout_plan), &device->base, request, &calls));
     dropout_plan *dropout = (dropout_plan *)*plan;
     dropout->input = cuda_kernel_input_of(request, 0);
+    uint32_t channels = (uint32_t)operation->input.channels;
+    uint32_t pixels = (uint32_t)operation->input.height * (uint32_t)operation->input.width;
+    if (operation->input.sequence) channels *= pixels, pixels = 1; /* its memory has plain order */
     dropout->forward = (cuda_dropout_job){.rows = (size_t)request->rows,
-                                          .channels = (uint32_t)operation->input.channels,
-                                          .pixels = (uint32_t)operation->input.height *
-                                                    (uint32_t)operation->input.width,
+                                          .channels = channels,
+                                          .pixels = pixels,
                                           .half = cuda_is_half(request),
                                           .layer = operation->layer,
                                           .threshold = (uint32_t)(operation->probability * 0x1p32),

@@ -32,10 +32,12 @@ const cuda_layout *cuda_layout_of(const yoke_layout *layout) {
 }
 
 cuda_layout cuda_value_layout(int rows, yoke_dims dims, yoke_precision precision) {
-    return (cuda_layout){.type = cuda_compute_type(precision),
-                         .channels_last = dims.channels > 1 && dims.height * dims.width > 1,
-                         .ndim = 4,
-                         .dims = {rows, dims.channels, dims.height, dims.width}};
+    bool orders_differ = dims.channels > 1 && dims.height * dims.width > 1;
+    cuda_layout layout = {.type = cuda_compute_type(precision),
+                          .channels_last = orders_differ && !dims.sequence,
+                          .ndim = 4};
+    yoke_dims_shape(dims, rows, layout.dims);
+    return layout;
 }
 
 yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int ndim,

@@ -1,4 +1,4 @@
-/* Linear: [rows, in] times [out, in] transposed. */
+/* Linear: [rows, in] times [out, in] transposed; of a sequence, all positions are rows. */
 #include <stdio.h>
 
 #include "device/cuda/weighted.h"
@@ -8,9 +8,12 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS};
 yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                              const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
-    int64_t in = (int64_t)cuda_dims_count(operation->input), out = operation->output.channels;
-    char key[64];
-    snprintf(key, sizeof key, "linear %lld to %lld", (long long)in, (long long)out);
+    int64_t in = operation->input.channels, out = operation->output.channels;
+    char key[96];
+    int length = snprintf(key, sizeof key, "linear %lld to %lld", (long long)in, (long long)out);
+    if (operation->input.sequence)
+        snprintf(key + length, sizeof key - (size_t)length, " at %d positions",
+                 operation->input.height);
     cuda_weighted_request weighted = {.plan = request,
                                       .key = key,
                                       .input = *cuda_layout_of(&request->inputs[0]),

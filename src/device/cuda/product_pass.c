@@ -28,9 +28,8 @@ typedef struct product_pass {
 /* Views. */
 
 static product_view view_linear(const cuda_problem *problem) {
-    int64_t in = (int64_t)cuda_dims_count(problem->operation->input);
-    int64_t out = problem->operation->output.channels;
-    return (product_view){.m = problem->rows,
+    int64_t in = problem->operation->input.channels, out = problem->operation->output.channels;
+    return (product_view){.m = (int64_t)problem->rows * problem->operation->input.height,
                           .n = out,
                           .k = in,
                           .input_stride = in,

@@ -1,6 +1,6 @@
 /* Operations that only copy a value. Flatten and output convert it to plain, in the compute type or
- * in float32; an operation that is the identity (dropout in evaluation) converts it to channels
- * last. One reorder for each pass; none where the layouts are equal. */
+ * in float32; sequence, and an operation that is the identity (dropout in evaluation), convert it
+ * to channels last. One reorder for each pass; none where the layouts are equal. */
 #include "device/cuda/kernel_plan.h"
 
 typedef struct reshape_plan {
