@@ -267,18 +267,21 @@ YOKE_API yoke_value yoke_dropout(yoke_model *model, yoke_value input, double pro
 YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
                                        const yoke_loss_options *loss);
 
-/** Builds a well-known model: mlp (784-1024-1024-10 for 1x28x28 and 10 classes; takes any input),
- * mlp-dropout (mlp with dropout of 0.5 behind each ReLU, as in Srivastava et al. 2014), resnet18,
- * resnet34, resnet50 (torchvision's), the same with -cifar (3x3 stem, no max pool; kuangliu's),
- * resnet20, resnet32, resnet44, resnet56 (He et al. 2015, section 4.2, with option B shortcuts).
+/** Builds a well-known model. mlp: 784-1024-1024-10 for 1x28x28 and 10 classes; takes any input.
+ * mlp-dropout: mlp with dropout of 0.5 behind each ReLU, as in Srivastava et al. 2014. resnet18,
+ * resnet34, resnet50: torchvision's; the same with -cifar: 3x3 stem, no max pool (kuangliu's).
+ * resnet20, resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with option B shortcuts.
+ *
+ * Options may follow the name: "mlp:width=256,dropout=0.5" (mlp, mlp-dropout: width of the hidden
+ * layers, dropout behind each).
  *
  * @param[out] model  The finished model; NULL on failure.
- * @param name        The preset.
+ * @param name        The preset, with options or without; also the name of the model.
  * @param input       The shape of its rows.
  * @param classes     Length of the output.
  * @param loss        NULL: YOKE_LOSS_OPTIONS_INIT.
- * @return ARGUMENT: the name is unknown, and the text names the nearest one; or the input does not
- *         fit the preset.
+ * @return ARGUMENT: the name or an option is unknown, and the text names the nearest one; an
+ *         option's value is out of range; or the input does not fit the preset.
  */
 YOKE_API yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input,
                                        int classes, const yoke_loss_options *loss);

@@ -1,6 +1,22 @@
 /* SGD here has momentum and weight decay, unlike the library's default. */
 #include "cli/shared_options.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#define HELP_WIDTH 100
+
+void cli_print_models(void) {
+    int column = printf("\nmodels:");
+    for (int i = 0; yoke_model_preset_name(i) != NULL; i++) {
+        const char *name = yoke_model_preset_name(i);
+        const char *comma = yoke_model_preset_name(i + 1) != NULL ? "," : "";
+        if (column + (int)strlen(name) + 2 > HELP_WIDTH) column = printf("\n       ");
+        column += printf(" %s%s", name, comma);
+    }
+    printf("\nOptions follow a colon: mlp:width=256,dropout=0.5\n");
+}
+
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate) {
     yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT, adamw = YOKE_ADAMW_OPTIONS_INIT;
     sgd.learning_rate = 0.05;

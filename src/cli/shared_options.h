@@ -65,6 +65,9 @@
 #define CLI_OPTION_QUIET(at)                                                                       \
     { "quiet", NULL, "print the result only", CLI_FLAG, at, 0, 0 }
 
+/* Below the options of a verb: the models that --model knows. */
+void cli_print_models(void);
+
 /* The optimizer that the tool trains with unless the user says otherwise; learning_rate NaN: its
  * default, too. */
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate);

@@ -41,9 +41,7 @@ typedef struct train_flags {
 #define NO 1 /* of "yes|no" */
 
 static const cli_option options[] = {
-    {"model", "NAME",
-     "mlp, mlp-dropout, resnet18/34/50, resnet18/34/50-cifar, resnet20/32/44/56 (resnet20)",
-     CLI_TEXT, AT(model), 0, 0},
+    {"model", "NAME[:OPTIONS]", "one of the models below (resnet20)", CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC",
      "images:DIR, cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:...] (synthetic)", CLI_TEXT,
      AT(dataset), 0, 0},
@@ -167,7 +165,8 @@ const cli_verb train_verb = {
         "second "
         "Ctrl-C exits at once.\n"
         "Ranks that yoke launch --max-restarts starts again go on from the newest checkpoint in "
-        "--checkpoint-dir.\n"};
+        "--checkpoint-dir.\n",
+    .print_more = cli_print_models};
 
 /* NaN: the default depends on the optimizer. */
 static const train_flags defaults = {.model = "resnet20",

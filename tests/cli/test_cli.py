@@ -98,6 +98,15 @@ class Help(Case):
         listed = re.findall(r"^  --([a-z-]+)", self.run_ok("help", "train").stdout, re.MULTILINE)
         self.assertEqual([name for name in promised if name not in listed], [])
 
+    def test_help_and_messages_name_every_model(self):
+        page = self.run_ok("help", "train").stdout
+        listed = re.findall(r"[\w-]+", page[page.index("models:") + 7:page.index("Options follow")])
+        self.assertIn("resnet18-cifar", listed)
+        message = yoke("train", "--model", "nothing-like-it").stderr
+        for name in listed:
+            self.assertIn(name, message)
+        self.fails(2, "mlp has no option 'widht'; did you mean 'width'?", "train", "--model", "mlp:widht=8")
+
     def test_exit_codes_are_documented(self):
         page = self.run_ok("help", "exit-codes").stdout
         for code in [0, 1, 2, 65, 66, 69, 70, 71, 74, 75, 76, 130, 143]:

@@ -1,4 +1,4 @@
-/* The builder, its sticky errors, the tensor table and the presets. */
+/* The builder, its sticky errors and the tensor table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -365,167 +365,6 @@ static void an_output_is_not_fused_away(void **state) {
     yoke_model_destroy(model);
 }
 
-/* Presets. */
-
-typedef struct expectation {
-    const char *name;
-    int classes, entries, parameter_tensors;
-    size_t parameters, buffers;
-} expectation;
-
-static void count_tensors(const yoke_model *model, int *trainable, size_t *buffers) {
-    *trainable = 0;
-    *buffers = 0;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        assert_int_equal(yoke_model_tensor(model, i, &info), YOKE_OK);
-        if (info.trainable)
-            (*trainable)++;
-        else
-            *buffers += info.count;
-    }
-}
-
-/* torchvision 0.14.1's state_dict; resnet20 to 56 by hand: option A has 2,752 fewer than these, the
- * projections of two shortcuts: 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64. */
-static void presets_have_the_known_sizes(void **state) {
-    (void)state;
-    static const expectation expected[] = {
-        {"resnet18", 1000, 122, 62, 11689512, 9620},
-        {"resnet34", 1000, 218, 110, 21797672, 17060},
-        {"resnet50", 1000, 320, 161, 25557032, 53173},
-        {"resnet18-cifar", 10, 122, 62, 11173962, 9620},
-        {"resnet50-cifar", 10, 320, 161, 23520842, 53173},
-        {"resnet20", 10, 128, 65, 269722 + 2752, 0},
-        {"resnet32", 10, 200, 101, 464154 + 2752, 0},
-        {"resnet44", 10, 272, 137, 658586 + 2752, 0},
-        {"resnet56", 10, 344, 173, 853018 + 2752, 0},
-    };
-    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
-        const expectation *want = &expected[i];
-        yoke_model *model = NULL;
-        int trainable;
-        size_t buffers;
-        assert_int_equal(yoke_model_preset(&model, want->name, image, want->classes, NULL),
-                         YOKE_OK);
-        count_tensors(model, &trainable, &buffers);
-        assert_int_equal(yoke_model_parameter_count(model), want->parameters);
-        assert_int_equal(yoke_model_tensor_count(model), want->entries);
-        assert_int_equal(trainable, want->parameter_tensors);
-        if (want->buffers > 0) assert_int_equal(buffers, want->buffers);
-        assert_int_equal(yoke_model_output_shape(model).channels, want->classes);
-        yoke_model_destroy(model);
-    }
-}
-
-static void assert_tensor(const yoke_model *model, int index, const char *name,
-                          const int64_t *shape, int rank) {
-    yoke_tensor_info info = {.struct_size = sizeof info};
-    assert_int_equal(yoke_model_find_tensor(model, name, NULL), index);
-    assert_int_equal(yoke_model_tensor(model, index, &info), YOKE_OK);
-    assert_string_equal(info.name, name);
-    assert_int_equal(info.ndim, rank);
-    for (int i = 0; i < rank; i++)
-        assert_int_equal(info.shape[i], shape[i]);
-}
-
-static void names_and_order_are_torchvisions(void **state) {
-    (void)state;
-    yoke_model *model = NULL;
-    yoke_shape large = {3, 224, 224, false};
-    assert_int_equal(yoke_model_preset(&model, "resnet50", large, 1000, NULL), YOKE_OK);
-    assert_tensor(model, 0, "conv1.weight", (int64_t[]){64, 3, 7, 7}, 4);
-    assert_tensor(model, 1, "bn1.weight", (int64_t[]){64}, 1);
-    assert_tensor(model, 2, "bn1.bias", (int64_t[]){64}, 1);
-    assert_tensor(model, 3, "bn1.running_mean", (int64_t[]){64}, 1);
-    assert_tensor(model, 4, "bn1.running_var", (int64_t[]){64}, 1);
-    assert_tensor(model, 5, "bn1.num_batches_tracked", NULL, 0);
-    assert_tensor(model, 6, "layer1.0.conv1.weight", (int64_t[]){64, 64, 1, 1}, 4);
-    assert_tensor(model, 12, "layer1.0.conv2.weight", (int64_t[]){64, 64, 3, 3}, 4);
-    assert_tensor(model, 18, "layer1.0.conv3.weight", (int64_t[]){256, 64, 1, 1}, 4);
-    assert_tensor(model, 24, "layer1.0.downsample.0.weight", (int64_t[]){256, 64, 1, 1}, 4);
-    assert_tensor(model, 25, "layer1.0.downsample.1.weight", (int64_t[]){256}, 1);
-    assert_tensor(model, 30, "layer1.1.conv1.weight", (int64_t[]){64, 256, 1, 1}, 4);
-    assert_tensor(model, 318, "fc.weight", (int64_t[]){1000, 2048}, 2);
-    assert_tensor(model, 319, "fc.bias", (int64_t[]){1000}, 1);
-    const char *near = NULL;
-    assert_int_equal(yoke_model_find_tensor(model, "fc.wieght", &near), -1);
-    assert_string_equal(near, "fc.weight");
-    yoke_model_destroy(model);
-}
-
-/* 224 x 224 must arrive as 7 x 7 before pooling, with the v1.5 bottleneck's stride at its 3 x 3. */
-static void resnet_shapes_shrink_as_published(void **state) {
-    (void)state;
-    yoke_model *model = NULL;
-    yoke_shape large = {3, 224, 224, false};
-    assert_int_equal(yoke_model_preset(&model, "resnet50", large, 1000, NULL), YOKE_OK);
-    int strided_3x3 = 0;
-    for (int i = 0; i < model->node_count; i++) {
-        const yoke_operation *operation = &model->nodes[i].operation;
-        if (operation->kind == YOKE_OP_AVERAGE_POOL) {
-            assert_int_equal(operation->input.channels, 2048);
-            assert_int_equal(operation->input.height, 7);
-        }
-        strided_3x3 +=
-            operation->kind == YOKE_OP_CONV2D && operation->kernel == 3 && operation->stride == 2;
-    }
-    assert_int_equal(strided_3x3, 3);
-    yoke_model_destroy(model);
-}
-
-static void mlp_takes_any_input(void **state) {
-    (void)state;
-    yoke_model *model = NULL;
-    assert_int_equal(yoke_model_preset(&model, "mlp", (yoke_shape){1, 28, 28, false}, 10, NULL),
-                     YOKE_OK);
-    assert_int_equal(yoke_model_parameter_count(model),
-                     784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10);
-    yoke_model_destroy(model);
-    assert_int_equal(yoke_model_preset(&model, "mlp", (yoke_shape){20, 1, 1, true}, 3, NULL),
-                     YOKE_OK);
-    yoke_model_destroy(model);
-}
-
-static void mlp_dropout_drops_half_of_each_hidden_layer(void **state) {
-    (void)state;
-    yoke_model *model = NULL, *plain = NULL;
-    yoke_shape digits = {1, 28, 28, false};
-    int dropouts = 0;
-    assert_int_equal(yoke_model_preset(&model, "mlp-dropout", digits, 10, NULL), YOKE_OK);
-    assert_int_equal(yoke_model_preset(&plain, "mlp", digits, 10, NULL), YOKE_OK);
-    assert_int_equal(yoke_model_tensor_count(model), yoke_model_tensor_count(plain));
-    assert_int_equal(yoke_model_parameter_count(model), yoke_model_parameter_count(plain));
-    for (int i = 0; i < model->node_count; i++) {
-        const yoke_operation *operation = &model->nodes[i].operation;
-        if (operation->kind != YOKE_OP_DROPOUT) continue;
-        assert_int_equal(model->nodes[i - 1].operation.kind, YOKE_OP_RELU);
-        assert_true(operation->probability == 0.5);
-        dropouts++;
-    }
-    assert_int_equal(dropouts, 2);
-    yoke_model_destroy(plain);
-    yoke_model_destroy(model);
-}
-
-static void unknown_preset_names_the_nearest(void **state) {
-    (void)state;
-    yoke_model *model = NULL;
-    assert_int_equal(yoke_model_preset(&model, "resnet81", image, 10, NULL), YOKE_ERROR_ARGUMENT);
-    assert_says("resnet81");
-    assert_says("did you mean 'resnet");
-    assert_null(model);
-    assert_int_equal(yoke_model_preset(&model, "resnet18", image, 0, NULL), YOKE_ERROR_ARGUMENT);
-    assert_says("0 classes");
-    int count = 0;
-    for (; yoke_model_preset_name(count) != NULL; count++) {
-        assert_int_equal(yoke_model_preset(&model, yoke_model_preset_name(count), image, 10, NULL),
-                         YOKE_OK);
-        yoke_model_destroy(model);
-    }
-    assert_int_equal(count, 12);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_error_sticks_until_finish),
@@ -539,12 +378,6 @@ int main(void) {
         cmocka_unit_test(a_model_has_so_many_inputs_and_outputs),
         cmocka_unit_test(an_output_is_not_fused_away),
         cmocka_unit_test(batch_norm_joins_a_sum_with_a_relu),
-        cmocka_unit_test(presets_have_the_known_sizes),
-        cmocka_unit_test(names_and_order_are_torchvisions),
-        cmocka_unit_test(resnet_shapes_shrink_as_published),
-        cmocka_unit_test(mlp_takes_any_input),
-        cmocka_unit_test(mlp_dropout_drops_half_of_each_hidden_layer),
-        cmocka_unit_test(unknown_preset_names_the_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

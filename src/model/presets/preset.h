@@ -1,0 +1,48 @@
+/* Models by name: a family of models is one file of this folder, and presets.c has the list of
+ * families; for this folder's files only. */
+#ifndef MODEL_PRESETS_PRESET_H
+#define MODEL_PRESETS_PRESET_H
+
+#include "model/graph.h"
+
+#define YOKE_PRESET_OPTIONS 8 /* of a preset, at most */
+
+/* A number behind the preset's name: "mlp:width=256". */
+typedef struct yoke_preset_option {
+    const char *name; /* NULL ends the list */
+    double otherwise; /* the default */
+    double low, high; /* both allowed */
+    bool real;        /* false: whole numbers */
+} yoke_preset_option;
+
+typedef struct yoke_preset yoke_preset;
+
+/* What a family builds. */
+typedef struct yoke_preset_request {
+    yoke_model *model; /* has its first input and nothing else */
+    const yoke_preset *preset;
+    int classes;                        /* length of the output, at least 1 */
+    double values[YOKE_PRESET_OPTIONS]; /* in the order of the preset's options */
+} yoke_preset_request;
+
+struct yoke_preset {
+    const char *name;
+    const char *summary; /* one line */
+    /* Adds the layers and returns the output. It reports an error by yoke_builder_result. */
+    yoke_value (*build)(const yoke_preset_request *request);
+    const void *member; /* what the family's file knows of this preset; may be NULL */
+    const yoke_preset_option *options; /* NULL: none */
+};
+
+typedef struct yoke_preset_family {
+    const yoke_preset *presets;
+    int count;
+} yoke_preset_family;
+
+extern const yoke_preset_family yoke_mlp_family, yoke_resnet_family;
+
+/* preset_options.c: reads "width=256,dropout=0.1", which follows the colon; NULL: the defaults.
+ * ARGUMENT: an option is unknown, given twice, or its value is out of range. */
+yoke_status yoke_preset_options_read(const yoke_preset *preset, const char *text, double *values);
+
+#endif

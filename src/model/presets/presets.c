@@ -1,0 +1,71 @@
+/* The list of all presets, and a model by the name of one of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/presets/preset.h"
+
+#define NAMES_LIMIT 64 /* presets that an error message can name */
+
+static const yoke_preset_family *const families[] = {&yoke_mlp_family, &yoke_resnet_family};
+
+/* NULL past the last one. */
+static const yoke_preset *preset_at(int index) {
+    for (size_t i = 0; i < sizeof families / sizeof families[0] && index >= 0; i++) {
+        if (index < families[i]->count) return &families[i]->presets[index];
+        index -= families[i]->count;
+    }
+    return NULL;
+}
+
+const char *yoke_model_preset_name(int index) {
+    const yoke_preset *preset = preset_at(index);
+    return preset != NULL ? preset->name : NULL;
+}
+
+static yoke_status unknown_preset(const char *name) {
+    const char *names[NAMES_LIMIT];
+    char known[YOKE_ERROR_TEXT_BYTES / 2] = "";
+    int count = 0;
+    for (; count < NAMES_LIMIT && preset_at(count) != NULL; count++) {
+        names[count] = preset_at(count)->name;
+        strncat(known, count > 0 ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, names[count], sizeof known - strlen(known) - 1);
+    }
+    const char *near = yoke_text_nearest(name, names, (size_t)count);
+    if (near != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; did you mean '%s'?", name, near);
+    return FAIL(YOKE_ERROR_ARGUMENT, "no model is called '%s'; known: %s", name, known);
+}
+
+/* `name` may end with a colon and options; *options gets what follows the colon, or NULL. */
+static yoke_status find_preset(const char *name, const yoke_preset **found, const char **options) {
+    char word[64];
+    if (name == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset needs a name");
+    size_t length = strcspn(name, ":");
+    *options = name[length] == ':' ? name + length + 1 : NULL;
+    for (int i = 0; (*found = preset_at(i)) != NULL; i++)
+        if (strlen((*found)->name) == length && strncmp((*found)->name, name, length) == 0)
+            return YOKE_OK;
+    snprintf(word, sizeof word, "%.*s", (int)length, name);
+    return unknown_preset(word);
+}
+
+yoke_status yoke_model_preset(yoke_model **model, const char *name, yoke_shape input, int classes,
+                              const yoke_loss_options *loss) {
+    yoke_preset_request request = {.classes = classes};
+    const char *options = NULL;
+    if (model == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "yoke_model_preset: `model` is NULL");
+    *model = NULL;
+    TRY(find_preset(name, &request.preset, &options));
+    TRY(yoke_preset_options_read(request.preset, options, request.values));
+    if (classes < 1)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d classes, must be at least 1", name, classes);
+    TRY(yoke_model_create(&request.model, name, input));
+    yoke_status status = yoke_model_finish(request.model, request.preset->build(&request), loss);
+    if (status != YOKE_OK) {
+        yoke_model_destroy(request.model);
+        return status;
+    }
+    *model = request.model;
+    return YOKE_OK;
+}

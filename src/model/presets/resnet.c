@@ -1,0 +1,125 @@
+/* Residual networks: torchvision/models/resnet.py for 18, 34 and 50; kuangliu/pytorch-cifar for
+ * their 3x3 stem; He et al. 2015, section 4.2 (6n + 2 layers, 16 channels) with projection
+ * shortcuts (option B) for 20 to 56. Names and initialisation are torchvision's throughout. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/presets/preset.h"
+
+#define STAGES 4
+
+typedef struct resnet {
+    bool large; /* 7x7 stem and max pool, for ImageNet; otherwise a 3x3 stem */
+    bool bottleneck;
+    int width;          /* channels of the first stage; doubles every stage */
+    int blocks[STAGES]; /* 0: no such stage */
+} resnet;
+
+/* PREFIX.conv and PREFIX.norm: "layer1.0.conv1" with "layer1.0.bn1". */
+typedef struct conv_norm {
+    const char *prefix, *conv, *norm;
+    int channels, kernel, stride;
+} conv_norm;
+
+static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_norm *layer) {
+    char conv[64], norm[64];
+    snprintf(conv, sizeof conv, "%s%s", layer->prefix, layer->conv);
+    snprintf(norm, sizeof norm, "%s%s", layer->prefix, layer->norm);
+    yoke_value value =
+        yoke_conv2d(model, input,
+                    &(yoke_conv2d_options){.struct_size = sizeof(yoke_conv2d_options),
+                                           .name = conv,
+                                           .out_channels = layer->channels,
+                                           .kernel = layer->kernel,
+                                           .stride = layer->stride,
+                                           .padding = layer->kernel / 2,
+                                           .kaiming_fan_out = true});
+    return yoke_batch_norm(
+        model, value,
+        &(yoke_batch_norm_options){.struct_size = sizeof(yoke_batch_norm_options),
+                                   .name = norm,
+                                   .epsilon = 1e-5,
+                                   .momentum = 0.1});
+}
+
+struct block {
+    const char *prefix; /* "layer1.0." */
+    bool bottleneck, project;
+    int width, stride;
+};
+
+/* torchvision's ResNet v1.5: the bottleneck's stride is at its 3x3 convolution. */
+static yoke_value add_block(yoke_model *model, yoke_value input, const struct block *block) {
+    const char *prefix = block->prefix;
+    int width = block->width, out = block->bottleneck ? 4 * width : width, stride = block->stride;
+    yoke_value value = input, shortcut = input;
+    if (block->bottleneck) {
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv1", "bn1", width, 1, 1});
+        value = yoke_relu(model, value);
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv2", "bn2", width, 3, stride});
+        value = yoke_relu(model, value);
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv3", "bn3", out, 1, 1});
+    } else {
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv1", "bn1", width, 3, stride});
+        value = yoke_relu(model, value);
+        value = add_conv_norm(model, value, &(conv_norm){prefix, "conv2", "bn2", width, 3, 1});
+    }
+    if (block->project)
+        shortcut = add_conv_norm(
+            model, input, &(conv_norm){prefix, "downsample.0", "downsample.1", out, 1, stride});
+    return yoke_relu(model, yoke_add(model, value, shortcut));
+}
+
+static yoke_value add_stem(yoke_model *model, const resnet *net) {
+    yoke_value input = yoke_model_input(model);
+    bool large = net->large;
+    conv_norm stem = {"", "conv1", "bn1", net->width, large ? 7 : 3, large ? 2 : 1};
+    yoke_value value = yoke_relu(model, add_conv_norm(model, input, &stem));
+    if (!large) return value;
+    yoke_pool_options pool = {.struct_size = sizeof pool, .kernel = 3, .stride = 2, .padding = 1};
+    return yoke_max_pool(model, value, &pool);
+}
+
+static yoke_value add_stages(yoke_model *model, yoke_value value, const resnet *net) {
+    for (int stage = 0; stage < STAGES && net->blocks[stage] > 0; stage++) {
+        for (int i = 0; i < net->blocks[stage]; i++) {
+            char prefix[32];
+            snprintf(prefix, sizeof prefix, "layer%d.%d.", stage + 1, i);
+            bool first = i == 0;
+            value = add_block(model, value,
+                              &(struct block){.prefix = prefix,
+                                              .bottleneck = net->bottleneck,
+                                              .project = first && (stage > 0 || net->bottleneck),
+                                              .width = net->width << stage,
+                                              .stride = first && stage > 0 ? 2 : 1});
+        }
+    }
+    return value;
+}
+
+static yoke_value build_resnet(const yoke_preset_request *request) {
+    yoke_model *model = request->model;
+    const resnet *net = request->preset->member;
+    yoke_value value = add_stages(model, add_stem(model, net), net);
+    value = yoke_flatten(model, yoke_global_average_pool(model, value));
+    yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = request->classes};
+    return yoke_linear(model, value, &fc);
+}
+
+#define RESNET(name, summary, ...)                                                                 \
+    { name, summary, build_resnet, &(const resnet)__VA_ARGS__, NULL }
+
+static const yoke_preset presets[] = {
+    RESNET("resnet18", "torchvision's", {true, false, 64, {2, 2, 2, 2}}),
+    RESNET("resnet34", "torchvision's", {true, false, 64, {3, 4, 6, 3}}),
+    RESNET("resnet50", "torchvision's", {true, true, 64, {3, 4, 6, 3}}),
+    RESNET("resnet18-cifar", "3x3 stem, no max pool", {false, false, 64, {2, 2, 2, 2}}),
+    RESNET("resnet34-cifar", "3x3 stem, no max pool", {false, false, 64, {3, 4, 6, 3}}),
+    RESNET("resnet50-cifar", "3x3 stem, no max pool", {false, true, 64, {3, 4, 6, 3}}),
+    RESNET("resnet20", "for CIFAR, 16 to 64 channels", {false, false, 16, {3, 3, 3}}),
+    RESNET("resnet32", "for CIFAR, 16 to 64 channels", {false, false, 16, {5, 5, 5}}),
+    RESNET("resnet44", "for CIFAR, 16 to 64 channels", {false, false, 16, {7, 7, 7}}),
+    RESNET("resnet56", "for CIFAR, 16 to 64 channels", {false, false, 16, {9, 9, 9}}),
+};
+const yoke_preset_family yoke_resnet_family = {presets, sizeof presets / sizeof presets[0]};
