@@ -171,6 +171,15 @@ typedef enum yoke_augment {
                                         RandomHorizontalFlip. */
 } yoke_augment;
 
+/** torchvision's ColorJitter, for rows that are stored as bytes of three channels: in a random
+ * order, and before crop and flip, it changes each of these whose number is not 0. */
+typedef struct yoke_color_jitter {
+    double brightness; /**< Factor from 1 - brightness to 1 + brightness, at least 0. */
+    double contrast;   /**< Likewise, to the mean of the image's gray values. */
+    double saturation; /**< Likewise, to the gray image. */
+    double hue;        /**< Turn of the hue from -hue to hue; at most 0.5. */
+} yoke_color_jitter;
+
 /** How to make batches. */
 typedef struct yoke_loader_options {
     size_t struct_size;    /**< sizeof(yoke_loader_options). */
@@ -192,13 +201,16 @@ typedef struct yoke_loader_options {
                                 a part of a short batch may have no rows. 0: whole batches. */
     int shards;            /**< DDP: as yoke_data_parallel_options.shards: a rank's part is that of
                                 its shards / world shards. 0: one shard each. */
+    yoke_color_jitter color_jitter; /**< Changes of colour; all 0: none. */
+    double erasing; /**< Probability of torchvision's RandomErasing, with its default sizes: a box
+                         of an image is set to the mean. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
-            0, 0                                                                                   \
+            0, 0, {0, 0, 0, 0}, 0                                                                  \
     }
 
 /** Prepares batches in the background while the caller computes on another. */

@@ -13,14 +13,15 @@ extern "C" {
 #endif
 
 /** How one image is placed. First output (y, x) takes pixel (y + down, x + right), black beyond the
- * edge; then the image is mirrored; then the square of yoke_decoding is cut out. All zero: the
- * image as it is. */
+ * edge; then the image is mirrored; then a box is cut out. All zero: the image as it is. */
 typedef struct yoke_placement {
-    int32_t down;     /**< Rows of pixels. */
-    int32_t right;    /**< Columns of pixels. */
-    int32_t cut_top;  /**< First row of the square; the square may reach over the edge. */
-    int32_t cut_left; /**< First column of the square. */
-    bool flip;        /**< Mirror left and right. */
+    int32_t down;       /**< Rows of pixels. */
+    int32_t right;      /**< Columns of pixels. */
+    int32_t cut_top;    /**< First row of the box; the box may reach over the edge. */
+    int32_t cut_left;   /**< First column of the box. */
+    int32_t cut_height; /**< Rows of the box; 0: none. */
+    int32_t cut_width;  /**< Columns of the box. */
+    bool flip;          /**< Mirror left and right. */
 } yoke_placement;
 
 /** What the images of a batch have in common: input = (pixel / 255 - mean) / deviation. Channels
@@ -29,8 +30,7 @@ typedef struct yoke_decoding {
     size_t struct_size; /**< sizeof(yoke_decoding). */
     float mean[4];      /**< [channel] */
     float deviation[4]; /**< [channel] */
-    int cut_side;       /**< Side of the square in pixels; 0: cut nothing. */
-    float cut_value[4]; /**< [channel]: the input inside the square. */
+    float cut_value[4]; /**< [channel]: the input inside a placement's box. */
 } yoke_decoding;
 
 #ifdef __cplusplus

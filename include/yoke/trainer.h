@@ -165,8 +165,10 @@ typedef struct yoke_trainer_options {
      * instead of `dataset`, which is then NULL. Borrowed: they must outlive the trainer. NULL:
      * `dataset` names them. */
     const yoke_dataset *training_rows;
-    const yoke_dataset *test_rows; /**< Likewise, to evaluate on: of the same shape and classes.
-                                        NULL beside training_rows needs evaluate_every -1. */
+    const yoke_dataset *test_rows;  /**< Likewise, to evaluate on: of the same shape and classes.
+                                         NULL beside training_rows needs evaluate_every -1. */
+    yoke_color_jitter color_jitter; /**< As yoke_loader_options, */
+    double erasing;                 /**< likewise. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -179,7 +181,7 @@ typedef struct yoke_trainer_options {
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
             0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
-            NULL /* training_rows */, NULL /* test_rows */                                         \
+            NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0                        \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/augment_flags.h"
 #include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
@@ -31,7 +32,8 @@ typedef struct train_flags {
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
-    int shuffle, augment, accumulate, shards, evaluate_every, log_every;
+    augment_flags augment;
+    int shuffle, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
     bool nesterov, sync_batch_norm, live, json, quiet;
@@ -105,7 +107,12 @@ static const cli_option options[] = {
     CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
     {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
     {"augment", "none|crop-flip|crop-flip-cutout|resized-crop-flip",
-     "change training images at random (none)", CLI_CHOICE, AT(augment), 0, 0},
+     "change training images at random (none)", CLI_CHOICE, AT(augment.augment), 0, 0},
+    {"color-jitter", "B[,C[,S[,H]]]",
+     "change brightness, contrast, saturation and hue of training images: 0.4,0.4,0.4,0.1",
+     CLI_TEXT, AT(augment.color_jitter), 0, 0},
+    {"random-erasing", "P", "probability to cover a box of a training image (0)", CLI_REAL,
+     AT(augment.random_erasing), 0, 1},
     {"accumulate", "N", "compute a batch as N micro-batches (1)", CLI_INTEGER, AT(accumulate), 1,
      1 << 20},
     CLI_OPTION_SHARDS(AT(shards)),
@@ -199,6 +206,8 @@ static int check_flags(const train_flags *flags) {
         return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
     if (flags->live && flags->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
+    int code = augment_flags_check(&flags->augment);
+    if (code >= 0) return code;
     return saving_flags_check(&flags->saving,
                               &(saving_context){flags->init, flags->evaluate_every});
 }
@@ -230,7 +239,6 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .label_smoothing = flags->label_smoothing,
                                   .seed = flags->seed,
                                   .no_shuffle = flags->shuffle == NO,
-                                  .augment = (yoke_augment)flags->augment,
                                   .accumulate = flags->accumulate,
                                   .init = flags->init,
                                   .init_allow_missing = flags->allow_missing,
@@ -249,6 +257,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .mistakes = flags->report != NULL ? TRAIN_PAGE_MISTAKES : 0,
                                   .choices = flags->choices,
                                   .shards = flags->shards};
+    augment_flags_fill(run, &flags->augment);
     saving_flags_fill(run, &flags->saving);
 }
 

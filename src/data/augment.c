@@ -1,14 +1,61 @@
-/* From a stored row to the model's input: crop, flip, normalise and cutout in one pass over the
+/* From a stored row to the model's input: crop, flip, normalise and cut out in one pass over the
  * output. The arithmetic is torchvision's. device/cuda/decode.cu does the same on a GPU. */
+#include <math.h>
+
 #include "data/data.h"
 #include "device/device.h"
 
 #define PADDING 4
 #define CUTOUT_SIDE 8
+#define ERASE_TRIES 10
+#define ERASE_BLOCK 18 /* of the row's random numbers; color_jitter.c uses those before */
+
+void yoke_draw_sides(const uint32_t words[2], double area, const yoke_sides *range, int *with,
+                     int *against) {
+    double part =
+        area * (range->smallest + (range->largest - range->smallest) * yoke_random_unit(words[0]));
+    double low = log(range->least_ratio), high = log(range->most_ratio);
+    double ratio = exp(low + (high - low) * yoke_random_unit(words[1]));
+    *with = (int)nearbyint(sqrt(part * ratio));
+    *against = (int)nearbyint(sqrt(part / ratio));
+}
+
+/* torchvision's RandomErasing, with its default sizes. */
+static void place_erasing(const yoke_augmentation *augmentation, const yoke_shape *shape,
+                          size_t row, yoke_placement *placed) {
+    static const yoke_sides range = {0.02, 0.33, 0.3, 3.3};
+    uint32_t words[4];
+    yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
+                      ERASE_BLOCK, words);
+    if (yoke_random_unit(words[0]) >= augmentation->erasing) return;
+    for (uint32_t i = 1; i <= ERASE_TRIES; i++) {
+        int height, width;
+        yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch,
+                          (uint32_t)row, ERASE_BLOCK + i, words);
+        yoke_draw_sides(words, (double)shape->height * shape->width, &range, &height, &width);
+        if (height >= shape->height || width >= shape->width) continue;
+        placed->cut_height = height;
+        placed->cut_width = width;
+        placed->cut_top = yoke_random_below(words[2], shape->height - height + 1);
+        placed->cut_left = yoke_random_below(words[3], shape->width - width + 1);
+        return;
+    }
+}
+
+static void place_cutout(const yoke_augmentation *augmentation, const yoke_shape *shape, size_t row,
+                         yoke_placement *placed) {
+    uint32_t words[4];
+    yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
+                      1, words);
+    placed->cut_height = placed->cut_width = CUTOUT_SIDE;
+    placed->cut_top = yoke_random_below(words[0], shape->height) - CUTOUT_SIDE / 2;
+    placed->cut_left = yoke_random_below(words[1], shape->width) - CUTOUT_SIDE / 2;
+}
 
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,
                                   size_t row) {
     yoke_placement placed = {0};
+    if (augmentation->erasing > 0) place_erasing(augmentation, shape, row, &placed);
     if (augmentation->kind == YOKE_AUGMENT_NONE) return placed;
     uint32_t words[4];
     yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
@@ -17,19 +64,15 @@ yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const y
     if (augmentation->kind == YOKE_AUGMENT_RESIZED_CROP_FLIP) return placed;
     placed.down = yoke_random_below(words[0], 2 * PADDING + 1) - PADDING;
     placed.right = yoke_random_below(words[1], 2 * PADDING + 1) - PADDING;
-    if (augmentation->kind != YOKE_AUGMENT_CROP_FLIP_CUTOUT) return placed;
-    yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch, (uint32_t)row,
-                      1, words);
-    placed.cut_top = yoke_random_below(words[0], shape->height) - CUTOUT_SIDE / 2;
-    placed.cut_left = yoke_random_below(words[1], shape->width) - CUTOUT_SIDE / 2;
+    if (augmentation->kind == YOKE_AUGMENT_CROP_FLIP_CUTOUT)
+        place_cutout(augmentation, shape, row, &placed);
     return placed;
 }
 
-/* Cutout (DeVries and Taylor 2017) fills the square with the mean. */
+/* Cutout (DeVries and Taylor 2017) and erasing fill the box with the mean. */
 yoke_decoding yoke_augment_decoding(const yoke_dataset *dataset,
                                     const yoke_augmentation *augmentation) {
     yoke_decoding decoding = {.struct_size = sizeof decoding};
-    if (augmentation->kind == YOKE_AUGMENT_CROP_FLIP_CUTOUT) decoding.cut_side = CUTOUT_SIDE;
     for (int i = 0; i < 4; i++) {
         decoding.mean[i] = augmentation->raw ? 0 : dataset->mean[i];
         decoding.deviation[i] = augmentation->raw ? 1 : dataset->deviation[i];
@@ -93,12 +136,11 @@ static void write_line(const plane *in, const yoke_placement *placed, int y, flo
     if (placed->flip) mirror(output, in->width);
 }
 
-static void cut(const plane *in, const yoke_placement *placed, int side, float value,
-                float *output) {
+static void cut(const plane *in, const yoke_placement *placed, float value, float *output) {
     int top = clamp(placed->cut_top, 0, in->height);
-    int bottom = clamp(placed->cut_top + side, 0, in->height);
+    int bottom = clamp(placed->cut_top + placed->cut_height, 0, in->height);
     int left = clamp(placed->cut_left, 0, in->width);
-    int right = clamp(placed->cut_left + side, 0, in->width);
+    int right = clamp(placed->cut_left + placed->cut_width, 0, in->width);
     for (int y = top; y < bottom; y++)
         fill(output + (size_t)y * (size_t)in->width + left, right - left, value);
 }
@@ -118,6 +160,6 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored
         in.scale = (yoke_scaling){decoding.mean[entry], decoding.deviation[entry]};
         for (int y = 0; y < shape->height; y++)
             write_line(&in, &placed, y, output + offset + (size_t)y * (size_t)shape->width);
-        cut(&in, &placed, decoding.cut_side, decoding.cut_value[entry], output + offset);
+        cut(&in, &placed, decoding.cut_value[entry], output + offset);
     }
 }

@@ -72,9 +72,12 @@ void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
 
 /* Writes one augmented, normalised row: [channels, height, width]. The random numbers depend only
  * on (seed, epoch, row of the dataset), not on threads or devices. Order and arithmetic are
- * torchvision's: RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout. */
+ * torchvision's: RandomCrop(padding=4), RandomHorizontalFlip, ToTensor, Normalize, then cutout or
+ * RandomErasing. */
 typedef struct yoke_augmentation {
     yoke_augment kind;
+    yoke_color_jitter color_jitter; /* of the stored pixels: yoke_color_jitter_row */
+    double erasing;
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
@@ -83,6 +86,28 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored
 /* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_augmentation *augmentation, uint8_t *pixels);
+/* Where two sides of a box come from: a share of an image's area, uniform between smallest and
+ * largest, and a ratio whose logarithm is uniform; *with grows with it. */
+typedef struct yoke_sides {
+    double smallest, largest, least_ratio, most_ratio;
+} yoke_sides;
+void yoke_draw_sides(const uint32_t words[2], double area, const yoke_sides *range, int *with,
+                     int *against);
+
+/* Changes the colours of stored pixels, [3, pixels], by the factor of a property; hue: a turn of -1
+ * to 1. jitter_row draws order and factors of a row, and does nothing where nothing is to
+ * change. */
+typedef enum yoke_color_property {
+    YOKE_COLOR_BRIGHTNESS,
+    YOKE_COLOR_CONTRAST,
+    YOKE_COLOR_SATURATION,
+    YOKE_COLOR_HUE
+} yoke_color_property;
+void yoke_color_adjust(uint8_t *image, size_t pixels, yoke_color_property property, double factor);
+bool yoke_color_jitter_on(const yoke_color_jitter *jitter);
+void yoke_color_jitter_row(uint8_t *image, size_t pixels, const yoke_augmentation *augmentation,
+                           size_t row);
+
 /* The same in two halves, for rows that a GPU decodes: the placement of one row's image, and the
  * values that all rows share. */
 yoke_placement yoke_augment_place(const yoke_augmentation *augmentation, const yoke_shape *shape,

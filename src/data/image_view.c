@@ -5,7 +5,6 @@
 #include "data/images.h"
 
 #define TRIES 10
-#define SMALLEST 0.08         /* of the image's area */
 #define NARROWEST (3.0 / 4.0) /* width / height */
 #define RANDOM_BLOCKS 2       /* of yoke_augment_place */
 
@@ -35,16 +34,13 @@ static yoke_image_view largest(int width, int height, int size) {
 
 yoke_image_view yoke_image_random(int width, int height, int size,
                                   const yoke_augmentation *augmentation, size_t row) {
-    double area = (double)width * height, widest = log(1 / NARROWEST);
+    static const yoke_sides range = {0.08, 1, NARROWEST, 1 / NARROWEST};
     for (uint32_t i = 0; i < TRIES; i++) {
         uint32_t words[4];
         yoke_random_words(augmentation->seed, YOKE_RANDOM_AUGMENT, augmentation->epoch,
                           (uint32_t)row, RANDOM_BLOCKS + i, words);
-        double part = area * (SMALLEST + (1 - SMALLEST) * yoke_random_unit(words[0]));
-        double ratio = exp(widest * (2 * yoke_random_unit(words[1]) - 1));
         yoke_image_view view = {.width = size, .height = size};
-        view.box_width = (int)nearbyint(sqrt(part * ratio));
-        view.box_height = (int)nearbyint(sqrt(part / ratio));
+        yoke_draw_sides(words, (double)width * height, &range, &view.box_width, &view.box_height);
         if (view.box_width < 1 || view.box_width > width) continue;
         if (view.box_height < 1 || view.box_height > height) continue;
         view.left = yoke_random_below(words[2], width - view.box_width + 1);

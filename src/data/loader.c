@@ -106,13 +106,25 @@ static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *
 /* Memory of a thread for one row. */
 typedef struct row_buffer {
     float *generated; /* of a dataset that generates rows on demand, or */
-    uint8_t *decoded; /* of one that decodes files, or none */
+    uint8_t *decoded; /* of one that decodes files or changes colours, or none */
 } row_buffer;
 
 static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
                                   const row_buffer *buffer) {
-    if (dataset->bytes || dataset->floats) return yoke_dataset_row(dataset, row);
+    if (!buffer->decoded && !buffer->generated) return yoke_dataset_row(dataset, row);
     return (yoke_stored_row){.bytes = buffer->decoded, .floats = buffer->generated};
+}
+
+/* The pixels of a row that is stored as bytes or as a file. */
+static yoke_status copy_pixels(const slot_kind *kind, size_t row, uint8_t *pixels) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset);
+    if (dataset->images)
+        TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
+    else
+        memcpy(pixels, dataset->bytes + row * values, values);
+    yoke_color_jitter_row(pixels, values / 3, kind->augmentation, row);
+    return YOKE_OK;
 }
 
 static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, size_t row,
@@ -127,14 +139,13 @@ static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, si
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
     uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
-    if (dataset->images) TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
+    if (pixels) TRY(copy_pixels(kind, row, pixels));
     if (!kind->pixels) {
         yoke_stored_row stored = stored_row(dataset, row, buffer);
         yoke_augment_row(dataset, row, &stored, kind->augmentation,
                          slot->inputs + (size_t)i * values);
         return YOKE_OK;
     }
-    if (dataset->bytes) memcpy(pixels, dataset->bytes + row * values, values);
     if (kind->placed)
         slot->placements[i] = yoke_augment_place(kind->augmentation, &dataset->shape, row);
     return YOKE_OK;
@@ -227,6 +238,50 @@ static void *thread_main(void *context) {
     return NULL;
 }
 
+static yoke_status check_color_jitter(const yoke_dataset *dataset,
+                                      const yoke_color_jitter *jitter) {
+    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
+                                jitter->hue};
+    for (int i = 0; i < 4; i++) {
+        double most = i == YOKE_COLOR_HUE ? 0.5 : 10;
+        if (!(strengths[i] >= 0 && strengths[i] <= most))
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "color jitter %g: brightness, contrast and saturation are 0 to 10, hue 0 "
+                        "to 0.5",
+                        strengths[i]);
+    }
+    bool colored = (dataset->bytes || dataset->images) && dataset->shape.channels == 3;
+    if (!colored && yoke_color_jitter_on(jitter))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "color jitter is for images of bytes in three channels, which dataset '%s' "
+                    "has not",
+                    dataset->name);
+    return YOKE_OK;
+}
+
+static yoke_status check_augmentation(const yoke_dataset *dataset,
+                                      const yoke_loader_options *options) {
+    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_RESIZED_CROP_FLIP)
+        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is unknown", (int)options->augment);
+    if (options->augment == YOKE_AUGMENT_RESIZED_CROP_FLIP && !dataset->images)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "YOKE_AUGMENT_RESIZED_CROP_FLIP is for images:DIR; dataset '%s' has rows of "
+                    "one size: use YOKE_AUGMENT_CROP_FLIP",
+                    dataset->name);
+    if (!(options->erasing >= 0 && options->erasing <= 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "erasing with probability %g: must be 0 to 1",
+                    options->erasing);
+    if (options->erasing > 0 && options->augment == YOKE_AUGMENT_CROP_FLIP_CUTOUT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "an image has one box to fill: either cutout or erasing");
+    bool changes = options->augment != YOKE_AUGMENT_NONE || options->erasing > 0;
+    if (changes && (dataset->shape.flat || dataset->classes == 0))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "augmentation is for images with labels; dataset '%s' has "
+                    "%s: use YOKE_AUGMENT_NONE",
+                    dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
+    return check_color_jitter(dataset, &options->color_jitter);
+}
+
 static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_options *options) {
     if (options->batch < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: must be at least 1", options->batch);
@@ -240,27 +295,17 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         options->rank >= options->world + !options->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
                     options->rank, options->world);
-    if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_RESIZED_CROP_FLIP)
-        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation %d is unknown", (int)options->augment);
-    if (options->augment == YOKE_AUGMENT_RESIZED_CROP_FLIP && !dataset->images)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "YOKE_AUGMENT_RESIZED_CROP_FLIP is for images:DIR; dataset '%s' has rows of "
-                    "one size: use YOKE_AUGMENT_CROP_FLIP",
-                    dataset->name);
-    if (options->augment != YOKE_AUGMENT_NONE && (dataset->shape.flat || dataset->classes == 0))
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "augmentation is for images with labels; dataset '%s' has "
-                    "%s: use YOKE_AUGMENT_NONE",
-                    dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
-    return YOKE_OK;
+    return check_augmentation(dataset, options);
 }
 
-static yoke_status reserve_row(row_buffer *buffer, const yoke_dataset *dataset) {
+static yoke_status reserve_row(row_buffer *buffer, const slot_kind *kind) {
+    const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset);
+    bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
     if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
-    if (dataset->images) buffer->decoded = calloc(values, sizeof *buffer->decoded);
+    if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
     bool missing = dataset->source.read && !buffer->generated;
-    missing = missing || (dataset->images && !buffer->decoded);
+    missing = missing || (decodes && !buffer->decoded);
     return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
 }
 
@@ -274,7 +319,7 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
     for (int i = 0; i < loader->slot_count; i++)
         TRY(slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads; i++)
-        TRY(reserve_row(&loader->threads[i].buffer, dataset));
+        TRY(reserve_row(&loader->threads[i].buffer, &loader->kind));
     return YOKE_OK;
 }
 
@@ -312,7 +357,7 @@ static slot_kind kind_of(const yoke_loader *loader) {
         .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
                     .rows,
         .pixels = pixels,
-        .placed = pixels && options->augment != YOKE_AUGMENT_NONE};
+        .placed = pixels && (options->augment != YOKE_AUGMENT_NONE || options->erasing > 0)};
 }
 
 /* Stored rows are fast to prepare; files of images keep every core busy that computes nothing.
@@ -334,8 +379,12 @@ static int slots_ahead(const yoke_loader *loader) {
 }
 
 static yoke_augmentation augmentation_of(const yoke_loader_options *options, uint64_t epoch) {
-    return (yoke_augmentation){
-        .kind = options->augment, .raw = options->raw, .seed = options->seed, .epoch = epoch};
+    return (yoke_augmentation){.kind = options->augment,
+                               .color_jitter = options->color_jitter,
+                               .erasing = options->erasing,
+                               .raw = options->raw,
+                               .seed = options->seed,
+                               .epoch = epoch};
 }
 
 static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "train/run.h"
 
 static const char *schedule_name(yoke_lr_schedule_kind kind) {
@@ -20,16 +21,36 @@ static yoke_status threads_of(const yoke_trainer *trainer, uint64_t *threads) {
     return YOKE_OK;
 }
 
+/* "crop-flip, color jitter 0.4 0.4 0.4 0.1, erasing 0.25": what is off is not named, so that
+ * checkpoints from before it existed still match. */
+const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char *text,
+                                      size_t size) {
+    static const char *const kinds[] = {"none", "crop-flip", "crop-flip-cutout",
+                                        "resized-crop-flip"};
+    const yoke_color_jitter *jitter = &options->color_jitter;
+    const double strengths[] = {jitter->brightness, jitter->contrast, jitter->saturation,
+                                jitter->hue};
+    char number[32];
+    size_t used = (size_t)snprintf(text, size, "%s", kinds[options->augment]);
+    for (int i = 0; yoke_color_jitter_on(jitter) && i < 4; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
+                                 yoke_text_of_real(strengths[i], number, sizeof number));
+    if (options->erasing > 0)
+        snprintf(text + used, size - used, ", erasing %s",
+                 yoke_text_of_real(options->erasing, number, sizeof number));
+    return text;
+}
+
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    static const char *const augments[] = {"none", "crop-flip", "crop-flip-cutout",
-                                           "resized-crop-flip"};
+    char augmentation[160];
     yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
                    rows->name, rows->rows, rows->shape.channels, rows->shape.height,
                    rows->shape.width, rows->classes, rows->target_count);
     yoke_facts_add(facts, "config.shuffle", "%s", options->no_shuffle ? "no" : "yes");
-    yoke_facts_add(facts, "config.augment", "%s", augments[options->augment]);
+    yoke_facts_add(facts, "config.augment", "%s",
+                   yoke_trainer_augmentation(options, augmentation, sizeof augmentation));
     yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
     yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
     yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);

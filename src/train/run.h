@@ -84,6 +84,8 @@ yoke_status yoke_trainer_file_work(yoke_trainer *trainer, yoke_file_work *work, 
 /* resume.c. facts: what the trainer adds to the engine's facts. resume: opens the folder, and goes
  * on from a checkpoint where the options say so; all ranks together. */
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts);
+/* What the run does to training images, in words; 160 bytes are enough. Returns text. */
+const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char *text, size_t size);
 yoke_status yoke_trainer_resume(yoke_trainer *trainer);
 
 /* saving.c; all of these without a folder: nothing to do. is_due: on rank 0, whether a checkpoint

@@ -201,6 +201,8 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .batch = options->batch,
                                   .shuffle = !options->no_shuffle,
                                   .augment = options->augment,
+                                  .color_jitter = options->color_jitter,
+                                  .erasing = options->erasing,
                                   .seed = options->seed,
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);

@@ -97,16 +97,18 @@ yoke_status yoke_trainer_join(yoke_trainer *trainer) {
 yoke_status yoke_trainer_check_ranks(const yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    char facts[704], rate[32], smoothing[32];
+    char facts[832], rate[32], smoothing[32], augmentation[160];
     if (trainer->ranks == NULL) return YOKE_OK;
     snprintf(facts, sizeof facts,
              "dataset %s of %zu rows %dx%dx%d in %d classes\nepochs %d\nsteps %llu\nshuffle %d\n"
-             "augment %d\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
+             "augment %s\nlr_schedule %d\nlearning_rate %s\nwarmup_steps %llu\n"
              "label_smoothing %s\nevaluate_every %d\ntest rows %zu\ninit %d\nsave %d\n"
              "checkpoint_dir %d\nkeep_best %d\nresume %d\ntrace %d\nmistakes %d\n",
              rows->name, rows->rows, rows->shape.channels, rows->shape.height, rows->shape.width,
              rows->classes, options->epochs, (unsigned long long)options->steps,
-             !options->no_shuffle, (int)options->augment, (int)options->lr_schedule,
+             !options->no_shuffle,
+             yoke_trainer_augmentation(options, augmentation, sizeof augmentation),
+             (int)options->lr_schedule,
              yoke_text_of_real(options->optimizer->learning_rate, rate, sizeof rate),
              (unsigned long long)options->warmup_steps,
              yoke_text_of_real(options->label_smoothing, smoothing, sizeof smoothing),

@@ -306,6 +306,16 @@ class Train(Case):
         self.assertEqual(slow["schedule"], "python")
         self.assertGreater(slow["stage_ms"]["python"], 3 * 5)  # the root copies 5 layers or more twice, and calls them
 
+    def test_changes_of_images_train_to_other_weights_on_every_number_of_devices(self):
+        run = ["--dataset", "synthetic:3x8x8,rows=60", "--steps", "3", "--algorithm", "direct", "--shards", "2"]
+        changes = [[], ["--color-jitter", "0.4,0.4,0.4,0.1"], ["--random-erasing", "0.9"], ["--augment", "crop-flip"]]
+        hashes = [self.train(*run, *devices(1), *more)["weights_hash"] for more in changes]
+        self.assertEqual(len(set(hashes)), len(hashes))
+        self.assertEqual([self.train(*run, *devices(2), *more)["weights_hash"] for more in changes], hashes)
+        for words in ["0.4,x", "1,1,1,0.7", "1,,1", "1,1,1,0.1,1"]:
+            self.fails(2, [f"--color-jitter: '{words}' is not BRIGHTNESS"], "train", *SMALL, "--color-jitter", words)
+        self.fails(2, ["color jitter is for images of bytes in three channels"], "train", *SMALL, "--color-jitter", "1")
+
     @unittest.skipIf(BACKEND != "cpu", "several GPUs refuse")
     def test_batch_norm_over_all_devices_trains_as_on_one(self):
         run = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,rows=60", "--batch", "10", "--steps", "1",

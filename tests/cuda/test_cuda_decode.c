@@ -83,6 +83,7 @@ static void a_gpu_decodes_pixels_as_the_host_does(void **state) {
         for (int way = 0; way < 6; way++) {
             yoke_augmentation augmentation = {
                 .kind = (yoke_augment)(way / 2), .raw = way % 2, .seed = i, .epoch = 3};
+            if (augmentation.kind == YOKE_AUGMENT_CROP_FLIP) augmentation.erasing = 0.6;
             check_against_host(device, &dataset, &augmentation);
         }
     }
@@ -94,8 +95,8 @@ static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
     int64_t x = (int64_t)index % width, y = (int64_t)index / width % height;
     size_t plane = index / (size_t)(width * height);
     size_t channel = plane % (size_t)dataset->shape.channels;
-    if (y >= placed->cut_top && y < (int64_t)placed->cut_top + decoding->cut_side &&
-        x >= placed->cut_left && x < (int64_t)placed->cut_left + decoding->cut_side)
+    if (y >= placed->cut_top && y < (int64_t)placed->cut_top + placed->cut_height &&
+        x >= placed->cut_left && x < (int64_t)placed->cut_left + placed->cut_width)
         return decoding->cut_value[channel];
     int64_t from_x = (placed->flip ? width - 1 - x : x) + placed->right, from_y = y + placed->down;
     bool outside = from_x < 0 || from_x >= width || from_y < 0 || from_y >= height;
@@ -107,18 +108,19 @@ static float value_of(const yoke_dataset *dataset, const yoke_placement *placed,
 }
 
 static void an_image_may_be_moved_out_of_sight(void **state) {
-    static const yoke_placement odd[] = {{.down = 12},
-                                         {.down = -12, .flip = true},
-                                         {.right = 11, .flip = true},
-                                         {.right = -9},
-                                         {.right = INT_MAX, .down = INT_MIN},
-                                         {.right = INT_MIN, .down = INT_MAX, .flip = true},
-                                         {.cut_top = -4, .cut_left = 9},
-                                         {.cut_top = INT_MIN, .cut_left = INT_MAX},
-                                         {.cut_top = 11, .cut_left = -4, .down = 3}};
+    static const yoke_placement odd[] = {
+        {.down = 12},
+        {.down = -12, .flip = true},
+        {.right = 11, .flip = true},
+        {.right = -9},
+        {.right = INT_MAX, .down = INT_MIN},
+        {.right = INT_MIN, .down = INT_MAX, .flip = true},
+        {.cut_top = -4, .cut_left = 9, .cut_height = 5, .cut_width = 2},
+        {.cut_top = INT_MIN, .cut_left = INT_MAX, .cut_height = 5, .cut_width = 5},
+        {.cut_top = 11, .cut_left = -4, .cut_height = 3, .cut_width = 8, .down = 3}};
     yoke_device *device = yoke_devices_at(*state, 0);
     yoke_dataset dataset = make_pictures((yoke_shape){3, 12, 10, false});
-    yoke_decoding decoding = {.cut_side = 5, .mean = {0.1f, 0.2f, 0.3f}};
+    yoke_decoding decoding = {.mean = {0.1f, 0.2f, 0.3f}};
     yoke_placement placements[ROWS] = {{0}};
     for (int i = 0; i < 4; i++)
         decoding.deviation[i] = 0.5f, decoding.cut_value[i] = (float)(i + 7);

@@ -137,6 +137,49 @@ static void cutout_sets_one_square_to_the_mean_and_keeps_the_crop(void **state) 
     assert_true(whole > 50 && reaching_out > 50);
 }
 
+/* torchvision's RandomErasing: half of the rows, boxes of 2 to 33 % of the image with sides in a
+ * ratio of 0.3 to 3.3, rounded, and not as long as the image's. */
+static void erasing_sets_a_box_to_the_mean_in_its_share_of_rows(void **state) {
+    (void)state;
+    yoke_dataset dataset = make_dataset();
+    yoke_augmentation plain = {.kind = YOKE_AUGMENT_CROP_FLIP, .seed = 4, .epoch = 2};
+    yoke_augmentation erasing = plain;
+    erasing.erasing = 0.5;
+    int erased = 0, widest = 0, smallest = PLANE, largest = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        float kept[VALUES], cut[VALUES];
+        int box[4];
+        augment_row(&dataset, row, &plain, kept);
+        augment_row(&dataset, row, &erasing, cut);
+        changed_box(kept, cut, box);
+        if (box[1] == 0) {
+            assert_memory_equal(kept, cut, sizeof kept);
+            continue;
+        }
+        int height = box[1] - box[0], width = box[3] - box[2], area = height * width;
+        erased++;
+        assert_in_range(height, 1, HEIGHT - 1);
+        assert_in_range(width, 1, WIDTH - 1);
+        for (int i = 0; i < VALUES; i++) {
+            int y = i / WIDTH % HEIGHT, x = i % WIDTH;
+            bool inside = y >= box[0] && y < box[1] && x >= box[2] && x < box[3];
+            assert_true(cut[i] == (inside ? 0 : kept[i]));
+        }
+        widest = width > widest ? width : widest;
+        smallest = area < smallest ? area : smallest;
+        largest = area > largest ? area : largest;
+    }
+    assert_in_range(erased, ROWS / 2 - 112, ROWS / 2 + 112);
+    assert_int_equal(widest, WIDTH - 1);
+    assert_in_range(smallest, 1, 4);
+    assert_in_range(largest, 36, 48);
+    erasing.erasing = 0;
+    float kept[VALUES], cut[VALUES];
+    augment_row(&dataset, 3, &plain, kept);
+    augment_row(&dataset, 3, &erasing, cut);
+    assert_memory_equal(kept, cut, sizeof kept);
+}
+
 static void raw_cutout_shows_the_mean_colour(void **state) {
     (void)state;
     yoke_dataset dataset = make_dataset();
@@ -209,6 +252,7 @@ int main(void) {
         cmocka_unit_test(without_augmentation_rows_are_only_normalised),
         cmocka_unit_test(crop_and_flip_reach_every_placement_and_nothing_else),
         cmocka_unit_test(cutout_sets_one_square_to_the_mean_and_keeps_the_crop),
+        cmocka_unit_test(erasing_sets_a_box_to_the_mean_in_its_share_of_rows),
         cmocka_unit_test(raw_cutout_shows_the_mean_colour),
         cmocka_unit_test(the_key_is_seed_epoch_and_row),
         cmocka_unit_test(floats_and_rows_made_on_demand_are_treated_as_bytes_are),

@@ -265,6 +265,10 @@ static void another_run_is_refused_unless_the_field_is_named(void **state) {
     options = saving(&run);
     options.augment = YOKE_AUGMENT_CROP_FLIP;
     expect_refused(options, YOKE_ERROR_ARGUMENT, "augment is crop-flip here and none there");
+    options.augment = YOKE_AUGMENT_NONE;
+    options.erasing = 0.25;
+    expect_refused(options, YOKE_ERROR_ARGUMENT,
+                   "augment is none, erasing 0.25 here and none there");
     options = saving(&run);
     options.lr_schedule = YOKE_LR_COSINE;
     expect_refused(options, YOKE_ERROR_ARGUMENT, "lr_schedule is cosine here and constant there");

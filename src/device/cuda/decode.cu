@@ -1,4 +1,4 @@
-/* From stored images to the model's inputs: crop, flip, normalise and cutout in one pass over the
+/* From stored images to the model's inputs: crop, flip, normalise and cut out in one pass over the
  * output. data/augment.c does the same on the host. */
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
@@ -8,14 +8,14 @@
  * well. */
 struct output_line {
     const uint8_t *pixels; /* the stored line that it shows; NULL: outside the image */
-    unsigned width, right, cut_left, cut_side;
+    unsigned width, right, cut_left, cut_width;
     bool flip;
     float cut_value;
     yoke_scaling scale;
 };
 
 static __device__ float value_at(const output_line &line, unsigned x) {
-    if (x - line.cut_left < line.cut_side) return line.cut_value;
+    if (x - line.cut_left < line.cut_width) return line.cut_value;
     unsigned column = (line.flip ? line.width - 1 - x : x) + line.right;
     bool inside = line.pixels != NULL && column < line.width;
     return yoke_decode_pixel(inside ? line.pixels[column] : 0, line.scale);
@@ -28,12 +28,12 @@ static __device__ output_line line_of(const yoke_decode_request &job, size_t ind
     yoke_placement placed = {};
     if (job.placements != NULL) placed = job.placements[row];
     unsigned source = y + (unsigned)placed.down, entry = channel < 4 ? channel : 3;
-    bool cut = y - (unsigned)placed.cut_top < (unsigned)job.decoding.cut_side;
+    bool cut = y - (unsigned)placed.cut_top < (unsigned)placed.cut_height;
     return {source < height ? job.pixels + (plane * height + source) * width : NULL,
             width,
             (unsigned)placed.right,
             (unsigned)placed.cut_left,
-            cut ? (unsigned)job.decoding.cut_side : 0,
+            cut ? (unsigned)placed.cut_width : 0,
             placed.flip,
             job.decoding.cut_value[entry],
             {job.decoding.mean[entry], job.decoding.deviation[entry]}};
