@@ -63,12 +63,29 @@ typedef struct yoke_linear_options {
     const char *name;        /**< Prefix of the parameters' names; required. */
     int out_features;        /**< Required. */
     bool no_bias;            /**< Leave the bias out. */
-    const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
+    const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own.
+                                  Without a bias also an embedding of out_features tokens. */
+    bool transposed;         /**< The weight is [in, out], as that of GPT-2's Conv1D. */
+    double deviation; /**< Initialize the weight with N(0, deviation^2) and the bias with 0; 0:
+                           nn.Linear's rule. */
 } yoke_linear_options;
 
 /** The defaults; set name and out_features. */
 #define YOKE_LINEAR_OPTIONS_INIT                                                                   \
-    { sizeof(yoke_linear_options), NULL, 0, false, NULL }
+    { sizeof(yoke_linear_options), NULL, 0, false, NULL, false, 0 }
+
+/** torch.nn.Embedding, and an embedding of positions. */
+typedef struct yoke_embedding_options {
+    size_t struct_size; /**< sizeof(yoke_embedding_options). */
+    const char *name;   /**< Prefix of the parameter's name; required. */
+    int count;          /**< Rows of the weight: tokens, or positions; required. */
+    int features;       /**< Tokens: of each; required. Positions: 0, or those of the input. */
+    double deviation;   /**< Initialize the weight with N(0, deviation^2); 0: 1, nn.Embedding's. */
+} yoke_embedding_options;
+
+/** The defaults; set name, count and features. */
+#define YOKE_EMBEDDING_OPTIONS_INIT                                                                \
+    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* deviation */ }
 
 /** torch.nn.BatchNorm2d. Begin with YOKE_BATCH_NORM_OPTIONS_INIT: here 0 means 0. */
 typedef struct yoke_batch_norm_options {
@@ -164,7 +181,8 @@ YOKE_API void yoke_model_add_output(yoke_model *model, const char *name, yoke_va
 YOKE_API yoke_value yoke_conv2d(yoke_model *model, yoke_value input,
                                 const yoke_conv2d_options *options);
 
-/** Adds a matrix product. Parameters: NAME.weight [out, in], NAME.bias [out].
+/** Adds a matrix product. Parameters: NAME.weight [out, in] or, transposed, [in, out]; NAME.bias
+ * [out].
  *
  * @param model    The model.
  * @param input    What it reads: a flat value, or a sequence, each position of which it multiplies.
@@ -246,6 +264,29 @@ YOKE_API yoke_value yoke_flatten(yoke_model *model, yoke_value input);
  * @return A sequence [height * width, channels].
  */
 YOKE_API yoke_value yoke_sequence(yoke_model *model, yoke_value input);
+
+/** Adds torch.nn.Embedding: each token id becomes a row of the weight. Parameter: NAME.weight
+ * [count, features]. Ids are whole numbers from 0 to count - 1 as float32. The engine refuses a
+ * batch in host memory with another one (DATA; the text names row and position); one in a GPU's
+ * memory, or in `pixels`, gives NaN, and so a loss that is not finite.
+ *
+ * @param model    The model.
+ * @param input    An input of the model, flat: the ids of a row's positions.
+ * @param options  Not NULL.
+ * @return A sequence with `features` at each position.
+ */
+YOKE_API yoke_value yoke_embedding(yoke_model *model, yoke_value input,
+                                   const yoke_embedding_options *options);
+
+/** Adds to each position its row of the weight. Parameter: NAME.weight [count, features].
+ *
+ * @param model    The model.
+ * @param input    A sequence of at most `count` positions.
+ * @param options  Not NULL.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_positional_embedding(yoke_model *model, yoke_value input,
+                                              const yoke_embedding_options *options);
 
 /** Adds dropout. (seed, step, layer, row of the whole batch) decide a mask, so that it does not
  * depend on the number of devices.

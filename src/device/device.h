@@ -237,7 +237,7 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
 
 typedef enum yoke_operation_kind {
     YOKE_OP_CONV2D,     /* parameters: weight [out, in / groups, k, k], bias [out] */
-    YOKE_OP_LINEAR,     /* weight [out, in], bias [out] */
+    YOKE_OP_LINEAR,     /* weight [out, in], or [in, out] if `transposed`; bias [out] */
     YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance; relu:
                            followed by a ReLU; add: input 1 is added before the ReLU */
     YOKE_OP_RELU,
@@ -246,6 +246,9 @@ typedef enum yoke_operation_kind {
     YOKE_OP_AVERAGE_POOL, /* count_include_pad */
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
     YOKE_OP_SEQUENCE,     /* [channels, height, width] -> a sequence [height * width, channels] */
+    YOKE_OP_EMBEDDING,    /* flat float32 token ids -> a sequence of their rows of weight [table,
+                             features]; the row of an id that is none of 0 .. table - 1 is NaN */
+    YOKE_OP_POSITIONS, /* adds to each position of a sequence its row of weight [table, features] */
     YOKE_OP_DROPOUT,
     YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
                               float32 */
@@ -272,6 +275,8 @@ typedef struct yoke_operation {
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear */
+    bool transposed;                     /* linear */
+    int table;                           /* embeddings: rows of the weight */
     double epsilon, momentum;            /* batch norm */
     double probability;                  /* dropout */
     double label_smoothing;              /* cross-entropy */

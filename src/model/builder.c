@@ -76,6 +76,8 @@ static const char *kind_name(yoke_operation_kind kind) {
         [YOKE_OP_AVERAGE_POOL] = "average_pool",
         [YOKE_OP_FLATTEN] = "flatten",
         [YOKE_OP_SEQUENCE] = "sequence",
+        [YOKE_OP_EMBEDDING] = "embedding",
+        [YOKE_OP_POSITIONS] = "positional_embedding",
         [YOKE_OP_DROPOUT] = "dropout",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
@@ -93,6 +95,11 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
     return NULL;
 }
 
+static bool is_named(yoke_operation_kind kind) {
+    return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
+           kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS;
+}
+
 /* A layer without parameters is named by its kind and position: "relu.7". */
 static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
     char own[32];
@@ -108,7 +115,7 @@ static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *n
 
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
-    bool named = kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM;
+    bool named = is_named(kind);
     const char *what = kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,
@@ -135,6 +142,15 @@ yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, cons
 
 yoke_shape yoke_value_shape(const yoke_model *model, int value) {
     return value == 0 ? model->input : model->layers[value - 1].shape;
+}
+
+yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape) {
+    if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: an output row of %d x %d x %d is more than %d values",
+                    layer->operation.name, shape.channels, shape.height, shape.width, INT32_MAX);
+    layer->shape = shape;
+    layer->operation.output = yoke_dims_of(shape);
+    return YOKE_OK;
 }
 
 yoke_dims yoke_dims_of(yoke_shape shape) {

@@ -33,6 +33,10 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
         return yoke_float64_elementwise;
     case YOKE_OP_SEQUENCE:
         return yoke_float64_sequence;
+    case YOKE_OP_EMBEDDING:
+        return yoke_float64_embedding;
+    case YOKE_OP_POSITIONS:
+        return yoke_float64_positions;
     case YOKE_OP_INPUT:
     case YOKE_OP_OUTPUT:
     case YOKE_OP_CROSS_ENTROPY:

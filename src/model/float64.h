@@ -20,6 +20,8 @@ void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool bac
 void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_positions(yoke_float64_model *r, const yoke_node *layer, bool backward);
 /* ReLU, add, flatten, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
 

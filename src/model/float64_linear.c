@@ -30,12 +30,33 @@ static void add_scaled(double *to, const double *from, double scale, size_t coun
         to[i] += scale * from[i];
 }
 
+/* Element i of the output, with weights [in, out]. */
+static void transposed_product(yoke_float64_model *r, const yoke_node *layer, size_t i,
+                               bool backward) {
+    size_t in = (size_t)layer->operation.input.channels, out = (size_t)layer->shape.channels;
+    size_t row = i / out * in, column = i % out;
+    const double *x = r->values[layer->inputs[0]] + row, *w = r->tensors[layer->tensors[0]];
+    double *y = &r->values[layer->output][i], dy = r->gradients[layer->output][i];
+    for (size_t k = 0; k < in; k++) {
+        if (!backward) {
+            *y += x[k] * w[k * out + column];
+            continue;
+        }
+        r->gradients[layer->inputs[0]][row + k] += dy * w[k * out + column];
+        r->tensor_gradients[layer->tensors[0]][k * out + column] += dy * x[k];
+    }
+}
+
 void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     size_t in = (size_t)layer->operation.input.channels, out = (size_t)layer->shape.channels;
     size_t rows = (size_t)r->rows * (size_t)layer->shape.height; /* all positions of a sequence */
     int tensor = layer->tensors[0];
     for (size_t i = 0; i < rows * out; i++) {
         size_t row = i / out * in, weights = i % out * in;
+        if (layer->operation.transposed) {
+            transposed_product(r, layer, i, backward);
+            continue;
+        }
         const double *x = r->values[layer->inputs[0]] + row, *w = r->tensors[tensor] + weights;
         double dy = r->gradients[layer->output][i];
         if (!backward) {

@@ -75,6 +75,10 @@ yoke_value yoke_builder_result(yoke_model *model, yoke_status status);
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer);
 yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value);
+/* ARGUMENT unless input 0 is an image. */
+yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer);
+/* The shape of its output. ARGUMENT: too large. */
+yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape);
 yoke_shape yoke_value_shape(const yoke_model *model, int value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
 bool yoke_grow(void **array, int *capacity, int count, size_t size);

@@ -11,16 +11,7 @@
 
 /* Shared by several layers. */
 
-static yoke_status write_shape(yoke_node *layer, yoke_shape shape) {
-    if ((int64_t)shape.channels * shape.height > INT32_MAX / shape.width)
-        return FAIL(YOKE_ERROR_ARGUMENT, "%s: an output row of %d x %d x %d is more than %d values",
-                    layer->operation.name, shape.channels, shape.height, shape.width, INT32_MAX);
-    layer->shape = shape;
-    layer->operation.output = yoke_dims_of(shape);
-    return YOKE_OK;
-}
-
-static yoke_status need_image(const yoke_model *model, const yoke_node *layer) {
+yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer) {
     yoke_shape shape = yoke_value_shape(model, layer->inputs[0]);
     if (shape.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
@@ -54,7 +45,13 @@ static yoke_status place_window(const yoke_node *layer, int *height, int *width)
     return YOKE_OK;
 }
 
-/* Uses the weight and bias of an earlier layer of the same kind and shape. */
+static bool can_share(const yoke_operation *own, const yoke_operation *owner) {
+    bool is_tied = own->kind == YOKE_OP_LINEAR && owner->kind == YOKE_OP_EMBEDDING;
+    return (is_tied || own->kind == owner->kind) && own->bias == owner->bias &&
+           own->transposed == owner->transposed;
+}
+
+/* Uses the weight and bias of an earlier layer of the same kind, or of an embedding, and shape. */
 static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char *owner_name,
                                  const yoke_tensor *weight) {
     const yoke_node *owner = yoke_builder_find(model, owner_name);
@@ -62,11 +59,11 @@ static yoke_status share_tensors(yoke_model *model, yoke_node *layer, const char
     if (owner == NULL || owner == layer)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: shared_with '%s' is not an earlier layer", name,
                     owner_name);
-    if (owner->operation.kind != layer->operation.kind ||
-        owner->operation.bias != layer->operation.bias)
+    if (!can_share(&layer->operation, &owner->operation))
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: shared_with '%s' is another kind of layer or differs in bias", name,
-                    owner_name);
+                    "%s: shared_with '%s' is another kind of layer or differs in bias or in "
+                    "transposed",
+                    name, owner_name);
     const yoke_tensor *theirs = &model->tensors[owner->tensors[0]];
     if (memcmp(theirs->shape, weight->shape, sizeof weight->shape) != 0 ||
         theirs->groups != weight->groups)
@@ -93,7 +90,9 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
     layer->tensor_count = 1;
     if (!layer->operation.bias) return YOKE_OK;
     yoke_tensor bias = {
-        .ndim = 1, .shape = {weight->shape[0]}, .trainable = true, .groups = 1, .fill = fill};
+        .ndim = 1, .shape = {layer->shape.channels}, .trainable = true, .groups = 1, .fill = fill};
+    if (layer->operation.kind == YOKE_OP_LINEAR && weight->fill.kind == YOKE_FILL_NORMAL)
+        bias.fill = (yoke_fill){YOKE_FILL_CONSTANT, 0};
     TRY(yoke_tensor_add(model, name, "bias", &bias, &layer->tensors[1]));
     layer->tensor_count = 2;
     return YOKE_OK;
@@ -120,7 +119,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_CONV2D, options.name, &layer));
     TRY(yoke_builder_read(model, layer, input));
-    TRY(need_image(model, layer));
+    TRY(yoke_builder_image(model, layer));
     yoke_operation *conv = &layer->operation;
     conv->kernel = options.kernel;
     conv->stride = options.stride != 0 ? options.stride : 1;
@@ -130,7 +129,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     yoke_shape shape = {.channels = options.out_channels};
     TRY(place_window(layer, &shape.height, &shape.width));
     TRY(check_groups(conv, options.out_channels));
-    TRY(write_shape(layer, shape));
+    TRY(yoke_builder_shape(layer, shape));
 
     int64_t kernel = options.kernel, in_channels = conv->input.channels / conv->groups;
     size_t window = (size_t)(kernel * kernel);
@@ -169,12 +168,20 @@ static yoke_status add_linear(yoke_model *model, yoke_value input,
     if (options.out_features < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d output features, must be at least 1", options.name,
                     options.out_features);
+    if (!(options.deviation >= 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: a deviation of %g, must be at least 0", options.name,
+                    options.deviation);
     layer->operation.bias = !options.no_bias;
+    layer->operation.transposed = options.transposed;
     yoke_shape shape = read;
     shape.channels = options.out_features;
-    TRY(write_shape(layer, shape));
-    yoke_tensor weight = {
-        .ndim = 2, .shape = {options.out_features, read.channels}, .trainable = true, .groups = 1};
+    TRY(yoke_builder_shape(layer, shape));
+    int in = read.channels, out = options.out_features;
+    yoke_tensor weight = {.ndim = 2,
+                          .shape = {options.transposed ? in : out, options.transposed ? out : in},
+                          .trainable = true,
+                          .groups = 1};
+    if (options.deviation > 0) weight.fill = (yoke_fill){YOKE_FILL_NORMAL, options.deviation};
     if (options.shared_with != NULL)
         return share_tensors(model, layer, options.shared_with, &weight);
     return own_tensors(model, layer, &weight, (size_t)read.channels);
@@ -232,7 +239,7 @@ static yoke_status add_batch_norm(yoke_model *model, yoke_value input,
     if (shape.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: reads a sequence of %d x %d, needs an image",
                     options.name, shape.height, shape.channels);
-    TRY(write_shape(layer, shape));
+    TRY(yoke_builder_shape(layer, shape));
     return batch_norm_tensors(model, layer);
 }
 
@@ -248,7 +255,7 @@ static yoke_status add_elementwise(yoke_model *model, yoke_operation_kind kind, 
                                    yoke_node **layer) {
     TRY(yoke_builder_layer(model, kind, NULL, layer));
     TRY(yoke_builder_read(model, *layer, input));
-    return write_shape(*layer, yoke_value_shape(model, input.index));
+    return yoke_builder_shape(*layer, yoke_value_shape(model, input.index));
 }
 
 yoke_value yoke_relu(yoke_model *model, yoke_value input) {
@@ -299,29 +306,13 @@ static yoke_status add_flatten(yoke_model *model, yoke_value input) {
     TRY(yoke_builder_layer(model, YOKE_OP_FLATTEN, NULL, &layer));
     TRY(yoke_builder_read(model, layer, input));
     yoke_dims read = layer->operation.input;
-    return write_shape(layer, (yoke_shape){read.channels * read.height * read.width, 1, 1, true});
+    return yoke_builder_shape(layer,
+                              (yoke_shape){read.channels * read.height * read.width, 1, 1, true});
 }
 
 yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_flatten(model, input));
-}
-
-static yoke_status add_sequence(yoke_model *model, yoke_value input) {
-    yoke_node *layer = NULL;
-    TRY(yoke_builder_layer(model, YOKE_OP_SEQUENCE, NULL, &layer));
-    TRY(yoke_builder_read(model, layer, input));
-    TRY(need_image(model, layer));
-    yoke_dims read = layer->operation.input;
-    return write_shape(layer, (yoke_shape){.channels = read.channels,
-                                           .height = read.height * read.width,
-                                           .width = 1,
-                                           .sequence = true});
-}
-
-yoke_value yoke_sequence(yoke_model *model, yoke_value input) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_sequence(model, input));
 }
 
 /* Pooling. */
@@ -331,9 +322,9 @@ static yoke_status add_global_pool(yoke_model *model, yoke_value input) {
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_AVERAGE_POOL, NULL, &layer));
     TRY(yoke_builder_read(model, layer, input));
-    TRY(need_image(model, layer));
+    TRY(yoke_builder_image(model, layer));
     layer->operation.stride = 1;
-    return write_shape(layer, (yoke_shape){layer->operation.input.channels, 1, 1, false});
+    return yoke_builder_shape(layer, (yoke_shape){layer->operation.input.channels, 1, 1, false});
 }
 
 yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
@@ -348,7 +339,7 @@ static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_va
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, kind, NULL, &layer));
     TRY(yoke_builder_read(model, layer, input));
-    TRY(need_image(model, layer));
+    TRY(yoke_builder_image(model, layer));
     yoke_operation *pool = &layer->operation;
     pool->kernel = options.kernel;
     pool->stride = options.stride != 0 ? options.stride : pool->kernel;
@@ -358,7 +349,7 @@ static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_va
     if (pool->padding > pool->kernel / 2)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be at most half the kernel of %d",
                     pool->name, pool->padding, pool->kernel);
-    return write_shape(layer, shape);
+    return yoke_builder_shape(layer, shape);
 }
 
 yoke_value yoke_max_pool(yoke_model *model, yoke_value input, const yoke_pool_options *options) {

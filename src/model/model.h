@@ -216,6 +216,8 @@ bool yoke_patterns_match(const char *list, const char *name);
 yoke_status yoke_patterns_check(const yoke_model *model, const char *what, const char *list,
                                 bool parameters);
 
+/* The ids of an input that embeddings read are 0 to this - 1; 0: no embedding reads it. */
+int yoke_model_tokens(const yoke_model *model, int input);
 /* The elements of one row. */
 size_t yoke_model_input_elements(const yoke_model *model, int input);
 size_t yoke_model_output_elements(const yoke_model *model, int output);

@@ -115,6 +115,29 @@ static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_b
     return YOKE_OK;
 }
 
+/* The ids of one input; those on a device make NaN of a wrong one. */
+static yoke_status check_ids(const yoke_data_parallel *parallel, int input, const float *ids,
+                             int rows) {
+    int tokens = yoke_model_tokens(parallel->model, input);
+    size_t row = yoke_model_input_elements(parallel->model, input);
+    bool on_device = parallel->flight.locations.inputs[input] != NULL;
+    if (tokens == 0 || on_device || ids == NULL) return YOKE_OK;
+    for (size_t i = 0; i < (size_t)rows * row; i++)
+        if (!(ids[i] >= 0 && ids[i] < (float)tokens && ids[i] == floorf(ids[i])))
+            return FAIL(YOKE_ERROR_DATA,
+                        "row %zu of the batch has token id %g at position %zu: this model's tokens "
+                        "are 0 to %d",
+                        i / row, (double)ids[i], i % row, tokens - 1);
+    return YOKE_OK;
+}
+
+static yoke_status check_tokens(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    TRY(check_ids(parallel, 0, batch->inputs, batch->rows));
+    for (int k = 1; batch->rows > 0 && k < yoke_model_input_count(parallel->model); k++)
+        TRY(check_ids(parallel, k, batch->more_inputs[k - 1], batch->rows));
+    return YOKE_OK;
+}
+
 yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *given,
                               bool with_labels, yoke_batch *batch) {
     yoke_decoding *decoding = &parallel->flight.decoding;
@@ -127,6 +150,7 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
     TRY(locate_arrays(parallel, batch));
     TRY(check_labels(parallel, batch));
+    TRY(check_tokens(parallel, batch));
     if (batch->pixels == NULL) return YOKE_OK;
     return yoke_options_load(decoding, sizeof *decoding, batch->decoding, "yoke_decoding");
 }

@@ -82,6 +82,25 @@ static inline yoke_model *sequence(const yoke_loss_options *loss) {
     return model;
 }
 
+/* Embeddings, weights that are stored [in, out], and a head that is tied to an embedding. */
+static inline yoke_model *tokens(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "tokens", (yoke_shape){9, 1, 1, true}));
+    yoke_embedding_options words = YOKE_EMBEDDING_OPTIONS_INIT, places = words;
+    words.name = "wte", words.count = 11, words.features = 20;
+    places.name = "wpe", places.count = 12;
+    yoke_linear_options wide = YOKE_LINEAR_OPTIONS_INIT, narrow = wide, tied = wide;
+    wide.name = "wide", wide.out_features = 24, wide.transposed = true, wide.deviation = 0.2;
+    narrow.name = "narrow", narrow.out_features = 20, narrow.transposed = true;
+    tied.name = "lm_head", tied.out_features = 11, tied.shared_with = "wte", tied.no_bias = true;
+    yoke_value a = yoke_embedding(model, yoke_model_input(model), &words);
+    a = yoke_positional_embedding(model, a, &places);
+    yoke_value b = yoke_linear(model, yoke_relu(model, yoke_linear(model, a, &wide)), &narrow);
+    b = yoke_linear(model, yoke_add(model, a, b), &tied);
+    assert_ok(yoke_model_finish(model, linear(model, yoke_flatten(model, b), "fc", 7, NULL), loss));
+    return model;
+}
+
 static inline yoke_model *resnet20(int size) {
     yoke_model *model = NULL;
     assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, size, size, false}, 10, NULL));

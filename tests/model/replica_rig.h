@@ -58,6 +58,13 @@ static inline yoke_replica_options rig_options(const struct rig *rig) {
     };
 }
 
+/* Where an embedding reads an input, numbers become token ids. */
+static inline void rig_tokens(const yoke_model *model, int input, float *values, size_t count) {
+    int tokens = yoke_model_tokens(model, input);
+    for (size_t i = 0; i < count && tokens > 0; i++)
+        values[i] = (float)((int)(fabsf(values[i]) * 1000) % tokens);
+}
+
 /* Normal numbers, and a copy of them in the device's memory. */
 static inline void rig_numbers(struct rig *rig, float **values, size_t row, float *to,
                                uint64_t stream) {
@@ -72,9 +79,12 @@ static inline void rig_batch(struct rig *rig, uint64_t seed) {
     const yoke_model *model = rig->model;
     size_t rows = (size_t)rig->rows, classes = yoke_model_output_elements(model, 0);
     rig->seed = seed;
-    for (int k = 0; k < model->input_count; k++)
-        rig_numbers(rig, &rig->inputs[k], yoke_model_input_elements(model, k), memory->inputs[k],
-                    k == 0 ? 0 : 1 + (uint64_t)k);
+    for (int k = 0; k < model->input_count; k++) {
+        size_t row = yoke_model_input_elements(model, k);
+        rig_numbers(rig, &rig->inputs[k], row, memory->inputs[k], k == 0 ? 0 : 1 + (uint64_t)k);
+        rig_tokens(model, k, rig->inputs[k], rows * row);
+        device_put(rig->device, memory->inputs[k], rig->inputs[k], rows * row * sizeof(float));
+    }
     rig_numbers(rig, &rig->targets, classes, memory->targets, 1);
     rig->labels = realloc(rig->labels, rows * sizeof *rig->labels);
     for (size_t i = 0; i < rows; i++)

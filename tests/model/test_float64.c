@@ -23,6 +23,7 @@ static void probe_create(struct probe *probe, yoke_model *model, int rows) {
     probe->targets = malloc(outputs * sizeof(float));
     probe->labels = malloc((size_t)rows * sizeof(int32_t));
     yoke_random_normal(probe->inputs, inputs, 1, 1, YOKE_RANDOM_SYNTHETIC, 0);
+    rig_tokens(model, 0, probe->inputs, inputs);
     yoke_random_normal(probe->targets, outputs, 1, 1, YOKE_RANDOM_SYNTHETIC, 1);
     for (int i = 0; i < rows; i++)
         probe->labels[i] = i * 7 % out.channels;
@@ -98,6 +99,7 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
 static void so_are_those_of_sequences(void **state) {
     (void)state;
     check_model(sequence(NULL), 2);
+    check_model(tokens(NULL), 3);
 }
 
 static void so_are_those_of_the_mean_squared_error(void **state) {

@@ -30,6 +30,9 @@ static void sequences_equal_the_reference(void **state) {
     rig_create(&rig, sequence(NULL), 5, 1);
     assert_step_near(&rig, 1e-4);
     rig_destroy(&rig);
+    rig_create(&rig, tokens(NULL), 5, 2);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
 }
 
 static void resnet20_equals_the_reference(void **state) {
@@ -77,6 +80,7 @@ static void bfloat16_stays_close_to_the_reference(void **state) {
 static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
     (void)state;
     check_bfloat16(sequence);
+    check_bfloat16(tokens);
 }
 
 static void mlp_equals_the_reference(void **state) {

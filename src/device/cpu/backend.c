@@ -310,6 +310,10 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
     case YOKE_OP_SEQUENCE:
     case YOKE_OP_OUTPUT:
         return cpu_plan_reshape(plan, cpu, request);
+    case YOKE_OP_EMBEDDING:
+        return cpu_plan_embedding(plan, cpu, request);
+    case YOKE_OP_POSITIONS:
+        return cpu_plan_positions(plan, cpu, request);
     case YOKE_OP_DROPOUT:
         return cpu_plan_dropout(plan, cpu, request);
     case YOKE_OP_CROSS_ENTROPY:

@@ -131,6 +131,10 @@ yoke_status cpu_plan_relu(yoke_plan **plan, cpu_device *device, const yoke_plan_
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request); /* flatten, output */
+yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,
+                               const yoke_plan_request *request);
+yoke_status cpu_plan_positions(yoke_plan **plan, cpu_device *device,
+                               const yoke_plan_request *request);
 yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request);
 yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);

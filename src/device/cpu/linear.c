@@ -3,7 +3,8 @@
  * other. On plain matrices it takes kernels that add blocks of a few hundred: the rounding error of
  * 1024 products is 0.6 times as large, the speed nearly the same. YOKE_ALGORITHM_DIRECT's fixed
  * rule takes plain matrices, the weights as [in, out], which forward reads twice as fast as [out,
- * in]. */
+ * in]. A
+ * transposed weight is plain, [in, out], by every rule. */
 #include <stdio.h>
 
 #include "device/cpu/weighted.h"
@@ -43,11 +44,18 @@ yoke_status cpu_plan_linear(yoke_plan **plan, cpu_device *device,
     TRY_DNNL(cpu_desc_reshape(&problem.stored[CPU_OUTPUT], &device->descs, output, 2,
                               problem.free[CPU_OUTPUT]->dims));
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);
-    int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d", in, out);
+    if (operation->transposed)
+        TRY(matrix(&problem.stored[CPU_WEIGHTS], device, out, in, dnnl_f32, dnnl_ba));
+    bool given = problem.stored[CPU_WEIGHTS] != NULL; /* an embedding's weight is [out, in] */
+    if (plain && given) problem.free[CPU_WEIGHTS] = problem.stored[CPU_WEIGHTS];
+    int length = snprintf(problem.key, sizeof problem.key, "linear %d to %d%s", in, out,
+                          operation->transposed ? " transposed" : "");
     if (input.sequence)
         snprintf(problem.key + length, sizeof problem.key - (size_t)length, " at %d positions",
                  input.height);
     TRY(cpu_weighted_create(plan, device, request, &problem));
     cpu_layout_store(&(*plan)->needs.output, output);
-    return YOKE_OK;
+    const int64_t shape[] = {in, out};
+    if (!operation->transposed) return YOKE_OK;
+    return yoke_layout_plain(&device->base, shape, 2, &(*plan)->needs.parameters[0]);
 }

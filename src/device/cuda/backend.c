@@ -256,6 +256,10 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_SEQUENCE:
     case YOKE_OP_OUTPUT:
         return cuda_plan_reshape(plan, cuda, request);
+    case YOKE_OP_EMBEDDING:
+        return cuda_plan_embedding(plan, cuda, request);
+    case YOKE_OP_POSITIONS:
+        return cuda_plan_positions(plan, cuda, request);
     case YOKE_OP_DROPOUT:
         return cuda_plan_dropout(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:

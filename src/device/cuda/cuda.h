@@ -172,6 +172,10 @@ yoke_status cuda_plan_relu(yoke_plan **plan, cuda_device *device, const yoke_pla
 yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
 yoke_status cuda_plan_reshape(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request); /* flatten, output */
+yoke_status cuda_plan_embedding(yoke_plan **plan, cuda_device *device,
+                                const yoke_plan_request *request);
+yoke_status cuda_plan_positions(yoke_plan **plan, cuda_device *device,
+                                const yoke_plan_request *request);
 yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request);
 yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);

@@ -184,6 +184,22 @@ typedef struct cuda_dropout_job {
 } cuda_dropout_job;
 cudaError_t cuda_run_dropout(const cuda_dropout_job *job, cudaStream_t stream);
 
+/* Values [rows, positions, features]; weight [table, features]. A token id is a float: the row of
+ * one that is none of 0 .. table - 1 is NaN. Backward writes the whole weight gradient. */
+typedef struct cuda_embedding_job {
+    size_t rows, positions, features, table;
+    bool half;
+    const void *input; /* tokens: float32 ids [rows, positions]; positions: values */
+    void *output;
+    const float *weight;
+    const void *output_gradient;
+    float *weight_gradient;
+} cuda_embedding_job;
+cudaError_t cuda_run_embedding(const cuda_embedding_job *job, cudaStream_t stream);
+cudaError_t cuda_run_embedding_backward(const cuda_embedding_job *job, cudaStream_t stream);
+cudaError_t cuda_run_positions(const cuda_embedding_job *job, cudaStream_t stream);
+cudaError_t cuda_run_positions_backward(const cuda_embedding_job *job, cudaStream_t stream);
+
 /* What backward needs of one row's softmax: p_j = exp(x_j - largest) / sum. */
 typedef struct cuda_loss_row {
     float largest, reciprocal_sum;

@@ -10,7 +10,8 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
     const yoke_operation *operation = request->operation;
     int64_t in = operation->input.channels, out = operation->output.channels;
     char key[96];
-    int length = snprintf(key, sizeof key, "linear %lld to %lld", (long long)in, (long long)out);
+    int length = snprintf(key, sizeof key, "linear %lld to %lld%s", (long long)in, (long long)out,
+                          operation->transposed ? " transposed" : "");
     if (operation->input.sequence)
         snprintf(key + length, sizeof key - (size_t)length, " at %d positions",
                  operation->input.height);
@@ -20,6 +21,7 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .weights = {CUDA_FLOAT32, false, 2, {out, in}},
                                       .algorithms = algorithms,
                                       .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
+    if (operation->transposed) weighted.weights = (cuda_layout){CUDA_FLOAT32, false, 2, {in, out}};
     weighted.input.type = cuda_compute_type(request->precision);
     weighted.input.channels_last = false;
     return cuda_weighted_create(plan, device, &weighted);

@@ -12,6 +12,7 @@ typedef struct product_view {
     int64_t input_stride, weight_stride, output_stride; /* from row to row */
     int batch;
     int64_t input_step, weight_step, output_step; /* from one of the batch to the next */
+    bool transposed;                              /* weights are [k, n] */
     bool parts; /* the batch consists of parts of k: the sum of their products is the output */
     int64_t weight_offset;       /* of the first tap over an input pixel */
     bool all_input, all_weights; /* take part */
@@ -33,9 +34,10 @@ static product_view view_linear(const cuda_problem *problem) {
                           .n = out,
                           .k = in,
                           .input_stride = in,
-                          .weight_stride = in,
+                          .weight_stride = problem->operation->transposed ? out : in,
                           .output_stride = out,
                           .batch = 1,
+                          .transposed = problem->operation->transposed,
                           .all_input = true,
                           .all_weights = true};
 }
@@ -107,7 +109,8 @@ static bool view_problem(const cuda_problem *problem, product_view *view) {
     return true;
 }
 
-/* Shapes. Weights have one row for each output channel, so forward uses their transpose. */
+/* Shapes. Weights have one row for each output channel, so forward uses their transpose; of
+ * transposed weights, backward does. */
 
 static cuda_product_shape common_shape(const cuda_problem *problem, const product_view *view) {
     /* The lowest bit set in any of the distances decides the alignment. */
@@ -122,7 +125,7 @@ static cuda_product_shape forward_shape(const cuda_problem *problem, const produ
     cuda_product_shape shape = common_shape(problem, view);
     shape.m = view->m, shape.n = view->n, shape.k = view->k;
     shape.a = (cuda_matrix){problem->type, false, view->input_stride};
-    shape.b = (cuda_matrix){problem->type, true, view->weight_stride};
+    shape.b = (cuda_matrix){problem->type, !view->transposed, view->weight_stride};
     shape.output = (cuda_matrix){problem->type, false, view->output_stride};
     shape.a_step = view->input_step;
     shape.b_step = view->weight_step;
@@ -136,7 +139,7 @@ static cuda_product_shape data_shape(const cuda_problem *problem, const product_
     cuda_product_shape shape = common_shape(problem, view);
     shape.m = view->m, shape.n = view->k, shape.k = view->n;
     shape.a = (cuda_matrix){problem->type, false, view->output_stride};
-    shape.b = (cuda_matrix){problem->type, false, view->weight_stride};
+    shape.b = (cuda_matrix){problem->type, view->transposed, view->weight_stride};
     shape.output = (cuda_matrix){problem->type, false, view->input_stride};
     shape.a_step = view->output_step;
     shape.b_step = view->weight_step;
@@ -153,6 +156,10 @@ static cuda_product_shape weights_shape(const cuda_problem *problem, const produ
     shape.a_step = view->output_step;
     shape.b_step = view->input_step;
     shape.output_step = view->weight_step;
+    if (!view->transposed) return shape;
+    shape.m = view->k, shape.n = view->n;
+    shape.a = (cuda_matrix){problem->type, true, view->input_stride};
+    shape.b = (cuda_matrix){problem->type, false, view->output_stride};
     return shape;
 }
 
@@ -193,8 +200,10 @@ static yoke_status run_data(const cuda_pass *pass, const cuda_operands *operands
 
 static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *operands) {
     const product_pass *self = (const product_pass *)pass;
+    const void *a = self->view.transposed ? operands->input : operands->output;
+    const void *b = self->view.transposed ? operands->output : operands->input;
     TRY(clear(self, operands->weights));
-    return cuda_product_run(self->product, operands->output, operands->input, NULL,
+    return cuda_product_run(self->product, a, b, NULL,
                             advance(operands->weights, self->view.weight_offset, CUDA_FLOAT32));
 }
 
