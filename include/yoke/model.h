@@ -47,14 +47,16 @@ typedef struct yoke_conv2d_options {
     int groups;              /**< 0: 1. */
     bool bias;               /**< Unlike PyTorch off by default: a batch norm usually follows. */
     const char *shared_with; /**< An earlier layer whose parameters this one uses; NULL: its own. */
-    bool kaiming_fan_out; /**< Initialize by torchvision's rule for ResNets; false: nn.Conv2d's. */
+    bool kaiming_fan_out;    /**< Initialize by torchvision's rule: normal weights, bias 0; false:
+                                nn.Conv2d's. */
+    int dilation;            /**< Pixels from one tap to the next; 0: 1. */
 } yoke_conv2d_options;
 
 /** The defaults; set name, out_channels and kernel. */
 #define YOKE_CONV2D_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_conv2d_options), NULL, 0, 0, 1 /* stride */, 0, 1 /* groups */, false, NULL,   \
-            false                                                                                  \
+            false, 1 /* dilation */                                                                \
     }
 
 /** torch.nn.Linear. */
@@ -171,7 +173,8 @@ YOKE_API yoke_value yoke_model_add_input(yoke_model *model, const char *name, yo
  */
 YOKE_API void yoke_model_add_output(yoke_model *model, const char *name, yoke_value value);
 
-/** Adds a convolution. Parameters: NAME.weight [out, in / groups, kernel, kernel], NAME.bias [out].
+/** Adds a convolution; groups = channels makes it depthwise. Parameters: NAME.weight [out, in /
+ * groups, kernel, kernel], NAME.bias [out].
  *
  * @param model    The model.
  * @param input    What it reads.

@@ -272,6 +272,7 @@ typedef struct yoke_operation {
     const char *name; /* for messages; borrowed while planning */
     yoke_dims input, output;
     int kernel, stride, padding, groups; /* convolution, pooling */
+    int dilation;                        /* convolution: pixels from tap to tap, at least 1 */
     bool relu;                           /* batch norm, add: fused */
     bool add;                            /* batch norm: fused, always with relu */
     bool bias;                           /* convolution, linear */

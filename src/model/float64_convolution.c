@@ -25,7 +25,8 @@ typedef struct conv_tap {
 
 static void conv_forward_tap(const conv_tap *tap, const double *input, double *output) {
     const yoke_operation *o = tap->operation;
-    int offset_y = tap->ky - o->padding, offset_x = tap->kx - o->padding, stride = o->stride;
+    int offset_y = tap->ky * o->dilation - o->padding;
+    int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
     span ys = inside(o->output.height, o->input.height, stride, offset_y);
     span xs = inside(o->output.width, o->input.width, stride, offset_x);
     for (int oy = ys.begin; oy < ys.end; oy++) {
@@ -42,7 +43,8 @@ static void conv_forward_tap(const conv_tap *tap, const double *input, double *o
 static double conv_backward_tap(const conv_tap *tap, const double *input,
                                 const double *output_gradient, double *input_gradient) {
     const yoke_operation *o = tap->operation;
-    int offset_y = tap->ky - o->padding, offset_x = tap->kx - o->padding, stride = o->stride;
+    int offset_y = tap->ky * o->dilation - o->padding;
+    int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
     span ys = inside(o->output.height, o->input.height, stride, offset_y);
     span xs = inside(o->output.width, o->input.width, stride, offset_x);
     double sum = 0;

@@ -34,14 +34,19 @@ static yoke_status place_window(const yoke_node *layer, int *height, int *width)
     if (window->padding < 0 || window->padding > WINDOW_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: padding of %d, must be 0 to %d", window->name,
                     window->padding, WINDOW_LIMIT);
+    if (window->dilation < 1 || window->dilation > WINDOW_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: dilation of %d, must be 1 to %d", window->name,
+                    window->dilation, WINDOW_LIMIT);
     int padded_height = window->input.height + 2 * window->padding;
     int padded_width = window->input.width + 2 * window->padding;
-    if (padded_height < window->kernel || padded_width < window->kernel)
+    int side = (window->kernel - 1) * window->dilation + 1; /* of the image that it covers */
+    if (padded_height < side || padded_width < side)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: kernel of %d does not fit an image of %d x %d padded by %d", window->name,
-                    window->kernel, window->input.height, window->input.width, window->padding);
-    *height = (padded_height - window->kernel) / window->stride + 1;
-    *width = (padded_width - window->kernel) / window->stride + 1;
+                    "%s: kernel of %d%s does not fit an image of %d x %d padded by %d",
+                    window->name, window->kernel, window->dilation > 1 ? ", dilated," : "",
+                    window->input.height, window->input.width, window->padding);
+    *height = (padded_height - side) / window->stride + 1;
+    *width = (padded_width - side) / window->stride + 1;
     return YOKE_OK;
 }
 
@@ -125,6 +130,7 @@ static yoke_status add_conv2d(yoke_model *model, yoke_value input,
     conv->stride = options.stride != 0 ? options.stride : 1;
     conv->padding = options.padding;
     conv->groups = options.groups != 0 ? options.groups : 1;
+    conv->dilation = options.dilation != 0 ? options.dilation : 1;
     conv->bias = options.bias;
     yoke_shape shape = {.channels = options.out_channels};
     TRY(place_window(layer, &shape.height, &shape.width));
@@ -344,6 +350,7 @@ static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_va
     pool->kernel = options.kernel;
     pool->stride = options.stride != 0 ? options.stride : pool->kernel;
     pool->padding = options.padding;
+    pool->dilation = 1;
     yoke_shape shape = {.channels = pool->input.channels};
     TRY(place_window(layer, &shape.height, &shape.width));
     if (pool->padding > pool->kernel / 2)

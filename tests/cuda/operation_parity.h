@@ -65,7 +65,8 @@ static inline yoke_layout parity_produced(const parity_side *side, yoke_dims dim
                          .output = dims,
                          .kernel = 1,
                          .stride = 1,
-                         .groups = 1};
+                         .groups = 1,
+                         .dilation = 1};
     parity_shape shape = parity_value_shape(side->c->rows, dims);
     yoke_plan_request request = {.operation = &op,
                                  .rows = side->c->rows,

@@ -28,33 +28,40 @@ static void check_every_way(const parity_rig *rig, parity_case c) {
 typedef struct window {
     int rows, in, height, width, out, kernel, stride, padding, groups;
     bool bias;
+    int dilation;
 } window;
 
 static const window convolutions[] = {
-    {4, 3, 12, 12, 16, 3, 1, 1, 1, false}, /* the first layer of a CIFAR network */
-    {2, 3, 17, 17, 16, 7, 2, 3, 1, false}, /* of an ImageNet network */
-    {2, 1, 9, 9, 8, 5, 1, 2, 1, true},     /* of an MNIST network */
-    {3, 16, 9, 7, 24, 3, 1, 1, 1, true},   /* odd sizes */
-    {2, 16, 8, 8, 32, 3, 2, 1, 1, false},  /* stride */
-    {2, 16, 7, 7, 24, 1, 2, 0, 1, false},  /* a shortcut on an odd size */
-    {4, 32, 6, 6, 16, 1, 1, 0, 1, true},   /* one tap */
-    {2, 5, 6, 6, 7, 3, 1, 0, 1, true},     /* channels that are multiples of nothing */
-    {2, 16, 6, 6, 16, 3, 1, 1, 4, true},   /* groups */
-    {2, 8, 6, 6, 16, 3, 1, 1, 8, false},   /* depthwise, two outputs a channel */
-    {2, 16, 7, 7, 16, 3, 2, 1, 16, true},  /* depthwise, stride */
-    {1, 16, 5, 5, 16, 3, 1, 1, 1, false},  /* one row */
-    {4, 32, 1, 1, 32, 3, 1, 1, 1, false},  /* only the centre tap meets the image */
-    {4, 16, 2, 2, 24, 3, 2, 1, 1, true},   /* four of nine taps do */
-    {5, 24, 1, 1, 16, 1, 1, 0, 1, true},   /* one pixel, one tap */
-    {1, 8, 1, 1, 8, 1, 1, 0, 1, false},    /* and one row */
-    {3, 8, 3, 3, 12, 2, 2, 0, 1, true},    /* an even kernel that leaves a rest */
-    {3, 8, 5, 5, 12, 5, 1, 0, 1, true},    /* one output pixel */
-    {2, 8, 1, 2, 8, 5, 2, 2, 1, true},     /* not square */
+    {4, 3, 12, 12, 16, 3, 1, 1, 1, false, 1}, /* the first layer of a CIFAR network */
+    {2, 3, 17, 17, 16, 7, 2, 3, 1, false, 1}, /* of an ImageNet network */
+    {2, 1, 9, 9, 8, 5, 1, 2, 1, true, 1},     /* of an MNIST network */
+    {3, 16, 9, 7, 24, 3, 1, 1, 1, true, 1},   /* odd sizes */
+    {2, 16, 8, 8, 32, 3, 2, 1, 1, false, 1},  /* stride */
+    {2, 16, 7, 7, 24, 1, 2, 0, 1, false, 1},  /* a shortcut on an odd size */
+    {4, 32, 6, 6, 16, 1, 1, 0, 1, true, 1},   /* one tap */
+    {2, 5, 6, 6, 7, 3, 1, 0, 1, true, 1},     /* channels that are multiples of nothing */
+    {2, 16, 6, 6, 16, 3, 1, 1, 4, true, 1},   /* groups */
+    {2, 8, 6, 6, 16, 3, 1, 1, 8, false, 1},   /* depthwise, two outputs a channel */
+    {2, 16, 7, 7, 16, 3, 2, 1, 16, true, 1},  /* depthwise, stride */
+    {1, 16, 5, 5, 16, 3, 1, 1, 1, false, 1},  /* one row */
+    {4, 32, 1, 1, 32, 3, 1, 1, 1, false, 1},  /* only the centre tap meets the image */
+    {4, 16, 2, 2, 24, 3, 2, 1, 1, true, 1},   /* four of nine taps do */
+    {5, 24, 1, 1, 16, 1, 1, 0, 1, true, 1},   /* one pixel, one tap */
+    {1, 8, 1, 1, 8, 1, 1, 0, 1, false, 1},    /* and one row */
+    {3, 8, 3, 3, 12, 2, 2, 0, 1, true, 1},    /* an even kernel that leaves a rest */
+    {3, 8, 5, 5, 12, 5, 1, 0, 1, true, 1},    /* one output pixel */
+    {2, 8, 1, 2, 8, 5, 2, 2, 1, true, 1},     /* not square */
+    {2, 16, 9, 8, 24, 3, 1, 2, 1, true, 2},   /* dilated */
+    {2, 3, 12, 13, 8, 3, 2, 1, 1, false, 3},  /* dilated by stride */
+    {2, 8, 7, 7, 8, 3, 1, 2, 8, true, 2},     /* dilated depthwise */
+    {2, 8, 5, 5, 12, 3, 1, 0, 1, true, 2},    /* one output pixel, nine of 25 met */
+    {3, 20, 6, 6, 20, 3, 1, 1, 20, false, 1}, /* depthwise */
 };
 
 static yoke_dims window_output(const window *w) {
-    return (yoke_dims){w->out, (w->height + 2 * w->padding - w->kernel) / w->stride + 1,
-                       (w->width + 2 * w->padding - w->kernel) / w->stride + 1};
+    int side = (w->kernel - 1) * w->dilation + 1;
+    return (yoke_dims){w->out, (w->height + 2 * w->padding - side) / w->stride + 1,
+                       (w->width + 2 * w->padding - side) / w->stride + 1};
 }
 
 static parity_case window_case(yoke_operation_kind kind, const window *w) {
@@ -66,6 +73,7 @@ static parity_case window_case(yoke_operation_kind kind, const window *w) {
                                        .stride = w->stride,
                                        .padding = w->padding,
                                        .groups = w->groups,
+                                       .dilation = w->dilation,
                                        .bias = w->bias},
                          .rows = w->rows,
                          .algorithm = YOKE_ALGORITHM_DIRECT};
@@ -179,11 +187,11 @@ static void flatten_and_output_equal_the_cpu(void **state) {
 
 /* in = out, no groups, no bias; kernel 0: the whole image. */
 static const window pools[] = {
-    {3, 16, 8, 8, 16, 2, 2, 0, 0, false},  {2, 8, 9, 7, 8, 3, 2, 1, 0, false},
-    {2, 24, 5, 5, 24, 3, 1, 1, 0, false},  {1, 5, 6, 6, 5, 2, 1, 0, 0, false},
-    {4, 16, 4, 4, 16, 4, 4, 0, 0, false},  {2, 3, 7, 7, 3, 5, 3, 2, 0, false},
-    {2, 16, 1, 1, 16, 1, 1, 0, 0, false},  {2, 130, 3, 2, 130, 2, 1, 1, 0, false},
-    {1, 3, 19, 18, 3, 17, 1, 0, 0, false}, /* a winner's place needs more than a byte */
+    {3, 16, 8, 8, 16, 2, 2, 0, 0, false, 1},  {2, 8, 9, 7, 8, 3, 2, 1, 0, false, 1},
+    {2, 24, 5, 5, 24, 3, 1, 1, 0, false, 1},  {1, 5, 6, 6, 5, 2, 1, 0, 0, false, 1},
+    {4, 16, 4, 4, 16, 4, 4, 0, 0, false, 1},  {2, 3, 7, 7, 3, 5, 3, 2, 0, false, 1},
+    {2, 16, 1, 1, 16, 1, 1, 0, 0, false, 1},  {2, 130, 3, 2, 130, 2, 1, 1, 0, false, 1},
+    {1, 3, 19, 18, 3, 17, 1, 0, 0, false, 1}, /* a winner's place needs more than a byte */
 };
 
 static void pooling_equals_the_cpu(void **state) {

@@ -92,7 +92,8 @@ static parity_case convolution(yoke_dims input, int out, int kernel, int stride,
                                 .kernel = kernel,
                                 .stride = stride,
                                 .padding = padding,
-                                .groups = 1};
+                                .groups = 1,
+                                .dilation = 1};
     operation.output =
         (yoke_dims){out, outputs(input.height, &operation), outputs(input.width, &operation)};
     return (parity_case){.operation = operation, .rows = 3};

@@ -32,6 +32,7 @@ static void two_devices_at_once_give_the_bits_of_one(void **state) {
                                   .stride = 1,
                                   .padding = 1,
                                   .groups = 1,
+                                  .dilation = 1,
                                   .bias = true},
                     .rows = 4,
                     .algorithm = YOKE_ALGORITHM_DIRECT};

@@ -36,10 +36,10 @@ static void multiply(const check_run *run, const yoke_operation *op, const posit
 static void apply_window(const check_run *run, const yoke_operation *op, position p,
                          reference *to) {
     for (p.ky = 0; p.ky < op->kernel; p.ky++) {
-        p.in_y = p.y * op->stride - op->padding + p.ky;
+        p.in_y = p.y * op->stride - op->padding + p.ky * op->dilation;
         if (p.in_y < 0 || p.in_y >= op->input.height) continue;
         for (p.kx = 0; p.kx < op->kernel; p.kx++) {
-            p.in_x = p.x * op->stride - op->padding + p.kx;
+            p.in_x = p.x * op->stride - op->padding + p.kx * op->dilation;
             if (p.in_x < 0 || p.in_x >= op->input.width) continue;
             multiply(run, op, &p, to);
         }
@@ -88,40 +88,48 @@ static void free_reference(reference *r) {
 typedef struct shape {
     int rows, in, height, width, out, kernel, stride, padding, groups;
     bool bias, first_layer;
+    int dilation;
 } shape;
 
 static const shape shapes[] = {
-    {4, 3, 12, 12, 16, 3, 1, 1, 1, false, true},   /* the first layer of a CIFAR network */
-    {2, 3, 23, 23, 32, 7, 2, 3, 1, false, true},   /* of an ImageNet network */
-    {2, 1, 9, 9, 8, 5, 1, 2, 1, true, true},       /* of an MNIST network */
-    {4, 32, 12, 12, 32, 3, 1, 1, 1, false, false}, /* where Winograd serves */
-    {3, 16, 13, 11, 32, 3, 1, 1, 1, true, false},  /* odd sizes */
-    {2, 32, 12, 12, 64, 3, 2, 1, 1, false, false}, /* stride */
-    {2, 32, 7, 7, 48, 1, 2, 0, 1, false, false},   /* a shortcut on an odd size */
-    {4, 64, 6, 6, 32, 1, 1, 0, 1, true, false},    /* one tap */
-    {2, 24, 7, 7, 20, 3, 1, 1, 1, true, false},    /* channels not multiples of 16 */
-    {2, 5, 6, 6, 7, 3, 1, 0, 1, true, false},      /* nor of anything */
-    {2, 32, 8, 8, 32, 3, 1, 1, 4, false, false},   /* groups */
-    {2, 16, 8, 8, 32, 3, 1, 1, 16, true, false},   /* depthwise, two outputs a channel */
-    {2, 32, 9, 9, 32, 3, 2, 1, 32, false, false},  /* depthwise */
-    {1, 16, 5, 5, 16, 3, 1, 1, 1, false, false},   /* one row */
-    {4, 64, 1, 1, 64, 3, 1, 1, 1, false, false},   /* only the centre tap meets the image */
-    {4, 32, 2, 2, 64, 3, 2, 1, 1, true, false},    /* four of nine taps do */
-    {3, 24, 1, 1, 40, 3, 1, 1, 1, false, false},
-    {2, 32, 1, 1, 32, 3, 1, 1, 32, false, false},
-    {5, 48, 1, 1, 32, 1, 1, 0, 1, true, false}, /* one output pixel: all taps, all pixels */
-    {3, 20, 1, 1, 12, 1, 1, 0, 1, false, false},
-    {4, 32, 2, 2, 48, 1, 2, 0, 1, false, false}, /* one of four pixels */
-    {3, 16, 5, 5, 24, 5, 1, 0, 1, true, false},  /* all taps and pixels */
-    {3, 16, 3, 3, 24, 2, 2, 0, 1, true, false},  /* part of the pixels */
-    {2, 3, 2, 2, 16, 7, 4, 3, 1, false, true},
-    {2, 16, 1, 2, 16, 5, 2, 2, 1, true, false}, /* not square */
+    {4, 3, 12, 12, 16, 3, 1, 1, 1, false, true, 1},   /* the first layer of a CIFAR network */
+    {2, 3, 23, 23, 32, 7, 2, 3, 1, false, true, 1},   /* of an ImageNet network */
+    {2, 1, 9, 9, 8, 5, 1, 2, 1, true, true, 1},       /* of an MNIST network */
+    {4, 32, 12, 12, 32, 3, 1, 1, 1, false, false, 1}, /* where Winograd serves */
+    {3, 16, 13, 11, 32, 3, 1, 1, 1, true, false, 1},  /* odd sizes */
+    {2, 32, 12, 12, 64, 3, 2, 1, 1, false, false, 1}, /* stride */
+    {2, 32, 7, 7, 48, 1, 2, 0, 1, false, false, 1},   /* a shortcut on an odd size */
+    {4, 64, 6, 6, 32, 1, 1, 0, 1, true, false, 1},    /* one tap */
+    {2, 24, 7, 7, 20, 3, 1, 1, 1, true, false, 1},    /* channels not multiples of 16 */
+    {2, 5, 6, 6, 7, 3, 1, 0, 1, true, false, 1},      /* nor of anything */
+    {2, 32, 8, 8, 32, 3, 1, 1, 4, false, false, 1},   /* groups */
+    {2, 16, 8, 8, 32, 3, 1, 1, 16, true, false, 1},   /* depthwise, two outputs a channel */
+    {2, 32, 9, 9, 32, 3, 2, 1, 32, false, false, 1},  /* depthwise */
+    {1, 16, 5, 5, 16, 3, 1, 1, 1, false, false, 1},   /* one row */
+    {4, 64, 1, 1, 64, 3, 1, 1, 1, false, false, 1},   /* only the centre tap meets the image */
+    {4, 32, 2, 2, 64, 3, 2, 1, 1, true, false, 1},    /* four of nine taps do */
+    {3, 24, 1, 1, 40, 3, 1, 1, 1, false, false, 1},
+    {2, 32, 1, 1, 32, 3, 1, 1, 32, false, false, 1},
+    {5, 48, 1, 1, 32, 1, 1, 0, 1, true, false, 1}, /* one output pixel: all taps, all pixels */
+    {3, 20, 1, 1, 12, 1, 1, 0, 1, false, false, 1},
+    {4, 32, 2, 2, 48, 1, 2, 0, 1, false, false, 1}, /* one of four pixels */
+    {3, 16, 5, 5, 24, 5, 1, 0, 1, true, false, 1},  /* all taps and pixels */
+    {3, 16, 3, 3, 24, 2, 2, 0, 1, true, false, 1},  /* part of the pixels */
+    {2, 3, 2, 2, 16, 7, 4, 3, 1, false, true, 1},
+    {2, 16, 1, 2, 16, 5, 2, 2, 1, true, false, 1},        /* not square */
+    {2, 16, 12, 11, 32, 3, 1, 2, 1, true, false, 2},      /* dilated, where Winograd would serve */
+    {2, 3, 15, 13, 16, 3, 2, 1, 1, false, true, 3},       /* dilated by stride */
+    {2, 32, 9, 9, 32, 3, 1, 2, 32, true, false, 2},       /* dilated depthwise */
+    {2, 16, 5, 5, 24, 3, 1, 0, 1, true, false, 2},        /* one output pixel, nine of 25 met */
+    {3, 40, 8, 8, 40, 3, 1, 1, 40, false, false, 1},      /* depthwise, channels not of 16 */
+    {2, 144, 14, 14, 144, 3, 2, 1, 144, false, false, 1}, /* depthwise as in MobileNetV2 */
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0] };
 
 static check_case case_of(const shape *s, yoke_precision precision, yoke_algorithm algorithm) {
-    int height = (s->height + 2 * s->padding - s->kernel) / s->stride + 1;
-    int width = (s->width + 2 * s->padding - s->kernel) / s->stride + 1;
+    int side = (s->kernel - 1) * s->dilation + 1;
+    int height = (s->height + 2 * s->padding - side) / s->stride + 1;
+    int width = (s->width + 2 * s->padding - side) / s->stride + 1;
     return (check_case){.operation = {.kind = YOKE_OP_CONV2D,
                                       .name = "conv",
                                       .input = {s->in, s->height, s->width},
@@ -130,6 +138,7 @@ static check_case case_of(const shape *s, yoke_precision precision, yoke_algorit
                                       .stride = s->stride,
                                       .padding = s->padding,
                                       .groups = s->groups,
+                                      .dilation = s->dilation,
                                       .bias = s->bias},
                         .rows = s->rows,
                         .precision = precision,

@@ -128,7 +128,8 @@ static inline yoke_layout check_produced_layout(yoke_device *device, const check
                          .output = c->operation.input,
                          .kernel = 1,
                          .stride = 1,
-                         .groups = 1};
+                         .groups = 1,
+                         .dilation = 1};
     yoke_plan_request request = {.operation = &op,
                                  .rows = c->rows,
                                  .precision = c->precision,

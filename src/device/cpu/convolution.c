@@ -27,9 +27,11 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
     const yoke_operation *operation = request->operation;
     dnnl_data_type_t type = cpu_data_type(request->precision);
     int stride = operation->stride, padding = operation->padding;
+    int between = operation->dilation - 1;
     /* Evaluation uses training's kernels: the same bits, and the weights keep their layout. */
     cpu_problem problem = {.operation = {.kind = CPU_CONVOLUTION,
                                          .strides = {stride, stride},
+                                         .dilation = {between, between},
                                          .padding = {padding, padding},
                                          .padding_end = {padding, padding}},
                            .algorithms = algorithms};
@@ -39,9 +41,13 @@ yoke_status cpu_plan_convolution(yoke_plan **plan, cpu_device *device,
                        dnnl_format_tag_any));
     TRY(describe_weights(&problem.free[CPU_WEIGHTS], device, operation, type));
     if (operation->bias) TRY(cpu_bias_desc(&problem, device, operation->output.channels));
-    snprintf(problem.key, sizeof problem.key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d",
-             operation->input.channels, operation->input.height, operation->input.width,
-             operation->output.channels, operation->kernel, stride, padding, operation->groups);
+    int length = snprintf(
+        problem.key, sizeof problem.key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d",
+        operation->input.channels, operation->input.height, operation->input.width,
+        operation->output.channels, operation->kernel, stride, padding, operation->groups);
+    if (between > 0)
+        snprintf(problem.key + length, sizeof problem.key - (size_t)length, " dilation %d",
+                 operation->dilation);
     if (cpu_is_one_pixel(operation)) return cpu_plan_one_pixel(plan, device, request, &problem);
     problem.stored[CPU_INPUT] = cpu_layout_desc(&request->inputs[0]);
     problem.stored[CPU_WEIGHTS] = cpu_layout_desc(&request->parameters[0]);

@@ -22,7 +22,8 @@ static tap_window window_of(const yoke_operation *operation) {
 
 bool cpu_is_one_pixel(const yoke_operation *operation) {
     return operation->output.height == 1 && operation->output.width == 1 &&
-           operation->groups == 1 && operation->padding < operation->kernel;
+           operation->groups == 1 && operation->dilation == 1 &&
+           operation->padding < operation->kernel;
 }
 
 /* Descriptors. */

@@ -54,7 +54,8 @@ size_t cpu_desc_span(const cpu_desc *desc);
 
 /* One operation in one direction. A gradient has the descriptor of its value. */
 typedef enum cpu_operation_kind {
-    CPU_CONVOLUTION, /* source, weights, bias (NULL: none), destination, strides, padding */
+    CPU_CONVOLUTION, /* source, weights, bias (NULL: none), destination, strides, dilation, padding
+                      */
     CPU_PRODUCT,     /* inner product: source, weights, bias, destination */
     CPU_MATMUL,      /* source times weights, forward only */
     CPU_POOLING,     /* source, destination, kernel, strides, padding */
@@ -77,6 +78,7 @@ typedef struct cpu_operation {
     dnnl_alg_kind_t algorithm;
     const cpu_desc *source, *weights, *bias, *destination;
     dnnl_dims_t strides, kernel, padding, padding_end;
+    dnnl_dims_t dilation; /* pixels between neighbouring taps: 0 where these touch */
     float epsilon;
     unsigned flags;
     bool relu;

@@ -94,17 +94,17 @@ static dnnl_status_t convolution(dnnl_convolution_desc_t *desc, const recipe *r)
     const cpu_operation *o = r->operation;
     switch (o->direction) {
     case CPU_FORWARD:
-        return dnnl_convolution_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source,
-                                                  r->weights, r->bias, r->destination, o->strides,
-                                                  o->padding, o->padding_end);
+        return dnnl_dilated_convolution_forward_desc_init(
+            desc, cpu_propagation(o), o->algorithm, r->source, r->weights, r->bias, r->destination,
+            o->strides, o->dilation, o->padding, o->padding_end);
     case CPU_BACKWARD_DATA:
-        return dnnl_convolution_backward_data_desc_init(desc, o->algorithm, r->source, r->weights,
-                                                        r->destination, o->strides, o->padding,
-                                                        o->padding_end);
+        return dnnl_dilated_convolution_backward_data_desc_init(
+            desc, o->algorithm, r->source, r->weights, r->destination, o->strides, o->dilation,
+            o->padding, o->padding_end);
     default:
-        return dnnl_convolution_backward_weights_desc_init(desc, o->algorithm, r->source,
-                                                           r->weights, r->bias, r->destination,
-                                                           o->strides, o->padding, o->padding_end);
+        return dnnl_dilated_convolution_backward_weights_desc_init(
+            desc, o->algorithm, r->source, r->weights, r->bias, r->destination, o->strides,
+            o->dilation, o->padding, o->padding_end);
     }
 }
 

@@ -76,15 +76,16 @@ static dnnl_status_t convolution(const recipe *r) {
     case CPU_FORWARD:
         return dnnl_convolution_forward_primitive_desc_create(
             r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->weights,
-            r->bias, r->destination, o->strides, NULL, o->padding, o->padding_end, r->attributes);
+            r->bias, r->destination, o->strides, o->dilation, o->padding, o->padding_end,
+            r->attributes);
     case CPU_BACKWARD_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(
             r->description, r->engine, o->algorithm, r->source, r->weights, r->destination,
-            o->strides, NULL, o->padding, o->padding_end, o->hint, r->attributes);
+            o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
     default:
         return dnnl_convolution_backward_weights_primitive_desc_create(
             r->description, r->engine, o->algorithm, r->source, r->weights, r->bias, r->destination,
-            o->strides, NULL, o->padding, o->padding_end, o->hint, r->attributes);
+            o->strides, o->dilation, o->padding, o->padding_end, o->hint, r->attributes);
     }
 }
 

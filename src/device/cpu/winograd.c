@@ -119,7 +119,9 @@ static bool convolution_fits(const cpu_operation *convolution) {
         return false;
     for (int i = 0; i < 2; i++) {
         dnnl_dim_t padding = convolution->padding[i];
-        if (weights->dims[2 + i] != WINOGRAD_TAPS || convolution->strides[i] != 1) return false;
+        if (weights->dims[2 + i] != WINOGRAD_TAPS || convolution->strides[i] != 1 ||
+            convolution->dilation[i] != 0)
+            return false;
         if (padding != convolution->padding[0] || padding < 0 || padding > 2) return false;
         if (input->dims[2 + i] + 2 * padding < WINOGRAD_TAPS) return false;
     }

@@ -24,9 +24,12 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
     yoke_dims input = operation->input, output = operation->output;
     int64_t kernel = operation->kernel, in = input.channels / operation->groups;
     char key[128];
-    snprintf(key, sizeof key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", input.channels,
-             input.height, input.width, output.channels, operation->kernel, operation->stride,
-             operation->padding, operation->groups);
+    int length =
+        snprintf(key, sizeof key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d",
+                 input.channels, input.height, input.width, output.channels, operation->kernel,
+                 operation->stride, operation->padding, operation->groups);
+    if (operation->dilation > 1)
+        snprintf(key + length, sizeof key - (size_t)length, " dilation %d", operation->dilation);
     cuda_weighted_request weighted = {
         .plan = request,
         .key = key,

@@ -87,10 +87,11 @@ static yoke_status describe_convolution(const cuda_problem *problem,
                                         cudnnConvolutionDescriptor_t *convolution) {
     const yoke_operation *operation = problem->operation;
     int padding = operation->padding, stride = operation->stride;
+    int dilation = operation->dilation;
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnCreateConvolutionDescriptor(convolution));
     TRY_CUDNN(problem->device, cuda_cudnn()->cudnnSetConvolution2dDescriptor(
-                                   *convolution, padding, padding, stride, stride, 1, 1,
-                                   CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+                                   *convolution, padding, padding, stride, stride, dilation,
+                                   dilation, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     TRY_CUDNN(problem->device,
               cuda_cudnn()->cudnnSetConvolutionGroupCount(*convolution, operation->groups));
     TRY_CUDNN(problem->device,

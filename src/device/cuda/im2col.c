@@ -151,6 +151,7 @@ static cuda_window window_of(const cuda_problem *problem) {
                          .kernel = operation->kernel,
                          .stride = operation->stride,
                          .padding = operation->padding,
+                         .dilation = operation->dilation,
                          .out_height = operation->output.height,
                          .out_width = operation->output.width};
 }

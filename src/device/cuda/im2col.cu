@@ -25,8 +25,8 @@ static __global__ void im2col(Word *columns, const Word *images, cuda_window win
         int out_y = (int)(rest % (size_t)window.out_height);
         rest /= (size_t)window.out_height;
         size_t row = rest % (size_t)window.rows, group = rest / (size_t)window.rows;
-        int y = out_y * window.stride - window.padding + tap / window.kernel;
-        int x = out_x * window.stride - window.padding + tap % window.kernel;
+        int y = out_y * window.stride - window.padding + tap / window.kernel * window.dilation;
+        int x = out_x * window.stride - window.padding + tap % window.kernel * window.dilation;
         Word word = {};
         if (y >= 0 && y < window.height && x >= 0 && x < window.width) {
             size_t pixel =
@@ -61,10 +61,11 @@ extern "C" cudaError_t cuda_run_im2col(void *columns, const void *images, bool h
     return cudaGetLastError();
 }
 
-/* The output coordinate whose `tap` reads input coordinate `at`, or -1. */
-static __host__ __device__ inline int met_by(int at, int tap, int padding, int stride, int count) {
-    int from = at + padding - tap;
-    return from >= 0 && from % stride == 0 && from / stride < count ? from / stride : -1;
+/* The output coordinate, of `count`, whose `tap` reads input coordinate `at`, or -1. */
+static __device__ int met_by(int at, int tap, const cuda_window &window, int count) {
+    int from = at + window.padding - tap * window.dilation;
+    bool met = from >= 0 && from % window.stride == 0 && from / window.stride < count;
+    return met ? from / window.stride : -1;
 }
 
 template <typename T>
@@ -79,10 +80,8 @@ static __global__ void col2im(T *images, const T *columns, cuda_window window, s
         size_t row = group * (size_t)window.rows + rest / (size_t)window.height;
         float sum = 0;
         for (int tap = 0; tap < window.kernel * window.kernel; tap++) {
-            int out_y =
-                met_by(y, tap / window.kernel, window.padding, window.stride, window.out_height);
-            int out_x =
-                met_by(x, tap % window.kernel, window.padding, window.stride, window.out_width);
+            int out_y = met_by(y, tap / window.kernel, window, window.out_height);
+            int out_x = met_by(x, tap % window.kernel, window, window.out_width);
             if (out_y < 0 || out_x < 0) continue;
             size_t pixel =
                 (row * (size_t)window.out_height + (size_t)out_y) * (size_t)window.out_width +

@@ -115,7 +115,7 @@ cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t s
  * padding. */
 typedef struct cuda_window {
     int rows, height, width, channels, groups; /* channels: of one group */
-    int kernel, stride, padding, out_height, out_width;
+    int kernel, stride, padding, dilation, out_height, out_width;
 } cuda_window;
 cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
                             cudaStream_t stream);

@@ -102,7 +102,7 @@ static bool view_problem(const cuda_problem *problem, product_view *view) {
     else if (kernel == 1 && operation->stride == 1 && operation->padding == 0)
         *view = view_one_tap(problem);
     else if (operation->output.height == 1 && operation->output.width == 1 &&
-             operation->groups == 1 && operation->padding < kernel)
+             operation->groups == 1 && operation->dilation == 1 && operation->padding < kernel)
         *view = view_one_pixel(problem);
     else
         return false;
