@@ -244,6 +244,18 @@ YOKE_API yoke_value yoke_max_pool(yoke_model *model, yoke_value input,
 YOKE_API yoke_value yoke_average_pool(yoke_model *model, yoke_value input,
                                       const yoke_pool_options *options);
 
+/** Adds average pooling to a given size: torch.nn.AdaptiveAvgPool2d((height, width)). Its windows
+ * cover the image; they differ in size and overlap where the sizes do not divide.
+ *
+ * @param model   The model.
+ * @param input   What it reads.
+ * @param height  Of the output, at least 1; it may be larger than the input's.
+ * @param width   Likewise.
+ * @return [channels, height, width].
+ */
+YOKE_API yoke_value yoke_adaptive_average_pool(yoke_model *model, yoke_value input, int height,
+                                               int width);
+
 /** Adds the average over the whole image: torch.nn.AdaptiveAvgPool2d(1).
  *
  * @param model  The model.

@@ -243,7 +243,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_RELU,
     YOKE_OP_ADD, /* two inputs; relu: followed by a ReLU */
     YOKE_OP_MAX_POOL,
-    YOKE_OP_AVERAGE_POOL, /* count_include_pad */
+    YOKE_OP_AVERAGE_POOL, /* count_include_pad; kernel 0: torch.nn.AdaptiveAvgPool2d(output) */
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
     YOKE_OP_SEQUENCE,     /* [channels, height, width] -> a sequence [height * width, channels] */
     YOKE_OP_EMBEDDING,    /* flat float32 token ids -> a sequence of their rows of weight [table,
@@ -283,6 +283,13 @@ typedef struct yoke_operation {
     double label_smoothing;              /* cross-entropy */
     uint32_t layer;                      /* part of the key of dropout's random numbers */
 } yoke_operation;
+
+/* Adaptive pooling along one direction: output `place` of `outputs` is the average of inputs
+ * begin .. end - 1 of `inputs`. */
+typedef struct yoke_window {
+    int begin, end;
+} yoke_window;
+yoke_window yoke_adaptive_window(int place, int outputs, int inputs);
 
 #define YOKE_PLAN_INPUTS 2
 #define YOKE_PLAN_PARAMETERS 2

@@ -184,6 +184,11 @@ yoke_status yoke_layout_convert(yoke_device *device, const yoke_layout *to_layou
     return device->backend->layout_convert(device, to_layout, to, from_layout, from);
 }
 
+yoke_window yoke_adaptive_window(int place, int outputs, int inputs) {
+    int64_t begin = (int64_t)place * inputs, end = begin + inputs;
+    return (yoke_window){(int)(begin / outputs), (int)((end + outputs - 1) / outputs)};
+}
+
 static void free_plan(yoke_plan *plan) {
     free(plan);
 }

@@ -4,23 +4,39 @@
 
 #include "model/float64.h"
 
-/* Visits every tap inside the image of every place of a pooling window, window by window. */
-typedef void (*pool_visitor)(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in);
+/* One tap inside the image of one window: elements of the output and of the input. */
+typedef struct pool_tap {
+    size_t out, in;
+    double window; /* taps of the window, padding included */
+} pool_tap;
+
+/* Visits every tap inside the image, window by window. */
+typedef void (*pool_visitor)(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap);
+
+/* Along one direction, the taps of window `place`, padding included. */
+static yoke_window window_of(const yoke_operation *o, int place, int outputs, int inputs) {
+    if (o->kernel == 0) return yoke_adaptive_window(place, outputs, inputs);
+    int begin = place * o->stride - o->padding;
+    return (yoke_window){begin, begin + o->kernel};
+}
 
 static void pool_plane(yoke_float64_model *r, const yoke_node *layer, size_t plane,
                        pool_visitor visit) {
-    const yoke_operation *o = &layer->operation;
-    yoke_dims in = o->input, out = o->output;
-    int kernel_height = o->kernel == 0 ? in.height : o->kernel;
-    int kernel_width = o->kernel == 0 ? in.width : o->kernel;
-    for (int place = 0; place < out.height * out.width; place++)
-        for (int tap = 0; tap < kernel_height * kernel_width; tap++) {
-            int y = place / out.width * o->stride - o->padding + tap / kernel_width;
-            int x = place % out.width * o->stride - o->padding + tap % kernel_width;
+    yoke_dims in = layer->operation.input, out = layer->operation.output;
+    for (int place = 0; place < out.height * out.width; place++) {
+        yoke_window down = window_of(&layer->operation, place / out.width, out.height, in.height);
+        yoke_window across = window_of(&layer->operation, place % out.width, out.width, in.width);
+        int width = across.end - across.begin, taps = (down.end - down.begin) * width;
+        for (int tap = 0; tap < taps; tap++) {
+            int y = down.begin + tap / width, x = across.begin + tap % width;
             if (y < 0 || y >= in.height || x < 0 || x >= in.width) continue;
-            visit(r, layer, plane * (size_t)(out.height * out.width) + (size_t)place,
-                  (plane * (size_t)in.height + (size_t)y) * (size_t)in.width + (size_t)x);
+            visit(
+                r, layer,
+                &(pool_tap){plane * (size_t)(out.height * out.width) + (size_t)place,
+                            (plane * (size_t)in.height + (size_t)y) * (size_t)in.width + (size_t)x,
+                            taps});
         }
+    }
 }
 
 static void pool(yoke_float64_model *r, const yoke_node *layer, pool_visitor visit) {
@@ -29,31 +45,24 @@ static void pool(yoke_float64_model *r, const yoke_node *layer, pool_visitor vis
         pool_plane(r, layer, plane, visit);
 }
 
-static double window_size(const yoke_operation *o) {
-    return o->kernel == 0 ? (double)(o->input.height * o->input.width)
-                          : (double)(o->kernel * o->kernel);
+static void average_forward(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap) {
+    r->values[layer->output][tap->out] += r->values[layer->inputs[0]][tap->in] / tap->window;
 }
 
-static void average_forward(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in) {
-    r->values[layer->output][out] +=
-        r->values[layer->inputs[0]][in] / window_size(&layer->operation);
+static void average_backward(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap) {
+    r->gradients[layer->inputs[0]][tap->in] += r->gradients[layer->output][tap->out] / tap->window;
 }
 
-static void average_backward(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in) {
-    r->gradients[layer->inputs[0]][in] +=
-        r->gradients[layer->output][out] / window_size(&layer->operation);
-}
-
-static void max_forward(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in) {
-    double *y = &r->values[layer->output][out], x = r->values[layer->inputs[0]][in];
+static void max_forward(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap) {
+    double *y = &r->values[layer->output][tap->out], x = r->values[layer->inputs[0]][tap->in];
     if (x > *y || isnan(x)) *y = x;
 }
 
 /* The first of equal winners takes the gradient; NaN marks an output whose winner has it. */
-static void max_backward(yoke_float64_model *r, const yoke_node *layer, size_t out, size_t in) {
-    double *y = &r->values[layer->output][out];
-    if (r->values[layer->inputs[0]][in] != *y) return;
-    r->gradients[layer->inputs[0]][in] += r->gradients[layer->output][out];
+static void max_backward(yoke_float64_model *r, const yoke_node *layer, const pool_tap *tap) {
+    double *y = &r->values[layer->output][tap->out];
+    if (r->values[layer->inputs[0]][tap->in] != *y) return;
+    r->gradients[layer->inputs[0]][tap->in] += r->gradients[layer->output][tap->out];
     *y = NAN;
 }
 

@@ -323,19 +323,27 @@ yoke_value yoke_flatten(yoke_model *model, yoke_value input) {
 
 /* Pooling. */
 
-/* For the device a kernel of 0 is the whole image. */
-static yoke_status add_global_pool(yoke_model *model, yoke_value input) {
+static yoke_status add_adaptive_pool(yoke_model *model, yoke_value input, int height, int width) {
     yoke_node *layer = NULL;
     TRY(yoke_builder_layer(model, YOKE_OP_AVERAGE_POOL, NULL, &layer));
     TRY(yoke_builder_read(model, layer, input));
     TRY(yoke_builder_image(model, layer));
+    if (height < 1 || height > WINDOW_LIMIT || width < 1 || width > WINDOW_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: pools to %d x %d, must be 1 x 1 to %d x %d",
+                    layer->operation.name, height, width, WINDOW_LIMIT, WINDOW_LIMIT);
     layer->operation.stride = 1;
-    return yoke_builder_shape(layer, (yoke_shape){layer->operation.input.channels, 1, 1, false});
+    return yoke_builder_shape(layer, (yoke_shape){.channels = layer->operation.input.channels,
+                                                  .height = height,
+                                                  .width = width});
+}
+
+yoke_value yoke_adaptive_average_pool(yoke_model *model, yoke_value input, int height, int width) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_adaptive_pool(model, input, height, width));
 }
 
 yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_global_pool(model, input));
+    return yoke_adaptive_average_pool(model, input, 1, 1);
 }
 
 static yoke_status add_pool(yoke_model *model, yoke_operation_kind kind, yoke_value input,

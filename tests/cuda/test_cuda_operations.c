@@ -207,6 +207,20 @@ static void pooling_equals_the_cpu(void **state) {
     }
 }
 
+static void adaptive_pooling_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const struct { int height, width; } sizes[] = {{2, 2}, {3, 7}, {7, 7}, {1, 4}};
+    for (size_t i = 0; i < VALUES; i++) {
+        parity_case c = value_case(YOKE_OP_AVERAGE_POOL, i);
+        c.operation.stride = 1;
+        for (size_t s = 0; s < COUNT(sizes); s++) {
+            c.operation.output =
+                (yoke_dims){c.operation.input.channels, sizes[s].height, sizes[s].width};
+            check_every_way(rig, c);
+        }
+    }
+}
+
 /* Which elements fall is the same to the bit, in float32 their values too. */
 static void dropout_drops_what_the_cpu_drops(void **state) {
     const parity_rig *rig = *state;
@@ -406,6 +420,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(dropout_drops_what_the_cpu_drops),
         cmocka_unit_test(losses_equal_the_cpu),
         cmocka_unit_test(pooling_equals_the_cpu),
+        cmocka_unit_test(adaptive_pooling_equals_the_cpu),
         cmocka_unit_test(batch_norm_equals_the_cpu),
         cmocka_unit_test(linear_equals_the_cpu),
         cmocka_unit_test(convolution_equals_the_cpu),

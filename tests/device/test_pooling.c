@@ -1,13 +1,26 @@
 /* Max and average pooling on the CPU against torch.nn's formulas in double. */
 #include "operation_check.h"
 
-static double pooled(const operation_check *check, const double *image, int top, int left) {
+/* The taps of window `place` along one direction; with a kernel of 0 those of
+ * torch.nn.AdaptiveAvgPool2d: floor(place * in / out) to ceil((place + 1) * in / out). */
+typedef struct window {
+    int begin, end;
+} window;
+
+static window window_of(const yoke_operation *operation, int place, int outputs, int inputs) {
+    int begin = place * operation->stride - operation->padding;
+    if (operation->kernel > 0) return (window){begin, begin + operation->kernel};
+    return (window){(int)floor((double)place * inputs / outputs),
+                    (int)ceil((double)(place + 1) * inputs / outputs)};
+}
+
+static double pooled(const operation_check *check, const double *image, window down,
+                     window across) {
     const yoke_operation *operation = &check->operation;
-    int high = operation->kernel > 0 ? operation->kernel : operation->input.height;
-    int wide = operation->kernel > 0 ? operation->kernel : operation->input.width;
+    int high = down.end - down.begin, wide = across.end - across.begin;
     double largest = -INFINITY, sum = 0;
-    for (int y = top; y < top + high; y++) {
-        for (int x = left; x < left + wide; x++) {
+    for (int y = down.begin; y < down.end; y++) {
+        for (int x = across.begin; x < across.end; x++) {
             if (y < 0 || x < 0 || y >= operation->input.height || x >= operation->input.width)
                 continue;
             double value = image[y * operation->input.width + x];
@@ -26,8 +39,10 @@ static void reference(const operation_check *check, double *const inputs[],
     for (int i = 0; i < check->rows * operation->input.channels; i++) {
         for (int y = 0; y < operation->output.height; y++) {
             for (int x = 0; x < operation->output.width; x++) {
-                *output++ = pooled(check, image, y * operation->stride - operation->padding,
-                                   x * operation->stride - operation->padding);
+                *output++ = pooled(
+                    check, image,
+                    window_of(operation, y, operation->output.height, operation->input.height),
+                    window_of(operation, x, operation->output.width, operation->input.width));
             }
         }
         image += operation->input.height * operation->input.width;
@@ -36,11 +51,12 @@ static void reference(const operation_check *check, double *const inputs[],
 
 typedef struct pool {
     int rows, channels, height, width, kernel, stride, padding;
+    int out_height, out_width; /* with a kernel of 0 */
 } pooling_case;
 
-static int pooled_size(int size, const pooling_case *pool) {
-    int kernel = pool->kernel > 0 ? pool->kernel : size;
-    return (size + 2 * pool->padding - kernel) / pool->stride + 1;
+static int pooled_size(int size, const pooling_case *pool, int adaptive) {
+    return pool->kernel == 0 ? adaptive
+                             : (size + 2 * pool->padding - pool->kernel) / pool->stride + 1;
 }
 
 /* Every value differs by more than the differences' step, so that each maximum is one value. */
@@ -59,8 +75,8 @@ static void run(yoke_operation_kind kind, const pooling_case *pool, dnnl_format_
     operation_check check = {
         .operation = {.kind = kind,
                       .input = {pool->channels, pool->height, pool->width},
-                      .output = {pool->channels, pooled_size(pool->height, pool),
-                                 pooled_size(pool->width, pool)},
+                      .output = {pool->channels, pooled_size(pool->height, pool, pool->out_height),
+                                 pooled_size(pool->width, pool, pool->out_width)},
                       .kernel = pool->kernel,
                       .stride = pool->stride,
                       .padding = pool->padding},
@@ -91,10 +107,16 @@ static void every_case(yoke_operation_kind kind, const pooling_case *pools, size
     }
 }
 
-static const pooling_case windows[] = {
-    {2, 16, 7, 5, 3, 2, 1}, {1, 5, 6, 6, 2, 2, 0}, {3, 20, 4, 5, 3, 1, 1}, {2, 3, 7, 8, 2, 2, 0}};
+static const pooling_case windows[] = {{2, 16, 7, 5, 3, 2, 1, 0, 0},
+                                       {1, 5, 6, 6, 2, 2, 0, 0, 0},
+                                       {3, 20, 4, 5, 3, 1, 1, 0, 0},
+                                       {2, 3, 7, 8, 2, 2, 0, 0, 0}};
 static const pooling_case images[] = {
-    {2, 20, 4, 4, 0, 1, 0}, {1, 16, 3, 5, 0, 1, 0}, {3, 7, 1, 1, 0, 1, 0}};
+    {2, 20, 4, 4, 0, 1, 0, 1, 1}, {1, 16, 3, 5, 0, 1, 0, 1, 1}, {3, 7, 1, 1, 0, 1, 0, 1, 1}};
+/* Windows of one size, of two sizes, overlapping ones, and more windows than pixels. */
+static const pooling_case sizes[] = {{2, 20, 6, 4, 0, 1, 0, 3, 2}, {1, 16, 7, 10, 0, 1, 0, 3, 7},
+                                     {2, 5, 5, 5, 0, 1, 0, 4, 3},  {2, 17, 1, 1, 0, 1, 0, 7, 7},
+                                     {1, 3, 2, 3, 0, 1, 0, 7, 2},  {2, 16, 3, 3, 0, 1, 0, 3, 3}};
 
 static void max_pool_takes_the_largest_and_returns_its_gradient_there(void **state) {
     (void)state;
@@ -111,12 +133,18 @@ static void kernel_zero_is_the_whole_image(void **state) {
     every_case(YOKE_OP_AVERAGE_POOL, images, sizeof images / sizeof images[0], YOKE_FLOAT32);
 }
 
+static void adaptive_windows_are_pytorchs(void **state) {
+    (void)state;
+    every_case(YOKE_OP_AVERAGE_POOL, sizes, sizeof sizes / sizeof sizes[0], YOKE_FLOAT32);
+}
+
 static void pools_in_bfloat16(void **state) {
     (void)state;
     if (check_no_bfloat16()) skip();
     every_case(YOKE_OP_MAX_POOL, windows, sizeof windows / sizeof windows[0], YOKE_BFLOAT16);
     every_case(YOKE_OP_AVERAGE_POOL, windows, sizeof windows / sizeof windows[0], YOKE_BFLOAT16);
     every_case(YOKE_OP_AVERAGE_POOL, images, sizeof images / sizeof images[0], YOKE_BFLOAT16);
+    every_case(YOKE_OP_AVERAGE_POOL, sizes, sizeof sizes / sizeof sizes[0], YOKE_BFLOAT16);
 }
 
 int main(void) {
@@ -124,6 +152,7 @@ int main(void) {
         cmocka_unit_test(max_pool_takes_the_largest_and_returns_its_gradient_there),
         cmocka_unit_test(average_pool_counts_padding),
         cmocka_unit_test(kernel_zero_is_the_whole_image),
+        cmocka_unit_test(adaptive_windows_are_pytorchs),
         cmocka_unit_test(pools_in_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

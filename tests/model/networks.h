@@ -101,6 +101,33 @@ static inline yoke_model *tokens(const yoke_loss_options *loss) {
     return model;
 }
 
+/* Dilated, strided and depthwise convolutions, and adaptive windows of several sizes. */
+static inline yoke_model *windows(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "windows", (yoke_shape){4, 9, 9, false}));
+    yoke_conv2d_options stem = {.struct_size = sizeof stem,
+                                .name = "stem",
+                                .out_channels = 12,
+                                .kernel = 3,
+                                .stride = 2,
+                                .padding = 3,
+                                .dilation = 3,
+                                .bias = true};
+    yoke_conv2d_options depthwise = {.struct_size = sizeof depthwise,
+                                     .name = "depthwise",
+                                     .out_channels = 12,
+                                     .kernel = 3,
+                                     .padding = 2,
+                                     .groups = 12,
+                                     .dilation = 2};
+    yoke_value value = yoke_conv2d(model, yoke_model_input(model), &stem);
+    value = yoke_adaptive_average_pool(model, yoke_relu(model, value), 4, 7);
+    value = yoke_adaptive_average_pool(model, yoke_conv2d(model, value, &depthwise), 3, 2);
+    value = linear(model, yoke_flatten(model, value), "fc", 7, NULL);
+    assert_ok(yoke_model_finish(model, value, loss));
+    return model;
+}
+
 static inline yoke_model *resnet20(int size) {
     yoke_model *model = NULL;
     assert_ok(yoke_model_preset(&model, "resnet20", (yoke_shape){3, size, size, false}, 10, NULL));

@@ -94,6 +94,7 @@ static void check_model(yoke_model *model, int rows) {
 static void gradients_are_the_slopes_of_the_loss(void **state) {
     (void)state;
     check_model(everything(NULL), 3);
+    check_model(windows(NULL), 3);
 }
 
 static void so_are_those_of_sequences(void **state) {

@@ -35,6 +35,14 @@ static void sequences_equal_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
+static void windows_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, windows(NULL), 5, 1);
+    assert_step_near(&rig, 1e-5);
+    rig_destroy(&rig);
+}
+
 static void resnet20_equals_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -255,6 +263,7 @@ int main(void) {
         cmocka_unit_test(every_layer_equals_the_reference_under_cross_entropy),
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
         cmocka_unit_test(sequences_equal_the_reference),
+        cmocka_unit_test(windows_equal_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
         cmocka_unit_test(measured_choices_equal_the_reference),
         cmocka_unit_test(bfloat16_sequences_stay_close_to_the_reference),

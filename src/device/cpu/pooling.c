@@ -1,5 +1,5 @@
 /* Max and average pooling in the layout of the input. Max pooling saves the positions of the maxima
- * for backward; average pooling counts padding. A kernel of 0 covers the whole image. */
+ * for backward; average pooling counts padding. With a kernel of 0 the windows divide the image. */
 
 #include "device/cpu/cpu.h"
 
@@ -23,8 +23,9 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 static yoke_status create_primitives(cpu_primitive_plan *pooling,
                                      const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
-    bool whole = operation->kernel == 0;
-    int stride = operation->stride > 0 ? operation->stride : 1, padding = operation->padding;
+    yoke_dims in = operation->input, out = operation->output;
+    bool adaptive = operation->kernel == 0;
+    int kernel = operation->kernel, stride = operation->stride, padding = operation->padding;
     cpu_device *device = cpu_of(pooling->base.device);
     const cpu_desc *input = cpu_layout_desc(&request->inputs[0]);
     cpu_operation pool = {.kind = CPU_POOLING,
@@ -33,9 +34,10 @@ static yoke_status create_primitives(cpu_primitive_plan *pooling,
                                            ? dnnl_pooling_max
                                            : dnnl_pooling_avg_include_padding,
                           .source = input,
-                          .kernel = {whole ? operation->input.height : operation->kernel,
-                                     whole ? operation->input.width : operation->kernel},
-                          .strides = {stride, stride},
+                          .kernel = {adaptive ? in.height / out.height : kernel,
+                                     adaptive ? in.width / out.width : kernel},
+                          .strides = {adaptive ? in.height / out.height : stride,
+                                      adaptive ? in.width / out.width : stride},
                           .padding = {padding, padding},
                           .padding_end = {padding, padding}};
     TRY(cpu_value_desc(&pool.destination, device, request->rows, operation->output, input->type,
@@ -48,8 +50,14 @@ static yoke_status create_primitives(cpu_primitive_plan *pooling,
     return cpu_primitive_create(&pooling->backward, device, &pool);
 }
 
+static bool is_uneven(const yoke_operation *operation) {
+    yoke_dims in = operation->input, out = operation->output;
+    return operation->kernel == 0 && (in.height % out.height != 0 || in.width % out.width != 0);
+}
+
 yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request) {
+    if (is_uneven(request->operation)) return cpu_plan_adaptive_pool(plan, device, request);
     static const yoke_plan_calls calls = {bind, cpu_primitive_plan_forward,
                                           cpu_primitive_plan_backward, cpu_primitive_plan_destroy};
     TRY(yoke_plan_allocate(plan, sizeof(cpu_primitive_plan), &device->base, request, &calls));

@@ -161,6 +161,7 @@ typedef struct cuda_pooling_job {
     int rows, channels, height, width, out_height, out_width;
     int window_height, window_width, stride, padding;
     bool half, maximum; /* otherwise the average, padding counted */
+    bool adaptive; /* the average over PyTorch's adaptive windows; no window, stride, padding */
     const void *input, *output_gradient;
     void *output, *input_gradient;
     void *winners; /* [output elements, cuda_pooling_winner_bytes]: the tap of the maximum */
@@ -169,6 +170,8 @@ size_t cuda_pooling_winner_bytes(const cuda_pooling_job *job);
 /* Does not write winners where they are NULL. */
 cudaError_t cuda_run_pooling(const cuda_pooling_job *job, cudaStream_t stream);
 cudaError_t cuda_run_pooling_backward(const cuda_pooling_job *job, cudaStream_t stream);
+cudaError_t cuda_run_adaptive_pool(const cuda_pooling_job *job, cudaStream_t stream);
+cudaError_t cuda_run_adaptive_pool_backward(const cuda_pooling_job *job, cudaStream_t stream);
 
 /* Values [rows, pixels, channels]. Forward and backward are the same: to = kept ? from * scale :
  * 0. */

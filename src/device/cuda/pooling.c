@@ -1,5 +1,5 @@
 /* Max and average pooling. Max pooling saves the positions of the maxima for backward; average
- * pooling counts padding. A kernel of 0 covers the whole image. */
+ * pooling counts padding, and with a kernel of 0 its windows are adaptive. */
 #include "device/cuda/kernel_plan.h"
 
 typedef struct pooling_plan {
@@ -13,7 +13,9 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     const pooling_plan *pooling = (const pooling_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
     TRY(cuda_kernel_input_read(&pooling->input, device));
-    TRY_CUDA(device, cuda_run_pooling(&pooling->job, cuda_compute(plan)));
+    cudaError_t (*run)(const cuda_pooling_job *, cudaStream_t) =
+        pooling->job.adaptive ? cuda_run_adaptive_pool : cuda_run_pooling;
+    TRY_CUDA(device, run(&pooling->job, cuda_compute(plan)));
     return YOKE_OK;
 }
 
@@ -22,7 +24,9 @@ static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     const pooling_plan *pooling = (const pooling_plan *)plan;
     cuda_device *device = cuda_of(plan->device);
     if (pooling->job.input_gradient == NULL) return YOKE_OK;
-    TRY_CUDA(device, cuda_run_pooling_backward(&pooling->job, cuda_compute(plan)));
+    cudaError_t (*run)(const cuda_pooling_job *, cudaStream_t) =
+        pooling->job.adaptive ? cuda_run_adaptive_pool_backward : cuda_run_pooling_backward;
+    TRY_CUDA(device, run(&pooling->job, cuda_compute(plan)));
     return cuda_kernel_input_return(&pooling->input, device);
 }
 
@@ -39,26 +43,28 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
 
 static cuda_pooling_job job_of(const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
+    yoke_dims in = operation->input, out = operation->output;
     bool whole = operation->kernel == 0;
     return (cuda_pooling_job){
         .rows = request->rows,
-        .channels = operation->input.channels,
-        .height = operation->input.height,
-        .width = operation->input.width,
-        .out_height = operation->output.height,
-        .out_width = operation->output.width,
-        .window_height = whole ? operation->input.height : operation->kernel,
-        .window_width = whole ? operation->input.width : operation->kernel,
+        .channels = in.channels,
+        .height = in.height,
+        .width = in.width,
+        .out_height = out.height,
+        .out_width = out.width,
+        .window_height = whole ? in.height : operation->kernel,
+        .window_width = whole ? in.width : operation->kernel,
         .stride = operation->stride > 0 ? operation->stride : 1,
         .padding = operation->padding,
         .half = cuda_is_half(request),
         .maximum = operation->kind == YOKE_OP_MAX_POOL,
+        .adaptive = whole && (out.height > 1 || out.width > 1),
     };
 }
 
 static bool is_identity(const cuda_pooling_job *job) {
-    return job->window_height == 1 && job->window_width == 1 && job->stride == 1 &&
-           job->padding == 0;
+    return !job->adaptive && job->window_height == 1 && job->window_width == 1 &&
+           job->stride == 1 && job->padding == 0;
 }
 
 yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
