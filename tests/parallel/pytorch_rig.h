@@ -78,6 +78,29 @@ static inline yoke_value build_convnet(yoke_model *model) {
     return linear(model, yoke_flatten(model, value), "fc", 5, NULL);
 }
 
+static inline yoke_value build_windows(yoke_model *model) {
+    yoke_conv2d_options first = {.struct_size = sizeof first,
+                                 .name = "conv1",
+                                 .out_channels = 12,
+                                 .kernel = 3,
+                                 .stride = 2,
+                                 .padding = 3,
+                                 .dilation = 3,
+                                 .bias = true};
+    yoke_conv2d_options second = {.struct_size = sizeof second,
+                                  .name = "conv2",
+                                  .out_channels = 12,
+                                  .kernel = 3,
+                                  .padding = 2,
+                                  .dilation = 2,
+                                  .groups = 12};
+    yoke_value value = yoke_relu(model, yoke_conv2d(model, yoke_model_input(model), &first));
+    value = yoke_adaptive_average_pool(model, value, 4, 7);
+    value = yoke_relu(model, yoke_conv2d(model, value, &second));
+    value = yoke_adaptive_average_pool(model, value, 3, 2);
+    return linear(model, yoke_flatten(model, value), "fc", 5, NULL);
+}
+
 static inline yoke_value build_resnet(yoke_model *model) {
     yoke_value value = conv(model, yoke_model_input(model), "conv1", 8, 3, 1);
     yoke_value shortcut = yoke_relu(model, norm(model, value, "bn1"));
@@ -112,6 +135,8 @@ typedef struct subject_model {
 
 static const subject_model convnet = {
     "convnet", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
+static const subject_model windows = {
+    "windows", {.channels = 3, .height = 12, .width = 12}, 5, build_windows};
 static const subject_model resnet = {
     "resnet", {.channels = 3, .height = 8, .width = 8}, 5, build_resnet};
 static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5}, 0, build_mlp};

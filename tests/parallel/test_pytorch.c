@@ -66,6 +66,11 @@ static void a_convnet_trains_as_in_pytorch_on_one_to_four_devices(void **state) 
     run_subject(&convnet);
 }
 
+static void dilated_and_depthwise_convolutions_train_as_in_pytorch(void **state) {
+    (void)state;
+    run_subject(&windows);
+}
+
 static void a_resnet_trains_as_under_nn_data_parallel(void **state) {
     (void)state;
     run_subject(&resnet);
@@ -102,6 +107,7 @@ static void a_regression_with_a_shared_layer_trains_as_in_pytorch(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convnet_trains_as_in_pytorch_on_one_to_four_devices),
+        cmocka_unit_test(dilated_and_depthwise_convolutions_train_as_in_pytorch),
         cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
         cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(a_regression_with_a_shared_layer_trains_as_in_pytorch),
