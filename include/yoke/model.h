@@ -215,6 +215,55 @@ YOKE_API yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
  */
 YOKE_API yoke_value yoke_relu(yoke_model *model, yoke_value input);
 
+/** Adds min(max(x, 0), 6).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_relu6(yoke_model *model, yoke_value input);
+
+/** Adds torch.nn.GELU(): x / 2 * (1 + erf(x / sqrt 2)).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_gelu(yoke_model *model, yoke_value input);
+
+/** Adds torch.nn.GELU(approximate="tanh"), GPT-2's: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715
+ * x^3))).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_gelu_tanh(yoke_model *model, yoke_value input);
+
+/** Adds x * sigmoid(x), also called swish.
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_silu(yoke_model *model, yoke_value input);
+
+/** Adds 1 / (1 + exp(-x)).
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_sigmoid(yoke_model *model, yoke_value input);
+
+/** Adds the hyperbolic tangent.
+ *
+ * @param model  The model.
+ * @param input  What it reads.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_tanh(yoke_model *model, yoke_value input);
+
 /** Adds the sum of two values of one shape.
  *
  * @param model  The model.

@@ -260,6 +260,15 @@ yoke_status yoke_device_use(yoke_device *device) {
     return device->backend->use != NULL ? device->backend->use(device) : YOKE_OK;
 }
 
+const char *yoke_activation_name(yoke_activation activation) {
+    static const char *const names[YOKE_ACTIVATIONS] = {
+        [YOKE_RELU] = "relu", [YOKE_RELU6] = "relu6",
+        [YOKE_GELU] = "gelu", [YOKE_GELU_TANH] = "gelu_tanh",
+        [YOKE_SILU] = "silu", [YOKE_SIGMOID] = "sigmoid",
+        [YOKE_TANH] = "tanh"};
+    return names[activation];
+}
+
 const char *yoke_precision_name(yoke_precision precision) {
     static const char *const names[] = {"float32", "bfloat16", "tf32"};
     return names[precision];

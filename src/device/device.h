@@ -240,7 +240,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_LINEAR,     /* weight [out, in], or [in, out] if `transposed`; bias [out] */
     YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance; relu:
                            followed by a ReLU; add: input 1 is added before the ReLU */
-    YOKE_OP_RELU,
+    YOKE_OP_ACTIVATION,
     YOKE_OP_ADD, /* two inputs; relu: followed by a ReLU */
     YOKE_OP_MAX_POOL,
     YOKE_OP_AVERAGE_POOL, /* count_include_pad; kernel 0: torch.nn.AdaptiveAvgPool2d(output) */
@@ -258,6 +258,20 @@ typedef enum yoke_operation_kind {
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
+/* Functions of one element, by the names and definitions of torch.nn. */
+typedef enum yoke_activation {
+    YOKE_RELU,
+    YOKE_RELU6,     /* min(max(x, 0), 6) */
+    YOKE_GELU,      /* x / 2 * (1 + erf(x / sqrt 2)) */
+    YOKE_GELU_TANH, /* x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) */
+    YOKE_SILU,      /* x * sigmoid(x) */
+    YOKE_SIGMOID,
+    YOKE_TANH
+} yoke_activation;
+#define YOKE_ACTIVATIONS 7
+/* "gelu", for names of layers and messages. */
+const char *yoke_activation_name(yoke_activation activation);
+
 /* Of one row. A flat value has height = width = 1. A sequence has `height` positions of `channels`
  * features and width = 1; every backend keeps it plain, as [rows, height, channels, 1]. */
 typedef struct yoke_dims {
@@ -271,6 +285,7 @@ typedef struct yoke_operation {
     yoke_operation_kind kind;
     const char *name; /* for messages; borrowed while planning */
     yoke_dims input, output;
+    yoke_activation activation;
     int kernel, stride, padding, groups; /* convolution, pooling */
     int dilation;                        /* convolution: pixels from tap to tap, at least 1 */
     bool relu;                           /* batch norm, add: fused */

@@ -70,7 +70,7 @@ static const char *kind_name(yoke_operation_kind kind) {
         [YOKE_OP_CONV2D] = "conv2d",
         [YOKE_OP_LINEAR] = "linear",
         [YOKE_OP_BATCH_NORM] = "batch_norm",
-        [YOKE_OP_RELU] = "relu",
+        [YOKE_OP_ACTIVATION] = "activation",
         [YOKE_OP_ADD] = "add",
         [YOKE_OP_MAX_POOL] = "max_pool",
         [YOKE_OP_AVERAGE_POOL] = "average_pool",
@@ -100,11 +100,12 @@ static bool is_named(yoke_operation_kind kind) {
            kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS;
 }
 
-/* A layer without parameters is named by its kind and position: "relu.7". */
+/* A layer without parameters is named by a word and its position: "relu.7". */
 static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *name) {
     char own[32];
-    if (name == NULL) {
-        snprintf(own, sizeof own, "%s.%d", kind_name(layer->operation.kind),
+    yoke_operation_kind kind = layer->operation.kind;
+    if (!is_named(kind)) {
+        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : kind_name(kind),
                  model->layer_count - 1);
         name = own;
     }
@@ -151,6 +152,13 @@ yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape) {
     layer->shape = shape;
     layer->operation.output = yoke_dims_of(shape);
     return YOKE_OK;
+}
+
+yoke_status yoke_builder_elementwise(yoke_model *model, yoke_operation_kind kind, const char *name,
+                                     yoke_value input, yoke_node **layer) {
+    TRY(yoke_builder_layer(model, kind, name, layer));
+    TRY(yoke_builder_read(model, *layer, input));
+    return yoke_builder_shape(*layer, yoke_value_shape(model, input.index));
 }
 
 yoke_dims yoke_dims_of(yoke_shape shape) {

@@ -26,7 +26,8 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:
         return yoke_float64_pooling;
-    case YOKE_OP_RELU:
+    case YOKE_OP_ACTIVATION:
+        return yoke_float64_activation;
     case YOKE_OP_ADD:
     case YOKE_OP_FLATTEN:
     case YOKE_OP_DROPOUT:

@@ -22,7 +22,8 @@ void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool ba
 void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_positions(yoke_float64_model *r, const yoke_node *layer, bool backward);
-/* ReLU, add, flatten, dropout. */
+void yoke_float64_activation(yoke_float64_model *r, const yoke_node *layer, bool backward);
+/* Add, flatten, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
 
 /* The bias of a convolution or linear layer, if it has one; its last act in both passes. */

@@ -18,7 +18,6 @@ static void elementwise_forward(yoke_float64_model *r, const yoke_node *layer) {
     for (size_t i = 0; i < count; i++) {
         double x = r->values[layer->inputs[0]][i], *y = &r->values[layer->output][i];
         *y = x;
-        if (layer->operation.kind == YOKE_OP_RELU) *y = x <= 0 ? 0 : x; /* NaN stays */
         if (layer->operation.kind == YOKE_OP_ADD) *y = x + r->values[layer->inputs[1]][i];
         if (layer->operation.kind == YOKE_OP_DROPOUT) *y = x * dropout_factor(r, layer, i);
     }
@@ -26,7 +25,6 @@ static void elementwise_forward(yoke_float64_model *r, const yoke_node *layer) {
 
 /* What an elementwise layer multiplies gradients with. */
 static double slope_of(const yoke_float64_model *r, const yoke_node *layer, size_t i) {
-    if (layer->operation.kind == YOKE_OP_RELU) return r->values[layer->output][i] > 0 ? 1 : 0;
     return layer->operation.kind == YOKE_OP_DROPOUT ? dropout_factor(r, layer, i) : 1;
 }
 

@@ -20,11 +20,15 @@ static const yoke_node *only_reader(const yoke_model *model, int value) {
     return reader;
 }
 
+static bool is_relu(const yoke_node *layer) {
+    return layer->operation.kind == YOKE_OP_ACTIVATION && layer->operation.activation == YOKE_RELU;
+}
+
 static const yoke_node *fusable_relu(const yoke_model *model, const yoke_node *layer) {
     yoke_operation_kind kind = layer->operation.kind;
     if (kind != YOKE_OP_BATCH_NORM && kind != YOKE_OP_ADD) return NULL;
     const yoke_node *reader = only_reader(model, layer->output);
-    return reader != NULL && reader->operation.kind == YOKE_OP_RELU ? reader : NULL;
+    return reader != NULL && is_relu(reader) ? reader : NULL;
 }
 
 /* The batch norm to fuse with this add and its ReLU; of two candidates the later one. */

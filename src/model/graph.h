@@ -72,6 +72,7 @@ struct yoke_model {
  * but destroy uses the half-built layer. */
 bool yoke_builder_stopped(const yoke_model *model);
 yoke_value yoke_builder_result(yoke_model *model, yoke_status status);
+/* name: of a layer with parameters; of another the word before its position, NULL: its kind's. */
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer);
 yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value value);
@@ -79,6 +80,9 @@ yoke_status yoke_builder_read(yoke_model *model, yoke_node *layer, yoke_value va
 yoke_status yoke_builder_image(const yoke_model *model, const yoke_node *layer);
 /* The shape of its output. ARGUMENT: too large. */
 yoke_status yoke_builder_shape(yoke_node *layer, yoke_shape shape);
+/* A layer that reads `input` and writes its shape. */
+yoke_status yoke_builder_elementwise(yoke_model *model, yoke_operation_kind kind, const char *name,
+                                     yoke_value input, yoke_node **layer);
 yoke_shape yoke_value_shape(const yoke_model *model, int value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
 bool yoke_grow(void **array, int *capacity, int count, size_t size);

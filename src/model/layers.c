@@ -257,26 +257,13 @@ yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
 
 /* Layers without parameters. */
 
-static yoke_status add_elementwise(yoke_model *model, yoke_operation_kind kind, yoke_value input,
-                                   yoke_node **layer) {
-    TRY(yoke_builder_layer(model, kind, NULL, layer));
-    TRY(yoke_builder_read(model, *layer, input));
-    return yoke_builder_shape(*layer, yoke_value_shape(model, input.index));
-}
-
-yoke_value yoke_relu(yoke_model *model, yoke_value input) {
-    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    yoke_node *layer = NULL;
-    return yoke_builder_result(model, add_elementwise(model, YOKE_OP_RELU, input, &layer));
-}
-
 static const char *kind_of(yoke_shape shape) {
     return shape.flat ? " (flat)" : shape.sequence ? " (a sequence)" : "";
 }
 
 static yoke_status add_add(yoke_model *model, yoke_value left, yoke_value right) {
     yoke_node *layer = NULL;
-    TRY(add_elementwise(model, YOKE_OP_ADD, left, &layer));
+    TRY(yoke_builder_elementwise(model, YOKE_OP_ADD, NULL, left, &layer));
     TRY(yoke_builder_read(model, layer, right));
     yoke_shape a = layer->shape, b = yoke_value_shape(model, right.index);
     if (a.channels != b.channels || a.height != b.height || a.width != b.width ||
@@ -294,7 +281,7 @@ yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right) {
 
 static yoke_status add_dropout(yoke_model *model, yoke_value input, double probability) {
     yoke_node *layer = NULL;
-    TRY(add_elementwise(model, YOKE_OP_DROPOUT, input, &layer));
+    TRY(yoke_builder_elementwise(model, YOKE_OP_DROPOUT, NULL, input, &layer));
     if (!(probability >= 0 && probability < 1))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: probability of %g, must be at least 0 and below 1",
                     layer->operation.name, probability);

@@ -30,11 +30,12 @@ typedef struct parity_case {
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool evaluation;
-    bool plain;       /* the inputs are the model's own: plain float32 */
-    bool first_layer; /* no gradient of the input is wanted */
-    bool in_place;    /* where the plan offers it */
-    bool recorded;    /* both passes as one recording */
-    bool full;        /* values with all 24 bits */
+    bool plain;        /* the inputs are the model's own: plain float32 */
+    bool first_layer;  /* no gradient of the input is wanted */
+    bool in_place;     /* where the plan offers it */
+    bool recorded;     /* both passes as one recording */
+    bool full;         /* values with all 24 bits */
+    float input_scale; /* of input 0; a power of two keeps it exact; 0: 1 */
 } parity_case;
 
 static inline int parity_inputs(const parity_case *c) {
@@ -47,18 +48,31 @@ static inline bool parity_is_loss(const parity_case *c) {
 
 /* What a failure says of its case. */
 static inline void parity_describe(const parity_case *c, char *text, size_t bytes) {
-    static const char *const kinds[] = {"conv2d",  "linear",   "batch norm",    "relu",
-                                        "add",     "max pool", "average pool",  "flatten",
-                                        "dropout", "output",   "cross entropy", "mse"};
+    static const char *const kinds[] = {
+        [YOKE_OP_CONV2D] = "conv2d",
+        [YOKE_OP_LINEAR] = "linear",
+        [YOKE_OP_BATCH_NORM] = "batch norm",
+        [YOKE_OP_ACTIVATION] = "activation",
+        [YOKE_OP_ADD] = "add",
+        [YOKE_OP_MAX_POOL] = "max pool",
+        [YOKE_OP_AVERAGE_POOL] = "average pool",
+        [YOKE_OP_FLATTEN] = "flatten",
+        [YOKE_OP_SEQUENCE] = "sequence",
+        [YOKE_OP_DROPOUT] = "dropout",
+        [YOKE_OP_OUTPUT] = "output",
+        [YOKE_OP_CROSS_ENTROPY] = "cross entropy",
+        [YOKE_OP_MSE] = "mse",
+    };
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
-    snprintf(text, bytes,
-             "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s",
-             kinds[op->kind], c->rows, op->input.channels, op->input.height, op->input.width,
-             op->output.channels, op->kernel, op->stride, op->padding, op->groups,
-             precisions[c->precision], c->evaluation ? ", evaluation" : "", op->add ? ", add" : "",
-             op->relu ? ", relu" : "", c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
-             c->recorded ? ", recorded" : "");
+    snprintf(
+        text, bytes, "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s",
+        op->kind == YOKE_OP_ACTIVATION ? yoke_activation_name(op->activation) : kinds[op->kind],
+        c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
+        op->kernel, op->stride, op->padding, op->groups, precisions[c->precision],
+        c->evaluation ? ", evaluation" : "", op->add ? ", add" : "", op->relu ? ", relu" : "",
+        c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
+        c->recorded ? ", recorded" : "");
 }
 
 /* Shapes. */
@@ -136,6 +150,8 @@ static inline parity_values parity_values_new(const parity_case *c) {
     bool norm = c->operation.kind == YOKE_OP_BATCH_NORM;
     for (uint32_t i = 0; i < YOKE_PLAN_INPUTS; i++)
         values.inputs[i] = parity_random(parity_input_count(c), 1 + i, 0, c->full);
+    for (size_t k = 0; c->input_scale > 0 && k < parity_input_count(c); k++)
+        values.inputs[0][k] *= c->input_scale;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
         parity_shape shape = parity_parameter_shape(&c->operation, i);
         bool positive = norm && i == 0;

@@ -164,10 +164,20 @@ static void batch_norm_equals_the_cpu(void **state) {
     }
 }
 
-static void relu_and_add_equal_the_cpu(void **state) {
+/* Inputs from -8 to 8: 6, where ReLU6 bends, is among them. */
+static void activations_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < VALUES * YOKE_ACTIVATIONS; i++) {
+        parity_case c = value_case(YOKE_OP_ACTIVATION, i / YOKE_ACTIVATIONS);
+        c.operation.activation = (yoke_activation)(i % YOKE_ACTIVATIONS);
+        c.input_scale = 8;
+        check_every_way(rig, c);
+    }
+}
+
+static void add_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
     for (size_t i = 0; i < VALUES; i++) {
-        check_every_way(rig, value_case(YOKE_OP_RELU, i));
         parity_case c = value_case(YOKE_OP_ADD, i);
         check_every_way(rig, c);
         c.operation.relu = true;
@@ -291,7 +301,7 @@ static void accumulate_equals_the_cpu_to_the_bit(void **state) {
 /* ReLU that answers 0 for NaN would hide what went wrong before it. */
 static void relu_lets_nan_through(void **state) {
     const parity_rig *rig = *state;
-    static const yoke_operation_kind kinds[] = {YOKE_OP_RELU, YOKE_OP_ADD, YOKE_OP_BATCH_NORM,
+    static const yoke_operation_kind kinds[] = {YOKE_OP_ACTIVATION, YOKE_OP_ADD, YOKE_OP_BATCH_NORM,
                                                 YOKE_OP_BATCH_NORM}; /* the last with a sum */
     static const yoke_plan_step step = {.loss_scale = 1};
     yoke_device *device = yoke_devices_at(rig->devices, 0);
@@ -339,7 +349,7 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
                            linear_case(7, 33, 10, true),
                            value_case(YOKE_OP_BATCH_NORM, 0),
                            joined,
-                           value_case(YOKE_OP_RELU, 0),
+                           value_case(YOKE_OP_ACTIVATION, 0),
                            value_case(YOKE_OP_ADD, 1),
                            value_case(YOKE_OP_DROPOUT, 0),
                            value_case(YOKE_OP_FLATTEN, 0),
@@ -368,7 +378,7 @@ static void layouts_take_values_there_and_back_to_the_bit(void **state) {
     yoke_device_scope scope;
     PARITY_OK(yoke_device_enter(device, false, &scope));
     for (size_t i = 0; i < VALUES * COUNT(precisions); i++) {
-        parity_case c = value_case(YOKE_OP_RELU, i / COUNT(precisions));
+        parity_case c = value_case(YOKE_OP_ACTIVATION, i / COUNT(precisions));
         c.precision = precisions[i % COUNT(precisions)];
         parity_side side = {.c = &c, .device = device};
         parity_shape shape = parity_value_shape(c.rows, c.operation.input);
@@ -414,7 +424,8 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
-        cmocka_unit_test(relu_and_add_equal_the_cpu),
+        cmocka_unit_test(activations_equal_the_cpu),
+        cmocka_unit_test(add_equals_the_cpu),
         cmocka_unit_test(flatten_and_output_equal_the_cpu),
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),
         cmocka_unit_test(dropout_drops_what_the_cpu_drops),

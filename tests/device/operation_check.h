@@ -31,6 +31,7 @@ typedef struct operation_check {
     dnnl_format_tag_t tags[YOKE_PLAN_INPUTS]; /* of the inputs; 0: nchw */
     int input_count;                          /* 0: 1 */
     yoke_norm_group *norm_group;
+    double range; /* of the inputs; 0: 1 */
     /* filled by check_open */
     yoke_device *device;
     yoke_layout inputs[YOKE_PLAN_INPUTS];
@@ -222,7 +223,8 @@ static inline void check_open(operation_check *check, yoke_device *device) {
     for (int i = 0; i < check->input_count; i++) {
         binding->inputs[i] = check_allocate(check, check->inputs[i].bytes);
     }
-    bool in_place = check->in_place && check->needs->forward_in_place;
+    bool in_place = check->in_place && check->needs->forward_in_place &&
+                    !(check->training && check->needs->backward_reads_input);
     if (check->needs->output.bytes > 0)
         binding->output =
             in_place ? binding->inputs[0] : check_allocate(check, check->needs->output.bytes);

@@ -1,12 +1,31 @@
-/* ReLU, addition, accumulation, flatten and output on the CPU equal their definitions. */
+/* Activations, addition, accumulation, flatten and output on the CPU equal their definitions. */
 #include "operation_check.h"
 
-static void relu_reference(const operation_check *check, double *const inputs[],
-                           double *const parameters[], double *output) {
-    (void)parameters;
-    for (size_t i = 0; i < check_count(&check->inputs[0]); i++) {
-        output[i] = inputs[0][i] > 0 ? inputs[0][i] : 0;
+static double activation_of(yoke_activation activation, double x) {
+    switch (activation) {
+    case YOKE_RELU:
+        return x > 0 ? x : 0;
+    case YOKE_RELU6:
+        return fmin(fmax(x, 0), 6);
+    case YOKE_GELU:
+        return x * 0.5 * (1 + erf(x / sqrt(2)));
+    case YOKE_GELU_TANH:
+        return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * pow(x, 3))));
+    case YOKE_SILU:
+        return x / (1 + exp(-x));
+    case YOKE_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case YOKE_TANH:
+        return tanh(x);
     }
+    return NAN;
+}
+
+static void activation_reference(const operation_check *check, double *const inputs[],
+                                 double *const parameters[], double *output) {
+    (void)parameters;
+    for (size_t i = 0; i < check_count(&check->inputs[0]); i++)
+        output[i] = activation_of(check->operation.activation, inputs[0][i]);
 }
 
 static void add_reference(const operation_check *check, double *const inputs[],
@@ -40,7 +59,11 @@ static void run(operation_check *check, check_reference reference) {
     check_values values = {.output_gradient =
                                check_random(check_count(&check->needs->output), -1, 1, 9)};
     for (int i = 0; i < check->input_count; i++) {
-        values.inputs[i] = check_random(check_count(&check->inputs[i]), -1, 1, (uint64_t)i + 7);
+        double range = check->range > 0 ? check->range : 1;
+        values.inputs[i] =
+            check_random(check_count(&check->inputs[i]), -range, range, (uint64_t)i + 7);
+        for (size_t k = 0; k < check_count(&check->inputs[i]); k++)
+            if (values.inputs[i][k] == 6) values.inputs[i][k] = 5; /* ReLU6 has no slope at 6 */
     }
     check_passes(check, reference, &values, check->precision == YOKE_BFLOAT16 ? 1e-2 : 1e-6);
     check_values_free(&values);
@@ -48,21 +71,24 @@ static void run(operation_check *check, check_reference reference) {
     yoke_devices_close(devices);
 }
 
-static void every_relu(yoke_precision precision) {
+/* Values from -8 to 8: beyond both ends of ReLU6, and where the others saturate. */
+static void every_activation(yoke_precision precision) {
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
-        for (int i = 0; i < 4; i++) {
-            operation_check check = prepare(YOKE_OP_RELU, shapes[s], precision);
-            check.rows = i < 2 ? 1 : 3;
+        for (int i = 0; i < 4 * YOKE_ACTIVATIONS; i++) {
+            operation_check check = prepare(YOKE_OP_ACTIVATION, shapes[s], precision);
+            check.operation.activation = (yoke_activation)(i / 4);
+            check.rows = i % 4 < 2 ? 1 : 3;
             check.tags[0] = i % 2 == 0 ? dnnl_nchw : dnnl_nChw16c;
-            check.in_place = i >= 2;
-            run(&check, relu_reference);
+            check.in_place = i % 4 >= 2;
+            check.range = 8;
+            run(&check, activation_reference);
         }
     }
 }
 
-static void relu_cuts_negatives_and_their_gradients(void **state) {
+static void activations_equal_their_definitions_and_slopes(void **state) {
     (void)state;
-    every_relu(YOKE_FLOAT32);
+    every_activation(YOKE_FLOAT32);
 }
 
 static void every_add(yoke_precision precision, bool relu) {
@@ -192,7 +218,7 @@ static void bfloat16_rounds_to_nearest_even(void **state) {
 static void elementwise_operations_compute_in_bfloat16(void **state) {
     (void)state;
     if (check_no_bfloat16()) skip();
-    every_relu(YOKE_BFLOAT16);
+    every_activation(YOKE_BFLOAT16);
     every_add(YOKE_BFLOAT16, false);
     every_add(YOKE_BFLOAT16, true);
     every_reshape(YOKE_OP_FLATTEN, YOKE_BFLOAT16);
@@ -201,7 +227,7 @@ static void elementwise_operations_compute_in_bfloat16(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(relu_cuts_negatives_and_their_gradients),
+        cmocka_unit_test(activations_equal_their_definitions_and_slopes),
         cmocka_unit_test(add_sums_two_layouts_and_gives_both_the_gradient),
         cmocka_unit_test(add_fuses_relu),
         cmocka_unit_test(add_shares_one_gradient_between_inputs_of_one_layout),

@@ -66,6 +66,21 @@ static inline yoke_model *everything(const yoke_loss_options *loss) {
     return model;
 }
 
+/* Every activation: of an image, of a sequence and of a flat value. */
+static inline yoke_model *activations(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "activations", (yoke_shape){5, 4, 3, false}));
+    yoke_value a = conv(model, yoke_model_input(model), "conv1", 6, NULL);
+    a = yoke_relu6(model, conv(model, yoke_silu(model, a), "conv2", 6, NULL));
+    a = yoke_sigmoid(model, conv(model, a, "conv3", 6, NULL));
+    yoke_value b = yoke_gelu(model, linear(model, yoke_sequence(model, a), "token1", 9, NULL));
+    b = yoke_gelu_tanh(model, linear(model, b, "token2", 9, NULL));
+    b = yoke_tanh(model, linear(model, yoke_flatten(model, b), "fc1", 8, NULL));
+    b = yoke_gelu(model, linear(model, yoke_relu(model, b), "fc2", 8, NULL));
+    assert_ok(yoke_model_finish(model, linear(model, b, "fc3", 7, NULL), loss));
+    return model;
+}
+
 /* An image as a sequence: products at its positions, joins, dropout, then flat. */
 static inline yoke_model *sequence(const yoke_loss_options *loss) {
     yoke_model *model = NULL;

@@ -97,6 +97,11 @@ static void gradients_are_the_slopes_of_the_loss(void **state) {
     check_model(windows(NULL), 3);
 }
 
+static void so_are_those_of_activations(void **state) {
+    (void)state;
+    check_model(activations(NULL), 3);
+}
+
 static void so_are_those_of_sequences(void **state) {
     (void)state;
     check_model(sequence(NULL), 2);
@@ -154,6 +159,7 @@ static void work_counts_the_multiplications(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(so_are_those_of_activations),
         cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(gradients_add_up),

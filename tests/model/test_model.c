@@ -99,6 +99,9 @@ static void builder_names_layer_and_values(void **state) {
     assert_refused(model, yoke_relu(model, (yoke_value){3}), WORDS("relu.0", "value 3"));
 
     model = new_model(image);
+    assert_refused(model, yoke_gelu_tanh(model, (yoke_value){3}), WORDS("gelu_tanh.0", "value 3"));
+
+    model = new_model(image);
     assert_refused(model, conv(model, yoke_sequence(model, yoke_model_input(model)), "a", 4),
                    WORDS("a:", "sequence of 1024 x 3", "needs an image"));
 
@@ -199,7 +202,7 @@ static void relu_joins_what_nobody_else_reads(void **state) {
     yoke_value value = linear(model, yoke_flatten(model, sum), "fc", 2);
     assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
     static const yoke_operation_kind kinds[] = {
-        YOKE_OP_BATCH_NORM, YOKE_OP_BATCH_NORM, YOKE_OP_RELU,  YOKE_OP_ADD,
+        YOKE_OP_BATCH_NORM, YOKE_OP_BATCH_NORM, YOKE_OP_ACTIVATION, YOKE_OP_ADD,
         YOKE_OP_FLATTEN,    YOKE_OP_LINEAR,     YOKE_OP_OUTPUT};
     static const bool fused[] = {true, false, false, true, false, false, false};
     assert_int_equal(model->node_count, 7);
@@ -356,8 +359,8 @@ static void an_output_is_not_fused_away(void **state) {
     yoke_value value = linear(model, yoke_flatten(model, yoke_relu(model, sum)), "fc", 2);
     yoke_model_add_output(model, "last", yoke_relu(model, value));
     assert_int_equal(yoke_model_finish(model, value, NULL), YOKE_OK);
-    static const yoke_operation_kind kinds[] = {YOKE_OP_ADD,    YOKE_OP_RELU,  YOKE_OP_FLATTEN,
-                                                YOKE_OP_LINEAR, YOKE_OP_RELU,  YOKE_OP_OUTPUT,
+    static const yoke_operation_kind kinds[] = {YOKE_OP_ADD,    YOKE_OP_ACTIVATION, YOKE_OP_FLATTEN,
+                                                YOKE_OP_LINEAR, YOKE_OP_ACTIVATION, YOKE_OP_OUTPUT,
                                                 YOKE_OP_OUTPUT, YOKE_OP_OUTPUT};
     assert_int_equal(model->node_count, 8);
     for (int i = 0; i < 8; i++)

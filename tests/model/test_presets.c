@@ -146,7 +146,7 @@ static void mlp_dropout_drops_half_of_each_hidden_layer(void **state) {
     for (int i = 0; i < model->node_count; i++) {
         const yoke_operation *operation = &model->nodes[i].operation;
         if (operation->kind != YOKE_OP_DROPOUT) continue;
-        assert_int_equal(model->nodes[i - 1].operation.kind, YOKE_OP_RELU);
+        assert_int_equal(model->nodes[i - 1].operation.kind, YOKE_OP_ACTIVATION);
         assert_true(operation->probability == 0.5);
         dropouts++;
     }

@@ -24,6 +24,14 @@ static void every_layer_equals_the_reference_under_mse(void **state) {
     rig_destroy(&rig);
 }
 
+static void activations_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, activations(NULL), 5, 1);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
 static void sequences_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -83,6 +91,11 @@ static void check_bfloat16(yoke_model *(*network)(const yoke_loss_options *)) {
 static void bfloat16_stays_close_to_the_reference(void **state) {
     (void)state;
     check_bfloat16(everything);
+}
+
+static void bfloat16_activations_stay_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(activations);
 }
 
 static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
@@ -262,10 +275,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_equals_the_reference_under_cross_entropy),
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
+        cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(windows_equal_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
         cmocka_unit_test(measured_choices_equal_the_reference),
+        cmocka_unit_test(bfloat16_activations_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_sequences_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),

@@ -135,9 +135,10 @@ static dnnl_status_t pooling(dnnl_pooling_desc_t *desc, const recipe *r) {
 static dnnl_status_t eltwise(dnnl_eltwise_desc_t *desc, const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
-        return dnnl_eltwise_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source, 0,
-                                              0);
-    return dnnl_eltwise_backward_desc_init(desc, o->algorithm, r->source, r->source, 0, 0);
+        return dnnl_eltwise_forward_desc_init(desc, cpu_propagation(o), o->algorithm, r->source,
+                                              o->alpha, o->beta);
+    return dnnl_eltwise_backward_desc_init(desc, o->algorithm, r->source, r->source, o->alpha,
+                                           o->beta);
 }
 
 const int cpu_norm_backward_shift = DNNL_ARG_SHIFT;

@@ -123,11 +123,11 @@ static dnnl_status_t eltwise(const recipe *r) {
     const cpu_operation *o = r->operation;
     if (o->direction == CPU_FORWARD)
         return dnnl_eltwise_forward_primitive_desc_create(
-            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->source, 0, 0,
-            r->attributes);
+            r->description, r->engine, cpu_propagation(o), o->algorithm, r->source, r->source,
+            o->alpha, o->beta, r->attributes);
     return dnnl_eltwise_backward_primitive_desc_create(r->description, r->engine, o->algorithm,
-                                                       r->source, r->source, r->source, 0, 0,
-                                                       o->hint, r->attributes);
+                                                       r->source, r->source, r->source, o->alpha,
+                                                       o->beta, o->hint, r->attributes);
 }
 
 const int cpu_norm_backward_shift = 0;

@@ -1,67 +1,13 @@
-/* ReLU and addition, with an optional ReLU behind the sum. */
+/* Addition, with an optional ReLU behind the sum. */
 #include "device/cuda/kernel_plan.h"
-
-/* ReLU. Backward reads the output instead of the input, so that both passes may run in place. */
-
-typedef struct relu_plan {
-    yoke_plan base;
-    cuda_kernel_input input;
-    cuda_elementwise_job forward, backward;
-} relu_plan;
-
-static yoke_status relu_forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const relu_plan *relu = (const relu_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    TRY(cuda_kernel_input_read(&relu->input, device));
-    TRY_CUDA(device, cuda_run_relu(&relu->forward, cuda_compute(plan)));
-    return YOKE_OK;
-}
-
-static yoke_status relu_backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const relu_plan *relu = (const relu_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    if (relu->input.gradient == NULL) return YOKE_OK;
-    TRY_CUDA(device, cuda_run_relu_backward(&relu->backward, cuda_compute(plan)));
-    return cuda_kernel_input_return(&relu->input, device);
-}
-
-static yoke_status relu_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
-    relu_plan *relu = (relu_plan *)plan;
-    cuda_kernel_input_bind(&relu->input, binding, 0, binding->scratch);
-    relu->forward.to = binding->output;
-    relu->forward.from = relu->input.value;
-    relu->backward.to = relu->input.gradient;
-    relu->backward.from = binding->output_gradient;
-    relu->backward.second = binding->output;
-    return YOKE_OK;
-}
-
-yoke_status cuda_plan_relu(yoke_plan **plan, cuda_device *device,
-                           const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {relu_bind, relu_forward, relu_backward, NULL};
-    TRY(yoke_plan_allocate(plan, sizeof(relu_plan), &device->base, request, &calls));
-    relu_plan *relu = (relu_plan *)*plan;
-    relu->input = cuda_kernel_input_of(request, 0);
-    relu->forward = (cuda_elementwise_job){.half = cuda_is_half(request),
-                                           .elements = cuda_elements(&relu->input.own)};
-    relu->backward = relu->forward;
-    yoke_plan_needs *needs = &relu->base.needs;
-    cuda_kernel_output(&needs->output, request);
-    needs->scratch_bytes = 2 * relu->input.bytes;
-    needs->forward_in_place = !relu->input.reordered;
-    needs->backward_reads_output = request->training && request->input_gradient;
-    needs->backward_in_place = needs->backward_reads_output && !relu->input.reordered;
-    return YOKE_OK;
-}
 
 /* The sum of two values. Both inputs have the same gradient: backward writes it once. */
 
 typedef struct add_plan {
     yoke_plan base;
     cuda_kernel_input inputs[YOKE_PLAN_INPUTS];
-    cuda_elementwise_job forward, backward;
+    cuda_elementwise_job forward;
+    cuda_activation_job backward; /* of the ReLU */
 } add_plan;
 
 static yoke_status add_forward(yoke_plan *plan, const yoke_plan_step *step) {
@@ -82,7 +28,7 @@ static yoke_status add_backward(yoke_plan *plan, const yoke_plan_step *step) {
     cuda_device *device = cuda_of(plan->device);
     const void *gradient = add->backward.from;
     if (add->forward.relu && add->backward.to != NULL) {
-        TRY_CUDA(device, cuda_run_relu_backward(&add->backward, cuda_compute(plan)));
+        TRY_CUDA(device, cuda_run_activation_backward(&add->backward, cuda_compute(plan)));
         gradient = add->backward.to;
     }
     for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
@@ -105,7 +51,7 @@ static yoke_status add_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     add->forward.second = add->inputs[1].value;
     add->backward.to = add->inputs[0].gradient;
     add->backward.from = binding->output_gradient;
-    add->backward.second = binding->output;
+    add->backward.kept = binding->output;
     return YOKE_OK;
 }
 
@@ -119,7 +65,8 @@ yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan
     add->forward = (cuda_elementwise_job){.half = cuda_is_half(request),
                                           .relu = request->operation->relu,
                                           .elements = cuda_elements(&left->own)};
-    add->backward = add->forward;
+    add->backward = (cuda_activation_job){
+        .activation = YOKE_RELU, .half = add->forward.half, .elements = add->forward.elements};
     bool gradient = request->training && request->input_gradient;
     yoke_plan_needs *needs = &add->base.needs;
     cuda_kernel_output(&needs->output, request);

@@ -146,15 +146,26 @@ cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t str
 cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);
 
+/* `to` may be `from`. */
+typedef struct cuda_activation_job {
+    void *to;
+    const void *from, *kept; /* kept: backward: the output or the input */
+    int activation;          /* a yoke_activation */
+    bool half;
+    size_t elements;
+} cuda_activation_job;
+/* Whether its backward reads the output; otherwise the input. */
+bool cuda_activation_reads_output(int activation);
+cudaError_t cuda_run_activation(const cuda_activation_job *job, cudaStream_t stream);
+cudaError_t cuda_run_activation_backward(const cuda_activation_job *job, cudaStream_t stream);
+
 /* `to` may be `from` or `second`. */
 typedef struct cuda_elementwise_job {
     void *to;
-    const void *from, *second; /* ReLU backward: gradient and output; add: the two inputs */
-    bool half, relu;           /* relu: after an addition */
+    const void *from, *second;
+    bool half, relu; /* relu: after an addition */
     size_t elements;
 } cuda_elementwise_job;
-cudaError_t cuda_run_relu(const cuda_elementwise_job *job, cudaStream_t stream);
-cudaError_t cuda_run_relu_backward(const cuda_elementwise_job *job, cudaStream_t stream);
 cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream);
 
 typedef struct cuda_pooling_job {
