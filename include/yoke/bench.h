@@ -1,6 +1,6 @@
 /** @file
- * For benchmarks: the time of a training step's kernels without the engine around them, its layers,
- * and the buckets that it exchanges.
+ * For benchmarks: the time of a training step's kernels without the engine around them, and the
+ * buckets that it exchanges.
  * yoke.h does not include it.
  */
 #ifndef YOKE_BENCH_H
@@ -48,13 +48,6 @@ YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *p
  */
 YOKE_API int yoke_data_parallel_bucket_bytes(const struct yoke_data_parallel *parallel,
                                              size_t *bytes, int capacity);
-
-/** Layers of a model that compute: the calls of a forward written in Python.
- *
- * @param model  A finished model; not NULL.
- * @return At least 1.
- */
-YOKE_API int yoke_model_layer_count(const struct yoke_model *model);
 
 /** A segment of backward: it ends where a bucket of gradients is complete. */
 typedef struct yoke_model_segment {

@@ -398,6 +398,33 @@ YOKE_API yoke_status yoke_model_preset(yoke_model **model, const char *name, yok
  */
 YOKE_API const char *yoke_model_preset_name(int index);
 
+#define YOKE_PRESET_OPTIONS_LIMIT 8 /**< Options of a preset, at most. */
+
+/** An option of a preset. */
+typedef struct yoke_preset_setting {
+    const char *name; /**< "width"; static. */
+    double value;     /**< The default. */
+} yoke_preset_setting;
+
+/** What a preset is. */
+typedef struct yoke_preset_info {
+    size_t struct_size;  /**< sizeof(yoke_preset_info). */
+    const char *name;    /**< "resnet18"; static. */
+    const char *summary; /**< One line; static. */
+    yoke_shape input;    /**< The rows that the preset was published for. */
+    int classes;         /**< Likewise. */
+    int option_count;    /**< How many of the options are used. */
+    yoke_preset_setting options[YOKE_PRESET_OPTIONS_LIMIT]; /**< With their defaults. */
+} yoke_preset_info;
+
+/** Describes a preset.
+ *
+ * @param index      Counted from 0.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such preset, or a pointer or struct_size is wrong.
+ */
+YOKE_API yoke_status yoke_model_preset_describe(int index, yoke_preset_info *info);
+
 /** The name of a model.
  *
  * @param model  The model; not NULL.
@@ -468,6 +495,38 @@ YOKE_API yoke_status yoke_model_describe_output(const yoke_model *model, int ind
  * @return The count; a shared parameter counts once.
  */
 YOKE_API size_t yoke_model_parameter_count(const yoke_model *model);
+
+/** Layers of a model that compute: the calls of a forward written in Python.
+ *
+ * @param model  A finished model; not NULL.
+ * @return At least 1.
+ */
+YOKE_API int yoke_model_layer_count(const yoke_model *model);
+
+/** A layer of a model, as it was added: before anything is fused. */
+typedef struct yoke_layer_info {
+    size_t struct_size;      /**< sizeof(yoke_layer_info). */
+    const char *name;        /**< "layer1.0.conv1", or kind and place: "relu.7"; borrowed. */
+    const char *kind;        /**< "conv2d", "batch_norm", ...; static. */
+    yoke_shape output;       /**< Of one row. */
+    size_t parameters;       /**< Trainable scalars; those of an earlier layer count there. */
+    double flops;            /**< Of a forward of one row: a multiplication and an addition are two.
+                                  Convolution, linear: products and bias; batch norm: 2 for each element;
+                                  pooling: the taps of all windows; flatten, dropout: 0; others: 1 for
+                                  each element. */
+    size_t activation_bytes; /**< Of the output of one row, in float32. */
+} yoke_layer_info;
+
+/** Describes a layer that computes.
+ *
+ * @param model      A finished model.
+ * @param index      Counted from 0, in topological order; below yoke_model_layer_count.
+ * @param[out] info  Set struct_size first.
+ * @return ARGUMENT: there is no such layer, the model is not finished, or a pointer or struct_size
+ *         is wrong.
+ */
+YOKE_API yoke_status yoke_model_describe_layer(const yoke_model *model, int index,
+                                               yoke_layer_info *info);
 
 /** A tensor of a model, with PyTorch's name and shape. */
 typedef struct yoke_tensor_info {

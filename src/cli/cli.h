@@ -19,6 +19,7 @@ int compare_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int launch_main(int argc, char **argv);
 int checkpoint_main(int argc, char **argv);
+int model_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
 int advise_main(int argc, char **argv);
@@ -27,7 +28,7 @@ int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, compare_verb,
-    verify_verb, launch_verb, checkpoint_verb, report_verb, simulate_verb, advise_verb,
+    verify_verb, launch_verb, checkpoint_verb, model_verb, report_verb, simulate_verb, advise_verb,
     version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */

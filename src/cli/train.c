@@ -43,7 +43,9 @@ typedef struct train_flags {
 #define NO 1 /* of "yes|no" */
 
 static const cli_option options[] = {
-    {"model", "NAME[:OPTIONS]", "one of the models below (resnet20)", CLI_TEXT, AT(model), 0, 0},
+    {"model", "NAME[:OPTIONS]",
+     "one of the models below; yoke model show describes them (resnet20)", CLI_TEXT, AT(model), 0,
+     0},
     {"dataset", "SPEC",
      "images:DIR, cifar10:DIR, cifar100:DIR, mnist:DIR or synthetic[:...] (synthetic)", CLI_TEXT,
      AT(dataset), 0, 0},

@@ -65,7 +65,7 @@ yoke_value yoke_builder_result(yoke_model *model, yoke_status status) {
     return (yoke_value){YOKE_NONE};
 }
 
-static const char *kind_name(yoke_operation_kind kind) {
+const char *yoke_kind_name(yoke_operation_kind kind) {
     static const char *const names[] = {
         [YOKE_OP_CONV2D] = "conv2d",
         [YOKE_OP_LINEAR] = "linear",
@@ -105,7 +105,7 @@ static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *n
     char own[32];
     yoke_operation_kind kind = layer->operation.kind;
     if (!is_named(kind)) {
-        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : kind_name(kind),
+        snprintf(own, sizeof own, "%s.%d", name != NULL ? name : yoke_kind_name(kind),
                  model->layer_count - 1);
         name = own;
     }
@@ -117,7 +117,7 @@ static yoke_status name_layer(yoke_model *model, yoke_node *layer, const char *n
 yoke_status yoke_builder_layer(yoke_model *model, yoke_operation_kind kind, const char *name,
                                yoke_node **layer) {
     bool named = is_named(kind);
-    const char *what = kind_name(kind);
+    const char *what = yoke_kind_name(kind);
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: model '%s' is finished; add layers before finishing it", what,

@@ -70,6 +70,7 @@ struct yoke_model {
 
 /* builder.c: a new layer is appended at once. After a failure the model is in error, and nothing
  * but destroy uses the half-built layer. */
+const char *yoke_kind_name(yoke_operation_kind kind);
 bool yoke_builder_stopped(const yoke_model *model);
 yoke_value yoke_builder_result(yoke_model *model, yoke_status status);
 /* name: of a layer with parameters; of another the word before its position, NULL: its kind's. */

@@ -32,8 +32,11 @@ static yoke_value build_mlp(const yoke_preset_request *request) {
     return add_linear_layer(request->model, value, "fc3", request->classes);
 }
 
+#define MLP(name, summary, options)                                                                \
+    { name, summary, build_mlp, NULL, options, {.channels = 1, .height = 28, .width = 28}, 10 }
+
 static const yoke_preset presets[] = {
-    {"mlp", "two hidden layers; any input", build_mlp, NULL, plain_options},
-    {"mlp-dropout", "mlp with dropout behind each hidden layer", build_mlp, NULL, dropout_options},
+    MLP("mlp", "two hidden layers; any input", plain_options),
+    MLP("mlp-dropout", "mlp with dropout behind each hidden layer", dropout_options),
 };
 const yoke_preset_family yoke_mlp_family = {presets, sizeof presets / sizeof presets[0]};

@@ -5,8 +5,6 @@
 
 #include "model/graph.h"
 
-#define YOKE_PRESET_OPTIONS 8 /* of a preset, at most */
-
 /* A number behind the preset's name: "mlp:width=256". */
 typedef struct yoke_preset_option {
     const char *name; /* NULL ends the list */
@@ -21,8 +19,8 @@ typedef struct yoke_preset yoke_preset;
 typedef struct yoke_preset_request {
     yoke_model *model; /* has its first input and nothing else */
     const yoke_preset *preset;
-    int classes;                        /* length of the output, at least 1 */
-    double values[YOKE_PRESET_OPTIONS]; /* in the order of the preset's options */
+    int classes;                              /* length of the output, at least 1 */
+    double values[YOKE_PRESET_OPTIONS_LIMIT]; /* in the order of the preset's options */
 } yoke_preset_request;
 
 struct yoke_preset {
@@ -32,6 +30,8 @@ struct yoke_preset {
     yoke_value (*build)(const yoke_preset_request *request);
     const void *member; /* what the family's file knows of this preset; may be NULL */
     const yoke_preset_option *options; /* NULL: none */
+    yoke_shape input;                  /* what the preset was published for */
+    int classes;
 };
 
 typedef struct yoke_preset_family {

@@ -14,7 +14,7 @@ static int option_count(const yoke_preset *preset) {
 }
 
 static yoke_status unknown_option(const yoke_preset *preset, const char *name) {
-    const char *names[YOKE_PRESET_OPTIONS];
+    const char *names[YOKE_PRESET_OPTIONS_LIMIT];
     char known[256] = "";
     int count = option_count(preset);
     if (count == 0)
@@ -63,7 +63,7 @@ static yoke_status read_option(const yoke_preset *preset, char *word, double *va
 }
 
 yoke_status yoke_preset_options_read(const yoke_preset *preset, const char *text, double *values) {
-    bool given[YOKE_PRESET_OPTIONS] = {false};
+    bool given[YOKE_PRESET_OPTIONS_LIMIT] = {false};
     int count = option_count(preset);
     for (int i = 0; i < count; i++)
         values[i] = preset->options[i].otherwise;

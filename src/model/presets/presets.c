@@ -22,6 +22,23 @@ const char *yoke_model_preset_name(int index) {
     return preset != NULL ? preset->name : NULL;
 }
 
+yoke_status yoke_model_preset_describe(int index, yoke_preset_info *info) {
+    const yoke_preset *preset = preset_at(index);
+    if (preset == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "preset %d: there are fewer; the first is 0", index);
+    yoke_preset_info own = {.struct_size = sizeof own,
+                            .name = preset->name,
+                            .summary = preset->summary,
+                            .input = preset->input,
+                            .classes = preset->classes};
+    for (int i = 0; preset->options != NULL && preset->options[i].name != NULL; i++) {
+        own.options[i] =
+            (yoke_preset_setting){preset->options[i].name, preset->options[i].otherwise};
+        own.option_count = i + 1;
+    }
+    return yoke_options_store(info, &own, sizeof own, "yoke_preset_info");
+}
+
 static yoke_status unknown_preset(const char *name) {
     const char *names[NAMES_LIMIT];
     char known[YOKE_ERROR_TEXT_BYTES / 2] = "";

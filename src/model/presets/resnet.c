@@ -107,19 +107,26 @@ static yoke_value build_resnet(const yoke_preset_request *request) {
     return yoke_linear(model, value, &fc);
 }
 
-#define RESNET(name, summary, ...)                                                                 \
-    { name, summary, build_resnet, &(const resnet)__VA_ARGS__, NULL }
+#define RESNET(name, summary, side, classes, ...)                                                  \
+    {                                                                                              \
+        name, summary, build_resnet, &(const resnet)__VA_ARGS__, NULL,                             \
+            {.channels = 3, .height = side, .width = side}, classes                                \
+    }
+#define IMAGENET(name, ...) RESNET(name, "torchvision's", 224, 1000, __VA_ARGS__)
+#define STEM3(name, ...)                                                                           \
+    RESNET(name, "torchvision's with a 3x3 stem and no max pool", 32, 10, __VA_ARGS__)
+#define CIFAR(name, ...) RESNET(name, "He et al. 2015 for CIFAR-10, option B", 32, 10, __VA_ARGS__)
 
 static const yoke_preset presets[] = {
-    RESNET("resnet18", "torchvision's", {true, false, 64, {2, 2, 2, 2}}),
-    RESNET("resnet34", "torchvision's", {true, false, 64, {3, 4, 6, 3}}),
-    RESNET("resnet50", "torchvision's", {true, true, 64, {3, 4, 6, 3}}),
-    RESNET("resnet18-cifar", "3x3 stem, no max pool", {false, false, 64, {2, 2, 2, 2}}),
-    RESNET("resnet34-cifar", "3x3 stem, no max pool", {false, false, 64, {3, 4, 6, 3}}),
-    RESNET("resnet50-cifar", "3x3 stem, no max pool", {false, true, 64, {3, 4, 6, 3}}),
-    RESNET("resnet20", "for CIFAR, 16 to 64 channels", {false, false, 16, {3, 3, 3}}),
-    RESNET("resnet32", "for CIFAR, 16 to 64 channels", {false, false, 16, {5, 5, 5}}),
-    RESNET("resnet44", "for CIFAR, 16 to 64 channels", {false, false, 16, {7, 7, 7}}),
-    RESNET("resnet56", "for CIFAR, 16 to 64 channels", {false, false, 16, {9, 9, 9}}),
+    IMAGENET("resnet18", {true, false, 64, {2, 2, 2, 2}}),
+    IMAGENET("resnet34", {true, false, 64, {3, 4, 6, 3}}),
+    IMAGENET("resnet50", {true, true, 64, {3, 4, 6, 3}}),
+    STEM3("resnet18-cifar", {false, false, 64, {2, 2, 2, 2}}),
+    STEM3("resnet34-cifar", {false, false, 64, {3, 4, 6, 3}}),
+    STEM3("resnet50-cifar", {false, true, 64, {3, 4, 6, 3}}),
+    CIFAR("resnet20", {false, false, 16, {3, 3, 3}}),
+    CIFAR("resnet32", {false, false, 16, {5, 5, 5}}),
+    CIFAR("resnet44", {false, false, 16, {7, 7, 7}}),
+    CIFAR("resnet56", {false, false, 16, {9, 9, 9}}),
 };
 const yoke_preset_family yoke_resnet_family = {presets, sizeof presets / sizeof presets[0]};
