@@ -113,10 +113,14 @@ typedef struct yoke_pool_options {
 #define YOKE_POOL_OPTIONS_INIT                                                                     \
     { sizeof(yoke_pool_options), 0, 0, 0 }
 
-/** What training minimizes; the mean over the rows of the batch. */
+/** What training minimizes: the mean over the rows of the batch, of all devices and ranks; with
+ * class_weights or ignore_index over the weights of its labels. */
 typedef enum yoke_loss_kind {
     YOKE_LOSS_CROSS_ENTROPY, /**< torch.nn.CrossEntropyLoss of outputs and labels. */
-    YOKE_LOSS_MSE            /**< torch.nn.MSELoss of outputs and targets. */
+    YOKE_LOSS_MSE,           /**< torch.nn.MSELoss of outputs and targets. */
+    YOKE_LOSS_BCE,           /**< torch.nn.BCEWithLogitsLoss of outputs and targets, 0 to 1. */
+    YOKE_LOSS_HUBER          /**< torch.nn.HuberLoss of outputs and targets; with huber_delta 1 also
+                                  torch.nn.SmoothL1Loss. */
 } yoke_loss_kind;
 
 /** The loss. */
@@ -124,11 +128,22 @@ typedef struct yoke_loss_options {
     size_t struct_size;     /**< sizeof(yoke_loss_options). */
     yoke_loss_kind kind;    /**< Which loss. */
     double label_smoothing; /**< Cross-entropy: 0 <= label_smoothing < 1, as in PyTorch. */
+    /** Cross-entropy: [weight_count] weights of the classes, PyTorch's `weight`; at least 0. The
+     * sum of the weights of a batch's labels divides its loss. Copied. NULL: 1 each. */
+    const float *class_weights;
+    const float *positive_weights; /**< BCE: [weight_count], PyTorch's `pos_weight`; likewise. */
+    int weight_count;              /**< The length of the model's output; 0 without weights. */
+    bool set_ignore_index;         /**< Cross-entropy: rows with the label ignore_index have no loss
+                                        and no gradient, count nowhere, and are never correct. */
+    int ignore_index;   /**< Any number, a class or not; PyTorch's default is -100. Where a whole
+                           batch   has this label, PyTorch's loss is NaN; here it is 0, and so is the
+                             gradient, as PyTorch's. */
+    double huber_delta; /**< Huber: the error up to which the loss is a square; 0: 1. */
 } yoke_loss_options;
 
-/** Cross-entropy without label smoothing. */
+/** Cross-entropy without label smoothing, of classes that weigh the same. */
 #define YOKE_LOSS_OPTIONS_INIT                                                                     \
-    { sizeof(yoke_loss_options), YOKE_LOSS_CROSS_ENTROPY, 0 }
+    { sizeof(yoke_loss_options), YOKE_LOSS_CROSS_ENTROPY, 0, NULL, NULL, 0, false, -100, 1 }
 
 /** Begins a model.
  *

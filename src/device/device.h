@@ -255,6 +255,8 @@ typedef enum yoke_operation_kind {
     YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value
                             */
     YOKE_OP_MSE,
+    YOKE_OP_BCE, /* of logits */
+    YOKE_OP_HUBER,
     YOKE_OP_INPUT /* a further input of the model: a value, for which no device plans anything */
 } yoke_operation_kind;
 
@@ -296,7 +298,12 @@ typedef struct yoke_operation {
     double epsilon, momentum;            /* batch norm */
     double probability;                  /* dropout */
     double label_smoothing;              /* cross-entropy */
-    uint32_t layer;                      /* part of the key of dropout's random numbers */
+    const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
+                             Cross-entropy: of the classes; BCE: of the positive targets */
+    bool ignores;         /* cross-entropy: rows with the label `ignored` count for nothing */
+    int32_t ignored;
+    double delta;   /* Huber: where the square ends */
+    uint32_t layer; /* part of the key of dropout's random numbers */
 } yoke_operation;
 
 /* Adaptive pooling along one direction: output `place` of `outputs` is the average of inputs
@@ -371,8 +378,8 @@ typedef struct yoke_plan_binding {
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     void *saved, *scratch;
     const int32_t *labels; /* [rows]; cross-entropy */
-    const float *targets;  /* [rows, channels]; MSE */
-    double *loss_sum;      /* device memory: sum over rows (MSE: of the row means) */
+    const float *targets;  /* [rows, channels]; losses without labels */
+    double *loss_sum;      /* device memory: sum over rows (with targets: of the row means) */
     int32_t *correct;      /* device memory: rows whose first largest output is the label */
 } yoke_plan_binding;
 
@@ -380,7 +387,8 @@ typedef struct yoke_plan_binding {
 typedef struct yoke_plan_step {
     uint64_t seed, step;
     uint64_t first_row; /* global row of this shard's row 0, for dropout */
-    float loss_scale;   /* 1 / rows of the whole batch; the loss multiplies its gradient by it */
+    float loss_scale;   /* 1 / what divides the whole batch's sum: its rows, or the weights of its
+                           labels; the loss multiplies its gradient by it */
     /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;

@@ -39,6 +39,7 @@ void yoke_model_destroy(yoke_model *model) {
         free((char *)model->layers[i].operation.name);
     free(model->layers);
     yoke_inputs_outputs_release(model);
+    free(model->loss_weights);
     free(model->name);
     free(model);
 }
@@ -82,6 +83,8 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
         [YOKE_OP_MSE] = "mse",
+        [YOKE_OP_BCE] = "bce",
+        [YOKE_OP_HUBER] = "huber",
         [YOKE_OP_INPUT] = "input",
     };
     return names[kind];
@@ -207,21 +210,6 @@ static yoke_status check_output(const yoke_model *model, yoke_value output) {
     return YOKE_OK;
 }
 
-static yoke_status set_loss(yoke_model *model, const yoke_loss_options *given) {
-    model->loss.struct_size = sizeof model->loss;
-    TRY(yoke_options_load(&model->loss, sizeof model->loss, given, "yoke_loss_options"));
-    if (model->loss.kind != YOKE_LOSS_CROSS_ENTROPY && model->loss.kind != YOKE_LOSS_MSE)
-        return FAIL(YOKE_ERROR_ARGUMENT, "loss kind %d: must be cross-entropy (0) or MSE (1)",
-                    (int)model->loss.kind);
-    double smoothing = model->loss.label_smoothing;
-    if (!(smoothing >= 0 && smoothing < 1))
-        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g: must be at least 0 and below 1",
-                    smoothing);
-    if (model->loss.kind == YOKE_LOSS_MSE && smoothing > 0)
-        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g has no meaning for MSE", smoothing);
-    return YOKE_OK;
-}
-
 static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_options *loss) {
     if (model->finished)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is finished already", model->name);
@@ -230,7 +218,7 @@ static yoke_status finish(yoke_model *model, yoke_value output, const yoke_loss_
     TRY(check_readers(model));
     if (yoke_model_parameter_count(model) == 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' has no parameter to train", model->name);
-    TRY(set_loss(model, loss));
+    TRY(yoke_model_set_loss(model, loss));
     TRY(yoke_fuse(model));
     model->finished = true;
     return YOKE_OK;
@@ -246,10 +234,6 @@ const char *yoke_model_name(const yoke_model *model) {
     return model->name;
 }
 
-yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {
-    return model->loss.kind;
-}
-
 int yoke_model_norm_channels(const yoke_model *model) {
     int widest = 0;
     for (int i = 0; i < model->layer_count; i++) {
@@ -258,19 +242,4 @@ int yoke_model_norm_channels(const yoke_model *model) {
             widest = operation->input.channels;
     }
     return widest;
-}
-
-yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation) {
-    if (!model->finished)
-        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);
-    bool mse = model->loss.kind == YOKE_LOSS_MSE;
-    yoke_dims output = yoke_dims_of(yoke_model_output_shape(model));
-    *operation = (yoke_operation){
-        .kind = mse ? YOKE_OP_MSE : YOKE_OP_CROSS_ENTROPY,
-        .name = "loss",
-        .input = output,
-        .output = output,
-        .label_smoothing = model->loss.label_smoothing,
-    };
-    return YOKE_OK;
 }

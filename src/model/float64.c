@@ -42,6 +42,8 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
     case YOKE_OP_OUTPUT:
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
+    case YOKE_OP_BCE:
+    case YOKE_OP_HUBER:
         break;
     }
     return NULL;

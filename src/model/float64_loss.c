@@ -4,20 +4,57 @@
 
 #include "model/float64.h"
 
+/* What output j weighs. */
+static double weight_of(const yoke_float64_model *r, int j) {
+    return r->model->loss_weights != NULL ? (double)r->model->loss_weights[j] : 1;
+}
+
 static void cross_entropy_row(yoke_float64_model *r, int row, const double *x, double *gradient) {
     int classes = yoke_model_output_shape(r->model).channels, best = 0, label = r->labels[row];
-    double smoothing = r->model->loss.label_smoothing, sum = 0;
+    double smoothing = r->model->loss.label_smoothing, sum = 0, targets = 0;
+    if (yoke_model_ignores(r->model, label)) return;
     for (int j = 0; j < classes; j++)
         if (x[j] > x[best]) best = j;
     for (int j = 0; j < classes; j++)
         sum += exp(x[j] - x[best]);
     for (int j = 0; j < classes; j++) {
         double log_p = x[j] - x[best] - log(sum);
-        double target = (j == label ? 1 - smoothing : 0) + smoothing / classes;
+        double target = weight_of(r, j) * ((j == label ? 1 - smoothing : 0) + smoothing / classes);
         r->loss_sum -= target * log_p;
-        gradient[j] = (exp(log_p) - target) * r->loss_scale;
+        gradient[j] = -target * r->loss_scale;
+        targets += target;
     }
+    for (int j = 0; j < classes; j++)
+        gradient[j] += targets * exp(x[j] - x[best] - log(sum)) * r->loss_scale;
     r->correct += best == label;
+}
+
+/* One output and its target: the loss and its slope. */
+static double target_loss(const yoke_float64_model *r, int j, double x, double target,
+                          double *slope) {
+    double error = x - target, delta = r->model->loss.huber_delta, weight = weight_of(r, j);
+    switch (r->model->loss.kind) {
+    case YOKE_LOSS_BCE: /* -w t log(sigmoid(x)) - (1 - t) log(sigmoid(-x)) */
+        *slope = (1 - target) / (1 + exp(-x)) - weight * target / (1 + exp(x));
+        return weight * target * (log1p(exp(-fabs(x))) + fmax(-x, 0)) +
+               (1 - target) * (log1p(exp(-fabs(x))) + fmax(x, 0));
+    case YOKE_LOSS_HUBER:
+        *slope = fabs(error) < delta ? error : copysign(delta, error);
+        return fabs(error) < delta ? error * error / 2 : delta * (fabs(error) - delta / 2);
+    default:
+        *slope = 2 * error;
+        return error * error;
+    }
+}
+
+static void targets_row(yoke_float64_model *r, const double *x, const float *targets,
+                        double *gradient) {
+    int outputs = yoke_model_output_shape(r->model).channels;
+    for (int j = 0; j < outputs; j++) {
+        double slope = 0;
+        r->loss_sum += target_loss(r, j, x[j], (double)targets[j], &slope) / outputs;
+        gradient[j] = slope / outputs * r->loss_scale;
+    }
 }
 
 void yoke_float64_loss(yoke_float64_model *r) {
@@ -31,12 +68,9 @@ void yoke_float64_loss(yoke_float64_model *r) {
     r->correct = 0;
     for (int row = 0; row < r->rows; row++) {
         size_t at = (size_t)row * (size_t)channels;
-        if (r->model->loss.kind == YOKE_LOSS_CROSS_ENTROPY)
+        if (yoke_model_reads_labels(r->model))
             cross_entropy_row(r, row, outputs + at, gradients + at);
-        for (int j = 0; r->model->loss.kind == YOKE_LOSS_MSE && j < channels; j++) {
-            double error = outputs[at + (size_t)j] - (double)r->targets[at + (size_t)j];
-            r->loss_sum += error * error / channels;
-            gradients[at + (size_t)j] = 2 * error / channels * r->loss_scale;
-        }
+        else
+            targets_row(r, outputs + at, r->targets + at, gradients + at);
     }
 }

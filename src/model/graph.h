@@ -63,7 +63,8 @@ struct yoke_model {
 
     /* Set by finish. */
     bool finished;
-    yoke_loss_options loss;
+    yoke_loss_options loss; /* its weights are `loss_weights` */
+    float *loss_weights;    /* [outputs], or NULL */
     yoke_node *nodes; /* fused operations; the last ones are OUTPUTs; `layers` own the names */
     int node_count, value_count;
 };
@@ -92,6 +93,9 @@ bool yoke_grow(void **array, int *capacity, int count, size_t size);
 yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *suffix,
                             const yoke_tensor *description, int *index);
 void yoke_tensor_release(yoke_tensor *tensor);
+
+/* model_loss.c: checks and keeps the options, NULL: the defaults. Output 0 is known. */
+yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *given);
 
 /* inputs_outputs.c: the first input and the first output, which every model has. */
 yoke_status yoke_inputs_outputs_begin(yoke_model *model, yoke_shape input);

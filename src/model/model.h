@@ -172,7 +172,7 @@ typedef struct yoke_float64_model {
     bool training;
     bool keeps_statistics; /* training leaves the running statistics as they are */
     yoke_plan_step step;   /* its loss_scale is not read */
-    double loss_scale;     /* of the loss gradient: 1 / rows of the whole batch */
+    double loss_scale;     /* of the loss gradient: 1 / what divides the whole batch's loss */
     const int32_t *labels;
     const float *targets;
 } yoke_float64_model;
@@ -223,6 +223,19 @@ size_t yoke_model_input_elements(const yoke_model *model, int input);
 size_t yoke_model_output_elements(const yoke_model *model, int output);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
+const char *yoke_model_loss_name(const yoke_model *model); /* for messages; static */
+/* Whether the loss compares with labels; otherwise with targets. */
+bool yoke_model_reads_labels(const yoke_model *model);
+/* Whether labels count differently: by class weights, or not at all. Otherwise each weighs 1. */
+bool yoke_model_weighs_labels(const yoke_model *model);
+bool yoke_model_ignores(const yoke_model *model, int32_t label);
+/* Valid labels that the loss does not ignore, and the sum of their weights, which divides the sum
+ * of their losses. labels NULL: none, unless each weighs 1. */
+typedef struct yoke_label_count {
+    double weight;
+    int labels;
+} yoke_label_count;
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int count);
 /* Of the widest batch norm; 0: the model has none. */
 int yoke_model_norm_channels(const yoke_model *model);
 

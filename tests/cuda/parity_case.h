@@ -43,7 +43,9 @@ static inline int parity_inputs(const parity_case *c) {
 }
 
 static inline bool parity_is_loss(const parity_case *c) {
-    return c->operation.kind == YOKE_OP_CROSS_ENTROPY || c->operation.kind == YOKE_OP_MSE;
+    yoke_operation_kind kind = c->operation.kind;
+    return kind == YOKE_OP_CROSS_ENTROPY || kind == YOKE_OP_MSE || kind == YOKE_OP_BCE ||
+           kind == YOKE_OP_HUBER;
 }
 
 /* What a failure says of its case. */
@@ -62,6 +64,8 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross entropy",
         [YOKE_OP_MSE] = "mse",
+        [YOKE_OP_BCE] = "bce",
+        [YOKE_OP_HUBER] = "huber",
     };
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;

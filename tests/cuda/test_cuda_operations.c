@@ -268,6 +268,32 @@ static void losses_equal_the_cpu(void **state) {
     }
 }
 
+static void weighted_losses_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const struct {
+        int rows, outputs;
+    } shapes[] = {{1, 2}, {3, 33}, {64, 10}, {300, 1000}, {2100, 10}};
+    float weights[1000];
+    for (int j = 0; j < 1000; j++)
+        weights[j] = (float)(j * 7 % 11) / 4;
+    for (size_t i = 0; i < 8 * COUNT(shapes); i++) {
+        static const yoke_operation_kind kinds[] = {YOKE_OP_CROSS_ENTROPY, YOKE_OP_CROSS_ENTROPY,
+                                                    YOKE_OP_CROSS_ENTROPY, YOKE_OP_CROSS_ENTROPY,
+                                                    YOKE_OP_BCE,           YOKE_OP_BCE,
+                                                    YOKE_OP_HUBER,         YOKE_OP_HUBER};
+        size_t way = i % 8;
+        parity_case c = loss_case(kinds[way], shapes[i / 8].rows, shapes[i / 8].outputs);
+        c.operation.weights = way == 0 || way == 2 || way == 3 || way == 5 ? weights : NULL;
+        c.operation.ignores = way == 1 || way == 3;
+        c.operation.ignored = 1;
+        c.operation.label_smoothing = way == 2 || way == 3 ? 0.1 : 0;
+        c.operation.delta = way == 6 ? 0.25 : 1;
+        parity_check(rig, &c);
+        c.evaluation = true;
+        parity_check(rig, &c);
+    }
+}
+
 /* What lies between operations. */
 
 static void accumulate_equals_the_cpu_to_the_bit(void **state) {
@@ -356,7 +382,9 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
                            value_case(YOKE_OP_OUTPUT, 0),
                            window_case(YOKE_OP_MAX_POOL, &pools[1]),
                            loss_case(YOKE_OP_CROSS_ENTROPY, 5, 10),
-                           loss_case(YOKE_OP_MSE, 5, 10)};
+                           loss_case(YOKE_OP_MSE, 5, 10),
+                           loss_case(YOKE_OP_BCE, 5, 10),
+                           loss_case(YOKE_OP_HUBER, 5, 10)};
     for (size_t i = 0; i < COUNT(cases) * COUNT(precisions); i++) {
         parity_case *c = &cases[i % COUNT(cases)];
         yoke_dims dims = c->operation.input;
@@ -430,6 +458,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),
         cmocka_unit_test(dropout_drops_what_the_cpu_drops),
         cmocka_unit_test(losses_equal_the_cpu),
+        cmocka_unit_test(weighted_losses_equal_the_cpu),
         cmocka_unit_test(pooling_equals_the_cpu),
         cmocka_unit_test(adaptive_pooling_equals_the_cpu),
         cmocka_unit_test(batch_norm_equals_the_cpu),

@@ -1,5 +1,5 @@
-/* The losses on the CPU equal torch.nn.CrossEntropyLoss and MSELoss written in double; their
- * gradients equal finite differences. */
+/* The losses on the CPU equal PyTorch's written in double; their gradients equal finite
+ * differences. */
 #include "operation_check.h"
 
 static const int32_t labels[] = {2, 0, 6, 3, 3};
@@ -7,8 +7,10 @@ static const int32_t labels[] = {2, 0, 6, 3, 3};
 static double cross_entropy(const operation_check *check, const double *logits) {
     size_t classes = (size_t)check->operation.input.channels;
     double smoothing = check->operation.label_smoothing, total = 0;
+    const float *weights = check->operation.weights;
     for (size_t row = 0; row < (size_t)check->rows; row++, logits += classes) {
         double largest = -INFINITY, sum = 0;
+        if (check->operation.ignores && labels[row] == check->operation.ignored) continue;
         for (size_t j = 0; j < classes; j++) {
             largest = fmax(largest, logits[j]);
         }
@@ -18,6 +20,7 @@ static double cross_entropy(const operation_check *check, const double *logits) 
         for (size_t j = 0; j < classes; j++) {
             double share = smoothing / (double)classes;
             if ((int32_t)j == labels[row]) share += 1 - smoothing;
+            if (weights != NULL) share *= (double)weights[j];
             total -= share * (logits[j] - largest - log(sum));
         }
     }
@@ -31,6 +34,29 @@ static double mean_squares(const operation_check *check, const double *outputs) 
     double total = 0;
     for (size_t i = 0; i < rows * count; i++) {
         total += (outputs[i] - targets[i]) * (outputs[i] - targets[i]);
+    }
+    return total / (double)count;
+}
+
+/* By its definition: the naive formula, so for small logits only. */
+static double binary_cross_entropy(const operation_check *check, const double *logits) {
+    size_t count = (size_t)check->operation.input.channels, rows = (size_t)check->rows;
+    const float *weights = check->operation.weights;
+    double total = 0;
+    for (size_t i = 0; i < rows * count; i++) {
+        double p = 1 / (1 + exp(-logits[i])), target = (double)(float)targets[i];
+        double weight = weights != NULL ? (double)weights[i % count] : 1;
+        total -= weight * target * log(p) + (1 - target) * log(1 - p);
+    }
+    return total / (double)count;
+}
+
+static double huber(const operation_check *check, const double *outputs) {
+    size_t count = (size_t)check->operation.input.channels, rows = (size_t)check->rows;
+    double total = 0, delta = check->operation.delta;
+    for (size_t i = 0; i < rows * count; i++) {
+        double size = fabs(outputs[i] - (double)(float)targets[i]);
+        total += size <= delta ? size * size / 2 : delta * size - delta * delta / 2;
     }
     return total / (double)count;
 }
@@ -127,6 +153,87 @@ static void mean_squared_error_is_torchs_summed_over_rows(void **state) {
     targets = NULL;
 }
 
+static const float weights[] = {0.5f, 2, 0, 1, 3, 0.25f, 1.5f};
+
+static void class_weights_and_ignored_labels_are_torchs(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 5, 7, i % 2 == 0 ? 0 : 0.1);
+        check.operation.weights = i / 2 % 2 == 0 ? weights : NULL;
+        check.operation.ignores = i / 4 == 1 || check.operation.weights == NULL;
+        check.operation.ignored = 3;
+        compare(&check, cross_entropy, 3);
+    }
+}
+
+static void an_ignored_row_is_never_correct_and_may_have_any_label(void **state) {
+    (void)state;
+    const double logits[] = {0, 1, 2, /**/ NAN, 1, INFINITY};
+    const int32_t row_labels[] = {2, -100};
+    double gradient[6];
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
+    check.operation.ignores = true;
+    check.operation.ignored = -100;
+    loss_result result = run(&check, logits, row_labels, gradient);
+    assert_int_equal(result.correct, 1);
+    assert_true(fabs(result.sum - log(1 + exp(-1) + exp(-2))) < 1e-6);
+    for (int i = 3; i < 6; i++)
+        assert_true(gradient[i] == 0);
+}
+
+static void binary_cross_entropy_is_torchs_with_and_without_weights(void **state) {
+    (void)state;
+    targets = check_random(15, 0, 1, 8);
+    targets[0] = targets[7] = 1;
+    targets[1] = targets[8] = 0;
+    for (int i = 0; i < 4; i++) {
+        operation_check check = prepare(YOKE_OP_BCE, i < 2 ? 5 : 1, 3, 0);
+        if (i % 2 == 1) check.operation.weights = weights;
+        compare(&check, binary_cross_entropy, 4);
+    }
+    test_free(targets);
+    targets = NULL;
+}
+
+static void binary_cross_entropy_is_exact_for_huge_logits(void **state) {
+    (void)state;
+    double values[] = {-5000, 5000, -80, 80}, wanted[] = {1, 0, 0, 1}, gradient[4];
+    targets = wanted;
+    operation_check check = prepare(YOKE_OP_BCE, 1, 4, 0);
+    loss_result result = run(&check, values, labels, gradient);
+    assert_true(fabs(result.sum - 2500) < 1e-9);
+    const double slopes[] = {-1, 1, 1.8048513878454153e-35, -1.8048513878454153e-35};
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(gradient[i] * 32 - slopes[i]) <= 1e-6 * fabs(slopes[i]));
+    targets = NULL;
+}
+
+static void huber_is_torchs(void **state) {
+    (void)state;
+    targets = check_random(15, -1, 1, 8);
+    for (int i = 0; i < 4; i++) {
+        operation_check check = prepare(YOKE_OP_HUBER, i < 2 ? 5 : 1, 3, 0);
+        check.operation.delta = i % 2 == 0 ? 1 : 0.3;
+        compare(&check, huber, 3);
+    }
+    test_free(targets);
+    targets = NULL;
+}
+
+static void losses_of_targets_show_what_is_not_finite(void **state) {
+    (void)state;
+    static const yoke_operation_kind kinds[] = {YOKE_OP_MSE, YOKE_OP_BCE, YOKE_OP_HUBER};
+    double values[] = {0.5, NAN}, wanted[] = {1, 0}, gradient[2];
+    targets = wanted;
+    for (int i = 0; i < 3; i++) {
+        operation_check check = prepare(kinds[i], 1, 2, 0);
+        check.operation.delta = 1;
+        assert_true(isnan(run(&check, values, labels, gradient).sum));
+        assert_true(isnan(gradient[1]));
+    }
+    targets = NULL;
+}
+
 static void a_row_is_correct_when_its_first_largest_output_is_the_label(void **state) {
     (void)state;
     const double logits[] = {0, 1, 1, /**/ 1, 1, 0, /**/ -3, -2, -1};
@@ -176,6 +283,12 @@ int main(void) {
         cmocka_unit_test(cross_entropy_is_torchs_with_and_without_smoothing),
         cmocka_unit_test(cross_entropy_is_stable_for_huge_logits),
         cmocka_unit_test(mean_squared_error_is_torchs_summed_over_rows),
+        cmocka_unit_test(class_weights_and_ignored_labels_are_torchs),
+        cmocka_unit_test(an_ignored_row_is_never_correct_and_may_have_any_label),
+        cmocka_unit_test(binary_cross_entropy_is_torchs_with_and_without_weights),
+        cmocka_unit_test(binary_cross_entropy_is_exact_for_huge_logits),
+        cmocka_unit_test(huber_is_torchs),
+        cmocka_unit_test(losses_of_targets_show_what_is_not_finite),
         cmocka_unit_test(a_row_is_correct_when_its_first_largest_output_is_the_label),
         cmocka_unit_test(evaluation_gives_the_loss_of_training_and_keeps_nothing),
         cmocka_unit_test(an_excluded_class_costs_nothing_without_smoothing),

@@ -115,6 +115,23 @@ static void so_are_those_of_the_mean_squared_error(void **state) {
     check_model(everything(&loss), 3);
 }
 
+static void so_are_those_of_every_loss(void **state) {
+    (void)state;
+    static const float weights[] = {0.5f, 2, 0, 1, 3, 0.25f, 1.5f};
+    const yoke_loss_options losses[] = {
+        {.class_weights = weights, .weight_count = 7},
+        {.class_weights = weights, .weight_count = 7, .label_smoothing = 0.1},
+        {.set_ignore_index = true, .ignore_index = 0},
+        {.kind = YOKE_LOSS_BCE},
+        {.kind = YOKE_LOSS_BCE, .positive_weights = weights, .weight_count = 7},
+        {.kind = YOKE_LOSS_HUBER, .huber_delta = 0.7}};
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        yoke_loss_options loss = losses[i];
+        loss.struct_size = sizeof loss;
+        check_model(everything(&loss), 3);
+    }
+}
+
 static void gradients_add_up(void **state) {
     (void)state;
     struct probe probe;
@@ -162,6 +179,7 @@ int main(void) {
         cmocka_unit_test(so_are_those_of_activations),
         cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
+        cmocka_unit_test(so_are_those_of_every_loss),
         cmocka_unit_test(gradients_add_up),
         cmocka_unit_test(nan_reaches_the_loss),
         cmocka_unit_test(work_counts_the_multiplications),

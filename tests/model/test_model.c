@@ -151,6 +151,16 @@ static void sharing_is_checked(void **state) {
     yoke_model_destroy(model);
 }
 
+/* For a model of three outputs. */
+static void expect_no_loss(yoke_loss_options loss, const char *words) {
+    yoke_model *model = new_model(image);
+    yoke_value value = linear(model, yoke_flatten(model, yoke_model_input(model)), "fc", 3);
+    loss.struct_size = sizeof loss;
+    assert_int_equal(yoke_model_finish(model, value, &loss), YOKE_ERROR_ARGUMENT);
+    assert_says(words);
+    yoke_model_destroy(model);
+}
+
 static void finish_checks_the_whole(void **state) {
     (void)state;
     yoke_model *model = new_model(image);
@@ -171,6 +181,23 @@ static void finish_checks_the_whole(void **state) {
     assert_int_equal(yoke_model_finish(model, value, &loss), YOKE_ERROR_ARGUMENT);
     assert_says("label smoothing of 1");
     yoke_model_destroy(model);
+
+    static const float weights[] = {1, 2, 3}, negative[] = {1, -2, 3}, zeros[] = {0, 0, 0};
+    expect_no_loss((yoke_loss_options){.kind = (yoke_loss_kind)4}, "loss kind 4");
+    expect_no_loss((yoke_loss_options){.class_weights = weights, .weight_count = 2},
+                   "2 class_weights for an output of 3");
+    expect_no_loss((yoke_loss_options){.class_weights = negative, .weight_count = 3},
+                   "class_weights[1] is -2");
+    expect_no_loss((yoke_loss_options){.class_weights = zeros, .weight_count = 3}, "all 0");
+    expect_no_loss((yoke_loss_options){.weight_count = 3}, "weight_count is 3, but");
+    expect_no_loss((yoke_loss_options){.positive_weights = weights, .weight_count = 3},
+                   "positive_weights have no meaning for cross-entropy");
+    expect_no_loss((yoke_loss_options){.kind = YOKE_LOSS_BCE, .label_smoothing = 0.1},
+                   "label smoothing of 0.1 has no meaning for BCE");
+    expect_no_loss((yoke_loss_options){.kind = YOKE_LOSS_MSE, .set_ignore_index = true},
+                   "ignore_index has no meaning for MSE");
+    expect_no_loss((yoke_loss_options){.kind = YOKE_LOSS_HUBER, .huber_delta = -1},
+                   "huber_delta is -1");
 
     assert_int_equal(yoke_model_finish(NULL, value, NULL), YOKE_ERROR_ARGUMENT);
     assert_int_equal(yoke_relu(NULL, value).index, -1);

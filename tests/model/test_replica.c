@@ -32,6 +32,24 @@ static void activations_equal_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
+static void every_loss_equals_the_reference(void **state) {
+    (void)state;
+    static const float weights[] = {0.5f, 2, 0, 1, 3, 0.25f, 1.5f};
+    const yoke_loss_options losses[] = {
+        {.class_weights = weights, .weight_count = 7, .label_smoothing = 0.1},
+        {.class_weights = weights, .weight_count = 7, .set_ignore_index = true, .ignore_index = 3},
+        {.kind = YOKE_LOSS_BCE, .positive_weights = weights, .weight_count = 7},
+        {.kind = YOKE_LOSS_HUBER, .huber_delta = 0.7}};
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        yoke_loss_options loss = losses[i];
+        struct rig rig;
+        loss.struct_size = sizeof loss;
+        rig_create(&rig, everything(&loss), 5, 3);
+        assert_step_near(&rig, 1e-4);
+        rig_destroy(&rig);
+    }
+}
+
 static void sequences_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -276,6 +294,7 @@ int main(void) {
         cmocka_unit_test(every_layer_equals_the_reference_under_cross_entropy),
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
         cmocka_unit_test(activations_equal_the_reference),
+        cmocka_unit_test(every_loss_equals_the_reference),
         cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(windows_equal_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),

@@ -137,7 +137,7 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
     EXPECT_INIT(yoke_batch_norm_options, YOKE_BATCH_NORM_OPTIONS_INIT, .epsilon = 1e-5,
                 .momentum = 0.1);
     EXPECT_INIT(yoke_pool_options, YOKE_POOL_OPTIONS_INIT, .kernel = 0);
-    EXPECT_INIT(yoke_loss_options, YOKE_LOSS_OPTIONS_INIT, .kind = YOKE_LOSS_CROSS_ENTROPY);
+    EXPECT_INIT(yoke_loss_options, YOKE_LOSS_OPTIONS_INIT, .ignore_index = -100, .huber_delta = 1);
     EXPECT_INIT(yoke_devices_options, YOKE_DEVICES_OPTIONS_INIT, .list = NULL);
     EXPECT_INIT(yoke_loader_options, YOKE_LOADER_OPTIONS_INIT, .batch = 0);
     EXPECT_INIT(yoke_process_group_options, YOKE_PROCESS_GROUP_OPTIONS_INIT, .rank = NULL);

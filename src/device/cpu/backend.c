@@ -318,6 +318,8 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
         return cpu_plan_dropout(plan, cpu, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
+    case YOKE_OP_BCE:
+    case YOKE_OP_HUBER:
         return cpu_plan_loss(plan, cpu, request);
     case YOKE_OP_INPUT:
         break;

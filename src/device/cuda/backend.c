@@ -264,6 +264,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_dropout(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
+    case YOKE_OP_BCE:
+    case YOKE_OP_HUBER:
         return cuda_plan_loss(plan, cuda, request);
     case YOKE_OP_INPUT:
         break;

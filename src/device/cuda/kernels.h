@@ -218,13 +218,25 @@ cudaError_t cuda_run_positions_backward(const cuda_embedding_job *job, cudaStrea
 typedef struct cuda_loss_row {
     float largest, reciprocal_sum;
 } cuda_loss_row;
+typedef enum cuda_loss_kind {
+    CUDA_LOSS_CROSS_ENTROPY,
+    CUDA_LOSS_WEIGHTED_CROSS_ENTROPY, /* with weights, or rows that are ignored */
+    CUDA_LOSS_MSE,
+    CUDA_LOSS_BCE,
+    CUDA_LOSS_HUBER
+} cuda_loss_kind;
 typedef struct cuda_loss_job {
+    cuda_loss_kind kind;
     size_t rows;
     int outputs; /* of one row */
-    double smoothing;
+    double smoothing, delta;
+    const float *weights; /* [outputs], or NULL: 1 each */
+    double weight_sum;
+    bool ignores;
+    int32_t ignored;
     const float *values;           /* [rows, outputs], as are targets and gradient */
     const int32_t *labels;         /* cross-entropy */
-    const float *targets;          /* MSE */
+    const float *targets;          /* the others */
     cuda_loss_row *saved;          /* [rows], cross-entropy; NULL: no backward */
     double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], scratch of forward */
     int32_t *correct, *correct_parts;
@@ -232,10 +244,8 @@ typedef struct cuda_loss_job {
     float *gradient;
 } cuda_loss_job;
 size_t cuda_loss_parts(size_t rows, int outputs);
-cudaError_t cuda_run_cross_entropy(const cuda_loss_job *job, cudaStream_t stream);
-cudaError_t cuda_run_cross_entropy_backward(const cuda_loss_job *job, cudaStream_t stream);
-cudaError_t cuda_run_mean_square(const cuda_loss_job *job, cudaStream_t stream);
-cudaError_t cuda_run_mean_square_backward(const cuda_loss_job *job, cudaStream_t stream);
+cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream);
+cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,35 +1,35 @@
-/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, and
- * torch.nn.MSELoss. Sums are in double. Backward multiplies the gradient by the step's loss_scale
- * in device memory. */
+/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights and
+ * ignore_index, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. Sums are in double.
+ * Backward multiplies the gradient by the step's loss_scale in device memory. */
+#include <stdlib.h>
+
 #include "device/cuda/kernel_plan.h"
 
 typedef struct loss_plan {
     yoke_plan base;
-    bool entropy;
     size_t parts;
+    float *weights; /* on the device, or NULL */
     cuda_loss_job job;
 } loss_plan;
 
 static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const loss_plan *loss = (const loss_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    if (loss->entropy)
-        TRY_CUDA(device, cuda_run_cross_entropy(&loss->job, cuda_compute(plan)));
-    else
-        TRY_CUDA(device, cuda_run_mean_square(&loss->job, cuda_compute(plan)));
+    TRY_CUDA(cuda_of(plan->device), cuda_run_loss(&loss->job, cuda_compute(plan)));
     return YOKE_OK;
 }
 
 static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const loss_plan *loss = (const loss_plan *)plan;
-    cuda_device *device = cuda_of(plan->device);
-    if (loss->entropy)
-        TRY_CUDA(device, cuda_run_cross_entropy_backward(&loss->job, cuda_compute(plan)));
-    else
-        TRY_CUDA(device, cuda_run_mean_square_backward(&loss->job, cuda_compute(plan)));
+    TRY_CUDA(cuda_of(plan->device), cuda_run_loss_backward(&loss->job, cuda_compute(plan)));
     return YOKE_OK;
+}
+
+static void destroy(yoke_plan *plan) {
+    loss_plan *loss = (loss_plan *)plan;
+    if (loss->weights != NULL) yoke_device_free(plan->device, loss->weights);
+    free(loss);
 }
 
 static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
@@ -47,23 +47,53 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     return YOKE_OK;
 }
 
+static yoke_status upload_weights(loss_plan *loss, const float *weights) {
+    yoke_device *device = loss->base.device;
+    size_t bytes = (size_t)loss->job.outputs * sizeof *weights;
+    if (weights == NULL) return YOKE_OK;
+    TRY(yoke_device_allocate(device, bytes, "the weights of a loss", (void **)&loss->weights));
+    TRY(yoke_device_upload(device, YOKE_STREAM_COMPUTE, loss->weights, weights, bytes));
+    loss->job.weights = loss->weights;
+    for (int j = 0; j < loss->job.outputs; j++)
+        loss->job.weight_sum += (double)weights[j];
+    return yoke_device_synchronize(device); /* `weights` is the caller's */
+}
+
+static cuda_loss_kind kind_of(const yoke_operation *operation) {
+    bool counted = operation->weights != NULL || operation->ignores;
+    switch (operation->kind) {
+    case YOKE_OP_MSE:
+        return CUDA_LOSS_MSE;
+    case YOKE_OP_BCE:
+        return CUDA_LOSS_BCE;
+    case YOKE_OP_HUBER:
+        return CUDA_LOSS_HUBER;
+    default:
+        return counted ? CUDA_LOSS_WEIGHTED_CROSS_ENTROPY : CUDA_LOSS_CROSS_ENTROPY;
+    }
+}
+
+/* On failure the caller destroys what *plan holds. */
 yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
                            const yoke_plan_request *request) {
-    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    static const yoke_plan_calls calls = {bind, forward, backward, destroy};
     const yoke_operation *operation = request->operation;
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request, &calls));
     loss_plan *loss = (loss_plan *)*plan;
-    loss->entropy = operation->kind == YOKE_OP_CROSS_ENTROPY;
-    loss->job = (cuda_loss_job){.rows = (size_t)request->rows,
+    loss->job = (cuda_loss_job){.kind = kind_of(operation),
+                                .rows = (size_t)request->rows,
                                 .outputs = operation->input.channels * operation->input.height *
                                            operation->input.width,
                                 .smoothing = operation->label_smoothing,
+                                .ignores = operation->ignores,
+                                .ignored = operation->ignored,
+                                .delta = operation->delta,
                                 .step = device->step};
     loss->parts = cuda_loss_parts(loss->job.rows, loss->job.outputs);
     yoke_plan_needs *needs = &loss->base.needs;
     needs->scratch_bytes = loss->parts * (sizeof(double) + sizeof(int32_t));
     needs->backward_reads_input = request->training;
-    if (request->training && loss->entropy)
+    if (request->training && operation->kind == YOKE_OP_CROSS_ENTROPY)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
-    return YOKE_OK;
+    return upload_weights(loss, operation->weights);
 }

@@ -1,5 +1,6 @@
 /* Losses over plain float32 rows, one warp for each row, sums in double: torch.nn.CrossEntropyLoss
- * with label smoothing, and torch.nn.MSELoss. */
+ * with label smoothing, class weights and ignore_index, MSELoss, BCEWithLogitsLoss with pos_weight,
+ * and HuberLoss. */
 #include <limits.h>
 #include <math.h>
 
@@ -74,15 +75,88 @@ struct cross_entropy {
     }
 };
 
+static __device__ float weight_of(const cuda_loss_job &job, int output) {
+    return job.weights != NULL ? job.weights[output] : 1.0f;
+}
+
+/* sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes * w_j; 0 where the
+ * label is ignored. */
+struct weighted_cross_entropy {
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
+        const float *logits = job.values + row * (size_t)job.outputs;
+        int label = job.labels[row];
+        if (job.ignores && label == job.ignored) return 0;
+        if (job.weights == NULL) return cross_entropy::row(job, row, correct);
+        place best = first_largest(logits, job.outputs);
+        double sum = 0, distance = 0;
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            float below = logits[j] - best.value;
+            sum += (double)expf(below);
+            if (job.smoothing > 0) distance -= (double)job.weights[j] * (double)below;
+        }
+        sum = warp_sum(sum);
+        distance = warp_sum(distance);
+        if (job.saved != NULL && lane_of_warp() == 0)
+            job.saved[row] = {best.value, (float)(1 / sum)};
+        *correct += best.index == label;
+        double log_sum = log(sum);
+        double label_loss =
+            (double)job.weights[label] * (log_sum - (double)(logits[label] - best.value));
+        if (job.smoothing == 0) return label_loss;
+        double mean_loss = (job.weight_sum * log_sum + distance) / job.outputs;
+        return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
+    }
+};
+
+/* Losses of targets: the mean over a row's outputs of term(); slope() is its derivative, to be
+ * multiplied by FACTOR. */
 struct mean_square {
+    static constexpr float FACTOR = 2;
+    static __device__ double term(const cuda_loss_job &, int, double value, double target) {
+        return (value - target) * (value - target);
+    }
+    static __device__ float slope(const cuda_loss_job &, int, float value, float target) {
+        return value - target;
+    }
+};
+
+struct binary_cross_entropy {
+    static constexpr float FACTOR = 1;
+    /* (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)), without overflow. */
+    static __device__ double term(const cuda_loss_job &job, int output, double value,
+                                  double target) {
+        double softplus = log1p(exp(-fabs(value))) + (value < 0 ? -value : 0);
+        double weight = (double)weight_of(job, output);
+        return (1 - target) * value + (1 + (weight - 1) * target) * softplus;
+    }
+    /* (1 - t) sigmoid(x) - w t sigmoid(-x). */
+    static __device__ float slope(const cuda_loss_job &job, int output, float value, float target) {
+        float small = expf(-fabsf(value)), large = 1 / (1 + small);
+        float up = value < 0 ? small * large : large, down = value < 0 ? large : small * large;
+        return (1 - target) * up - weight_of(job, output) * target * down;
+    }
+};
+
+struct huber {
+    static constexpr float FACTOR = 1;
+    static __device__ double term(const cuda_loss_job &job, int, double value, double target) {
+        double error = value - target, size = fabs(error);
+        return size < job.delta ? 0.5 * error * error : job.delta * (size - 0.5 * job.delta);
+    }
+    /* NaN stays NaN. */
+    static __device__ float slope(const cuda_loss_job &job, int, float value, float target) {
+        float error = value - target, delta = (float)job.delta;
+        return error > delta ? delta : error < -delta ? -delta : error;
+    }
+};
+
+template <typename Loss> struct row_mean {
     static __device__ double row(const cuda_loss_job &job, size_t row, int *) {
         size_t begin = row * (size_t)job.outputs;
         double sum = 0;
-        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
-            double error =
-                (double)job.values[begin + (size_t)j] - (double)job.targets[begin + (size_t)j];
-            sum += error * error;
-        }
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP)
+            sum += Loss::term(job, j, (double)job.values[begin + (size_t)j],
+                              (double)job.targets[begin + (size_t)j]);
         return warp_sum(sum) / job.outputs;
     }
 };
@@ -131,9 +205,32 @@ static __global__ void cross_entropy_backward(cuda_loss_job job) {
     }
 }
 
-static __global__ void mean_square_backward(cuda_loss_job job, size_t elements) {
-    float factor = 2 * job.step->loss_scale / (float)job.outputs;
-    GRID_STRIDE(i, elements) job.gradient[i] = (job.values[i] - job.targets[i]) * factor;
+/* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_cross_entropy. */
+static __global__ void weighted_cross_entropy_backward(cuda_loss_job job) {
+    double share = job.smoothing / job.outputs;
+    float scale = job.step->loss_scale;
+    for (size_t row = first_row(); row < job.rows; row += row_stride()) {
+        int label = job.labels[row];
+        bool ignored = job.ignores && label == job.ignored;
+        cuda_loss_row saved = ignored ? cuda_loss_row{0, 0} : job.saved[row];
+        double at_label = ignored ? 0 : (1 - job.smoothing) * (double)weight_of(job, label);
+        double weights = job.weights != NULL ? job.weight_sum : job.outputs;
+        float all = (float)(at_label + share * weights);
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            size_t at = row * (size_t)job.outputs + (size_t)j;
+            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            double target = share * (double)weight_of(job, j) + (j == label ? at_label : 0);
+            job.gradient[at] = ignored ? 0 : (p * all - (float)target) * scale;
+        }
+    }
+}
+
+template <typename Loss>
+static __global__ void targets_backward(cuda_loss_job job, size_t elements) {
+    float factor = Loss::FACTOR * job.step->loss_scale / (float)job.outputs;
+    GRID_STRIDE(i, elements)
+    job.gradient[i] =
+        Loss::slope(job, (int)(i % (size_t)job.outputs), job.values[i], job.targets[i]) * factor;
 }
 
 /* Blocks of `threads` threads, with one warp for each row. */
@@ -168,23 +265,44 @@ extern "C" size_t cuda_loss_parts(size_t rows, int outputs) {
     return fits_one_block(rows, outputs) ? 0 : blocks_for(rows, CUDA_THREADS);
 }
 
-extern "C" cudaError_t cuda_run_cross_entropy(const cuda_loss_job *job, cudaStream_t stream) {
-    return forward<cross_entropy>(job, stream);
+extern "C" cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream) {
+    switch (job->kind) {
+    case CUDA_LOSS_CROSS_ENTROPY:
+        return forward<cross_entropy>(job, stream);
+    case CUDA_LOSS_WEIGHTED_CROSS_ENTROPY:
+        return forward<weighted_cross_entropy>(job, stream);
+    case CUDA_LOSS_MSE:
+        return forward<row_mean<mean_square>>(job, stream);
+    case CUDA_LOSS_BCE:
+        return forward<row_mean<binary_cross_entropy>>(job, stream);
+    case CUDA_LOSS_HUBER:
+        return forward<row_mean<huber>>(job, stream);
+    }
+    return cudaErrorInvalidValue;
 }
 
-extern "C" cudaError_t cuda_run_mean_square(const cuda_loss_job *job, cudaStream_t stream) {
-    return forward<mean_square>(job, stream);
-}
-
-extern "C" cudaError_t cuda_run_cross_entropy_backward(const cuda_loss_job *job,
-                                                       cudaStream_t stream) {
-    LAUNCH(cross_entropy_backward, blocks_for(job->rows, CUDA_THREADS), CUDA_THREADS, stream, *job);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t cuda_run_mean_square_backward(const cuda_loss_job *job,
-                                                     cudaStream_t stream) {
+template <typename Loss>
+static cudaError_t backward_of_targets(const cuda_loss_job *job, cudaStream_t stream) {
     size_t elements = job->rows * (size_t)job->outputs;
-    LAUNCH(mean_square_backward, cuda_blocks(elements), CUDA_THREADS, stream, *job, elements);
+    LAUNCH(targets_backward<Loss>, cuda_blocks(elements), CUDA_THREADS, stream, *job, elements);
     return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStream_t stream) {
+    unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
+    switch (job->kind) {
+    case CUDA_LOSS_CROSS_ENTROPY:
+        LAUNCH(cross_entropy_backward, blocks, CUDA_THREADS, stream, *job);
+        return cudaGetLastError();
+    case CUDA_LOSS_WEIGHTED_CROSS_ENTROPY:
+        LAUNCH(weighted_cross_entropy_backward, blocks, CUDA_THREADS, stream, *job);
+        return cudaGetLastError();
+    case CUDA_LOSS_MSE:
+        return backward_of_targets<mean_square>(job, stream);
+    case CUDA_LOSS_BCE:
+        return backward_of_targets<binary_cross_entropy>(job, stream);
+    case CUDA_LOSS_HUBER:
+        return backward_of_targets<huber>(job, stream);
+    }
+    return cudaErrorInvalidValue;
 }

@@ -1,0 +1,147 @@
+/* A model's loss: its options checked and kept, its operation, and what divides the sum of a
+ * batch's losses. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/graph.h"
+
+static const char *const loss_names[] = {[YOKE_LOSS_CROSS_ENTROPY] = "cross-entropy",
+                                         [YOKE_LOSS_MSE] = "MSE",
+                                         [YOKE_LOSS_BCE] = "BCE",
+                                         [YOKE_LOSS_HUBER] = "Huber"};
+
+const char *yoke_model_loss_name(const yoke_model *model) {
+    return loss_names[model->loss.kind];
+}
+
+yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {
+    return model->loss.kind;
+}
+
+bool yoke_model_reads_labels(const yoke_model *model) {
+    return model->loss.kind == YOKE_LOSS_CROSS_ENTROPY;
+}
+
+static yoke_status check_weights(const yoke_loss_options *loss, int outputs, const float *weights,
+                                 const char *name) {
+    bool positive = false;
+    if (loss->weight_count != outputs)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%d %s for an output of %d values: give one for each",
+                    loss->weight_count, name, outputs);
+    for (int j = 0; j < outputs; j++) {
+        if (!(weights[j] >= 0) || isinf(weights[j]))
+            return FAIL(YOKE_ERROR_ARGUMENT, "%s[%d] is %g: must be finite and at least 0", name, j,
+                        (double)weights[j]);
+        positive = positive || weights[j] > 0;
+    }
+    return positive ? YOKE_OK
+                    : FAIL(YOKE_ERROR_ARGUMENT, "%s are all 0: one must be above 0", name);
+}
+
+/* What belongs to another kind. */
+static yoke_status check_kind(const yoke_model *model, const yoke_loss_options *loss) {
+    if (loss->kind < YOKE_LOSS_CROSS_ENTROPY || loss->kind > YOKE_LOSS_HUBER)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "loss kind %d: must be cross-entropy (0), MSE (1), BCE (2) or Huber (3)",
+                    (int)loss->kind);
+    bool entropy = loss->kind == YOKE_LOSS_CROSS_ENTROPY;
+    const char *name = yoke_model_loss_name(model);
+    if (!entropy && loss->label_smoothing > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g has no meaning for %s",
+                    loss->label_smoothing, name);
+    if (!entropy && loss->class_weights != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "class_weights have no meaning for %s", name);
+    if (!entropy && loss->set_ignore_index)
+        return FAIL(YOKE_ERROR_ARGUMENT, "ignore_index has no meaning for %s", name);
+    if (loss->kind != YOKE_LOSS_BCE && loss->positive_weights != NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "positive_weights have no meaning for %s", name);
+    return YOKE_OK;
+}
+
+static yoke_status check(const yoke_model *model, int outputs) {
+    const yoke_loss_options *loss = &model->loss;
+    TRY(check_kind(model, loss));
+    if (!(loss->label_smoothing >= 0 && loss->label_smoothing < 1))
+        return FAIL(YOKE_ERROR_ARGUMENT, "label smoothing of %g: must be at least 0 and below 1",
+                    loss->label_smoothing);
+    if (loss->kind == YOKE_LOSS_HUBER && (!(loss->huber_delta > 0) || isinf(loss->huber_delta)))
+        return FAIL(YOKE_ERROR_ARGUMENT, "huber_delta is %g: must be finite and above 0",
+                    loss->huber_delta);
+    if (loss->class_weights != NULL)
+        return check_weights(loss, outputs, loss->class_weights, "class_weights");
+    if (loss->positive_weights != NULL)
+        return check_weights(loss, outputs, loss->positive_weights, "positive_weights");
+    if (loss->weight_count != 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "weight_count is %d, but class_weights and positive_weights are NULL",
+                    loss->weight_count);
+    return YOKE_OK;
+}
+
+static yoke_status keep_weights(yoke_model *model) {
+    yoke_loss_options *loss = &model->loss;
+    const float **kept =
+        loss->class_weights != NULL ? &loss->class_weights : &loss->positive_weights;
+    if (*kept == NULL) return YOKE_OK;
+    size_t bytes = (size_t)loss->weight_count * sizeof **kept;
+    model->loss_weights = malloc(bytes);
+    if (model->loss_weights == NULL) return FAIL_MEMORY(bytes, "the weights of a loss");
+    memcpy(model->loss_weights, *kept, bytes);
+    *kept = model->loss_weights;
+    return YOKE_OK;
+}
+
+yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *given) {
+    static const yoke_loss_options defaults = YOKE_LOSS_OPTIONS_INIT;
+    yoke_loss_options *loss = &model->loss;
+    TRY(yoke_options_load(loss, sizeof *loss, given != NULL ? given : &defaults,
+                          "yoke_loss_options"));
+    if (loss->huber_delta == 0) loss->huber_delta = 1;
+    TRY(check(model, yoke_value_shape(model, model->outputs[0].value).channels));
+    return keep_weights(model);
+}
+
+yoke_status yoke_model_loss_operation(const yoke_model *model, yoke_operation *operation) {
+    static const yoke_operation_kind kinds[] = {[YOKE_LOSS_CROSS_ENTROPY] = YOKE_OP_CROSS_ENTROPY,
+                                                [YOKE_LOSS_MSE] = YOKE_OP_MSE,
+                                                [YOKE_LOSS_BCE] = YOKE_OP_BCE,
+                                                [YOKE_LOSS_HUBER] = YOKE_OP_HUBER};
+    const yoke_loss_options *loss = &model->loss;
+    if (!model->finished)
+        return FAIL(YOKE_ERROR_ARGUMENT, "model '%s' is not finished", model->name);
+    yoke_dims output = yoke_dims_of(yoke_model_output_shape(model));
+    *operation = (yoke_operation){.kind = kinds[loss->kind],
+                                  .name = "loss",
+                                  .input = output,
+                                  .output = output,
+                                  .label_smoothing = loss->label_smoothing,
+                                  .weights = model->loss_weights,
+                                  .ignores = loss->set_ignore_index,
+                                  .ignored = loss->ignore_index,
+                                  .delta = loss->huber_delta};
+    return YOKE_OK;
+}
+
+/* Labels. */
+
+bool yoke_model_weighs_labels(const yoke_model *model) {
+    return model->loss.class_weights != NULL || model->loss.set_ignore_index;
+}
+
+bool yoke_model_ignores(const yoke_model *model, int32_t label) {
+    return model->loss.set_ignore_index && label == model->loss.ignore_index;
+}
+
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels,
+                                         int count) {
+    yoke_label_count sum = {0};
+    if (!yoke_model_weighs_labels(model)) return (yoke_label_count){count, count};
+    for (int i = 0; labels != NULL && i < count; i++) {
+        if (yoke_model_ignores(model, labels[i])) continue;
+        const float *weights = model->loss.class_weights;
+        sum.weight += weights != NULL ? (double)weights[labels[i]] : 1;
+        sum.labels++;
+    }
+    return sum;
+}
