@@ -159,6 +159,9 @@ typedef struct yoke_batch {
     int more_input_count;             /**< The number of the model's inputs - 1. */
     const size_t *more_inputs_counts; /**< [more_input_count]: floats that each holds, 0: not said;
                                            NULL: of none. */
+    double whole_weight; /**< What divides the sum of the losses of the batch of all ranks or parts;
+                              0: whole_rows or, with class_weights or ignore_index, what the ranks
+                              count. Parts of yoke_no_sync need it then. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

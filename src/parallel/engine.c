@@ -57,7 +57,7 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     limits->channels = yoke_model_output_shape(parallel->model).channels;
-    limits->labels = yoke_model_loss_kind(parallel->model) == YOKE_LOSS_CROSS_ENTROPY;
+    limits->labels = yoke_model_reads_labels(parallel->model);
     return YOKE_OK;
 }
 

@@ -14,6 +14,9 @@ static yoke_status check_rows(const yoke_data_parallel *parallel, const yoke_bat
         return FAIL(YOKE_ERROR_ARGUMENT, "a batch of %d rows: this engine was made for %d to %d",
                     batch->rows, least, parallel->limits.rows);
     int whole = batch->whole_rows, first = batch->first_row;
+    if (!(batch->whole_weight >= 0) || isinf(batch->whole_weight))
+        return FAIL(YOKE_ERROR_ARGUMENT, "a batch with whole_weight %g: must be finite, at least 0",
+                    batch->whole_weight);
     if (whole < 0 || first < 0 || whole > most || (whole > 0 && first > whole - batch->rows))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%d rows from row %d of a batch of %d: they must lie in it, and it may have up "
@@ -108,7 +111,8 @@ static yoke_status locate_arrays(yoke_data_parallel *parallel, yoke_batch *batch
 static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     if (!parallel->limits.labels || batch->labels == NULL) return YOKE_OK;
     for (int row = 0; row < batch->rows; row++)
-        if (batch->labels[row] < 0 || batch->labels[row] >= parallel->limits.channels)
+        if ((batch->labels[row] < 0 || batch->labels[row] >= parallel->limits.channels) &&
+            !yoke_model_ignores(parallel->model, batch->labels[row]))
             return FAIL(YOKE_ERROR_ARGUMENT,
                         "row %d of the batch has label %d: this model's classes are 0 to %d", row,
                         (int)batch->labels[row], parallel->limits.channels - 1);
@@ -176,23 +180,30 @@ int yoke_flight_micros(int rows, int parts) {
     return micros > 0 ? micros : 1;
 }
 
+yoke_step_result yoke_flight_no_result(yoke_label_count labels) {
+    return (yoke_step_result){
+        .struct_size = sizeof(yoke_step_result), .weight = labels.weight, .labels = labels.labels};
+}
+
 yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
                               bool training) {
     bool by_shards = parallel->options.shards > 0 && !in_one;
     int parts = in_one ? 1 : by_shards ? parallel->shards.rounds : parallel->options.accumulate;
     yoke_decoding decoding = parallel->flight.decoding;
     yoke_locations locations = parallel->flight.locations;
+    yoke_label_count own = yoke_model_count_labels(parallel->model, batch->labels, batch->rows);
     parallel->flight = (yoke_flight){
         .decoding = decoding,
         .locations = locations,
         .training = training,
         .rows = batch->rows,
+        .own = own,
         .by_shards = by_shards,
         .parts = parts,
         .micros = by_shards ? parts : yoke_flight_micros(batch->rows, parts),
         .progress = YOKE_STAGE_LOAD,
         .gradient_norm = -1,
-        .result = {.struct_size = sizeof(yoke_step_result)},
+        .result = yoke_flight_no_result(own),
     };
     parallel->input_gradients = false;
     for (int k = 0; k < parallel->count; k++)
@@ -304,6 +315,7 @@ yoke_status yoke_flight_require_labels(const yoke_data_parallel *parallel,
     if (parallel->limits.labels && batch->labels == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no labels, which cross-entropy needs");
     if (!parallel->limits.labels && batch->targets == NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which an MSE loss needs");
+        return FAIL(YOKE_ERROR_ARGUMENT, "the batch has no targets, which the %s loss needs",
+                    yoke_model_loss_name(parallel->model));
     return YOKE_OK;
 }

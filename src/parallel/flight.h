@@ -17,7 +17,9 @@ typedef struct yoke_flight {
     yoke_decoding decoding; /* of its pixels */
     bool training;
     int rows;                /* of the batch, in this process */
-    int whole_rows;          /* of the batch, in all ranks; the loss gradient is divided by it */
+    int whole_rows;          /* of the batch, in all ranks */
+    yoke_label_count own;    /* of the batch, in this process */
+    double whole_weight;     /* of the batch, in all ranks; divides the loss gradient */
     int first_row;           /* where this process's rows begin in the whole batch */
     int micro_first;         /* where the micro-batch begins in this process's rows */
     bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */
@@ -43,6 +45,8 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
  * With ranks, finds its place in the whole. */
 yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *batch, bool in_one,
                               bool training);
+/* The result of a batch before any of its losses is known. */
+yoke_step_result yoke_flight_no_result(yoke_label_count labels);
 /* The micro-batches of so many rows; 1 of none: a rank without rows takes part all the same. */
 int yoke_flight_micros(int rows, int parts);
 /* Cuts the current micro-batch into shards. */

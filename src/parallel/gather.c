@@ -32,7 +32,7 @@ yoke_status yoke_result_check(yoke_step_result *result) {
 yoke_status yoke_result_store(const yoke_data_parallel *parallel, yoke_step_result *result) {
     if (result == NULL) return YOKE_OK;
     yoke_step_result own = parallel->flight.result;
-    if (own.rows > 0) own.loss /= own.rows;
+    own.loss = own.weight > 0 ? own.loss / own.weight : 0;
     if (!parallel->limits.labels) own.correct = -1;
     own.gradient_norm = parallel->flight.gradient_norm;
     return yoke_options_store(result, &own, sizeof own, "yoke_step_result");
@@ -42,7 +42,7 @@ static yoke_status gather(yoke_data_parallel *parallel, yoke_step_result *result
     if (!parallel->flight.losses_known)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "yoke_gather: no loss is known; call yoke_loss_replicas first");
-    parallel->flight.result = (yoke_step_result){.struct_size = sizeof parallel->flight.result};
+    parallel->flight.result = yoke_flight_no_result(parallel->flight.own);
     TRY(yoke_gather_scalars(parallel));
     return yoke_result_store(parallel, result);
 }

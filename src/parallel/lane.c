@@ -133,14 +133,14 @@ yoke_status yoke_lane_download_scalars(const yoke_lane *lane) {
  * mean_of_ranks, the mean over ranks of their means. */
 yoke_plan_step yoke_lane_plan_step(const yoke_data_parallel *parallel, int lane) {
     const yoke_flight *flight = &parallel->flight;
-    int rows =
-        parallel->options.mean_of_ranks ? flight->rows * parallel->ranks.world : flight->whole_rows;
+    double weight = parallel->options.mean_of_ranks ? flight->own.weight * parallel->ranks.world
+                                                    : flight->whole_weight;
     return (yoke_plan_step){
         .seed = parallel->options.seed,
         .step = parallel->steps,
         .first_row =
             (uint64_t)(flight->first_row + flight->micro_first + parallel->lanes[lane].shard.first),
-        .loss_scale = 1.0f / (float)rows,
+        .loss_scale = weight > 0 ? 1.0f / (float)weight : 0,
     };
 }
 

@@ -181,7 +181,7 @@ static yoke_status place_by_rows(yoke_data_parallel *parallel, const int64_t *ro
 /* The batch says where this rank's rows begin, or the ranks gather their counts. With
  * synchronised batch norm a rank goes through as many micro-batches as the others, the last ones
  * without rows. */
-yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+static yoke_status place_rows(yoke_data_parallel *parallel, const yoke_batch *batch) {
     const yoke_ranks *ranks = &parallel->ranks;
     yoke_flight *flight = &parallel->flight;
     flight->first_row = batch->first_row;
@@ -198,13 +198,44 @@ yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batc
     return is_placed ? YOKE_OK : place_by_rows(parallel, rows);
 }
 
+/* What divides the loss: the rows of the whole batch, or the weights of its labels, of which each
+ * rank knows its own. Sums of float32 weights in double are exact unless weights differ by many
+ * orders of magnitude, so the number of ranks does not matter. */
+static yoke_status weigh_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    const yoke_ranks *ranks = &parallel->ranks;
+    yoke_flight *flight = &parallel->flight;
+    double weights[YOKE_AGREE_RANKS];
+    bool weighs = yoke_model_weighs_labels(parallel->model);
+    flight->whole_weight = batch->whole_weight > 0 ? batch->whole_weight : flight->whole_rows;
+    if (batch->whole_weight > 0 || !weighs || !flight->training) return YOKE_OK;
+    flight->whole_weight = flight->own.weight;
+    if (ranks->world == 1) {
+        if (flight->whole_rows == flight->rows || batch->labels == NULL) return YOKE_OK;
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%d rows of a batch of %d: labels weigh differently here, so whole_weight must "
+                    "say what the labels of the whole batch weigh",
+                    flight->rows, flight->whole_rows);
+    }
+    TRY(yoke_process_group_all_gather(ranks->process_group, weights, &flight->own.weight, 1,
+                                      YOKE_ELEMENT_FLOAT64));
+    flight->whole_weight = 0;
+    for (int rank = 0; rank < ranks->world; rank++)
+        flight->whole_weight += weights[rank];
+    return YOKE_OK;
+}
+
+yoke_status yoke_ranks_place_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
+    TRY(place_rows(parallel, batch));
+    return weigh_batch(parallel, batch);
+}
+
 /* Counts travel as doubles, exactly. */
-enum { LOSS, ROWS, CORRECT, RESULT_NUMBERS };
+enum { LOSS, ROWS, CORRECT, WEIGHT, LABELS, RESULT_NUMBERS };
 
 yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
     const yoke_ranks *ranks = &parallel->ranks;
     yoke_step_result *sum = &parallel->flight.result;
-    double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct};
+    double own[RESULT_NUMBERS] = {sum->loss, sum->rows, sum->correct, sum->weight, sum->labels};
     double all[YOKE_AGREE_RANKS][RESULT_NUMBERS], losses[YOKE_AGREE_RANKS];
     if (ranks->world == 1) return YOKE_OK;
     yoke_wait wait = {yoke_trace_now(), YOKE_STAGE_LOAD, YOKE_NO_BUCKET};
@@ -216,6 +247,8 @@ yoke_status yoke_ranks_add_results(yoke_data_parallel *parallel) {
         losses[rank] = all[rank][LOSS];
         sum->rows += (int)all[rank][ROWS];
         sum->correct += (int)all[rank][CORRECT];
+        sum->weight += all[rank][WEIGHT];
+        sum->labels += (int)all[rank][LABELS];
     }
     sum->loss = yoke_tree_sum(losses, ranks->world);
     return YOKE_OK;

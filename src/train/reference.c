@@ -87,7 +87,7 @@ double yoke_reference_work(const yoke_model *model, int rows) {
 /* A step. */
 
 static yoke_status check_batch(const yoke_reference *reference, const yoke_batch *batch) {
-    bool labels = yoke_model_loss_kind(reference->model) == YOKE_LOSS_CROSS_ENTROPY;
+    bool labels = yoke_model_reads_labels(reference->model);
     TRY(yoke_pointer_check(batch, "batch"));
     if (batch->rows < 1 || batch->rows > reference->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %d rows, must have 1 to %d", batch->rows,
@@ -109,7 +109,8 @@ static void clear_gradients(yoke_reference *reference) {
 }
 
 /* Forward, loss and backward of rows [first, first + rows) of the batch. */
-static void run_shard(yoke_reference *reference, const yoke_batch *batch, int first, int rows) {
+static void run_shard(yoke_reference *reference, const yoke_batch *batch, double weight, int first,
+                      int rows) {
     yoke_float64_model *net = reference->net;
     size_t outputs = (size_t)yoke_model_output_shape(reference->model).channels;
     net->rows = rows;
@@ -117,7 +118,7 @@ static void run_shard(yoke_reference *reference, const yoke_batch *batch, int fi
     net->step.seed = reference->options.seed;
     net->step.step = reference->steps;
     net->step.first_row = (uint64_t)first;
-    net->loss_scale = 1.0 / batch->rows;
+    net->loss_scale = weight > 0 ? 1 / weight : 0;
     net->labels = batch->labels != NULL ? batch->labels + first : NULL;
     net->targets = batch->targets != NULL ? batch->targets + (size_t)first * outputs : NULL;
     const float *inputs[YOKE_INPUTS_LIMIT] = {batch->inputs +
@@ -131,17 +132,21 @@ static void run_shard(yoke_reference *reference, const yoke_batch *batch, int fi
 }
 
 static yoke_step_result run_batch(yoke_reference *reference, const yoke_batch *batch) {
-    yoke_step_result result = {.struct_size = sizeof result, .rows = batch->rows};
+    yoke_label_count own = yoke_model_count_labels(reference->model, batch->labels, batch->rows);
+    yoke_step_result result = {.struct_size = sizeof result,
+                               .rows = batch->rows,
+                               .weight = own.weight,
+                               .labels = own.labels};
     clear_gradients(reference);
     for (int shard = 0, first = 0; shard < reference->options.shards; shard++) {
         int rows = yoke_shard_rows(batch->rows, reference->options.shards, shard);
         if (rows == 0) continue;
-        run_shard(reference, batch, first, rows);
-        result.loss += reference->net->loss_sum / batch->rows;
+        run_shard(reference, batch, own.weight, first, rows);
+        if (own.weight > 0) result.loss += reference->net->loss_sum / own.weight;
         result.correct += reference->net->correct;
         first += rows;
     }
-    if (yoke_model_loss_kind(reference->model) != YOKE_LOSS_CROSS_ENTROPY) result.correct = -1;
+    if (!yoke_model_reads_labels(reference->model)) result.correct = -1;
     return result;
 }
 

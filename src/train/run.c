@@ -180,8 +180,8 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
 }
 
 double yoke_trainer_accuracy(const yoke_step_result *result) {
-    if (result->correct < 0 || result->rows == 0) return -1;
-    return (double)result->correct / result->rows;
+    if (result->correct < 0 || result->labels == 0) return -1;
+    return (double)result->correct / result->labels;
 }
 
 static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
@@ -199,8 +199,10 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
         TRY(yoke_data_parallel_evaluate_outputs(trainer->parallel, &batch, &result,
                                                 trainer->tally.outputs));
         yoke_tally_add(&trainer->tally, &batch, (size_t)sum->rows);
-        sum->loss += result.loss * result.rows; /* a sum over rows until all are added */
+        sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
         sum->rows += result.rows;
+        sum->weight += result.weight;
+        sum->labels += result.labels;
         sum->correct = result.correct < 0 ? -1 : sum->correct + result.correct;
     }
 }
@@ -212,7 +214,7 @@ yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *resul
     yoke_tally_begin(&trainer->tally, trainer->step);
     TRY(sum_batches(trainer, &sum));
     TRY(yoke_trainer_end_tally(trainer));
-    sum.loss /= sum.rows > 0 ? sum.rows : 1;
+    sum.loss /= sum.weight > 0 ? sum.weight : 1;
     trainer->last_evaluation = sum;
     return yoke_options_store(result, &sum, sizeof sum, "yoke_step_result");
 }

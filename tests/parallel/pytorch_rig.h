@@ -150,6 +150,7 @@ typedef struct test_rig {
     yoke_data_parallel *parallel;
     float inputs[MAX_ROWS * 3 * 12 * 12], targets[MAX_ROWS * 3];
     int32_t labels[MAX_ROWS];
+    float weights[5]; /* of the loss */
 } test_rig;
 
 static inline yoke_optimizer_options optimizer_of(const json_t *test_case) {
@@ -208,15 +209,42 @@ static inline void write_weights(const test_rig *rig, const json_t *tensors) {
     }
 }
 
+/* weights[5]; returns NULL where the case has none of this name. */
+static inline const float *weights_of(const json_t *given, const char *name, float *weights,
+                                      int *count) {
+    const json_t *values = json_object_get(given, name);
+    if (values == NULL) return NULL;
+    *count = (int)json_array_size(values);
+    assert_in_range(*count, 1, 5);
+    for (int i = 0; i < *count; i++)
+        weights[i] = (float)real_at(given, name, (size_t)i);
+    return weights;
+}
+
+static inline yoke_loss_options loss_of(test_rig *rig, const json_t *test_case) {
+    static const char *const kinds[] = {"cross_entropy", "mse", "bce", "huber"};
+    const json_t *given = json_object_get(test_case, "loss");
+    yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
+    loss.kind = rig->subject->classes ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE;
+    loss.label_smoothing = real(given != NULL ? given : test_case, "label_smoothing");
+    if (given == NULL) return loss;
+    for (int kind = 0; kind < 4; kind++)
+        if (strcmp(kinds[kind], json_string_value(json_object_get(given, "kind"))) == 0)
+            loss.kind = (yoke_loss_kind)kind;
+    loss.class_weights = weights_of(given, "class_weights", rig->weights, &loss.weight_count);
+    loss.positive_weights = weights_of(given, "positive_weights", rig->weights, &loss.weight_count);
+    loss.set_ignore_index = json_object_get(given, "ignore_index") != NULL;
+    if (loss.set_ignore_index) loss.ignore_index = integer(given, "ignore_index");
+    loss.huber_delta = real(given, "huber_delta");
+    return loss;
+}
+
 static inline void open_engine(test_rig *rig, const json_t *tensors, const json_t *test_case,
                                const char *list, yoke_data_parallel_options options) {
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = list, .threads = 1, .unbound = true};
     must(yoke_devices_open(&rig->devices, &devices));
-    yoke_loss_options loss = {.struct_size = sizeof loss,
-                              .kind =
-                                  rig->subject->classes ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE,
-                              .label_smoothing = real(test_case, "label_smoothing")};
+    yoke_loss_options loss = loss_of(rig, test_case);
     must(yoke_model_create(&rig->model, rig->subject->name, rig->subject->input));
     yoke_value output = rig->subject->build(rig->model);
     must(yoke_model_finish(rig->model, output, &loss));

@@ -2,6 +2,13 @@
  * devices, and travel once. zero_grad forgets them. */
 #include "support/engine_check.h"
 
+#define EXPECT_REFUSED(call, words)                                                                \
+    do {                                                                                           \
+        assert_int_equal((call), YOKE_ERROR_ARGUMENT);                                             \
+        if (strstr(yoke_last_error(), words) == NULL)                                              \
+            fail_msg("%s: \"%s\" lacks \"%s\"", #call, yoke_last_error(), words);                  \
+    } while (0)
+
 static const yoke_optimizer_options sgd = {
     .struct_size = sizeof sgd, .kind = YOKE_SGD, .learning_rate = 0.1, .momentum = 0.9};
 
@@ -80,6 +87,44 @@ static void parts_of_a_batch_add_up_to_its_gradient(void **state) {
             free(whole);
             rig_free(&rig);
         }
+}
+
+/* Where labels weigh differently, a part must say what the whole batch weighs. */
+static void parts_of_weighted_labels_need_the_weight_of_the_whole(void **state) {
+    (void)state;
+    yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
+    loss.set_ignore_index = true;
+    loss.ignore_index = -1;
+    yoke_model *model = check_model_with(false, 0, &loss);
+    check_engine engine =
+        check_engine_make(model, 3, check_options(ROWS, YOKE_SCHEDULE_OVERLAP), &sgd);
+    test_rig rig = {
+        .model = model, .engine = engine, .batch = check_batch_make(ROWS, 1), .parallel = NULL};
+    rig.parallel = engine.parallel;
+    int32_t *labels = (int32_t *)rig.batch.batch.labels;
+    for (int row = 3; row < 8; row++)
+        labels[row] = -1;
+    size_t count;
+    yoke_step_result result = {.struct_size = sizeof result};
+    forward_and_backward(&rig, 0, ROWS, NULL);
+    float *whole = gradient_of(&rig, &count);
+    EXPECT_OK(yoke_gather(rig.parallel, &result));
+    assert_true(result.weight == ROWS - 5 && result.labels == ROWS - 5 && result.rows == ROWS);
+
+    yoke_batch first = part_of(&rig, 0, 6), second = part_of(&rig, 6, ROWS - 6);
+    EXPECT_REFUSED(yoke_scatter(rig.parallel, &first), "whole_weight");
+    first.whole_weight = second.whole_weight = ROWS - 5;
+    EXPECT_OK(yoke_no_sync(rig.parallel, true));
+    EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &first, true, NULL));
+    EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
+    EXPECT_OK(yoke_no_sync(rig.parallel, false));
+    EXPECT_OK(yoke_data_parallel_forward(rig.parallel, &second, true, NULL));
+    EXPECT_OK(yoke_data_parallel_backward(rig.parallel, NULL));
+    expect_gradient(&rig, whole, "parts");
+    first.whole_weight = NAN;
+    EXPECT_REFUSED(yoke_scatter(rig.parallel, &first), "whole_weight nan");
+    free(whole);
+    rig_free(&rig);
 }
 
 /* As .grad in PyTorch: the plain sum of what each backward gives alone, for a loss of the host's
@@ -215,6 +260,7 @@ static void nothing_is_mixed_with_gradients_that_wait(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_batch_add_up_to_its_gradient),
+        cmocka_unit_test(parts_of_weighted_labels_need_the_weight_of_the_whole),
         cmocka_unit_test(gradients_of_the_hosts_own_loss_add_as_they_are),
         cmocka_unit_test(gradients_that_wait_outlive_their_batch),
         cmocka_unit_test(gradients_travel_once),

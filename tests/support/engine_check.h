@@ -35,7 +35,8 @@ static inline double check_noise(uint32_t i) {
 }
 
 /* conv - [batch norm] - relu - conv - add - relu - global pool - linear, 5 classes. */
-static inline yoke_model *check_model(bool norm, double dropout) {
+static inline yoke_model *check_model_with(bool norm, double dropout,
+                                           const yoke_loss_options *loss) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, "small",
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
@@ -58,8 +59,12 @@ static inline yoke_model *check_model(bool norm, double dropout) {
     x = yoke_flatten(model, yoke_global_average_pool(model, x));
     yoke_linear_options fc = {
         .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
-    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, x, &fc), NULL));
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, x, &fc), loss));
     return model;
+}
+
+static inline yoke_model *check_model(bool norm, double dropout) {
+    return check_model_with(norm, dropout, NULL);
 }
 
 typedef struct check_batch {

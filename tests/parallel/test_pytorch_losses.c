@@ -1,0 +1,130 @@
+/* Losses are PyTorch's: the mean divides by what counts in the whole batch, however many devices or
+ * ranks share it, and wherever the rows that are ignored lie. Values come from
+ * fixtures/make_losses_fixture.py. */
+#include "base/chunk.h"
+#include "pytorch_rig.h"
+#include "support/process_ranks.h"
+
+enum { GRADIENT_STEP = 1 };
+
+static const subject_model *subject_of(const json_t *test_case) {
+    bool is_mlp = strcmp(json_string_value(json_object_get(test_case, "model")), "mlp") == 0;
+    return is_mlp ? &mlp : &convnet;
+}
+
+static yoke_batch batch_of(test_rig *rig, const json_t *test_case, size_t step) {
+    yoke_batch batch = make_batch(rig, (int)real_at(test_case, "rows", step), (uint32_t)step);
+    const json_t *loss = json_object_get(test_case, "loss");
+    const json_t *labels = json_array_get(json_object_get(test_case, "labels"), step);
+    bool is_bce = strcmp(json_string_value(json_object_get(loss, "kind")), "bce") == 0;
+    for (int i = 0; i < 3 * batch.rows && is_bce; i++)
+        rig->targets[i] = (float)(((double)rig->targets[i] + 1) / 2);
+    for (int row = 0; row < batch.rows && labels != NULL; row++)
+        rig->labels[row] = (int32_t)json_integer_value(json_array_get(labels, (size_t)row));
+    return batch;
+}
+
+static yoke_batch part_of(const test_rig *rig, yoke_batch batch, int world, int rank) {
+    const yoke_shape *shape = &rig->subject->input;
+    yoke_chunk part = yoke_chunk_of(batch.rows, world, rank);
+    batch.rows = part.rows;
+    batch.inputs += part.first * shape->channels * shape->height * shape->width;
+    if (batch.labels != NULL) batch.labels += part.first;
+    if (batch.targets != NULL) batch.targets += 3 * part.first;
+    return batch;
+}
+
+/* Where no label counts PyTorch's loss is NaN, null in the file, and Yoke's is 0; the gradients are
+ * 0 in both. */
+static void train(test_rig *rig, const json_t *test_case, int world, int rank, bool gradients) {
+    size_t steps = json_array_size(json_object_get(test_case, "losses"));
+    assert_in_range(steps, 10, 10);
+    for (size_t step = 0; step < steps; step++) {
+        yoke_batch whole = batch_of(rig, test_case, step);
+        yoke_batch batch = part_of(rig, whole, world, rank);
+        yoke_step_result result = {.struct_size = sizeof result};
+        must(yoke_data_parallel_step(rig->parallel, &batch, -1, &result));
+        near(result.loss, real_at(test_case, "losses", step), LOSS_TOLERANCE, 0, "loss");
+        assert_int_equal(result.rows, whole.rows);
+        if (rig->subject->classes > 0)
+            assert_int_equal(result.correct, (int)real_at(test_case, "correct", step));
+        if (step == GRADIENT_STEP && gradients)
+            compare_tensors(rig, json_object_get(test_case, "gradients"),
+                            yoke_data_parallel_read_gradient);
+    }
+    compare_tensors(rig, json_object_get(test_case, "tensors"), yoke_data_parallel_read);
+}
+
+static void run_case(const json_t *fixture, const json_t *test_case, int devices,
+                     yoke_data_parallel_options options) {
+    test_rig *rig = calloc(1, sizeof *rig);
+    assert_non_null(rig);
+    rig->subject = subject_of(test_case);
+    open_engine(rig, json_object_get(json_object_get(fixture, "tensors"), rig->subject->name),
+                test_case, devices_of(devices), options);
+    train(rig, test_case, 1, 0, options.schedule == YOKE_SCHEDULE_CLASSIC);
+    close_engine(rig);
+    free(rig);
+}
+
+static void one_to_four_devices_train_as_pytorch_in_every_schedule(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("losses");
+    size_t index;
+    const json_t *test_case;
+    json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
+        for (int devices = 1; devices <= 4; devices++)
+            for (int schedule = YOKE_SCHEDULE_OVERLAP; schedule <= YOKE_SCHEDULE_SHARDED;
+                 schedule++)
+                run_case(fixture, test_case, devices,
+                         (yoke_data_parallel_options){.schedule = (yoke_schedule)schedule});
+        run_case(fixture, test_case, 2, (yoke_data_parallel_options){.accumulate = 3});
+        run_case(fixture, test_case, 2, (yoke_data_parallel_options){.shards = 4});
+    }
+    assert_int_equal(index, 8);
+    json_decref(fixture);
+}
+
+typedef struct ddp_case {
+    const json_t *fixture, *test_case;
+} ddp_case;
+
+static yoke_status train_rank(yoke_process_group *group, const script *play) {
+    const ddp_case *given = play->detail;
+    test_rig *rig = calloc(1, sizeof *rig);
+    if (rig == NULL) return FAIL_MEMORY(sizeof *rig, "a rig");
+    rig->subject = subject_of(given->test_case);
+    open_engine(rig,
+                json_object_get(json_object_get(given->fixture, "tensors"), rig->subject->name),
+                given->test_case, "cpu", (yoke_data_parallel_options){.process_group = group});
+    train(rig, given->test_case, group->world, group->rank, false);
+    close_engine(rig);
+    free(rig);
+    return YOKE_OK;
+}
+
+static void ranks_train_as_one_process(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("losses");
+    size_t index;
+    const json_t *test_case;
+    json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
+        for (int world = 2; world <= 3; world++) {
+            const ddp_case given = {fixture, test_case};
+            script play = {
+                .world = world, .timeout_ms = TIMEOUT_MS, .scene = train_rank, .detail = &given};
+            outcome *outcomes = play_threads(&play);
+            expect_all_well(outcomes, play.world);
+            free(outcomes);
+        }
+    }
+    json_decref(fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_to_four_devices_train_as_pytorch_in_every_schedule),
+        cmocka_unit_test(ranks_train_as_one_process),
+    };
+    return RUN_ON_DEVICES(tests, NULL, NULL);
+}
