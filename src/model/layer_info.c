@@ -70,7 +70,9 @@ yoke_status yoke_model_describe_layer(const yoke_model *model, int index, yoke_l
     const yoke_layer_info own = {
         .struct_size = sizeof own,
         .name = layer->operation.name,
-        .kind = yoke_kind_name(layer->operation.kind),
+        .kind = layer->operation.kind == YOKE_OP_ACTIVATION
+                    ? yoke_activation_name(layer->operation.activation)
+                    : yoke_kind_name(layer->operation.kind),
         .output = layer->shape,
         .parameters = parameters_of(model, layer),
         .flops = flops_of(model, layer),
