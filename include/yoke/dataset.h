@@ -40,6 +40,11 @@ typedef enum yoke_split {
  *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and deviations are ImageNet's. `exact` gives Pillow's
  *   pixels; `scaled`, the default, decodes a JPEG at a half, a fourth or an eighth of its size
  *   where that leaves enough pixels. Loader threads read the files while the engine computes.
+ * - `text:FILE[,context=N][,validation=X]`: a file of bytes. A token is a byte that occurs in the
+ *   file; class_names has its character, or "\\x0a". A row is a window of N tokens, 128, and each
+ * has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
+ *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin
+ *   elsewhere in each epoch.
  * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
  *   3x32x32,classes=10,rows=5000; the test split has a fifth of the rows.
  *
@@ -61,9 +66,11 @@ typedef struct yoke_arrays {
     const uint8_t *pixels; /**< [rows, channels, height, width]; the loader normalizes them. */
     const float *inputs;   /**< [rows, channels, height, width]; used as they are. */
     int classes;           /**< 0: regression. */
-    const int32_t *labels; /**< [rows]; 0 <= label < classes. */
+    const int32_t *labels; /**< [rows, label_count]; 0 <= label < classes. */
     const float *targets;  /**< [rows, target_count] */
     int target_count;      /**< 0: classification. */
+    int label_count;       /**< Labels of a row; 0: 1. A model whose output is a sequence reads one
+                                for each position. */
 } yoke_arrays;
 
 /** Makes a dataset of arrays.
@@ -84,7 +91,8 @@ typedef struct yoke_row_source {
     /** Fills row `row`: input [channels, height, width], and its label or targets [target_count].
      * Loader threads call it, possibly several at once. Any status but YOKE_OK ends the run. */
     yoke_status (*read)(void *payload, size_t row, float *input, int32_t *label, float *targets);
-    void *payload; /**< Passed to `read`; must outlive the dataset. */
+    void *payload;   /**< Passed to `read`; must outlive the dataset. */
+    int label_count; /**< Labels of a row, which `read` writes; 0: 1. */
 } yoke_row_source;
 
 /** Makes a dataset of a callback.
@@ -117,8 +125,9 @@ typedef struct yoke_dataset_info {
     float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
     /** [classes], borrowed from the dataset. NULL: it has no names. Those of `images` are its
      * folders; CIFAR's come from the archive's batches.meta.txt or fine_label_names.txt, where it
-     * has a line for each class. */
+     * has a line for each class. Those of `text` are characters. */
     const char *const *class_names;
+    int label_count; /**< Labels of a row; 0: regression. */
 } yoke_dataset_info;
 
 /** Describes a dataset.
@@ -140,7 +149,7 @@ typedef struct yoke_batch {
     size_t struct_size;    /**< sizeof(yoke_batch). */
     int rows;              /**< Rows in the arrays below. */
     const float *inputs;   /**< [rows, channels, height, width]; NULL with `pixels`. */
-    const int32_t *labels; /**< [rows]; NULL for regression. */
+    const int32_t *labels; /**< [rows, positions of the output] or [rows]; NULL for regression. */
     const float *targets;  /**< [rows, target_count]; NULL for classification. */
     int first_row;         /**< DDP: where this rank's rows begin in the batch of all ranks. With
                                 yoke_no_sync: in the batch whose parts add up. */

@@ -6,20 +6,24 @@
 #include "yoke/dataset.h"
 
 typedef struct yoke_image_folder yoke_image_folder; /* data/images.h */
+typedef struct yoke_text yoke_text;                 /* data/text_file.h */
 
-/* Stored rows are bytes (0..255), floats, files of images, or a callback that generates them.
+/* Stored rows are bytes (0..255), floats, files of images, a text, or a callback that generates
+ * them.
  * Opening checks shape and labels. */
 struct yoke_dataset {
     char name[32];
     size_t rows;
     yoke_shape shape;
     int classes, target_count;
+    int label_count;             /* labels of a row; 0: 1 */
     float mean[4], deviation[4]; /* channels past the fourth use the fourth's */
     const uint8_t *bytes;        /* [rows, channels, height, width], or NULL */
     const float *floats;         /* [rows, channels, height, width], or NULL */
-    const int32_t *labels;       /* [rows], or NULL */
+    const int32_t *labels;       /* [rows, labels of a row], or NULL */
     const float *targets;        /* [rows, target_count], or NULL */
     yoke_image_folder *images;   /* owned, or NULL */
+    yoke_text *text;             /* owned, or NULL */
     yoke_row_source source;      /* source.read != NULL: generates rows on demand */
     const char **class_names;    /* [classes], or NULL */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
@@ -34,6 +38,8 @@ typedef struct yoke_stored_row {
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row);
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
+/* Labels of a row, at least 1. */
+size_t yoke_dataset_labels(const yoke_dataset *dataset);
 /* One mean and deviation for all channels. */
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
 

@@ -1,28 +1,35 @@
 /* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
  * first batch. */
-#include "data/data.h"
+#include "data/text_file.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const format_names[] = {"cifar10", "cifar100", "mnist", "images", "synthetic"};
+static const char *const format_names[] = {"cifar10", "cifar100", "mnist",
+                                           "images",  "text",     "synthetic"};
 enum {
     FORMAT_CIFAR10,
     FORMAT_CIFAR100,
     FORMAT_MNIST,
     FORMAT_IMAGES,
+    FORMAT_TEXT,
     FORMAT_SYNTHETIC,
     FORMAT_COUNT
 };
 
 #define SPEC_HELP                                                                                  \
-    "cifar10:DIR, cifar100:DIR, mnist:DIR, images:DIR or synthetic[:CxHxW,classes=N,rows=N]"
+    "cifar10:DIR, cifar100:DIR, mnist:DIR, images:DIR, text:FILE or "                              \
+    "synthetic[:CxHxW,classes=N,rows=N]"
 
 size_t yoke_dataset_values(const yoke_dataset *dataset) {
     const yoke_shape *shape = &dataset->shape;
     return (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
+}
+
+size_t yoke_dataset_labels(const yoke_dataset *dataset) {
+    return dataset->label_count > 1 ? (size_t)dataset->label_count : 1;
 }
 
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row) {
@@ -75,6 +82,9 @@ static yoke_status check_host_rows(const yoke_dataset *dataset) {
                     "classes = %d and target_count = %d: set classes > 0 for classification or "
                     "target_count > 0 for regression, and leave the other 0",
                     dataset->classes, dataset->target_count);
+    if (dataset->label_count < 0 || (regression && dataset->label_count > 0))
+        return FAIL(YOKE_ERROR_ARGUMENT, "label_count = %d: at least 1 for classification, 0 else",
+                    dataset->label_count);
     return YOKE_OK;
 }
 
@@ -87,11 +97,12 @@ static yoke_status check_arrays(const yoke_dataset *dataset) {
     if (classification != (dataset->labels != NULL) || classification == (dataset->targets != NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "classes = %d needs %s set and %s NULL", dataset->classes,
                     classification ? "labels" : "targets", classification ? "targets" : "labels");
-    for (size_t row = 0; classification && row < dataset->rows; row++) {
-        int32_t label = dataset->labels[row];
+    size_t labels = yoke_dataset_labels(dataset);
+    for (size_t i = 0; classification && i < dataset->rows * labels; i++) {
+        int32_t label = dataset->labels[i];
         if (label < 0 || label >= dataset->classes)
-            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: label %d, expected 0..%d", row, (int)label,
-                        dataset->classes - 1);
+            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: label %d, expected 0..%d", i / labels,
+                        (int)label, dataset->classes - 1);
     }
     return YOKE_OK;
 }
@@ -145,6 +156,7 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
                               .shape = arrays.shape,
                               .classes = arrays.classes,
                               .target_count = arrays.target_count,
+                              .label_count = arrays.label_count,
                               .bytes = arrays.pixels,
                               .floats = arrays.inputs,
                               .labels = arrays.labels,
@@ -166,6 +178,7 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
                               .shape = source.shape,
                               .classes = source.classes,
                               .target_count = source.target_count,
+                              .label_count = source.label_count,
                               .source = source};
     yoke_dataset_set_statistics(dataset, 0, 1);
     return check_host_rows(dataset);
@@ -193,8 +206,10 @@ static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke
     snprintf(dataset->name, sizeof dataset->name, "%.*s", (int)length, spec);
     if (format == FORMAT_SYNTHETIC) return yoke_synthetic_open(dataset, rest, split);
     if (!*rest)
-        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' has no folder: write %s:DIR", spec,
-                    format_names[format]);
+        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' has no %s: write %s:%s", spec,
+                    format == FORMAT_TEXT ? "file" : "folder", format_names[format],
+                    format == FORMAT_TEXT ? "FILE" : "DIR");
+    if (format == FORMAT_TEXT) return yoke_text_open(dataset, rest, split);
     if (format == FORMAT_IMAGES) return yoke_images_open(dataset, rest, split);
     if (format == FORMAT_MNIST) return yoke_mnist_open(dataset, rest, split);
     return yoke_cifar_open(dataset, rest, split, format == FORMAT_CIFAR10 ? 10 : 100);
@@ -246,6 +261,7 @@ yoke_status yoke_dataset_from_callback(yoke_dataset **out, const yoke_row_source
 void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
     yoke_images_close(dataset->images);
+    yoke_text_close(dataset->text);
     for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
         free(dataset->owned[i]);
     free(dataset);
@@ -260,6 +276,8 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .shape = dataset->shape,
                              .classes = dataset->classes,
                              .target_count = dataset->target_count,
+                             .label_count =
+                                 dataset->classes > 0 ? (int)yoke_dataset_labels(dataset) : 0,
                              .class_names = dataset->class_names};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
     memcpy(own.deviation, dataset->deviation, sizeof own.deviation);

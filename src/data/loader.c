@@ -1,6 +1,6 @@
 /* The background loader: threads fill slots ahead of the caller. The content of a batch depends
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
-#include "data/data.h"
+#include "data/text_file.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -67,7 +67,8 @@ static yoke_status slot_reserve(loader_slot *slot, const slot_kind *kind) {
         TRY(reserve_rows(kind, values, (void **)&slot->pixels));
     if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
     if (dataset->classes > 0)
-        return reserve_rows(kind, sizeof *slot->labels, (void **)&slot->labels);
+        return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
+                            (void **)&slot->labels);
     return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
 }
 
@@ -84,7 +85,8 @@ static void slot_release(loader_slot *slot, const slot_kind *kind) {
 
 static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *generated,
                                 loader_slot *slot, int i) {
-    int32_t *label = slot->labels ? slot->labels + i : NULL;
+    size_t labels = yoke_dataset_labels(dataset);
+    int32_t *label = slot->labels ? slot->labels + (size_t)i * labels : NULL;
     float *targets =
         slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
     yoke_error_set(YOKE_OK, "%s", ""); /* so that the text after the call is the row source's */
@@ -97,9 +99,11 @@ static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *
         yoke_error_prefix("row %zu of the row source", row);
         return status;
     }
-    if (label && (*label < 0 || *label >= dataset->classes))
-        return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: the row source gave label %d, expected 0..%d",
-                    row, (int)*label, dataset->classes - 1);
+    for (size_t k = 0; label && k < labels; k++)
+        if (label[k] < 0 || label[k] >= dataset->classes)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %zu: the row source gave label %d, expected 0..%d", row, (int)label[k],
+                        dataset->classes - 1);
     return YOKE_OK;
 }
 
@@ -131,10 +135,17 @@ static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, si
                              const row_buffer *buffer) {
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
+    size_t labels = yoke_dataset_labels(dataset);
+    if (dataset->text) {
+        yoke_text_row(dataset->text, row, kind->augmentation, slot->inputs + (size_t)i * values,
+                      slot->labels + (size_t)i * labels);
+        return YOKE_OK;
+    }
     if (buffer->generated)
         TRY(generate_row(dataset, row, buffer->generated, slot, i));
     else if (slot->labels)
-        slot->labels[i] = dataset->labels[row];
+        memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
+               labels * sizeof *slot->labels);
     else
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
@@ -549,6 +560,8 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         }
         own.inputs = slot->inputs;
         own.labels = slot->labels;
+        if (slot->labels)
+            own.labels_count = (size_t)own.rows * yoke_dataset_labels(loader->dataset);
         own.targets = slot->targets;
         own.pixels = slot->pixels;
         own.placements = slot->placements;

@@ -1,0 +1,172 @@
+/* A text file: rows are windows of its bytes, and the label of each byte is the next one. */
+#include "data/text_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+
+#define CONTEXT 128
+#define CONTEXT_LIMIT (1 << 16)
+#define VALIDATION 0.1
+#define FILE_LIMIT ((size_t)4 << 30)
+#define BYTES 256
+
+/* Row i of an epoch reads tokens begin + shift + i * context and on; labels are one behind. */
+struct yoke_text {
+    uint8_t *tokens; /* [bytes of the file] */
+    size_t begin;    /* of this split */
+    size_t shifts;   /* an epoch draws one of 0 .. shifts - 1 */
+    size_t context;
+};
+
+typedef struct text_options {
+    char path[YOKE_DATA_PATH_BYTES];
+    int64_t context;
+    double validation;
+} text_options;
+
+static yoke_status read_setting(const char *text, text_options *options) {
+    if (strncmp(text, "context=", 8) == 0 &&
+        yoke_text_integer(text + 8, 1, CONTEXT_LIMIT, &options->context))
+        return YOKE_OK;
+    if (strncmp(text, "validation=", 11) == 0 &&
+        yoke_text_real(text + 11, 0.001, 0.9, &options->validation))
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "text: setting '%s': expected context=1..%d or validation=0.001..0.9", text,
+                CONTEXT_LIMIT);
+}
+
+static yoke_status parse(const char *text, text_options *options) {
+    size_t length = strlen(text);
+    if (length >= sizeof options->path)
+        return FAIL(YOKE_ERROR_ARGUMENT, "text: a path of %zu bytes, at most %zu are supported",
+                    length, sizeof options->path - 1);
+    memcpy(options->path, text, length + 1);
+    char *rest = options->path;
+    (void)strsep(&rest, ",");
+    while (rest != NULL)
+        TRY(read_setting(strsep(&rest, ","), options));
+    return YOKE_OK;
+}
+
+static yoke_status read_file(const char *path, yoke_text *text, size_t *bytes) {
+    struct stat facts;
+    if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
+        return FAIL(YOKE_ERROR_DATA, "%s: a folder; text: reads one file", path);
+    TRY(yoke_file_read(path, FILE_LIMIT, &text->tokens, bytes));
+    return *bytes > 0 ? YOKE_OK : FAIL(YOKE_ERROR_DATA, "%s: the file is empty", path);
+}
+
+/* Vocabulary. */
+
+/* A class has the byte's character for a name: printable ASCII as it is, with a backslash as "\\",
+ * any other byte as "\x0a". */
+static void write_name(char *name, size_t size, int byte) {
+    bool printable = byte >= ' ' && byte <= '~';
+    if (byte == '\\')
+        snprintf(name, size, "\\\\");
+    else if (printable)
+        snprintf(name, size, "%c", byte);
+    else
+        snprintf(name, size, "\\x%02x", (unsigned)byte);
+}
+
+enum { NAME_BYTES = 8 };
+
+static yoke_status name_classes(yoke_dataset *dataset, const bool *occurs) {
+    size_t count = (size_t)dataset->classes, bytes = count * (sizeof(char *) + NAME_BYTES);
+    char **names = calloc(1, bytes);
+    if (names == NULL) return FAIL_MEMORY(bytes, "the names of a text's bytes");
+    dataset->owned[2] = names;
+    char *next = (char *)(names + count);
+    for (int byte = 0, token = 0; byte < BYTES; byte++) {
+        if (!occurs[byte]) continue;
+        write_name(next, NAME_BYTES, byte);
+        names[token++] = next;
+        next += NAME_BYTES;
+    }
+    dataset->class_names = (const char **)names;
+    return YOKE_OK;
+}
+
+/* The tokens are the bytes that occur in the file, in ascending order. */
+static yoke_status number_bytes(yoke_dataset *dataset, const char *path, size_t bytes) {
+    uint8_t *tokens = dataset->text->tokens, token_of[BYTES] = {0};
+    bool occurs[BYTES] = {false};
+    for (size_t i = 0; i < bytes; i++)
+        occurs[tokens[i]] = true;
+    for (int byte = 0; byte < BYTES; byte++)
+        if (occurs[byte]) token_of[byte] = (uint8_t)dataset->classes++;
+    if (dataset->classes < 2)
+        return FAIL(YOKE_ERROR_DATA, "%s: every byte is 0x%02x; a text has at least two different",
+                    path, (unsigned)tokens[0]);
+    for (size_t i = 0; i < bytes; i++)
+        tokens[i] = token_of[tokens[i]];
+    return name_classes(dataset, occurs);
+}
+
+/* Windows. */
+
+/* The last part of the file validates: as many whole windows as it has, so that each of its bytes
+ * is a label once. Before it, an epoch reads the file once, in windows that begin elsewhere in each
+ * epoch. */
+static yoke_status cut(yoke_dataset *dataset, const text_options *options, size_t bytes,
+                       yoke_split split) {
+    yoke_text *text = dataset->text;
+    size_t context = (size_t)options->context;
+    size_t tested = (size_t)(options->validation * (double)bytes) / context;
+    if (tested == 0) tested = 1;
+    if (bytes < (tested + 1) * context + 1)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: ends at byte %zu; context=%zu and validation=%g need %zu bytes: choose a "
+                    "smaller context",
+                    options->path, bytes, context, options->validation, (tested + 1) * context + 1);
+    size_t labels = bytes - tested * context - 1; /* to train on */
+    text->context = context;
+    text->shifts = 1;
+    text->begin = split == YOKE_SPLIT_TRAIN ? 0 : labels;
+    dataset->rows = tested;
+    if (split == YOKE_SPLIT_TEST) return YOKE_OK;
+    size_t most = labels / context, rest = labels - most * context;
+    dataset->rows = rest + 1 == context || most == 1 ? most : most - 1;
+    size_t free_labels = labels - dataset->rows * context;
+    text->shifts = free_labels + 1 < context ? free_labels + 1 : context;
+    return YOKE_OK;
+}
+
+void yoke_text_row(const yoke_text *text, size_t row, const yoke_augmentation *augmentation,
+                   float *inputs, int32_t *labels) {
+    uint32_t words[4];
+    yoke_random_words(augmentation->seed, YOKE_RANDOM_TEXT, augmentation->epoch, 0, 0, words);
+    size_t shift = (size_t)yoke_random_below(words[0], (int)text->shifts);
+    const uint8_t *tokens = text->tokens + text->begin + shift + row * text->context;
+    for (size_t i = 0; i < text->context; i++) {
+        inputs[i] = (float)tokens[i];
+        labels[i] = tokens[i + 1];
+    }
+}
+
+yoke_status yoke_text_open(yoke_dataset *dataset, const char *spec, yoke_split split) {
+    text_options options = {.context = CONTEXT, .validation = VALIDATION};
+    size_t bytes = 0;
+    TRY(parse(spec, &options));
+    dataset->text = calloc(1, sizeof *dataset->text);
+    if (dataset->text == NULL) return FAIL_MEMORY(sizeof *dataset->text, "a text");
+    TRY(read_file(options.path, dataset->text, &bytes));
+    TRY(cut(dataset, &options, bytes, split));
+    TRY(number_bytes(dataset, options.path, bytes));
+    dataset->shape = (yoke_shape){(int)options.context, 1, 1, true, false};
+    dataset->label_count = (int)options.context;
+    yoke_dataset_set_statistics(dataset, 0, 1);
+    return YOKE_OK;
+}
+
+void yoke_text_close(yoke_text *text) {
+    if (text == NULL) return;
+    free(text->tokens);
+    free(text);
+}
