@@ -193,15 +193,15 @@ YOKE_API yoke_status yoke_data_parallel_synchronize(yoke_data_parallel *parallel
 
 /** The result of one batch: sums over the replicas, and over the ranks, in a fixed order. */
 typedef struct yoke_step_result {
-    size_t struct_size;   /**< sizeof(yoke_step_result). */
-    double loss;          /**< The rows' losses, summed and divided by `weight`; 0 over weight 0. */
-    int rows;             /**< Of the whole batch; of this rank after yoke_gather. */
-    int correct;          /**< Rows whose largest output is the label; -1 for regression. */
+    size_t struct_size; /**< sizeof(yoke_step_result). */
+    double loss;        /**< The labels' losses, summed and divided by `weight`; 0 over weight 0. */
+    int rows;           /**< Of the whole batch; of this rank after yoke_gather. */
+    int correct;        /**< Labels that are their largest output; -1 for regression. */
     double gradient_norm; /**< Before clipping; -1 without clipping. */
-    double weight;        /**< `rows`; with class_weights or ignore_index the sum of the weights of
-                               the labels that count. */
-    int labels;           /**< Labels that count: `rows` without ignore_index. The accuracy is
-                               correct / labels. */
+    double weight; /**< `labels`; with class_weights or ignore_index the sum of the weights of
+                        the labels that count. Regression: `rows`. */
+    int labels;    /**< Labels that count: without ignore_index `rows`, or with a sequence
+                        rows x positions. The accuracy is correct / labels. */
 } yoke_step_result;
 
 /** One update in the engine's schedule, from scatter to gather.

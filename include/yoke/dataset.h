@@ -169,7 +169,7 @@ typedef struct yoke_batch {
     const size_t *more_inputs_counts; /**< [more_input_count]: floats that each holds, 0: not said;
                                            NULL: of none. */
     double whole_weight; /**< What divides the sum of the losses of the batch of all ranks or parts;
-                              0: whole_rows or, with class_weights or ignore_index, what the ranks
+                              0: their labels or, with class_weights or ignore_index, what the ranks
                               count. Parts of yoke_no_sync need it then. */
 } yoke_batch;
 

@@ -11,7 +11,7 @@ INTERFACE = "0.1"  # MAJOR.MINOR of the headers that are mirrored here
 # A struct's fields as TYPE NAME or TYPE NAME=DEFAULT, the defaults being those of its INIT macro. struct_size comes
 # first and is not listed. A mirror may end early: the library takes the fields that it lacks as zero.
 STRUCTS = {
-    "yoke_shape": "i channels, i height, i width, b flat",
+    "yoke_shape": "i channels, i height, i width, b flat, b sequence",
     "yoke_arrays": "z rows, yoke_shape shape, p pixels, p inputs, i classes, p labels, p targets, i target_count",
     "yoke_batch": "i rows, p inputs, p labels, p targets",
     "yoke_devices_options": "s list, i threads",

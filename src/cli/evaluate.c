@@ -38,7 +38,7 @@ typedef struct evaluation {
     yoke_data_parallel *parallel;
     yoke_loader *loader;
     double loss; /* a sum until the end */
-    long long rows, correct;
+    long long rows, labels, correct;
 } evaluation;
 
 static yoke_status build_model(evaluation *run, const evaluate_flags *flags) {
@@ -94,6 +94,7 @@ static yoke_status add_batches(evaluation *run) {
         status = yoke_data_parallel_evaluate(run->parallel, &batch, &result);
         run->loss += result.loss * result.rows;
         run->rows += result.rows;
+        run->labels += result.labels;
         run->correct = result.correct < 0 ? -1 : run->correct + result.correct;
     }
     run->loss /= run->rows > 0 ? (double)run->rows : 1;
@@ -101,7 +102,7 @@ static yoke_status add_batches(evaluation *run) {
 }
 
 static double accuracy(const evaluation *run) {
-    return run->correct < 0 ? (double)NAN : (double)run->correct / (double)run->rows;
+    return run->correct < 0 ? (double)NAN : (double)run->correct / (double)run->labels;
 }
 
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {

@@ -252,8 +252,8 @@ typedef enum yoke_operation_kind {
     YOKE_OP_DROPOUT,
     YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
                               float32 */
-    YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes]; sums over rows; no output value
-                            */
+    YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes], or a sequence [rows, positions,
+                              classes]; sums over rows and positions; no output value */
     YOKE_OP_MSE,
     YOKE_OP_BCE, /* of logits */
     YOKE_OP_HUBER,
@@ -377,10 +377,12 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     void *saved, *scratch;
-    const int32_t *labels; /* [rows]; cross-entropy */
-    const float *targets;  /* [rows, channels]; losses without labels */
-    double *loss_sum;      /* device memory: sum over rows (with targets: of the row means) */
-    int32_t *correct;      /* device memory: rows whose first largest output is the label */
+    const int32_t *labels; /* [rows, positions]; cross-entropy */
+    const float *targets;  /* [rows, shape of a row]; losses without labels */
+    double *loss_sum;      /* device memory: sum over rows and positions (with targets: of the row
+                              means) */
+    int32_t *correct;      /* device memory: rows and positions whose first largest output is the
+                              label */
 } yoke_plan_binding;
 
 /* The values that change from step to step. */

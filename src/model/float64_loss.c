@@ -49,7 +49,7 @@ static double target_loss(const yoke_float64_model *r, int j, double x, double t
 
 static void targets_row(yoke_float64_model *r, const double *x, const float *targets,
                         double *gradient) {
-    int outputs = yoke_model_output_shape(r->model).channels;
+    int outputs = (int)yoke_model_output_elements(r->model, 0);
     for (int j = 0; j < outputs; j++) {
         double slope = 0;
         r->loss_sum += target_loss(r, j, x[j], (double)targets[j], &slope) / outputs;
@@ -58,7 +58,9 @@ static void targets_row(yoke_float64_model *r, const double *x, const float *tar
 }
 
 void yoke_float64_loss(yoke_float64_model *r) {
-    int channels = yoke_model_output_shape(r->model).channels;
+    bool entropy = yoke_model_reads_labels(r->model);
+    int positions = (int)yoke_model_positions(r->model);
+    int channels = (int)yoke_model_output_elements(r->model, 0) / positions;
     int value = r->model->outputs[0].value;
     const double *outputs = r->values[value];
     double *gradients = r->gradients[value];
@@ -66,9 +68,9 @@ void yoke_float64_loss(yoke_float64_model *r) {
         memset(r->gradients[i], 0, (size_t)r->rows * yoke_float64_row(r, i) * sizeof(double));
     r->loss_sum = 0;
     r->correct = 0;
-    for (int row = 0; row < r->rows; row++) {
+    for (int row = 0; row < r->rows * positions; row++) {
         size_t at = (size_t)row * (size_t)channels;
-        if (yoke_model_reads_labels(r->model))
+        if (entropy)
             cross_entropy_row(r, row, outputs + at, gradients + at);
         else
             targets_row(r, outputs + at, r->targets + at, gradients + at);

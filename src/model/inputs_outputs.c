@@ -151,6 +151,11 @@ size_t yoke_model_output_elements(const yoke_model *model, int output) {
     return row_elements(model, model->outputs[output].value);
 }
 
+size_t yoke_model_positions(const yoke_model *model) {
+    yoke_shape output = yoke_model_output_shape(model);
+    return output.sequence && yoke_model_reads_labels(model) ? (size_t)output.height : 1;
+}
+
 static yoke_status describe(const yoke_model *model, const yoke_named_value *value,
                             yoke_value_info *info) {
     yoke_value_info own = {.struct_size = sizeof own,

@@ -95,8 +95,8 @@ typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
     uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
     float *inputs[YOKE_INPUTS_LIMIT];   /* [rows, input shape], float32; scatter writes them */
-    int32_t *labels;                    /* [rows] */
-    float *targets;                     /* [rows, channels of output 0] */
+    int32_t *labels;                    /* [rows, positions] */
+    float *targets;                     /* [rows, shape of output 0] */
     float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
     /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
     float *output_gradients[YOKE_OUTPUTS_LIMIT];
@@ -166,7 +166,7 @@ typedef struct yoke_float64_model {
     const yoke_model *model;
     double **values, **gradients; /* [layers + 1]: the input first; each [rows, channels, h, w] */
     double **tensors, **tensor_gradients; /* [tensors of the model's table] */
-    double loss_sum;                      /* over rows */
+    double loss_sum;                      /* over rows and their positions */
     int correct;
     int rows; /* of the next pass, at most those given to create */
     bool training;
@@ -221,6 +221,9 @@ int yoke_model_tokens(const yoke_model *model, int input);
 /* The elements of one row. */
 size_t yoke_model_input_elements(const yoke_model *model, int input);
 size_t yoke_model_output_elements(const yoke_model *model, int output);
+/* The labels of one row: one for each position of output 0 if it is a sequence and the loss reads
+ * labels, otherwise 1. */
+size_t yoke_model_positions(const yoke_model *model);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 const char *yoke_model_loss_name(const yoke_model *model); /* for messages; static */
@@ -229,13 +232,13 @@ bool yoke_model_reads_labels(const yoke_model *model);
 /* Whether labels count differently: by class weights, or not at all. Otherwise each weighs 1. */
 bool yoke_model_weighs_labels(const yoke_model *model);
 bool yoke_model_ignores(const yoke_model *model, int32_t label);
-/* Valid labels that the loss does not ignore, and the sum of their weights, which divides the sum
- * of their losses. labels NULL: none, unless each weighs 1. */
+/* Valid labels of these rows that the loss does not ignore, and the sum of their weights, which
+ * divides the sum of their losses. labels NULL: none, unless each weighs 1. */
 typedef struct yoke_label_count {
     double weight;
     int labels;
 } yoke_label_count;
-yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int count);
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows);
 /* Of the widest batch norm; 0: the model has none. */
 int yoke_model_norm_channels(const yoke_model *model);
 

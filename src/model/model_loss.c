@@ -98,7 +98,10 @@ yoke_status yoke_model_set_loss(yoke_model *model, const yoke_loss_options *give
     TRY(yoke_options_load(loss, sizeof *loss, given != NULL ? given : &defaults,
                           "yoke_loss_options"));
     if (loss->huber_delta == 0) loss->huber_delta = 1;
-    TRY(check(model, yoke_value_shape(model, model->outputs[0].value).channels));
+    size_t outputs = yoke_model_output_elements(model, 0);
+    if (yoke_model_reads_labels(model))
+        outputs = (size_t)yoke_value_shape(model, model->outputs[0].value).channels;
+    TRY(check(model, (int)outputs));
     return keep_weights(model);
 }
 
@@ -133,8 +136,8 @@ bool yoke_model_ignores(const yoke_model *model, int32_t label) {
     return model->loss.set_ignore_index && label == model->loss.ignore_index;
 }
 
-yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels,
-                                         int count) {
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows) {
+    int count = rows * (int)yoke_model_positions(model);
     yoke_label_count sum = {0};
     if (!yoke_model_weighs_labels(model)) return (yoke_label_count){count, count};
     for (int i = 0; labels != NULL && i < count; i++) {

@@ -36,6 +36,7 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     const yoke_model *model = replica->model;
     size_t rows = (size_t)replica->options.rows;
     size_t targets = rows * yoke_model_output_elements(model, 0), floats = targets;
+    size_t label_bytes = rows * yoke_model_positions(model) * sizeof(int32_t);
     void *labels = NULL, *loss_sum = NULL, *correct = NULL;
     for (int k = 0; k < model->input_count; k++) {
         size_t count = rows * yoke_model_input_elements(model, k);
@@ -49,13 +50,13 @@ static yoke_status allocate_batch(yoke_replica *replica) {
         TRY(allocate_floats(replica, count, "output gradients", &memory->output_gradients[k]));
         floats += 2 * count;
     }
-    TRY(yoke_device_allocate(device, rows * sizeof(int32_t), "the labels of a shard", &labels));
+    TRY(yoke_device_allocate(device, label_bytes, "the labels of a shard", &labels));
     memory->labels = labels;
     TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
     memory->loss_sum = loss_sum;
     TRY(yoke_device_allocate(device, sizeof(int32_t), "the number of correct rows", &correct));
     memory->correct = correct;
-    memory->batch_bytes = floats * sizeof(float) + rows * sizeof(int32_t);
+    memory->batch_bytes = floats * sizeof(float) + label_bytes;
     return YOKE_OK;
 }
 

@@ -57,12 +57,14 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     limits->channels = yoke_model_output_shape(parallel->model).channels;
+    limits->outputs = yoke_model_output_elements(parallel->model, 0);
+    limits->positions = yoke_model_positions(parallel->model);
     limits->labels = yoke_model_reads_labels(parallel->model);
     return YOKE_OK;
 }
 
 static yoke_status allocate_labels(yoke_data_parallel *parallel) {
-    size_t rows = (size_t)parallel->limits.rows;
+    size_t rows = (size_t)parallel->limits.rows * parallel->limits.positions;
     parallel->labels = calloc(rows, sizeof *parallel->labels);
     return parallel->labels != NULL ? YOKE_OK
                                     : FAIL_MEMORY(rows * sizeof *parallel->labels, "labels");

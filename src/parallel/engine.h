@@ -24,7 +24,9 @@ typedef struct yoke_batch_limits {
     int rows;            /* of a batch, in this process */
     int micro_rows;      /* of a micro-batch */
     size_t row_elements; /* floats, or pixels, of one input row */
-    int channels;        /* of one output row */
+    int channels;        /* of the output: its classes */
+    size_t outputs;      /* floats of one output row */
+    size_t positions;    /* labels of one row */
     bool labels;         /* the loss compares with labels; otherwise with targets */
 } yoke_batch_limits;
 
@@ -55,7 +57,8 @@ struct yoke_data_parallel {
     yoke_guard guards[YOKE_GUARDS];
     yoke_flight flight;
     yoke_unsynced unsynced;
-    int32_t *labels; /* [limits.rows] of a batch whose labels lie on a device; host memory */
+    int32_t
+        *labels; /* [limits.rows, positions] of a batch whose labels lie on a device; host memory */
 
     /* Grow when the root's weights or running statistics change; a lane behind them is stale. */
     uint64_t weights_version, buffers_version;

@@ -36,9 +36,8 @@ static yoke_status check_count(const char *name, size_t count, int rows, size_t 
 
 static yoke_status check_counts(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     TRY(check_count("inputs", batch->inputs_count, batch->rows, parallel->limits.row_elements));
-    TRY(check_count("labels", batch->labels_count, batch->rows, 1));
-    return check_count("targets", batch->targets_count, batch->rows,
-                       (size_t)parallel->limits.channels);
+    TRY(check_count("labels", batch->labels_count, batch->rows, parallel->limits.positions));
+    return check_count("targets", batch->targets_count, batch->rows, parallel->limits.outputs);
 }
 
 /* Inputs, or pixels where the devices decode them. */
@@ -103,19 +102,21 @@ static yoke_status locate_arrays(yoke_data_parallel *parallel, yoke_batch *batch
     TRY(yoke_locate(parallel, batch->labels, &labels));
     if (labels == NULL) return YOKE_OK;
     TRY(yoke_device_download(labels, YOKE_STREAM_COPY, parallel->labels, batch->labels,
-                             (size_t)batch->rows * sizeof *batch->labels));
+                             (size_t)batch->rows * parallel->limits.positions *
+                                 sizeof *batch->labels));
     batch->labels = parallel->labels;
     return YOKE_OK;
 }
 
 static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     if (!parallel->limits.labels || batch->labels == NULL) return YOKE_OK;
-    for (int row = 0; row < batch->rows; row++)
-        if ((batch->labels[row] < 0 || batch->labels[row] >= parallel->limits.channels) &&
-            !yoke_model_ignores(parallel->model, batch->labels[row]))
+    size_t positions = parallel->limits.positions;
+    for (size_t i = 0; i < (size_t)batch->rows * positions; i++)
+        if ((batch->labels[i] < 0 || batch->labels[i] >= parallel->limits.channels) &&
+            !yoke_model_ignores(parallel->model, batch->labels[i]))
             return FAIL(YOKE_ERROR_ARGUMENT,
-                        "row %d of the batch has label %d: this model's classes are 0 to %d", row,
-                        (int)batch->labels[row], parallel->limits.channels - 1);
+                        "row %zu of the batch has label %d: this model's classes are 0 to %d",
+                        i / positions, (int)batch->labels[i], parallel->limits.channels - 1);
     return YOKE_OK;
 }
 
@@ -248,9 +249,8 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
     micro->more_inputs = flight->more_inputs;
     if (batch->pixels != NULL) micro->pixels = batch->pixels + first * row;
     if (batch->placements != NULL) micro->placements = batch->placements + first;
-    if (batch->labels != NULL) micro->labels = batch->labels + first;
-    if (batch->targets != NULL)
-        micro->targets = batch->targets + first * (size_t)parallel->limits.channels;
+    if (batch->labels != NULL) micro->labels = batch->labels + first * parallel->limits.positions;
+    if (batch->targets != NULL) micro->targets = batch->targets + first * parallel->limits.outputs;
     flight->micro_first = part.first;
     int active = 0;
     for (int k = 0; k < parallel->count; k++) {

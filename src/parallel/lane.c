@@ -38,10 +38,10 @@ static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane 
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
                              "the next placements", (void **)&staging->placements));
     if (parallel->limits.labels)
-        return yoke_device_allocate(lane->device, rows * sizeof(int32_t), "the next labels",
-                                    (void **)&staging->labels);
-    return yoke_device_allocate(lane->device,
-                                rows * (size_t)parallel->limits.channels * sizeof(float),
+        return yoke_device_allocate(lane->device,
+                                    rows * parallel->limits.positions * sizeof(int32_t),
+                                    "the next labels", (void **)&staging->labels);
+    return yoke_device_allocate(lane->device, rows * parallel->limits.outputs * sizeof(float),
                                 "the next targets", (void **)&staging->targets);
 }
 

@@ -206,7 +206,8 @@ static yoke_status weigh_batch(yoke_data_parallel *parallel, const yoke_batch *b
     yoke_flight *flight = &parallel->flight;
     double weights[YOKE_AGREE_RANKS];
     bool weighs = yoke_model_weighs_labels(parallel->model);
-    flight->whole_weight = batch->whole_weight > 0 ? batch->whole_weight : flight->whole_rows;
+    double labels = (double)flight->whole_rows * (double)parallel->limits.positions;
+    flight->whole_weight = batch->whole_weight > 0 ? batch->whole_weight : labels;
     if (batch->whole_weight > 0 || !weighs || !flight->training) return YOKE_OK;
     flight->whole_weight = flight->own.weight;
     if (ranks->world == 1) {

@@ -10,12 +10,12 @@ static yoke_status allocate(yoke_data_parallel *parallel) {
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = parallel->lanes[0].device;
     size_t rows = (size_t)parallel->limits.micro_rows;
-    size_t bytes = rows * (size_t)parallel->limits.channels * sizeof(float);
+    size_t bytes = rows * parallel->limits.outputs * sizeof(float);
     TRY(yoke_device_allocate(root, bytes, "gathered outputs", (void **)&loss->outputs));
     TRY(yoke_device_allocate(root, bytes, "output gradients", (void **)&loss->gradients));
     TRY(yoke_device_allocate(root, bytes, "targets", (void **)&loss->targets));
-    return yoke_device_allocate(root, rows * sizeof *loss->labels, "labels",
-                                (void **)&loss->labels);
+    return yoke_device_allocate(root, rows * parallel->limits.positions * sizeof *loss->labels,
+                                "labels", (void **)&loss->labels);
 }
 
 yoke_status yoke_root_loss_create(yoke_data_parallel *parallel) {
@@ -53,7 +53,7 @@ static yoke_status make_plan(yoke_data_parallel *parallel, int rows, yoke_plan *
                                  .algorithm = parallel->options.algorithm,
                                  .input_gradient = true,
                                  .choices = parallel->choices};
-    int64_t shape[] = {rows, parallel->limits.channels};
+    int64_t shape[] = {rows, (int64_t)parallel->limits.outputs};
     TRY(yoke_layout_plain(parallel->lanes[0].device, shape, 2, &request.inputs[0]));
     return yoke_plan_create(plan, parallel->lanes[0].device, &request);
 }
@@ -105,9 +105,10 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
     yoke_root_stage stage = {.stage = YOKE_STAGE_GATHER, .to_root = true, .begin_ns = begin};
     yoke_root_loss *loss = &parallel->root_loss;
     yoke_device *root = parallel->lanes[0].device;
-    size_t width = (size_t)parallel->limits.channels, rows = (size_t)micro->rows;
+    size_t width = parallel->limits.outputs, rows = (size_t)micro->rows;
     bool labels = parallel->limits.labels;
-    size_t row_bytes = labels ? sizeof *loss->labels : width * sizeof(float);
+    size_t row_bytes =
+        labels ? parallel->limits.positions * sizeof *loss->labels : width * sizeof(float);
     char *expected = labels ? (char *)loss->labels : (char *)loss->targets;
     const char *given = labels ? (const char *)micro->labels : (const char *)micro->targets;
     for (int k = 0; k < parallel->count; k++) {
@@ -153,7 +154,7 @@ yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
 yoke_status yoke_scatter_from_root(yoke_data_parallel *parallel) {
     uint64_t begin = yoke_trace_now();
     yoke_root_stage stage = {.stage = YOKE_STAGE_SCATTER, .begin_ns = begin};
-    size_t width = (size_t)parallel->limits.channels, bytes = 0;
+    size_t width = parallel->limits.outputs, bytes = 0;
     for (int k = 0; k < parallel->count; k++) {
         const yoke_lane *lane = &parallel->lanes[k];
         if (lane->shard.rows == 0) continue;

@@ -29,7 +29,8 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     const yoke_locations *locations = &parallel->flight.locations;
     const yoke_staging *staging = &lane->staging;
     size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
-    size_t width = (size_t)parallel->limits.channels, row = parallel->limits.row_elements;
+    size_t width = parallel->limits.outputs, row = parallel->limits.row_elements;
+    size_t labels = parallel->limits.positions;
     scatter_parts parts = {0};
     if (batch->inputs != NULL)
         parts.of[parts.count++] = (scatter_part){
@@ -53,8 +54,8 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
                            rows * sizeof *batch->placements, NULL};
     if (parallel->limits.labels && batch->labels != NULL)
         parts.of[parts.count++] =
-            (scatter_part){lane->memory->labels, staging->labels, batch->labels + first,
-                           rows * sizeof *batch->labels, NULL};
+            (scatter_part){lane->memory->labels, staging->labels, batch->labels + first * labels,
+                           rows * labels * sizeof *batch->labels, NULL};
     if (!parallel->limits.labels && batch->targets != NULL)
         parts.of[parts.count++] =
             (scatter_part){lane->memory->targets, staging->targets, batch->targets + first * width,

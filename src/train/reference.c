@@ -112,14 +112,15 @@ static void clear_gradients(yoke_reference *reference) {
 static void run_shard(yoke_reference *reference, const yoke_batch *batch, double weight, int first,
                       int rows) {
     yoke_float64_model *net = reference->net;
-    size_t outputs = (size_t)yoke_model_output_shape(reference->model).channels;
+    size_t outputs = yoke_model_output_elements(reference->model, 0);
+    size_t labels = yoke_model_positions(reference->model);
     net->rows = rows;
     net->keeps_statistics = first > 0; /* those of the root count */
     net->step.seed = reference->options.seed;
     net->step.step = reference->steps;
     net->step.first_row = (uint64_t)first;
     net->loss_scale = weight > 0 ? 1 / weight : 0;
-    net->labels = batch->labels != NULL ? batch->labels + first : NULL;
+    net->labels = batch->labels != NULL ? batch->labels + (size_t)first * labels : NULL;
     net->targets = batch->targets != NULL ? batch->targets + (size_t)first * outputs : NULL;
     const float *inputs[YOKE_INPUTS_LIMIT] = {batch->inputs +
                                               (size_t)first * yoke_float64_row(net, 0)};

@@ -153,8 +153,8 @@ static yoke_status check_test_rows(const yoke_dataset_info *training,
     const yoke_shape *one = &training->shape, *other = &test->shape;
     if (one->channels == other->channels && one->height == other->height &&
         one->width == other->width && one->flat == other->flat &&
-        one->sequence == other->sequence && training->classes == test->classes &&
-        training->target_count == test->target_count)
+        one->sequence == other->sequence && training->label_count == test->label_count &&
+        training->classes == test->classes && training->target_count == test->target_count)
         return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "test_rows are %dx%dx%d with %d classes and %d targets, training_rows %dx%dx%d "

@@ -210,6 +210,16 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
 }
 
+static yoke_status check_labels(const yoke_trainer *trainer) {
+    const yoke_dataset_info *rows = &trainer->dataset;
+    size_t positions = yoke_model_positions(trainer->model);
+    if ((size_t)rows->label_count == positions) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s has %d labels a row, and %s predicts %zu: text needs gpt2, and the other "
+                "models need rows with one label",
+                trainer->options.dataset, rows->label_count, trainer->options.model, positions);
+}
+
 static yoke_status build_model(yoke_trainer *trainer) {
     const yoke_dataset_info *rows = &trainer->dataset;
     bool regression = rows->classes == 0;
@@ -221,6 +231,7 @@ static yoke_status build_model(yoke_trainer *trainer) {
     if (status != YOKE_OK)
         yoke_error_prefix("%s for %s (%dx%dx%d)", trainer->options.model, trainer->options.dataset,
                           rows->shape.channels, rows->shape.height, rows->shape.width);
+    if (status == YOKE_OK && !regression) status = check_labels(trainer);
     return status;
 }
 

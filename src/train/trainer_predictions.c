@@ -9,7 +9,9 @@
 yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     int classes = trainer->test_dataset.classes;
-    if (options->mistakes == 0 || classes == 0) return YOKE_OK;
+    bool is_sequence =
+        yoke_model_output_shape(trainer->model).sequence; /* rows have no one class */
+    if (options->mistakes == 0 || classes == 0 || is_sequence) return YOKE_OK;
     if (trainer->test_rows->images != NULL) {
         size_t bytes = (size_t)options->mistakes * yoke_dataset_values(trainer->test_rows);
         trainer->mistake_pixels = malloc(bytes);

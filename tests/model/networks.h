@@ -97,8 +97,9 @@ static inline yoke_model *sequence(const yoke_loss_options *loss) {
     return model;
 }
 
-/* Embeddings, weights that are stored [in, out], and a head that is tied to an embedding. */
-static inline yoke_model *tokens(const yoke_loss_options *loss) {
+/* Embeddings, weights that are stored [in, out], and a head that is tied to an embedding; with a
+ * loss at every position, or of the whole. */
+static inline yoke_model *tokens(const yoke_loss_options *loss, bool at_positions) {
     yoke_model *model = NULL;
     assert_ok(yoke_model_create(&model, "tokens", (yoke_shape){9, 1, 1, true}));
     yoke_embedding_options words = YOKE_EMBEDDING_OPTIONS_INIT, places = words;
@@ -112,7 +113,8 @@ static inline yoke_model *tokens(const yoke_loss_options *loss) {
     a = yoke_positional_embedding(model, a, &places);
     yoke_value b = yoke_linear(model, yoke_relu(model, yoke_linear(model, a, &wide)), &narrow);
     b = yoke_linear(model, yoke_add(model, a, b), &tied);
-    assert_ok(yoke_model_finish(model, linear(model, yoke_flatten(model, b), "fc", 7, NULL), loss));
+    if (!at_positions) b = linear(model, yoke_flatten(model, b), "fc", 7, NULL);
+    assert_ok(yoke_model_finish(model, b, loss));
     return model;
 }
 

@@ -77,7 +77,9 @@ static inline void rig_numbers(struct rig *rig, float **values, size_t row, floa
 static inline void rig_batch(struct rig *rig, uint64_t seed) {
     const yoke_replica_memory *memory = yoke_replica_memory_of(rig->replica);
     const yoke_model *model = rig->model;
-    size_t rows = (size_t)rig->rows, classes = yoke_model_output_elements(model, 0);
+    size_t rows = (size_t)rig->rows, outputs = yoke_model_output_elements(model, 0);
+    size_t labels = rows * yoke_model_positions(model);
+    size_t classes = (size_t)yoke_model_output_shape(model).channels;
     rig->seed = seed;
     for (int k = 0; k < model->input_count; k++) {
         size_t row = yoke_model_input_elements(model, k);
@@ -85,11 +87,11 @@ static inline void rig_batch(struct rig *rig, uint64_t seed) {
         rig_tokens(model, k, rig->inputs[k], rows * row);
         device_put(rig->device, memory->inputs[k], rig->inputs[k], rows * row * sizeof(float));
     }
-    rig_numbers(rig, &rig->targets, classes, memory->targets, 1);
-    rig->labels = realloc(rig->labels, rows * sizeof *rig->labels);
-    for (size_t i = 0; i < rows; i++)
+    rig_numbers(rig, &rig->targets, outputs, memory->targets, 1);
+    rig->labels = realloc(rig->labels, labels * sizeof *rig->labels);
+    for (size_t i = 0; i < labels; i++)
         rig->labels[i] = (int32_t)((i * 7 + seed) % classes);
-    device_put(rig->device, memory->labels, rig->labels, rows * sizeof(int32_t));
+    device_put(rig->device, memory->labels, rig->labels, labels * sizeof(int32_t));
 }
 
 /* Batch-norm weights and biases away from 1 and 0, so that no mistake hides behind them. */

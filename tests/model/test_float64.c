@@ -16,21 +16,22 @@ struct probe {
 static void probe_create(struct probe *probe, yoke_model *model, int rows) {
     yoke_shape in = model->input, out = yoke_model_output_shape(model);
     size_t inputs = (size_t)rows * (size_t)(in.channels * in.height * in.width);
-    size_t outputs = (size_t)rows * (size_t)out.channels;
+    size_t outputs = (size_t)rows * yoke_model_output_elements(model, 0);
+    int labels = rows * (int)yoke_model_positions(model);
     *probe = (struct probe){.model = model, .rows = rows};
     assert_ok(yoke_float64_create(&probe->reference, model, rows));
     probe->inputs = malloc(inputs * sizeof(float));
     probe->targets = malloc(outputs * sizeof(float));
-    probe->labels = malloc((size_t)rows * sizeof(int32_t));
+    probe->labels = malloc((size_t)labels * sizeof(int32_t));
     yoke_random_normal(probe->inputs, inputs, 1, 1, YOKE_RANDOM_SYNTHETIC, 0);
     rig_tokens(model, 0, probe->inputs, inputs);
     yoke_random_normal(probe->targets, outputs, 1, 1, YOKE_RANDOM_SYNTHETIC, 1);
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < labels; i++)
         probe->labels[i] = i * 7 % out.channels;
     probe->reference->labels = probe->labels;
     probe->reference->targets = probe->targets;
     probe->reference->step = (yoke_plan_step){.seed = 11, .step = 5, .first_row = 3};
-    probe->reference->loss_scale = 1.0 / rows;
+    probe->reference->loss_scale = 1.0 / labels;
     for (int i = 0; i < model->tensor_count; i++) {
         float *values = malloc(model->tensors[i].count * sizeof *values);
         yoke_random_uniform(values, model->tensors[i].count, 0.1, 0.6, 1, YOKE_RANDOM_PROBE,
@@ -105,7 +106,12 @@ static void so_are_those_of_activations(void **state) {
 static void so_are_those_of_sequences(void **state) {
     (void)state;
     check_model(sequence(NULL), 2);
-    check_model(tokens(NULL), 3);
+    yoke_loss_options smooth = {.struct_size = sizeof smooth, .label_smoothing = 0.1};
+    yoke_loss_options squares = {.struct_size = sizeof squares, .kind = YOKE_LOSS_MSE};
+    check_model(tokens(NULL, false), 3);
+    check_model(tokens(NULL, true), 3);
+    check_model(tokens(&smooth, true), 3);
+    check_model(tokens(&squares, true), 3);
 }
 
 static void so_are_those_of_the_mean_squared_error(void **state) {

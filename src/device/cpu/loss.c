@@ -14,7 +14,7 @@ typedef struct saved_row {
 
 typedef struct loss_plan {
     yoke_plan base;
-    size_t rows, outputs; /* outputs of one row: classes or targets */
+    size_t rows, outputs; /* rows: with labels all positions; outputs of one: classes or targets */
     double smoothing, delta;
     float *weights; /* [outputs], or NULL */
     double weight_sum;
@@ -284,9 +284,10 @@ yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request,
                            calls_of(operation->kind)));
     loss_plan *loss = (loss_plan *)*plan;
-    loss->rows = (size_t)request->rows;
-    loss->outputs = (size_t)operation->input.channels * (size_t)operation->input.height *
-                    (size_t)operation->input.width;
+    yoke_dims dims = operation->input;
+    bool by_position = operation->kind == YOKE_OP_CROSS_ENTROPY && dims.sequence;
+    loss->rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1);
+    loss->outputs = (size_t)dims.channels * (size_t)(by_position ? 1 : dims.height * dims.width);
     loss->smoothing = operation->label_smoothing;
     loss->delta = operation->delta;
     loss->ignores = operation->ignores;

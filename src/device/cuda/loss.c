@@ -80,15 +80,17 @@ yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
     const yoke_operation *operation = request->operation;
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request, &calls));
     loss_plan *loss = (loss_plan *)*plan;
-    loss->job = (cuda_loss_job){.kind = kind_of(operation),
-                                .rows = (size_t)request->rows,
-                                .outputs = operation->input.channels * operation->input.height *
-                                           operation->input.width,
-                                .smoothing = operation->label_smoothing,
-                                .ignores = operation->ignores,
-                                .ignored = operation->ignored,
-                                .delta = operation->delta,
-                                .step = device->step};
+    yoke_dims dims = operation->input;
+    bool by_position = operation->kind == YOKE_OP_CROSS_ENTROPY && dims.sequence;
+    loss->job =
+        (cuda_loss_job){.kind = kind_of(operation),
+                        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
+                        .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
+                        .smoothing = operation->label_smoothing,
+                        .ignores = operation->ignores,
+                        .ignored = operation->ignored,
+                        .delta = operation->delta,
+                        .step = device->step};
     loss->parts = cuda_loss_parts(loss->job.rows, loss->job.outputs);
     yoke_plan_needs *needs = &loss->base.needs;
     needs->scratch_bytes = loss->parts * (sizeof(double) + sizeof(int32_t));
