@@ -45,6 +45,20 @@ typedef enum yoke_split {
  * has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
  *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin
  *   elsewhere in each epoch.
+ * - `npy:X.npy,Y.npy[,test=X.npy,Y.npy][,validation=X][,channels=first]`: arrays as numpy.save
+ *   writes them. X: uint8 [rows, channels, height, width], [rows, height, width] or [rows,
+ *   features], pixels that the loader normalizes with their mean and deviation; or float32, used as
+ *   it is, from the mapped file; or float64, which becomes float32 in memory. Y: integers [rows],
+ *   the classes; or floats [rows] or [rows, targets], for regression. The test split is a tenth of
+ *   each class, or X, or the other files. No file may become shorter while it is open.
+ * - `npz:FILE.npz[,x=NAME,y=NAME][,test=FILE.npz][,validation=X][,channels=first]`: the same from
+ *   an archive of numpy.savez or savez_compressed: arrays x and y, X and Y, X and y, arr_0 and
+ *   arr_1; or x_train, y_train, x_test and y_test; or train_images, train_labels, test_images and
+ *   test_labels.
+ * - `csv:FILE,label=COLUMN[,ignore=COLUMN]...[,test=FILE][,validation=X]`: a first line with the
+ *   names of the columns, then rows. Labels are words or whole numbers, the other columns numbers,
+ *   normalized with the mean and deviation of the training rows. `target=COLUMN` instead of
+ *   `label`: numbers, for regression.
  * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
  *   3x32x32,classes=10,rows=5000; the test split has a fifth of the rows.
  *
@@ -104,6 +118,15 @@ typedef struct yoke_row_source {
 YOKE_API yoke_status yoke_dataset_from_callback(yoke_dataset **dataset,
                                                 const yoke_row_source *source);
 
+/** Keeps `rows` rows at most: the same ones in every run and on every rank, drawn by torch.randperm
+ * with seed 0, in the order in which they are stored. Call it before a loader reads the dataset.
+ *
+ * @param dataset  The dataset.
+ * @param rows     At least 1; more than the dataset has: nothing happens.
+ * @return ARGUMENT: `dataset` is NULL or `rows` 0.
+ */
+YOKE_API yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows);
+
 /** Closes a dataset. Loaders that read it must be destroyed first.
  *
  * @param dataset  May be NULL.
@@ -124,10 +147,13 @@ typedef struct yoke_dataset_info {
     float mean[4];
     float deviation[4]; /**< [channel]: the standard deviation, likewise; inputs have 1. */
     /** [classes], borrowed from the dataset. NULL: it has no names. Those of `images` are its
-     * folders; CIFAR's come from the archive's batches.meta.txt or fine_label_names.txt, where it
-     * has a line for each class. Those of `text` are characters. */
+     * folders, those of `csv` the values of its column; CIFAR's come from the archive's
+     * batches.meta.txt or fine_label_names.txt, where it has a line for each class; those of
+     * `text` are characters. */
     const char *const *class_names;
     int label_count; /**< Labels of a row; 0: regression. */
+    const char *const
+        *feature_names; /**< [channels], borrowed: the columns of `csv`; NULL: none. */
 } yoke_dataset_info;
 
 /** Describes a dataset.

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,16 +169,20 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
     return read_all(descriptor, path, limit, content);
 }
 
+static yoke_status open_to_read(const char *path, int *descriptor) {
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (*descriptor >= 0) return YOKE_OK;
+    bool missing = errno == ENOENT || errno == ENOTDIR;
+    return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,
+                strerror(errno));
+}
+
 yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
                            size_t *bytes) {
     *data = NULL;
     *bytes = 0;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        bool missing = errno == ENOENT || errno == ENOTDIR;
-        return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,
-                    strerror(errno));
-    }
+    int descriptor;
+    TRY(open_to_read(path, &descriptor));
     buffer content = {0};
     yoke_status status = read_open(descriptor, path, limit_bytes, &content);
     close(descriptor);
@@ -192,4 +197,31 @@ yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char *
 
 bool yoke_file_exists(const char *path) {
     return access(path, F_OK) == 0;
+}
+
+static yoke_status map_open(yoke_file_mapping *mapping, const char *path, int descriptor) {
+    struct stat file;
+    if (fstat(descriptor, &file) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return FAIL(YOKE_ERROR_IO, "%s: a pipe, device or folder; expected a file", path);
+    if (file.st_size == 0) return YOKE_OK;
+    void *data = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED) return FAIL(YOKE_ERROR_IO, "%s: cannot map: %s", path, strerror(errno));
+    *mapping = (yoke_file_mapping){.data = data, .bytes = (size_t)file.st_size};
+    return YOKE_OK;
+}
+
+yoke_status yoke_file_map(yoke_file_mapping *mapping, const char *path) {
+    int descriptor;
+    *mapping = (yoke_file_mapping){0};
+    TRY(open_to_read(path, &descriptor));
+    yoke_status status = map_open(mapping, path, descriptor);
+    close(descriptor);
+    return status;
+}
+
+void yoke_file_unmap(yoke_file_mapping *mapping) {
+    if (mapping->data != NULL) munmap(mapping->data, mapping->bytes);
+    *mapping = (yoke_file_mapping){0};
 }

@@ -36,4 +36,14 @@ yoke_status yoke_file_read(const char *path, size_t limit_bytes, unsigned char *
                            size_t *bytes);
 bool yoke_file_exists(const char *path);
 
+/* A file's bytes, read from the disk when they are looked at. The file must not become shorter
+ * meanwhile: the kernel would send SIGBUS. MISSING and IO as above; unmap takes a zeroed mapping.
+ */
+typedef struct yoke_file_mapping {
+    unsigned char *data; /* NULL: an empty file, or none */
+    size_t bytes;
+} yoke_file_mapping;
+yoke_status yoke_file_map(yoke_file_mapping *mapping, const char *path);
+void yoke_file_unmap(yoke_file_mapping *mapping);
+
 #endif

@@ -158,6 +158,8 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored
         in.bytes = stored->bytes != NULL ? stored->bytes + offset : NULL;
         in.floats = stored->floats != NULL ? stored->floats + offset : NULL;
         in.scale = (yoke_scaling){decoding.mean[entry], decoding.deviation[entry]};
+        if (dataset->means != NULL && !augmentation->raw)
+            in.scale = (yoke_scaling){dataset->means[channel], dataset->deviations[channel]};
         for (int y = 0; y < shape->height; y++)
             write_line(&in, &placed, y, output + offset + (size_t)y * (size_t)shape->width);
         cut(&in, &placed, decoding.cut_value[entry], output + offset);

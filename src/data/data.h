@@ -14,19 +14,26 @@ typedef struct yoke_text yoke_text;                 /* data/text_file.h */
 struct yoke_dataset {
     char name[32];
     size_t rows;
+    uint32_t
+        *kept; /* [rows]: the stored row of each, ascending; owned. NULL: row i is stored row i */
     yoke_shape shape;
     int classes, target_count;
     int label_count;             /* labels of a row; 0: 1 */
     float mean[4], deviation[4]; /* channels past the fourth use the fourth's */
-    const uint8_t *bytes;        /* [rows, channels, height, width], or NULL */
-    const float *floats;         /* [rows, channels, height, width], or NULL */
-    const int32_t *labels;       /* [rows, labels of a row], or NULL */
-    const float *targets;        /* [rows, target_count], or NULL */
+    float *means, *deviations;   /* [channels], owned: of a table's columns, instead of these; or
+                                    NULL */
+    const uint8_t *bytes;        /* [stored rows, channels, height, width], or NULL */
+    const float *floats;         /* [stored rows, channels, height, width], or NULL */
+    const int32_t *labels;       /* [stored rows, labels of a row], or NULL */
+    const float *targets;        /* [stored rows, target_count], or NULL */
     yoke_image_folder *images;   /* owned, or NULL */
     yoke_text *text;             /* owned, or NULL */
     yoke_row_source source;      /* source.read != NULL: generates rows on demand */
     const char **class_names;    /* [classes], or NULL */
+    const char **feature_names;  /* [channels], owned, or NULL */
+    void *feature_text;          /* owned: what they point to */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
+    yoke_file_mapping mapping;   /* of pixels, or none */
 };
 
 /* Where a row lies before augmentation: one of both. [channels, height, width] */
@@ -34,14 +41,28 @@ typedef struct yoke_stored_row {
     const uint8_t *bytes;
     const float *floats;
 } yoke_stored_row;
-/* Of a dataset whose rows lie in memory. */
-yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row);
+/* Of a dataset whose rows lie in memory; `stored` as yoke_dataset_stored gives it. */
+yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored);
 /* channels x height x width. */
 size_t yoke_dataset_values(const yoke_dataset *dataset);
 /* Labels of a row, at least 1. */
 size_t yoke_dataset_labels(const yoke_dataset *dataset);
 /* One mean and deviation for all channels. */
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
+/* Mean and deviation of each channel of bytes; floats are used as they are. The table has four
+ * channels: with more of them all use mean 0.5 and deviation 0.25. */
+void yoke_dataset_measure(yoke_dataset *dataset);
+
+/* selection.c: which of the stored rows a dataset has. stored: where row `row` lies, among rows of
+ * files, labels and targets; its augmentation depends on that number. keep: drops the rows whose
+ * entry of keep[rows] is false. draw: which of `count` rows are the test split, `part` of them, but
+ * at least one and not all; the same in every run. split: keeps the rows of a split, `part` of each
+ * class being the test split. */
+size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row);
+yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep);
+yoke_status yoke_split_draw(bool *test, size_t count, double part);
+yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split);
+#define YOKE_VALIDATION 0.1 /* of rows whose files do not divide them */
 
 /* Each fills a zeroed dataset from DIR. After a failure `owned` holds what was allocated. */
 yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,
@@ -49,6 +70,13 @@ yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_s
 yoke_status yoke_mnist_open(yoke_dataset *dataset, const char *directory, yoke_split split);
 /* options: the text after "synthetic:"; may be empty. */
 yoke_status yoke_synthetic_open(yoke_dataset *dataset, const char *options, yoke_split split);
+
+/* text: what follows "npy:", "npz:" and "csv:". */
+yoke_status yoke_npy_open(yoke_dataset *dataset, const char *text, yoke_split split);
+yoke_status yoke_npz_open(yoke_dataset *dataset, const char *text, yoke_split split);
+yoke_status yoke_csv_open(yoke_dataset *dataset, const char *text, yoke_split split);
+/* Classes of a file whose labels say how many there are. */
+#define YOKE_CLASSES_LIMIT 100000
 
 /* text: what follows "images:". */
 yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split split);

@@ -7,21 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const format_names[] = {"cifar10", "cifar100", "mnist",
-                                           "images",  "text",     "synthetic"};
-enum {
-    FORMAT_CIFAR10,
-    FORMAT_CIFAR100,
-    FORMAT_MNIST,
-    FORMAT_IMAGES,
-    FORMAT_TEXT,
-    FORMAT_SYNTHETIC,
-    FORMAT_COUNT
-};
+static yoke_status open_cifar10(yoke_dataset *dataset, const char *directory, yoke_split split) {
+    return yoke_cifar_open(dataset, directory, split, 10);
+}
 
-#define SPEC_HELP                                                                                  \
-    "cifar10:DIR, cifar100:DIR, mnist:DIR, images:DIR, text:FILE or "                              \
-    "synthetic[:CxHxW,classes=N,rows=N]"
+static yoke_status open_cifar100(yoke_dataset *dataset, const char *directory, yoke_split split) {
+    return yoke_cifar_open(dataset, directory, split, 100);
+}
+
+/* Written NAME:PLACE, or NAME alone where the place is in brackets. */
+typedef struct dataset_format {
+    const char *name, *place;
+    yoke_status (*open)(yoke_dataset *dataset, const char *place, yoke_split split);
+} dataset_format;
+
+static const dataset_format formats[] = {
+    {"images", "DIR", yoke_images_open},
+    {"npy", "X.npy,Y.npy", yoke_npy_open},
+    {"npz", "FILE.npz", yoke_npz_open},
+    {"csv", "FILE,label=COLUMN", yoke_csv_open},
+    {"text", "FILE", yoke_text_open},
+    {"cifar10", "DIR", open_cifar10},
+    {"cifar100", "DIR", open_cifar100},
+    {"mnist", "DIR", yoke_mnist_open},
+    {"synthetic", "[:CxHxW][,classes=N][,rows=N]", yoke_synthetic_open},
+};
+#define FORMATS (sizeof formats / sizeof formats[0])
 
 size_t yoke_dataset_values(const yoke_dataset *dataset) {
     const yoke_shape *shape = &dataset->shape;
@@ -32,8 +43,8 @@ size_t yoke_dataset_labels(const yoke_dataset *dataset) {
     return dataset->label_count > 1 ? (size_t)dataset->label_count : 1;
 }
 
-yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t row) {
-    size_t first = row * yoke_dataset_values(dataset);
+yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored) {
+    size_t first = stored * yoke_dataset_values(dataset);
     if (dataset->bytes) return (yoke_stored_row){.bytes = dataset->bytes + first};
     return (yoke_stored_row){.floats = dataset->floats + first};
 }
@@ -107,24 +118,39 @@ static yoke_status check_arrays(const yoke_dataset *dataset) {
     return YOKE_OK;
 }
 
-/* Mean and deviation of one channel's bytes, exact in integers up to the last division. */
-static void measure_channel(yoke_dataset *dataset, int channel) {
-    size_t plane = (size_t)dataset->shape.height * (size_t)dataset->shape.width;
-    size_t stride = yoke_dataset_values(dataset);
-    uint64_t sum = 0, squares = 0;
-    for (size_t row = 0; row < dataset->rows; row++) {
-        const uint8_t *bytes = dataset->bytes + row * stride + (size_t)channel * plane;
-        for (size_t i = 0; i < plane; i++) {
-            sum += bytes[i];
-            squares += (uint64_t)bytes[i] * bytes[i];
-        }
+#define MEASURED_BYTES ((size_t)1 << 30)
+
+typedef struct channel_sums {
+    uint64_t values, squares;
+} channel_sums;
+
+static void add_plane(channel_sums *sums, const uint8_t *bytes, size_t plane) {
+    for (size_t i = 0; i < plane; i++) {
+        sums->values += bytes[i];
+        sums->squares += (uint64_t)bytes[i] * bytes[i];
     }
-    double count = (double)plane * (double)dataset->rows;
-    double mean = (double)sum / count;
-    double variance = fmax((double)squares / count - mean * mean, 0);
-    dataset->mean[channel] = (float)(mean / 255);
-    /* A constant channel carries no information: any scale except 0 will do. */
-    dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
+}
+
+/* Exact in integers up to the last division. Of a dataset larger than MEASURED_BYTES, rows at equal
+ * distances. */
+static void measure_channels(yoke_dataset *dataset) {
+    size_t plane = (size_t)dataset->shape.height * (size_t)dataset->shape.width;
+    size_t channels = (size_t)dataset->shape.channels, measured = 0;
+    size_t stride = 1 + dataset->rows * yoke_dataset_values(dataset) / MEASURED_BYTES;
+    channel_sums sums[4] = {{0}};
+    for (size_t row = 0; row < dataset->rows; row += stride, measured++) {
+        const uint8_t *bytes = yoke_dataset_row(dataset, yoke_dataset_stored(dataset, row)).bytes;
+        for (size_t channel = 0; channel < channels; channel++)
+            add_plane(&sums[channel], bytes + channel * plane, plane);
+    }
+    double count = (double)plane * (double)measured;
+    for (size_t channel = 0; channel < channels; channel++) {
+        double mean = (double)sums[channel].values / count;
+        double variance = fmax((double)sums[channel].squares / count - mean * mean, 0);
+        dataset->mean[channel] = (float)(mean / 255);
+        /* A constant channel carries no information: any scale except 0 will do. */
+        dataset->deviation[channel] = variance > 0 ? (float)(sqrt(variance) / 255) : 1;
+    }
 }
 
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation) {
@@ -134,18 +160,14 @@ void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviat
     }
 }
 
-/* Floats are used as the host program gives them. The table has four channels: with more of them
- * all use mean 0.5 and deviation 0.25. */
-static void measure_statistics(yoke_dataset *dataset) {
+void yoke_dataset_measure(yoke_dataset *dataset) {
     int channels = dataset->shape.channels;
     yoke_dataset_set_statistics(dataset, 0, 1);
     if (!dataset->bytes) return;
-    if (channels > 4) {
+    if (channels > 4)
         yoke_dataset_set_statistics(dataset, 0.5f, 0.25f);
-        return;
-    }
-    for (int channel = 0; channel < channels; channel++)
-        measure_channel(dataset, channel);
+    else
+        measure_channels(dataset);
 }
 
 static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *given) {
@@ -162,7 +184,7 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
                               .labels = arrays.labels,
                               .targets = arrays.targets};
     TRY(check_arrays(dataset));
-    measure_statistics(dataset);
+    yoke_dataset_measure(dataset);
     return YOKE_OK;
 }
 
@@ -185,34 +207,34 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
 }
 
 /* Finds the format that the first `length` bytes of a SPEC name. */
-static yoke_status find_format(const char *spec, size_t length, int *format) {
-    for (*format = 0; *format < FORMAT_COUNT; ++*format)
-        if (strlen(format_names[*format]) == length &&
-            strncmp(spec, format_names[*format], length) == 0)
-            return YOKE_OK;
-    char word[32];
+static yoke_status find_format(const char *spec, size_t length, const dataset_format **found) {
+    const char *names[FORMATS];
+    char known[320] = "", word[32];
+    for (size_t i = 0; i < FORMATS; i++) {
+        size_t used = strlen(known);
+        *found = &formats[i];
+        names[i] = formats[i].name;
+        if (strlen(names[i]) == length && strncmp(spec, names[i], length) == 0) return YOKE_OK;
+        snprintf(known + used, sizeof known - used, "%s%s%s%s", i > 0 ? ", " : "", names[i],
+                 formats[i].place[0] == '[' ? "" : ":", formats[i].place);
+    }
     snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), spec);
-    const char *nearest = yoke_text_nearest(word, format_names, FORMAT_COUNT);
+    const char *nearest = yoke_text_nearest(word, names, FORMATS);
     return FAIL(YOKE_ERROR_ARGUMENT, "unknown dataset '%s'%s%s%s; known: %s", word,
                 nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
-                SPEC_HELP);
+                known);
 }
 
 static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke_split split) {
     size_t length = strcspn(spec, ":");
-    const char *rest = spec + length + (spec[length] == ':');
-    int format = 0;
+    const char *place = spec + length + (spec[length] == ':');
+    const dataset_format *format = NULL;
     TRY(find_format(spec, length, &format));
-    snprintf(dataset->name, sizeof dataset->name, "%.*s", (int)length, spec);
-    if (format == FORMAT_SYNTHETIC) return yoke_synthetic_open(dataset, rest, split);
-    if (!*rest)
-        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' has no %s: write %s:%s", spec,
-                    format == FORMAT_TEXT ? "file" : "folder", format_names[format],
-                    format == FORMAT_TEXT ? "FILE" : "DIR");
-    if (format == FORMAT_TEXT) return yoke_text_open(dataset, rest, split);
-    if (format == FORMAT_IMAGES) return yoke_images_open(dataset, rest, split);
-    if (format == FORMAT_MNIST) return yoke_mnist_open(dataset, rest, split);
-    return yoke_cifar_open(dataset, rest, split, format == FORMAT_CIFAR10 ? 10 : 100);
+    snprintf(dataset->name, sizeof dataset->name, "%s", format->name);
+    if (!*place && format->place[0] != '[')
+        return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' is not complete: write %s:%s", spec,
+                    format->name, format->place);
+    return format->open(dataset, place, split);
 }
 
 /* Returns the dataset, or closes it after a failure. */
@@ -237,7 +259,7 @@ yoke_status yoke_dataset_open(yoke_dataset **out, const char *spec, yoke_split s
     TRY(allocate(out, &dataset));
     yoke_status status;
     if (!spec)
-        status = FAIL(YOKE_ERROR_ARGUMENT, "the dataset's SPEC is NULL; known: %s", SPEC_HELP);
+        status = FAIL(YOKE_ERROR_ARGUMENT, "the dataset's SPEC is NULL; one is images:DIR");
     else if (split != YOKE_SPLIT_TRAIN && split != YOKE_SPLIT_TEST)
         status = FAIL(YOKE_ERROR_ARGUMENT, "split %d: expected YOKE_SPLIT_TRAIN or YOKE_SPLIT_TEST",
                       (int)split);
@@ -262,6 +284,12 @@ void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
     yoke_images_close(dataset->images);
     yoke_text_close(dataset->text);
+    yoke_file_unmap(&dataset->mapping);
+    free(dataset->feature_names);
+    free(dataset->feature_text);
+    free(dataset->deviations);
+    free(dataset->means);
+    free(dataset->kept);
     for (size_t i = 0; i < sizeof dataset->owned / sizeof dataset->owned[0]; i++)
         free(dataset->owned[i]);
     free(dataset);
@@ -278,7 +306,8 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .target_count = dataset->target_count,
                              .label_count =
                                  dataset->classes > 0 ? (int)yoke_dataset_labels(dataset) : 0,
-                             .class_names = dataset->class_names};
+                             .class_names = dataset->class_names,
+                             .feature_names = dataset->feature_names};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
     memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
     return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");

@@ -10,10 +10,8 @@
 #include "data/images.h"
 
 #define SIZE 224
-#define CLASSES_LIMIT 100000
 #define DEPTH_LIMIT 16 /* of folders in a class: links may form a ring */
 #define FILE_LIMIT ((size_t)256 << 20)
-#define VALIDATION 0.1 /* of a folder that has no val/ */
 
 typedef struct image_options {
     char directory[YOKE_DATA_PATH_BYTES];
@@ -179,28 +177,19 @@ static yoke_status add_label(yoke_image_folder *folder, size_t before, int32_t l
  * the same in every run. */
 static yoke_status keep_split(names *files, size_t first, double validation, yoke_split split) {
     size_t count = files->count - first, kept = first;
-    size_t tested = (size_t)(validation * (double)count + 0.5);
-    if (tested == 0 && count > 1) tested = 1;
-    if (tested == count) tested = count - 1;
-    int64_t *order = malloc(count * sizeof *order);
     bool *test = calloc(count, sizeof *test);
-    if (order != NULL && test != NULL) {
-        yoke_randperm(order, count, 0);
-        for (size_t i = 0; i < tested; i++)
-            test[order[i]] = true;
-        for (size_t i = 0; i < count; i++) {
-            char *file = files->items[first + i];
-            if (test[i] == (split == YOKE_SPLIT_TEST))
-                files->items[kept++] = file;
-            else
-                free(file);
-        }
-        files->count = kept;
+    if (test == NULL) return FAIL_MEMORY(count, "the split of a class");
+    yoke_status status = yoke_split_draw(test, count, validation);
+    for (size_t i = 0; status == YOKE_OK && i < count; i++) {
+        char *file = files->items[first + i];
+        if (test[i] == (split == YOKE_SPLIT_TEST))
+            files->items[kept++] = file;
+        else
+            free(file);
     }
-    bool whole = order != NULL && test != NULL;
+    if (status == YOKE_OK) files->count = kept;
     free(test);
-    free(order);
-    return whole ? YOKE_OK : FAIL_MEMORY(count * sizeof(int64_t), "the split of a class");
+    return status;
 }
 
 /* validation 0: all files of the class are of this split. */
@@ -221,11 +210,11 @@ static yoke_status add_class(yoke_image_folder *folder, const char *directory, s
 }
 
 static yoke_status check_class_count(size_t count, const char *directory) {
-    if (count >= 2 && count <= CLASSES_LIMIT) return YOKE_OK;
+    if (count >= 2 && count <= YOKE_CLASSES_LIMIT) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA,
                 "%s: %zu class%s; a folder for each, 2 to %d, is possible (folders train/ and val/ "
                 "with the classes in them, too)",
-                directory, count, count == 1 ? "" : "es", CLASSES_LIMIT);
+                directory, count, count == 1 ? "" : "es", YOKE_CLASSES_LIMIT);
 }
 
 /* A class that training does not know. */
@@ -267,7 +256,9 @@ static yoke_status fill(yoke_image_folder *folder, const image_options *options,
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "images: %s has rows for validation: validation=%g is for folders without",
                     options->directory, options->validation);
-    double validation = divided ? 0 : options->validation > 0 ? options->validation : VALIDATION;
+    double validation = divided                   ? 0
+                        : options->validation > 0 ? options->validation
+                                                  : YOKE_VALIDATION;
     TRY(list_classes(&folder->classes, train));
     TRY(check_class_count(folder->classes.count, train));
     if (divided && split == YOKE_SPLIT_TEST) TRY(check_test_classes(folder, path));

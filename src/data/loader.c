@@ -131,6 +131,7 @@ static yoke_status copy_pixels(const slot_kind *kind, size_t row, uint8_t *pixel
     return YOKE_OK;
 }
 
+/* row: as stored. */
 static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, size_t row,
                              const row_buffer *buffer) {
     const yoke_dataset *dataset = kind->dataset;
@@ -211,7 +212,8 @@ static void fill_batch(loader_thread *self, size_t batch) {
     slot->part = part_of(&loader->options, slot->whole_rows);
     slot->error.status = YOKE_OK;
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
-        size_t row = (size_t)loader->order[first + (size_t)(slot->part.first + i)];
+        int64_t next = loader->order[first + (size_t)(slot->part.first + i)];
+        size_t row = yoke_dataset_stored(loader->dataset, (size_t)next);
         yoke_status status = slot_fill(slot, i, &loader->kind, row, &self->buffer);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);

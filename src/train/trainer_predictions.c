@@ -78,11 +78,11 @@ yoke_status yoke_trainer_predictions(const yoke_trainer *trainer, yoke_predictio
 /* The bytes of a row, or NULL: the dataset has other values, or the file is gone. */
 static const uint8_t *pixels_of(const yoke_trainer *trainer, int index, size_t row) {
     const yoke_dataset *rows = trainer->test_rows;
-    size_t values = yoke_dataset_values(rows);
-    if (rows->images == NULL) return rows->bytes != NULL ? rows->bytes + row * values : NULL;
+    size_t values = yoke_dataset_values(rows), stored = yoke_dataset_stored(rows, row);
+    if (rows->images == NULL) return rows->bytes != NULL ? rows->bytes + stored * values : NULL;
     const yoke_augmentation none = {.kind = YOKE_AUGMENT_NONE};
     uint8_t *pixels = trainer->mistake_pixels + (size_t)index * values;
-    return yoke_images_read(rows->images, row, &none, pixels) == YOKE_OK ? pixels : NULL;
+    return yoke_images_read(rows->images, stored, &none, pixels) == YOKE_OK ? pixels : NULL;
 }
 
 yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index, yoke_mistake *mistake) {

@@ -15,7 +15,7 @@ static void specs_that_mean_nothing_are_refused_with_the_nearest_one(void **stat
         const char *spec, *words;
     } rows[] = {
         {NULL, "NULL"},
-        {"", "known: cifar10:DIR"},
+        {"", "known: images:DIR, npy:"},
         {"cifr10:x", "did you mean 'cifar10'"},
         {"sinthetic", "did you mean 'synthetic'"},
         {"imagenet:x", "unknown dataset 'imagenet'"},

@@ -1,0 +1,410 @@
+/* npy:X.npy,Y.npy and npz:FILE.npz. Inputs stay in the mapped file where their bytes are those that
+ * a dataset needs; labels are copied. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/arrays.h"
+
+#define EXTENT_LIMIT ((size_t)1 << 20)
+#define NAME_BYTES (YOKE_DATA_PATH_BYTES + 128)
+
+#define NPY_HELP "npy:X.npy,Y.npy[,validation=0.1][,test=X.npy,Y.npy][,channels=first]"
+#define NPZ_HELP "npz:FILE.npz[,x=NAME,y=NAME][,validation=0.1][,test=FILE.npz][,channels=first]"
+
+/* Where the arrays of a split are. */
+typedef struct array_place {
+    const char *x_file, *y_file; /* alike: an .npz */
+    const char *x_name, *y_name; /* inside an .npz; NULL: to be found */
+} array_place;
+
+typedef struct array_options {
+    char text[YOKE_DATA_PATH_BYTES];
+    const char *format, *help;
+    array_place training, test; /* test.x_file NULL: none was given */
+    double validation;          /* 0: not given */
+    bool channels_first;
+} array_options;
+
+/* Options. */
+
+static yoke_status set_file(array_options *options, const yoke_spec_word *word) {
+    static const char *const names[] = {"validation", "test", "x", "y", "channels"};
+    bool npz = strcmp(options->format, "npz") == 0;
+    bool tested = word->name != NULL || options->test.x_file != NULL;
+    array_place *place = tested ? &options->test : &options->training;
+    bool second = word->name == NULL && place->x_file != NULL;
+    if (second ? place->y_file != NULL : place->x_file != NULL)
+        return word->name == NULL
+                   ? yoke_spec_unknown(options->format, word, names, 5, options->help)
+                   : FAIL(YOKE_ERROR_ARGUMENT, "%s: test is set twice", options->format);
+    if (second)
+        place->y_file = word->value;
+    else
+        place->x_file = word->value;
+    if (npz) place->y_file = word->value;
+    return YOKE_OK;
+}
+
+static yoke_status set_word(array_options *options, const yoke_spec_word *word) {
+    static const char *const names[] = {"validation", "test", "x", "y", "channels"};
+    bool npz = strcmp(options->format, "npz") == 0;
+    if (word->name == NULL || strcmp(word->name, "test") == 0) return set_file(options, word);
+    if (strcmp(word->name, "validation") == 0)
+        return yoke_spec_validation(options->format, word, &options->validation);
+    if (strcmp(word->name, "channels") == 0 && strcmp(word->value, "first") == 0) {
+        options->channels_first = true;
+        return YOKE_OK;
+    }
+    bool x = strcmp(word->name, "x") == 0;
+    if (npz && (x || strcmp(word->name, "y") == 0)) {
+        *(x ? &options->training.x_name : &options->training.y_name) = word->value;
+        return YOKE_OK;
+    }
+    return yoke_spec_unknown(options->format, word, names, 5, options->help);
+}
+
+static yoke_status parse(const char *text, array_options *options) {
+    yoke_spec_word word;
+    char *rest = options->text;
+    if (strlen(text) >= sizeof options->text)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %zu bytes of file names, at most %zu are supported",
+                    options->format, strlen(text), sizeof options->text - 1);
+    strcpy(options->text, text);
+    while (yoke_spec_next(&rest, &word))
+        TRY(set_word(options, &word));
+    array_place *training = &options->training, *test = &options->test;
+    if (training->x_file == NULL || training->y_file == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s:%s: a file is missing; write %s", options->format,
+                    text, options->help);
+    if (test->x_file != NULL && test->y_file == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: test=%s has no labels; write %s", options->format,
+                    test->x_file, options->help);
+    if ((training->x_name == NULL) != (training->y_name == NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT, "npz: x=NAME and y=NAME belong together");
+    if (test->x_file != NULL && options->validation > 0)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: validation=%g and test=%s: leave one out",
+                    options->format, options->validation, test->x_file);
+    test->x_name = training->x_name;
+    test->y_name = training->y_name;
+    return YOKE_OK;
+}
+
+/* Files. */
+
+/* The inputs or the labels of a split, while they are read. */
+typedef struct array_file {
+    char name[NAME_BYTES];
+    yoke_file_mapping mapping;
+    uint8_t *inflated;
+    yoke_npy array;
+} array_file;
+
+static void array_file_close(array_file *file) {
+    yoke_file_unmap(&file->mapping);
+    free(file->inflated);
+}
+
+/* member NULL: an .npy file. */
+static yoke_status array_file_open(array_file *file, const char *path, const char *member) {
+    yoke_npz_member found;
+    TRY(yoke_file_map(&file->mapping, path));
+    snprintf(file->name, sizeof file->name, "%s", path);
+    if (member == NULL)
+        return yoke_npy_parse(&file->array, file->name, file->mapping.data, file->mapping.bytes);
+    snprintf(file->name, sizeof file->name, "%s: %.100s.npy", path, member);
+    TRY(yoke_npz_find(&found, path, &file->mapping, member));
+    if (found.data == NULL) {
+        char list[400];
+        yoke_npz_list(&file->mapping, list, sizeof list);
+        return FAIL(YOKE_ERROR_MISSING, "%s: has no array '%s'; its arrays are %s", path, member,
+                    list);
+    }
+    file->inflated = found.inflated;
+    return yoke_npy_parse(&file->array, file->name, found.data, found.bytes);
+}
+
+/* Names of arrays: those of Keras's and MedMNIST's archives, then those that people give. */
+static const char *const known_names[][4] = {
+    {"x_train", "y_train", "x_test", "y_test"},
+    {"train_images", "train_labels", "test_images", "test_labels"},
+    {"x", "y", NULL, NULL},
+    {"X", "Y", NULL, NULL},
+    {"X", "y", NULL, NULL},
+    {"arr_0", "arr_1", NULL, NULL},
+};
+
+/* *has: whether the archive has both arrays, of which either may be NULL: none. */
+static yoke_status has_arrays(const char *path, const yoke_file_mapping *zip, const char *x,
+                              const char *y, bool *has) {
+    const char *const names[] = {x, y};
+    *has = x != NULL;
+    for (int i = 0; *has && i < 2; i++) {
+        yoke_npz_member found;
+        TRY(yoke_npz_find(&found, path, zip, names[i]));
+        *has = found.data != NULL;
+        free(found.inflated);
+    }
+    return YOKE_OK;
+}
+
+static yoke_status name_arrays(array_options *options, const yoke_file_mapping *zip) {
+    array_place *training = &options->training, *test = &options->test;
+    const char *path = training->x_file;
+    bool has = false;
+    for (size_t i = 0; !has && i < sizeof known_names / sizeof *known_names; i++) {
+        const char *const *names = known_names[i];
+        TRY(has_arrays(path, zip, names[0], names[1], &has));
+        if (!has) continue;
+        training->x_name = names[0];
+        training->y_name = names[1];
+        bool tested = false;
+        if (test->x_file == NULL && options->validation == 0)
+            TRY(has_arrays(path, zip, names[2], names[3], &tested));
+        if (tested) test->x_file = test->y_file = path;
+        test->x_name = tested ? names[2] : names[0];
+        test->y_name = tested ? names[3] : names[1];
+    }
+    if (has) return YOKE_OK;
+    char list[400];
+    yoke_npz_list(zip, list, sizeof list);
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: which arrays are inputs and labels? It has %s; write "
+                "npz:FILE.npz,x=NAME,y=NAME, or name them x and y",
+                path, list[0] != '\0' ? list : "none");
+}
+
+static yoke_status find_names(array_options *options) {
+    yoke_file_mapping zip;
+    if (strcmp(options->format, "npz") != 0 || options->training.x_name != NULL) return YOKE_OK;
+    TRY(yoke_file_map(&zip, options->training.x_file));
+    yoke_status status = name_arrays(options, &zip);
+    yoke_file_unmap(&zip);
+    return status;
+}
+
+/* Inputs. */
+
+/* [28, 28, 3] is an image whose channels come last, unless somebody says otherwise. */
+static yoke_status check_layout(const yoke_npy *inputs) {
+    const size_t *shape = inputs->shape;
+    char text[YOKE_NPY_TEXT];
+    if (inputs->dimensions != 4 || shape[1] <= 4 || shape[2] <= 4) return YOKE_OK;
+    if (shape[3] != 1 && shape[3] != 3 && shape[3] != 4) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: shape %s seems to be [rows, height, width, channels], expected [rows, "
+                "channels, height, width]; numpy.save(FILE, X.transpose(0, 3, 1, 2).copy()) "
+                "converts it, channels=first takes it as it is",
+                inputs->name, yoke_npy_shape_text(inputs, text));
+}
+
+static yoke_status take_shape(yoke_dataset *dataset, const yoke_npy *inputs) {
+    const size_t *shape = inputs->shape;
+    int dimensions = inputs->dimensions;
+    char text[YOKE_NPY_TEXT];
+    bool fits = dimensions >= 2 && dimensions <= 4;
+    for (int i = 1; i < dimensions; i++)
+        fits = fits && shape[i] >= 1 && shape[i] <= EXTENT_LIMIT;
+    if (!fits || shape[0] == 0 || shape[0] > UINT32_MAX)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: shape %s; expected [rows, channels, height, width], [rows, height, width] "
+                    "or [rows, features], none of them 0; X.reshape(len(X), -1) makes features",
+                    inputs->name, yoke_npy_shape_text(inputs, text));
+    int extents[3] = {1, 1, 1};
+    for (int i = 1; i < dimensions; i++)
+        extents[dimensions == 3 ? i : i - 1] = (int)shape[i];
+    dataset->rows = shape[0];
+    dataset->shape = (yoke_shape){
+        .channels = extents[0], .height = extents[1], .width = extents[2], .flat = dimensions == 2};
+    return YOKE_OK;
+}
+
+/* float64, and float32 that an archive does not align, become float32 in memory. */
+static yoke_status copy_floats(yoke_dataset *dataset, const yoke_npy *inputs) {
+    float *floats = malloc(inputs->count * sizeof *floats);
+    if (floats == NULL) return FAIL_MEMORY(inputs->count * sizeof *floats, inputs->name);
+    for (size_t i = 0; i < inputs->count; i++)
+        floats[i] = (float)yoke_npy_value(inputs, i);
+    dataset->floats = dataset->owned[0] = floats;
+    return YOKE_OK;
+}
+
+static yoke_status take_inputs(yoke_dataset *dataset, array_file *file, bool channels_first) {
+    const yoke_npy *inputs = &file->array;
+    bool bytes = inputs->kind == 'u' && inputs->item_bytes == 1;
+    bool floats = inputs->kind == 'f' && inputs->item_bytes >= 4;
+    if (!bytes && !floats)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: inputs of type '%c%d', expected uint8, float32 or float64; "
+                    "numpy.save(FILE, X.astype('float32')), or 'uint8' for pixels of 0 to 255, "
+                    "converts them",
+                    inputs->name, inputs->kind, inputs->item_bytes);
+    TRY(take_shape(dataset, inputs));
+    if (!channels_first) TRY(check_layout(inputs));
+    bool aligned = inputs->item_bytes == 4 && (uintptr_t)inputs->values % sizeof(float) == 0;
+    if (floats && !aligned) return copy_floats(dataset, inputs);
+    if (bytes)
+        dataset->bytes = inputs->values;
+    else
+        dataset->floats = (const float *)(const void *)inputs->values;
+    dataset->mapping = file->mapping;
+    dataset->owned[0] = file->inflated;
+    file->mapping = (yoke_file_mapping){0};
+    file->inflated = NULL;
+    return YOKE_OK;
+}
+
+/* Labels. */
+
+static yoke_status check_label_shape(const yoke_dataset *dataset, const yoke_npy *labels,
+                                     const yoke_npy *inputs) {
+    char text[YOKE_NPY_TEXT], of_inputs[YOKE_NPY_TEXT];
+    bool columns = labels->dimensions == 2 && labels->shape[1] >= 1 &&
+                   labels->shape[1] <= (labels->kind == 'f' ? EXTENT_LIMIT : 1);
+    if (labels->dimensions != 1 && !columns)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: shape %s; expected [rows] of integer classes, or [rows] or [rows, "
+                    "targets] of floats; Y.argmax(1) makes classes of one-hot rows",
+                    labels->name, yoke_npy_shape_text(labels, text));
+    if (labels->shape[0] == dataset->rows) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: shape %s, but %s has shape %s: a label for each row is needed", labels->name,
+                yoke_npy_shape_text(labels, text), inputs->name,
+                yoke_npy_shape_text(inputs, of_inputs));
+}
+
+/* classes 0: they are counted. */
+static yoke_status take_classes(yoke_dataset *dataset, const yoke_npy *labels, int classes) {
+    int32_t *own = malloc(dataset->rows * sizeof *own);
+    if (own == NULL) return FAIL_MEMORY(dataset->rows * sizeof *own, "labels");
+    dataset->labels = dataset->owned[1] = own;
+    int32_t most = classes > 0 ? classes : YOKE_CLASSES_LIMIT, highest = 0;
+    for (size_t row = 0; row < dataset->rows; row++) {
+        int64_t label = yoke_npy_integer(labels, row);
+        if (label < 0 || label >= most)
+            return FAIL(YOKE_ERROR_DATA, "%s: row %zu has label %lld, expected 0..%d%s",
+                        labels->name, row, (long long)label, (int)most - 1,
+                        classes > 0 ? ", the classes of the training rows" : "");
+        own[row] = (int32_t)label;
+        if (own[row] > highest) highest = own[row];
+    }
+    dataset->classes = classes > 0 ? classes : highest + 1;
+    if (dataset->classes >= 2) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: every label is 0; integers are classes, of which two are needed; "
+                "numpy.save(FILE, Y.astype('float32')) makes targets of them",
+                labels->name);
+}
+
+static yoke_status take_targets(yoke_dataset *dataset, const yoke_npy *labels) {
+    float *own = malloc(labels->count * sizeof *own);
+    if (own == NULL) return FAIL_MEMORY(labels->count * sizeof *own, "targets");
+    dataset->targets = dataset->owned[1] = own;
+    dataset->target_count = labels->dimensions == 2 ? (int)labels->shape[1] : 1;
+    for (size_t i = 0; i < labels->count; i++)
+        own[i] = (float)yoke_npy_value(labels, i);
+    return YOKE_OK;
+}
+
+static yoke_status take_labels(yoke_dataset *dataset, const yoke_npy *labels,
+                               const yoke_npy *inputs, int classes) {
+    if (labels->kind == 'f' && labels->item_bytes < 4)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: labels of type float16; numpy.save(FILE, Y.astype('float32')) makes "
+                    "targets, 'int64' classes",
+                    labels->name);
+    TRY(check_label_shape(dataset, labels, inputs));
+    return labels->kind == 'f' ? take_targets(dataset, labels)
+                               : take_classes(dataset, labels, classes);
+}
+
+/* Splits. */
+
+static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
+                              const array_options *options, int classes) {
+    array_file *files = calloc(2, sizeof *files);
+    if (files == NULL) return FAIL_MEMORY(2 * sizeof *files, "two arrays");
+    const yoke_npy *inputs = &files[0].array;
+    yoke_npy whole;
+    yoke_status status = array_file_open(&files[0], place->x_file, place->x_name);
+    if (status == YOKE_OK) status = array_file_open(&files[1], place->y_file, place->y_name);
+    if (status == YOKE_OK) whole = *inputs;
+    if (status == YOKE_OK) status = take_inputs(dataset, &files[0], options->channels_first);
+    if (status == YOKE_OK) status = take_labels(dataset, &files[1].array, &whole, classes);
+    array_file_close(&files[0]);
+    array_file_close(&files[1]);
+    free(files);
+    return status;
+}
+
+static yoke_status check_alike(const yoke_dataset *test, const yoke_dataset *training,
+                               const array_options *options) {
+    const yoke_shape *one = &test->shape, *other = &training->shape;
+    if (one->channels == other->channels && one->height == other->height &&
+        one->width == other->width && one->flat == other->flat &&
+        test->classes == training->classes && test->target_count == training->target_count &&
+        !test->bytes == !training->bytes)
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: rows of %dx%dx%d %s with %d classes and %d targets, but %s has %dx%dx%d %s "
+                "with %d and %d: they must be alike",
+                options->test.x_file, one->channels, one->height, one->width,
+                test->bytes ? "bytes" : "floats", test->classes, test->target_count,
+                options->training.x_file, other->channels, other->height, other->width,
+                training->bytes ? "bytes" : "floats", training->classes, training->target_count);
+}
+
+/* Test rows in files of their own are normalised as the training rows are. */
+static yoke_status take_test(yoke_dataset *dataset, const array_options *options) {
+    yoke_dataset *training = calloc(1, sizeof *training);
+    if (training == NULL) return FAIL_MEMORY(sizeof *training, "a dataset");
+    yoke_status status = take_place(training, &options->training, options, 0);
+    if (status == YOKE_OK) status = take_place(dataset, &options->test, options, training->classes);
+    if (status == YOKE_OK) status = check_alike(dataset, training, options);
+    if (status == YOKE_OK) {
+        yoke_dataset_measure(training);
+        memcpy(dataset->mean, training->mean, sizeof dataset->mean);
+        memcpy(dataset->deviation, training->deviation, sizeof dataset->deviation);
+    }
+    yoke_dataset_close(training);
+    return status;
+}
+
+/* Both splits are measured on the training rows. */
+static yoke_status take_drawn(yoke_dataset *dataset, const array_options *options,
+                              yoke_split split) {
+    double part = options->validation > 0 ? options->validation : YOKE_VALIDATION;
+    size_t rows = dataset->rows;
+    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TRAIN));
+    yoke_dataset_measure(dataset);
+    if (split == YOKE_SPLIT_TRAIN) return YOKE_OK;
+    free(dataset->kept);
+    dataset->kept = NULL;
+    dataset->rows = rows;
+    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
+    if (dataset->rows > 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: no row for the test split: a class needs two rows",
+                options->training.x_file);
+}
+
+static yoke_status open_arrays(yoke_dataset *dataset, const char *text, array_options *options,
+                               yoke_split split) {
+    TRY(parse(text, options));
+    TRY(find_names(options));
+    bool divided = options->test.x_file != NULL;
+    if (divided && split == YOKE_SPLIT_TEST) return take_test(dataset, options);
+    TRY(take_place(dataset, &options->training, options, 0));
+    if (!divided) return take_drawn(dataset, options, split);
+    yoke_dataset_measure(dataset);
+    return YOKE_OK;
+}
+
+yoke_status yoke_npy_open(yoke_dataset *dataset, const char *text, yoke_split split) {
+    array_options options = {.format = "npy", .help = NPY_HELP};
+    return open_arrays(dataset, text, &options, split);
+}
+
+yoke_status yoke_npz_open(yoke_dataset *dataset, const char *text, yoke_split split) {
+    array_options options = {.format = "npz", .help = NPZ_HELP};
+    return open_arrays(dataset, text, &options, split);
+}

@@ -1,0 +1,117 @@
+/* Which of the stored rows a dataset has: the rows of a split, a smaller number, those that are not
+ * damaged. All draws are the same in every run and on every rank. */
+#include <stdlib.h>
+
+#include "data/data.h"
+
+size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row) {
+    return dataset->kept != NULL ? dataset->kept[row] : row;
+}
+
+yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep) {
+    size_t count = 0, next = 0;
+    for (size_t row = 0; row < dataset->rows; row++)
+        count += keep[row];
+    if (count == dataset->rows) return YOKE_OK;
+    uint32_t *kept = malloc((count > 0 ? count : 1) * sizeof *kept);
+    if (kept == NULL) return FAIL_MEMORY(count * sizeof *kept, "the rows of a split");
+    for (size_t row = 0; row < dataset->rows; row++)
+        if (keep[row]) kept[next++] = (uint32_t)yoke_dataset_stored(dataset, row);
+    free(dataset->kept);
+    dataset->kept = kept;
+    dataset->rows = count;
+    return YOKE_OK;
+}
+
+yoke_status yoke_split_draw(bool *test, size_t count, double part) {
+    size_t tested = (size_t)(part * (double)count + 0.5);
+    if (tested == 0 && count > 1) tested = 1;
+    if (tested == count && count > 0) tested = count - 1;
+    int64_t *order = malloc((count > 0 ? count : 1) * sizeof *order);
+    if (order == NULL) return FAIL_MEMORY(count * sizeof *order, "the split of a class");
+    yoke_randperm(order, count, 0);
+    for (size_t i = 0; i < count; i++)
+        test[order[i]] = i < tested;
+    free(order);
+    return YOKE_OK;
+}
+
+/* A dataset's rows class by class, each class in its order. */
+typedef struct class_rows {
+    size_t *first;  /* [classes + 1]: where each class begins in */
+    uint32_t *rows; /* [rows] */
+    bool *drawn;    /* [rows]: of the rows in that order */
+} class_rows;
+
+static void sort_rows(class_rows *sorted, const yoke_dataset *dataset, size_t classes) {
+    for (size_t row = 0; row < dataset->rows; row++)
+        sorted->first[dataset->labels[yoke_dataset_stored(dataset, row)]]++;
+    for (size_t class = 0, before = 0; class <= classes; class ++) {
+        size_t count = sorted->first[class];
+        sorted->first[class] = before;
+        before += count;
+    }
+    for (size_t row = 0; row < dataset->rows; row++)
+        sorted->rows[sorted->first[dataset->labels[yoke_dataset_stored(dataset, row)]]++] =
+            (uint32_t)row;
+    for (size_t class = classes; class > 0; class --)
+        sorted->first[class] = sorted->first[class - 1];
+    sorted->first[0] = 0;
+}
+
+/* Turns keep[rows] into the rows of the split. */
+static yoke_status draw_classes(class_rows *sorted, const yoke_dataset *dataset, double part,
+                                yoke_split split, bool *keep) {
+    size_t classes = dataset->labels != NULL ? (size_t)dataset->classes : 1;
+    if (dataset->labels != NULL)
+        sort_rows(sorted, dataset, classes);
+    else
+        sorted->first[1] = dataset->rows;
+    for (size_t class = 0; class < classes; class ++) {
+        size_t first = sorted->first[class], count = sorted->first[class + 1] - first;
+        TRY(yoke_split_draw(sorted->drawn + first, count, part));
+    }
+    for (size_t i = 0; i < dataset->rows; i++) {
+        size_t row = dataset->labels != NULL ? sorted->rows[i] : i;
+        keep[row] = sorted->drawn[i] == (split == YOKE_SPLIT_TEST);
+    }
+    return YOKE_OK;
+}
+
+yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split) {
+    size_t classes = dataset->classes > 0 ? (size_t)dataset->classes : 1;
+    class_rows sorted = {.first = calloc(classes + 1, sizeof *sorted.first),
+                         .rows = calloc(dataset->rows, sizeof *sorted.rows),
+                         .drawn = calloc(dataset->rows, sizeof *sorted.drawn)};
+    bool *keep = calloc(dataset->rows, sizeof *keep);
+    yoke_status status = YOKE_OK;
+    if (sorted.first == NULL || sorted.rows == NULL || sorted.drawn == NULL || keep == NULL)
+        status = FAIL_MEMORY(dataset->rows * sizeof *sorted.rows, "the rows of each class");
+    if (status == YOKE_OK) status = draw_classes(&sorted, dataset, part, split, keep);
+    if (status == YOKE_OK) status = yoke_dataset_keep(dataset, keep);
+    free(keep);
+    free(sorted.drawn);
+    free(sorted.rows);
+    free(sorted.first);
+    return status;
+}
+
+yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
+    TRY(yoke_pointer_check(dataset, "dataset"));
+    if (rows == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a limit of 0 rows: at least 1");
+    if (rows >= dataset->rows) return YOKE_OK;
+    int64_t *order = malloc(dataset->rows * sizeof *order);
+    bool *keep = calloc(dataset->rows, sizeof *keep);
+    yoke_status status = YOKE_OK;
+    if (order == NULL || keep == NULL)
+        status = FAIL_MEMORY(dataset->rows * sizeof *order, "the order of a dataset");
+    if (status == YOKE_OK) {
+        yoke_randperm(order, dataset->rows, 0);
+        for (size_t i = 0; i < rows; i++)
+            keep[order[i]] = true;
+        status = yoke_dataset_keep(dataset, keep);
+    }
+    free(keep);
+    free(order);
+    return status;
+}

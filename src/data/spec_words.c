@@ -1,0 +1,32 @@
+/* The words of a SPEC that names files: "FILE,FILE,name=value". */
+#include <string.h>
+
+#include "data/arrays.h"
+
+bool yoke_spec_next(char **rest, yoke_spec_word *word) {
+    if (*rest == NULL) return false;
+    char *text = strsep(rest, ",");
+    size_t letters = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    *word = (yoke_spec_word){.value = text};
+    if (letters > 0 && text[letters] == '=') {
+        text[letters] = '\0';
+        *word = (yoke_spec_word){.name = text, .value = text + letters + 1};
+    }
+    return true;
+}
+
+yoke_status yoke_spec_unknown(const char *format, const yoke_spec_word *word,
+                              const char *const *names, size_t count, const char *help) {
+    if (word->name == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: '%s' is one file too many; write %s", format,
+                    word->value, help);
+    const char *near = yoke_text_nearest(word->name, names, count);
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: unknown setting '%s'%s%s%s; write %s", format, word->name,
+                near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
+                near != NULL ? "'" : "", help);
+}
+
+yoke_status yoke_spec_validation(const char *format, const yoke_spec_word *word, double *part) {
+    if (yoke_text_real(word->value, 0.001, 0.9, part)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: validation=%s: expected 0.001..0.9", format, word->value);
+}
