@@ -127,6 +127,26 @@ YOKE_API yoke_status yoke_dataset_from_callback(yoke_dataset **dataset,
  */
 YOKE_API yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows);
 
+/** A row whose file cannot be read. It lives until the callback returns. */
+typedef struct yoke_bad_row {
+    size_t struct_size; /**< sizeof(yoke_bad_row) of the library. */
+    size_t row;         /**< Its number before any row was left out. */
+    const char *text;   /**< The file's name, a colon and what is wrong with it. */
+} yoke_bad_row;
+
+/** Reads every file of `images` once and leaves out the rows whose file cannot be decoded. Other
+ * formats have no such rows. Call it before a loader reads the dataset, and on every rank.
+ *
+ * @param dataset  The dataset.
+ * @param threads  That read files; 0: one per core, at most 64.
+ * @param on_bad   Called for each such row, in their order, by the calling thread; may be NULL.
+ * @param payload  Passed to on_bad.
+ * @return DATA: no file can be read. ARGUMENT: `dataset` is NULL or `threads` out of range. MEMORY.
+ */
+YOKE_API yoke_status yoke_dataset_skip_bad(yoke_dataset *dataset, int threads,
+                                           void (*on_bad)(const yoke_bad_row *bad, void *payload),
+                                           void *payload);
+
 /** Closes a dataset. Loaders that read it must be destroyed first.
  *
  * @param dataset  May be NULL.
@@ -218,6 +238,14 @@ typedef struct yoke_color_jitter {
     double hue;        /**< Turn of the hue from -hue to hue; at most 0.5. */
 } yoke_color_jitter;
 
+/** Which rows an epoch has. */
+typedef enum yoke_sampling {
+    YOKE_SAMPLING_EACH,    /**< Each row once. */
+    YOKE_SAMPLING_BALANCED /**< As many draws as rows, with replacement, each class equally likely:
+                                torch.utils.data.WeightedRandomSampler with weights 1 / the rows of
+                                a class, seeded with seed + epoch. Needs labels in memory. */
+} yoke_sampling;
+
 /** How to make batches. */
 typedef struct yoke_loader_options {
     size_t struct_size;    /**< sizeof(yoke_loader_options). */
@@ -242,13 +270,14 @@ typedef struct yoke_loader_options {
     yoke_color_jitter color_jitter; /**< Changes of colour; all 0: none. */
     double erasing; /**< Probability of torchvision's RandomErasing, with its default sizes: a box
                          of an image is set to the mean. */
+    yoke_sampling sampling; /**< Which rows an epoch has; `balanced` needs `shuffle`. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
-            0, 0, {0, 0, 0, 0}, 0                                                                  \
+            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH                                              \
     }
 
 /** Prepares batches in the background while the caller computes on another. */

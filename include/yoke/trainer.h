@@ -169,6 +169,13 @@ typedef struct yoke_trainer_options {
                                          NULL beside training_rows needs evaluate_every -1. */
     yoke_color_jitter color_jitter; /**< As yoke_loader_options, */
     double erasing;                 /**< likewise. */
+    size_t limit_rows;      /**< Rows of each split at most, as yoke_dataset_limit; 0: all. */
+    bool drop_last;         /**< As yoke_loader_options; of training rows. */
+    yoke_sampling sampling; /**< As yoke_loader_options; of training rows. */
+    int loader_threads;     /**< As yoke_loader_options.threads. */
+    bool skip_bad; /**< Leave out files that cannot be read, as yoke_dataset_skip_bad; each is a
+                        WARNING while the trainer is created. Like limit_rows, not with
+                        training_rows. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -181,7 +188,8 @@ typedef struct yoke_trainer_options {
             true /* broadcast_buffers */, false, NULL, 0, NULL, NULL, NULL, 0,                     \
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
             0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
-            NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0                        \
+            NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
+            false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */                                     \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

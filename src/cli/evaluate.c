@@ -4,11 +4,13 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/data_flags.h"
 #include "cli/shared_options.h"
 
 typedef struct evaluate_flags {
     const char *init, *model, *dataset, *devices;
     int threads, batch, precision;
+    data_flags data;
     bool json;
 } evaluate_flags;
 
@@ -22,6 +24,9 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(threads)),
     CLI_OPTION_BATCH(AT(batch), "64"),
     CLI_OPTION_PRECISION(AT(precision)),
+    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
+    CLI_OPTION_LOADER_THREADS(AT(data.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
     CLI_OPTION_JSON(AT(json)),
 };
 
@@ -52,8 +57,10 @@ static yoke_status build_model(evaluation *run, const evaluate_flags *flags) {
 }
 
 static yoke_status build_engine(evaluation *run, const evaluate_flags *flags) {
-    yoke_loader_options loader = {
-        .struct_size = sizeof loader, .batch = flags->batch, .devices = run->devices};
+    yoke_loader_options loader = {.struct_size = sizeof loader,
+                                  .batch = flags->batch,
+                                  .threads = loader_threads_read(flags->data.loader_threads),
+                                  .devices = run->devices};
     yoke_status status = yoke_loader_create(&run->loader, run->dataset, &loader);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
@@ -70,7 +77,7 @@ static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
         .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
     yoke_status status = yoke_devices_open(&run->devices, &devices);
     if (status == YOKE_OK)
-        status = yoke_dataset_open(&run->dataset, flags->dataset, YOKE_SPLIT_TEST);
+        status = data_flags_open(&run->dataset, flags->dataset, YOKE_SPLIT_TEST, &flags->data);
     if (status == YOKE_OK) status = build_model(run, flags);
     if (status == YOKE_OK) status = build_engine(run, flags);
     return status;
@@ -131,6 +138,7 @@ int evaluate_main(int argc, char **argv) {
         .model = "resnet20", .dataset = "synthetic", .devices = "auto", .batch = 64};
     evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
+    if (code < 0) code = data_flags_check(&flags.data, "evaluate");
     if (code >= 0) return code;
     if (flags.init == NULL)
         return cli_usage_error("evaluate", "evaluate needs the weights: --init FILE");

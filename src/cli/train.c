@@ -9,6 +9,7 @@
 #include "cli/augment_flags.h"
 #include "cli/choices_place.h"
 #include "cli/cli.h"
+#include "cli/data_flags.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/live/live.h"
 #include "cli/live/live_terminal.h"
@@ -33,6 +34,7 @@ typedef struct train_flags {
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
     augment_flags augment;
+    data_flags data;
     int shuffle, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
@@ -110,6 +112,14 @@ static const cli_option options[] = {
      CLI_TEXT, AT(choices), 0, 0},
     CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
     {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
+    {"sampling", "each|balanced",
+     "each row once in an epoch, or rows drawn so that each class is equally likely (each)",
+     CLI_CHOICE, AT(data.sampling), 0, 0},
+    {"drop-last", NULL, "leave out the last batch of an epoch where it is short", CLI_FLAG,
+     AT(data.drop_last), 0, 0},
+    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
+    CLI_OPTION_LOADER_THREADS(AT(data.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
     {"augment", "none|crop-flip|crop-flip-cutout|resized-crop-flip",
      "change training images at random (none)", CLI_CHOICE, AT(augment.augment), 0, 0},
     {"color-jitter", "B[,C[,S[,H]]]",
@@ -211,6 +221,7 @@ static int check_flags(const train_flags *flags) {
     if (flags->live && flags->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
     int code = augment_flags_check(&flags->augment);
+    if (code < 0) code = data_flags_check(&flags->data, "train");
     if (code >= 0) return code;
     return saving_flags_check(&flags->saving,
                               &(saving_context){flags->init, flags->evaluate_every});
@@ -262,6 +273,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .choices = flags->choices,
                                   .shards = flags->shards};
     augment_flags_fill(run, &flags->augment);
+    data_flags_fill(run, &flags->data);
     saving_flags_fill(run, &flags->saving);
 }
 

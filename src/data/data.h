@@ -103,6 +103,11 @@ void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels);
 
 /* torch.randperm(n) for a CPU generator seeded with `seed` (MT19937), exact. */
 void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
+/* torch.utils.data.WeightedRandomSampler with replacement, the same indices. weights: sums[i] is
+ * the share of rows 0 .. i in the sum of all weights, a row's weight being 1 / the rows of its
+ * class. DATA: the dataset has no labels in memory. */
+yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums);
+void yoke_balanced_order(int64_t *order, const double *sums, size_t count, uint64_t seed);
 
 /* Writes one augmented, normalised row: [channels, height, width]. The random numbers depend only
  * on (seed, epoch, row of the dataset), not on threads or devices. Order and arithmetic are
@@ -120,6 +125,8 @@ void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored
 /* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_augmentation *augmentation, uint8_t *pixels);
+/* Decodes the whole file, a JPEG at an eighth of its size. */
+yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row);
 /* Where two sides of a box come from: a share of an image's area, uniform between smallest and
  * largest, and a ratio whose logarithm is uniform; *with grows with it. */
 typedef struct yoke_sides {

@@ -300,6 +300,27 @@ void yoke_images_close(yoke_image_folder *folder) {
     free(folder);
 }
 
+static void take_nothing(void *context, int y, const uint8_t *rgb) {
+    (void)context;
+    (void)y;
+    (void)rgb;
+}
+
+yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
+    yoke_image image = {.name = folder->paths.items[row]};
+    unsigned char *data = NULL;
+    TRY(yoke_file_read(image.name, FILE_LIMIT, &data, &image.bytes));
+    image.data = data;
+    yoke_status status = yoke_image_open(&image);
+    int denominator = image.jpeg ? 8 : 1;
+    yoke_image_part whole = {.denominator = denominator,
+                             .end = (image.height + denominator - 1) / denominator,
+                             .take = take_nothing};
+    if (status == YOKE_OK) status = yoke_image_decode(&image, &whole);
+    free(data);
+    return status;
+}
+
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_augmentation *augmentation, uint8_t *pixels) {
     yoke_image image = {.name = folder->paths.items[row]};

@@ -181,6 +181,7 @@ struct yoke_loader {
     yoke_decoding decoding;         /* of pixels, in every epoch */
     slot_kind kind;
     int64_t *order; /* [rows] of the running epoch */
+    double *sums;   /* [rows], of balanced sampling; NULL: each row once */
     size_t batches; /* per epoch */
     loader_slot *slots;
     int slot_count; /* one more than are filled ahead: the caller's */
@@ -308,6 +309,11 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
         options->rank >= options->world + !options->world)
         return FAIL(YOKE_ERROR_ARGUMENT, "a loader for rank %d of %d: rank must be 0 to world - 1",
                     options->rank, options->world);
+    if (options->sampling < YOKE_SAMPLING_EACH || options->sampling > YOKE_SAMPLING_BALANCED)
+        return FAIL(YOKE_ERROR_ARGUMENT, "sampling %d is unknown", (int)options->sampling);
+    if (options->sampling == YOKE_SAMPLING_BALANCED && !options->shuffle)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "balanced sampling draws rows at random: it needs shuffle");
     return check_augmentation(dataset, options);
 }
 
@@ -333,7 +339,10 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
         TRY(slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads; i++)
         TRY(reserve_row(&loader->threads[i].buffer, &loader->kind));
-    return YOKE_OK;
+    if (loader->options.sampling == YOKE_SAMPLING_EACH) return YOKE_OK;
+    loader->sums = calloc(dataset->rows, sizeof *loader->sums);
+    if (!loader->sums) return FAIL_MEMORY(dataset->rows * sizeof *loader->sums, "weights of rows");
+    return yoke_balanced_weights(dataset, loader->sums);
 }
 
 /* The host program's threads handle its signals; the loader's threads block them. */
@@ -468,6 +477,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
         slot_release(&loader->slots[i], &loader->kind);
     free(loader->slots);
+    free(loader->sums);
     free(loader->order);
     free(loader);
 }
@@ -485,6 +495,22 @@ static void cancel_epoch(yoke_loader *loader, size_t first) {
         loader->slots[i].ready = false;
 }
 
+static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
+    const yoke_loader_options *options = &loader->options;
+    size_t rows = loader->dataset->rows;
+    if (loader->sums) {
+        yoke_balanced_order(loader->order, loader->sums, rows, options->seed + epoch);
+        return YOKE_OK;
+    }
+    yoke_sampler sampler = {.struct_size = sizeof sampler,
+                            .rows = rows,
+                            .world = 1,
+                            .shuffle = options->shuffle,
+                            .seed = options->seed,
+                            .epoch = epoch};
+    return yoke_sampler_indices(&sampler, loader->order);
+}
+
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     return yoke_loader_begin_at(loader, epoch, 0);
 }
@@ -495,17 +521,10 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
     if (batch > loader->batches)
         return FAIL(YOKE_ERROR_ARGUMENT, "batch %zu of an epoch: it has %zu", batch,
                     loader->batches);
-    const yoke_loader_options *options = &loader->options;
-    yoke_sampler sampler = {.struct_size = sizeof sampler,
-                            .rows = loader->dataset->rows,
-                            .world = 1,
-                            .shuffle = options->shuffle,
-                            .seed = options->seed,
-                            .epoch = epoch};
     pthread_mutex_lock(&loader->mutex);
     cancel_epoch(loader, batch);
-    loader->augmentation = augmentation_of(options, epoch);
-    yoke_status status = yoke_sampler_indices(&sampler, loader->order);
+    loader->augmentation = augmentation_of(&loader->options, epoch);
+    yoke_status status = order_rows(loader, epoch);
     loader->begun = status == YOKE_OK;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);

@@ -115,3 +115,44 @@ yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
     free(list);
     return YOKE_OK;
 }
+
+yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums) {
+    double sum = 0;
+    if (dataset->labels == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "balanced sampling needs classes that are known in advance; dataset '%s' has "
+                    "%s",
+                    dataset->name, dataset->classes > 0 ? "a callback for them" : "targets");
+    size_t *counts = calloc((size_t)dataset->classes, sizeof *counts);
+    if (!counts) return FAIL_MEMORY((size_t)dataset->classes * sizeof *counts, "class counts");
+    for (size_t row = 0; row < dataset->rows; row++)
+        counts[dataset->labels[yoke_dataset_stored(dataset, row)]]++;
+    for (size_t row = 0; row < dataset->rows; row++) {
+        sum += 1.0 / (double)counts[dataset->labels[yoke_dataset_stored(dataset, row)]];
+        sums[row] = sum;
+    }
+    free(counts);
+    for (size_t row = 0; row < dataset->rows; row++)
+        sums[row] /= sum;
+    sums[dataset->rows - 1] = 1;
+    return YOKE_OK;
+}
+
+/* torch.multinomial: 53 random bits a draw, and the first row whose sum is not below them. */
+void yoke_balanced_order(int64_t *order, const double *sums, size_t count, uint64_t seed) {
+    mersenne engine;
+    mersenne_seed(&engine, (uint32_t)seed);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = draw(&engine, true) & ((UINT64_C(1) << 53) - 1);
+        double sample = (double)bits * 0x1p-53;
+        size_t low = 0, high = count;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (sums[middle] < sample)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        order[i] = (int64_t)low;
+    }
+}

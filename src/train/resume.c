@@ -48,7 +48,12 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
                    rows->name, rows->rows, rows->shape.channels, rows->shape.height,
                    rows->shape.width, rows->classes, rows->target_count);
-    yoke_facts_add(facts, "config.shuffle", "%s", options->no_shuffle ? "no" : "yes");
+    yoke_facts_add(facts, "config.labels", "%s", trainer->labels);
+    yoke_facts_add(facts, "config.shuffle", "%s",
+                   options->sampling == YOKE_SAMPLING_BALANCED ? "balanced"
+                   : options->no_shuffle                       ? "no"
+                                                               : "yes");
+    yoke_facts_add(facts, "config.drop_last", "%s", options->drop_last ? "yes" : "no");
     yoke_facts_add(facts, "config.augment", "%s",
                    yoke_trainer_augmentation(options, augmentation, sizeof augmentation));
     yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);

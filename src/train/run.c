@@ -53,7 +53,7 @@ static yoke_status prepare(yoke_trainer *trainer, size_t rows, bool training) {
 static yoke_status prepare_all(yoke_trainer *trainer) {
     size_t batch = (size_t)trainer->options.batch, rows = trainer->dataset.rows;
     TRY(prepare(trainer, batch, true));
-    if (trainer->steps >= yoke_loader_batches(trainer->loader))
+    if (trainer->steps >= yoke_loader_batches(trainer->loader) && !trainer->options.drop_last)
         TRY(prepare(trainer, rows % batch, true));
     if (trainer->test_loader == NULL) return YOKE_OK;
     size_t test_rows = trainer->test_dataset.rows;
@@ -142,7 +142,7 @@ static yoke_status open_test_rows(yoke_trainer *trainer) {
     if (trainer->test_rows != NULL) return YOKE_OK;
     if (options->training_rows != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "no rows to evaluate on: test_rows is NULL");
-    TRY(yoke_dataset_open(&trainer->opened[1], options->dataset, YOKE_SPLIT_TEST));
+    TRY(yoke_trainer_open_split(trainer, YOKE_SPLIT_TEST));
     trainer->test_rows = trainer->opened[1];
     return YOKE_OK;
 }
@@ -173,6 +173,7 @@ yoke_status yoke_trainer_open_test(yoke_trainer *trainer) {
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = options->batch,
                                   .seed = options->seed,
+                                  .threads = options->loader_threads,
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);
     TRY(yoke_loader_create(&trainer->test_loader, trainer->test_rows, &loader));

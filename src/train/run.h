@@ -7,6 +7,7 @@
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
 #include "train/checkpoint_writer.h"
+#include "train/digest.h"
 #include "train/predictions.h"
 #include "train/train.h"
 
@@ -36,6 +37,7 @@ struct yoke_trainer {
     yoke_dataset *opened[2];   /* by SPEC, training and test; NULL: the host's */
     const yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
     yoke_dataset_info dataset, test_dataset;
+    char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
     yoke_model *model;
     yoke_data_parallel *parallel;
     yoke_loader *loader, *test_loader;
@@ -112,6 +114,10 @@ yoke_status yoke_trainer_end_tally(yoke_trainer *trainer);
 void yoke_trainer_forget_traces(const yoke_trainer *trainer);
 yoke_status yoke_trainer_write_trace(yoke_trainer *trainer, bool together);
 
+/* splits.c. open_split: opens a split of the dataset that the options name, with the rows that they
+ * want. labels_text: a digest of the training rows' labels or targets, "none" of a callback's. */
+yoke_status yoke_trainer_open_split(yoke_trainer *trainer, yoke_split split);
+yoke_status yoke_trainer_labels_text(const yoke_dataset *rows, char text[YOKE_DIGEST_TEXT]);
 /* Opens the test split and its loader unless they are open. */
 yoke_status yoke_trainer_open_test(yoke_trainer *trainer);
 /* The share of rows classified correctly; -1 for regression. */

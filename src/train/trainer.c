@@ -101,6 +101,10 @@ static yoke_status name_rows(yoke_trainer_options *options) {
     if (options->training_rows == NULL && options->test_rows != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "test_rows is set and training_rows is NULL: set both, or name a dataset");
+    if (options->training_rows != NULL && (options->limit_rows > 0 || options->skip_bad))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "limit_rows and skip_bad are for a dataset that the trainer opens: call "
+                    "yoke_dataset_limit and yoke_dataset_skip_bad on training_rows");
     if (options->training_rows == NULL) {
         if (options->dataset == NULL) options->dataset = "synthetic";
         return YOKE_OK;
@@ -187,11 +191,12 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
     yoke_dataset_info *info = &trainer->dataset;
     trainer->training_rows = options->training_rows;
     if (trainer->training_rows == NULL) {
-        TRY(yoke_dataset_open(&trainer->opened[0], options->dataset, YOKE_SPLIT_TRAIN));
+        TRY(yoke_trainer_open_split(trainer, YOKE_SPLIT_TRAIN));
         trainer->training_rows = trainer->opened[0];
     }
     info->struct_size = sizeof *info;
     TRY(yoke_dataset_describe(trainer->training_rows, info));
+    TRY(yoke_trainer_labels_text(trainer->training_rows, trainer->labels));
     if ((size_t)options->batch > info->rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %d rows: %s has %zu rows to train on; choose a batch of at most "
@@ -203,6 +208,9 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .augment = options->augment,
                                   .color_jitter = options->color_jitter,
                                   .erasing = options->erasing,
+                                  .drop_last = options->drop_last,
+                                  .sampling = options->sampling,
+                                  .threads = options->loader_threads,
                                   .seed = options->seed,
                                   .devices = trainer->devices};
     yoke_trainer_set_shard(trainer, &loader);

@@ -350,6 +350,105 @@ static void a_damaged_file_stops_its_batch_with_its_name(void **state) {
     yoke_dataset_close(dataset);
 }
 
+/* Bad rows. */
+
+typedef struct bad_list {
+    char text[2000];
+    size_t count;
+} bad_list;
+
+static void add_bad(const yoke_bad_row *bad, void *payload) {
+    bad_list *list = payload;
+    list->count++;
+    strncat(list->text, bad->text, sizeof list->text - strlen(list->text) - 2);
+    strcat(list->text, "\n");
+}
+
+static void copy_fixture(const char *name, const char *fixture, size_t bytes) {
+    encoded file;
+    read_encoded(&file, fixture);
+    write_file(name, file.data, bytes < file.bytes ? bytes : file.bytes);
+    free(file.data);
+}
+
+/* Beside files that are only unusual: another format than their name says, one pixel, gray. */
+static void damaged_files_are_named_and_left_out(void **state) {
+    (void)state;
+    static const char *const files[] = {"ant/1.jpg", "ant/2.jpg", "ant/3.jpg", "ant/4.jpg",
+                                        "bee/1.jpg", "bee/2.jpg", "bee/3.jpg", "bee/4.jpg",
+                                        "cat/1.jpg", NULL};
+    make_tree(files);
+    copy_fixture("ant/2.jpg", "cmyk.jpg", SIZE_MAX);
+    copy_fixture("ant/3.jpg", "color.png", SIZE_MAX);
+    copy_fixture("bee/1.jpg", "color.jpg", 2000);
+    copy_fixture("bee/2.jpg", "one.png", SIZE_MAX);
+    copy_fixture("bee/3.jpg", "gray.png", 2300);
+    copy_fixture("bee/4.jpg", "gray.png", SIZE_MAX);
+    write_file("ant/4.jpg", (const uint8_t *)"GIF89a", 6);
+    for (int threads = 1; threads <= 3; threads += 2) {
+        yoke_dataset *dataset;
+        bad_list list = {.count = 0};
+        size_t all = 0;
+        must(open_spec(&dataset, "images", YOKE_SPLIT_TRAIN));
+        all = dataset->rows;
+        must(yoke_dataset_skip_bad(dataset, threads, add_bad, &list));
+        assert_int_equal(dataset->rows, all - list.count);
+        yoke_dataset_close(dataset);
+        must(open_spec(&dataset, "images", YOKE_SPLIT_TEST));
+        all = dataset->rows;
+        size_t before = list.count;
+        must(yoke_dataset_skip_bad(dataset, threads, add_bad, &list));
+        assert_int_equal(dataset->rows, all - (list.count - before));
+        yoke_dataset_close(dataset);
+        assert_int_equal(list.count, 4);
+        assert_non_null(strstr(list.text, "/ant/2.jpg: 4 colour components (CMYK?)"));
+        assert_non_null(strstr(list.text, "/ant/4.jpg: neither a JPEG nor a PNG"));
+        assert_non_null(strstr(list.text, "/bee/1.jpg: "));
+        assert_non_null(strstr(list.text, "/bee/3.jpg: the file ends early"));
+    }
+}
+
+/* The rows that stay keep their labels, and an epoch goes to its end. */
+static void an_epoch_without_the_bad_rows_goes_to_its_end(void **state) {
+    (void)state;
+    static const char *const files[] = {"train/ant/1.jpg", "train/ant/2.jpg", "train/bee/1.jpg",
+                                        "train/bee/2.jpg", "val/ant/1.jpg",   NULL};
+    yoke_dataset *dataset;
+    yoke_loader *loader;
+    yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
+    yoke_batch batch = {.struct_size = sizeof batch};
+    make_tree(files);
+    write_file("train/ant/1.jpg", (const uint8_t *)"no image", 8);
+    must(open_spec(&dataset, "images", YOKE_SPLIT_TRAIN));
+    must(yoke_dataset_skip_bad(dataset, 0, NULL, NULL));
+    options.batch = 4;
+    must(yoke_loader_create(&loader, dataset, &options));
+    must(yoke_loader_begin(loader, 0));
+    must(yoke_loader_next(loader, &batch, NULL));
+    assert_int_equal(batch.rows, 3);
+    static const int32_t labels[] = {0, 1, 1};
+    assert_memory_equal(batch.labels, labels, sizeof labels);
+    must(yoke_loader_next(loader, &batch, NULL));
+    assert_int_equal(batch.rows, 0);
+    yoke_loader_destroy(loader);
+    yoke_dataset_close(dataset);
+}
+
+static void a_folder_with_no_readable_file_is_refused(void **state) {
+    (void)state;
+    static const char *const files[] = {"train/ant/1.jpg", "train/bee/1.jpg", "val/ant/1.jpg",
+                                        NULL};
+    yoke_dataset *dataset;
+    make_tree(files);
+    write_file("train/ant/1.jpg", (const uint8_t *)"no image", 8);
+    write_file("train/bee/1.jpg", (const uint8_t *)"no image", 8);
+    must(open_spec(&dataset, "images", YOKE_SPLIT_TRAIN));
+    assert_int_equal(yoke_dataset_skip_bad(dataset, 2, NULL, NULL), YOKE_ERROR_DATA);
+    assert_non_null(strstr(yoke_last_error(), "none of the 2 files can be read; the first: "));
+    assert_non_null(strstr(yoke_last_error(), "/ant/1.jpg"));
+    yoke_dataset_close(dataset);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_tree)
 
 int main(void) {
@@ -368,6 +467,9 @@ int main(void) {
         cmocka_unit_test(settings_are_checked),
         IN_FOLDER(batches_do_not_depend_on_the_number_of_threads),
         IN_FOLDER(a_damaged_file_stops_its_batch_with_its_name),
+        IN_FOLDER(damaged_files_are_named_and_left_out),
+        IN_FOLDER(an_epoch_without_the_bad_rows_goes_to_its_end),
+        IN_FOLDER(a_folder_with_no_readable_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "fixtures/fixture.h"
 
 #define LIST_LIMIT 64
 
@@ -191,6 +192,109 @@ static void impossible_ranks_are_refused(void **state) {
     assert_int_equal(yoke_sampler_indices(NULL, list), YOKE_ERROR_ARGUMENT);
 }
 
+/* 30, 7 and 3 rows of three classes. */
+static yoke_dataset *few_of_one_class(const json_t *fixture, int32_t labels[64], uint8_t *pixels) {
+    const json_t *list = json_object_get(fixture, "labels");
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = json_array_size(list),
+                          .shape = {.channels = 1, .height = 1, .width = 1, .flat = true},
+                          .classes = 3,
+                          .labels = labels,
+                          .pixels = pixels};
+    yoke_dataset *dataset;
+    for (size_t row = 0; row < arrays.rows; row++) {
+        labels[row] = (int32_t)json_integer_value(json_array_get(list, row));
+        pixels[row] = (uint8_t)row;
+    }
+    must(yoke_dataset_from_arrays(&dataset, &arrays));
+    return dataset;
+}
+
+/* tests/fixtures/make_array_fixture.py asked torch. */
+static void balanced_draws_are_those_of_weighted_random_sampler(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("arrays/balanced"), *draw;
+    int32_t labels[LIST_LIMIT];
+    uint8_t pixels[LIST_LIMIT];
+    double sums[LIST_LIMIT];
+    int64_t order[LIST_LIMIT];
+    size_t index;
+    yoke_dataset *dataset = few_of_one_class(fixture, labels, pixels);
+    must(yoke_balanced_weights(dataset, sums));
+    json_array_foreach(json_object_get(fixture, "draws"), index, draw) {
+        const json_t *wanted = json_object_get(draw, "order");
+        yoke_balanced_order(order, sums, dataset->rows, (uint64_t)integer(draw, "seed"));
+        for (size_t i = 0; i < dataset->rows; i++)
+            assert_int_equal(order[i], json_integer_value(json_array_get(wanted, i)));
+    }
+    assert_int_equal(index, 3);
+    yoke_dataset_close(dataset);
+    json_decref(fixture);
+}
+
+/* Two ranks together read what one process reads, in every batch of the epoch that the seed and its
+ * number name. */
+static void balanced_batches_do_not_depend_on_ranks(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("arrays/balanced");
+    int32_t labels[LIST_LIMIT], seen[2][LIST_LIMIT] = {{0}};
+    uint8_t pixels[LIST_LIMIT];
+    yoke_dataset *dataset = few_of_one_class(fixture, labels, pixels);
+    size_t rows = dataset->rows;
+    for (int world = 1; world <= 2; world++)
+        for (int rank = 0; rank < world; rank++) {
+            yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
+            yoke_loader *loader;
+            options.batch = 8;
+            options.shuffle = options.raw = true;
+            options.sampling = YOKE_SAMPLING_BALANCED;
+            options.seed = 12000;
+            options.rank = rank;
+            options.world = world;
+            must(yoke_loader_create(&loader, dataset, &options));
+            must(yoke_loader_begin(loader, 345)); /* the seed of the fixture's third draw */
+            for (size_t batch = 0; batch < yoke_loader_batches(loader); batch++) {
+                yoke_batch got = {.struct_size = sizeof got};
+                must(yoke_loader_next(loader, &got, NULL));
+                for (int i = 0; i < got.rows; i++)
+                    seen[world - 1][batch * 8 + (size_t)(got.first_row + i)] =
+                        (int32_t)lrintf(got.inputs[i] * 255);
+            }
+            yoke_loader_destroy(loader);
+        }
+    const json_t *wanted =
+        json_object_get(json_array_get(json_object_get(fixture, "draws"), 2), "order");
+    for (size_t i = 0; i < rows; i++)
+        assert_int_equal(seen[0][i], json_integer_value(json_array_get(wanted, i)));
+    assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+    yoke_dataset_close(dataset);
+    json_decref(fixture);
+}
+
+static void balanced_sampling_needs_classes_and_shuffling(void **state) {
+    (void)state;
+    static const float targets[] = {1, 2};
+    static const uint8_t pixels[] = {1, 2};
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = 2,
+                          .shape = {.channels = 1, .height = 1, .width = 1, .flat = true},
+                          .target_count = 1,
+                          .targets = targets,
+                          .pixels = pixels};
+    yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
+    yoke_dataset *dataset;
+    yoke_loader *loader;
+    options.batch = 1;
+    options.sampling = YOKE_SAMPLING_BALANCED;
+    must(yoke_dataset_from_arrays(&dataset, &arrays));
+    assert_int_equal(yoke_loader_create(&loader, dataset, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "needs shuffle"));
+    options.shuffle = true;
+    assert_int_equal(yoke_loader_create(&loader, dataset, &options), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "dataset 'arrays' has targets"));
+    yoke_dataset_close(dataset);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(randperm_of_ten_is_torchs),
@@ -201,6 +305,9 @@ int main(void) {
         cmocka_unit_test(together_the_ranks_see_every_row),
         cmocka_unit_test(seed_and_epoch_add_up),
         cmocka_unit_test(impossible_ranks_are_refused),
+        cmocka_unit_test(balanced_draws_are_those_of_weighted_random_sampler),
+        cmocka_unit_test(balanced_batches_do_not_depend_on_ranks),
+        cmocka_unit_test(balanced_sampling_needs_classes_and_shuffling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,6 +270,15 @@ static void another_run_is_refused_unless_the_field_is_named(void **state) {
     expect_refused(options, YOKE_ERROR_ARGUMENT,
                    "augment is none, erasing 0.25 here and none there");
     options = saving(&run);
+    options.sampling = YOKE_SAMPLING_BALANCED;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "shuffle is balanced here and yes there");
+    options = saving(&run);
+    options.drop_last = true;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "drop_last is yes here and no there");
+    options = saving(&run);
+    options.limit_rows = 40;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "synthetic of 40 rows");
+    options = saving(&run);
     options.lr_schedule = YOKE_LR_COSINE;
     expect_refused(options, YOKE_ERROR_ARGUMENT, "lr_schedule is cosine here and constant there");
     options = saving(&run);
