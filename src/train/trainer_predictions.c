@@ -9,9 +9,8 @@
 yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     int classes = trainer->test_dataset.classes;
-    bool is_sequence =
-        yoke_model_output_shape(trainer->model).sequence; /* rows have no one class */
-    if (options->mistakes == 0 || classes == 0 || is_sequence) return YOKE_OK;
+    bool several = trainer->test_dataset.label_count > 1; /* a row has no one class then */
+    if (options->mistakes == 0 || classes == 0 || several) return YOKE_OK;
     if (trainer->test_rows->images != NULL) {
         size_t bytes = (size_t)options->mistakes * yoke_dataset_values(trainer->test_rows);
         trainer->mistake_pixels = malloc(bytes);
