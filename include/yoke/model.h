@@ -101,6 +101,18 @@ typedef struct yoke_batch_norm_options {
 #define YOKE_BATCH_NORM_OPTIONS_INIT                                                               \
     { sizeof(yoke_batch_norm_options), NULL, 1e-5 /* epsilon */, 0.1 /* momentum */ }
 
+/** torch.nn.LayerNorm over the channels. Begin with YOKE_LAYER_NORM_OPTIONS_INIT: here 0 means 0.
+ */
+typedef struct yoke_layer_norm_options {
+    size_t struct_size; /**< sizeof(yoke_layer_norm_options). */
+    const char *name;   /**< Prefix of the parameters' names; required. */
+    double epsilon;     /**< Added to the variance; above 0 and below 1. */
+} yoke_layer_norm_options;
+
+/** torch.nn.LayerNorm's default; set name. */
+#define YOKE_LAYER_NORM_OPTIONS_INIT                                                               \
+    { sizeof(yoke_layer_norm_options), NULL, 1e-5 /* epsilon */ }
+
 /** torch.nn.MaxPool2d and torch.nn.AvgPool2d with a square kernel. */
 typedef struct yoke_pool_options {
     size_t struct_size; /**< sizeof(yoke_pool_options). */
@@ -221,6 +233,17 @@ YOKE_API yoke_value yoke_linear(yoke_model *model, yoke_value input,
  */
 YOKE_API yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
                                     const yoke_batch_norm_options *options);
+
+/** Adds a layer norm: normalizes the channels of each position by their own mean and variance.
+ * Parameters: NAME.weight and NAME.bias [channels].
+ *
+ * @param model    The model.
+ * @param input    What it reads: a flat value or a sequence.
+ * @param options  Not NULL.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_layer_norm(yoke_model *model, yoke_value input,
+                                    const yoke_layer_norm_options *options);
 
 /** Adds max(0, x).
  *

@@ -240,6 +240,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_LINEAR,     /* weight [out, in], or [in, out] if `transposed`; bias [out] */
     YOKE_OP_BATCH_NORM, /* weight, bias [channels]; buffers: running mean, running variance; relu:
                            followed by a ReLU; add: input 1 is added before the ReLU */
+    YOKE_OP_LAYER_NORM, /* of a flat value or a sequence; weight, bias [channels] */
     YOKE_OP_ACTIVATION,
     YOKE_OP_ADD, /* two inputs; relu: followed by a ReLU */
     YOKE_OP_MAX_POOL,
@@ -295,7 +296,7 @@ typedef struct yoke_operation {
     bool bias;                           /* convolution, linear */
     bool transposed;                     /* linear */
     int table;                           /* embeddings: rows of the weight */
-    double epsilon, momentum;            /* batch norm */
+    double epsilon, momentum;            /* batch norm; epsilon: layer norm */
     double probability;                  /* dropout */
     double label_smoothing;              /* cross-entropy */
     const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.

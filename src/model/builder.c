@@ -71,6 +71,7 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_CONV2D] = "conv2d",
         [YOKE_OP_LINEAR] = "linear",
         [YOKE_OP_BATCH_NORM] = "batch_norm",
+        [YOKE_OP_LAYER_NORM] = "layer_norm",
         [YOKE_OP_ACTIVATION] = "activation",
         [YOKE_OP_ADD] = "add",
         [YOKE_OP_MAX_POOL] = "max_pool",
@@ -100,7 +101,7 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
 
 static bool is_named(yoke_operation_kind kind) {
     return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
-           kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS;
+           kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS;
 }
 
 /* A layer without parameters is named by a word and its position: "relu.7". */

@@ -23,6 +23,8 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
         return yoke_float64_linear;
     case YOKE_OP_BATCH_NORM:
         return yoke_float64_batch_norm;
+    case YOKE_OP_LAYER_NORM:
+        return yoke_float64_layer_norm;
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:
         return yoke_float64_pooling;

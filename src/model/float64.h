@@ -18,6 +18,7 @@ typedef void (*yoke_float64_layer)(yoke_float64_model *reference, const yoke_nod
 void yoke_float64_convolution(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_linear(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_layer_norm(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_pooling(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);

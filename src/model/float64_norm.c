@@ -1,4 +1,4 @@
-/* The float64 reference of batch norm. */
+/* The float64 reference of batch norm and layer norm. */
 #include <math.h>
 
 #include "model/float64.h"
@@ -83,4 +83,55 @@ void yoke_float64_batch_norm(yoke_float64_model *r, const yoke_node *layer, bool
         batch_norm_backward(r, layer);
     else
         batch_norm_forward(r, layer);
+}
+
+/* Layer norm. */
+
+static moments position_moments(const double *x, size_t features) {
+    moments m = {.count = (double)features};
+    for (size_t i = 0; i < features; i++)
+        m.mean += x[i] / m.count;
+    for (size_t i = 0; i < features; i++)
+        m.variance += (x[i] - m.mean) * (x[i] - m.mean) / m.count;
+    return m;
+}
+
+/* Backward of one position, at the offset `at`: batch norm's formula, over features. */
+static void layer_norm_backward(yoke_float64_model *r, const yoke_node *layer, size_t at) {
+    size_t features = (size_t)layer->shape.channels;
+    const double *x = r->values[layer->inputs[0]] + at, *dy = r->gradients[layer->output] + at;
+    const double *weight = r->tensors[layer->tensors[0]];
+    moments m = position_moments(x, features);
+    double s = sqrt(m.variance + layer->operation.epsilon), sum = 0, projection = 0;
+    for (size_t i = 0; i < features; i++) {
+        double xhat = (x[i] - m.mean) / s;
+        sum += dy[i] * weight[i];
+        projection += dy[i] * weight[i] * xhat;
+        r->tensor_gradients[layer->tensors[0]][i] += dy[i] * xhat;
+        r->tensor_gradients[layer->tensors[1]][i] += dy[i];
+    }
+    for (size_t i = 0; i < features; i++) {
+        double xhat = (x[i] - m.mean) / s;
+        r->gradients[layer->inputs[0]][at + i] +=
+            (dy[i] * weight[i] - sum / m.count - xhat * projection / m.count) / s;
+    }
+}
+
+static void layer_norm_forward(yoke_float64_model *r, const yoke_node *layer, size_t at) {
+    size_t features = (size_t)layer->shape.channels;
+    const double *x = r->values[layer->inputs[0]] + at;
+    const double *weight = r->tensors[layer->tensors[0]], *bias = r->tensors[layer->tensors[1]];
+    moments m = position_moments(x, features);
+    double s = sqrt(m.variance + layer->operation.epsilon);
+    for (size_t i = 0; i < features; i++)
+        r->values[layer->output][at + i] = (x[i] - m.mean) / s * weight[i] + bias[i];
+}
+
+void yoke_float64_layer_norm(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    size_t count = (size_t)r->rows * yoke_float64_row(r, layer->output);
+    for (size_t at = 0; at < count; at += (size_t)layer->shape.channels)
+        if (backward)
+            layer_norm_backward(r, layer, at);
+        else
+            layer_norm_forward(r, layer, at);
 }

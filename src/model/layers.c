@@ -96,8 +96,7 @@ static yoke_status own_tensors(yoke_model *model, yoke_node *layer, const yoke_t
     if (!layer->operation.bias) return YOKE_OK;
     yoke_tensor bias = {
         .ndim = 1, .shape = {layer->shape.channels}, .trainable = true, .groups = 1, .fill = fill};
-    if (weight->fill.kind == YOKE_FILL_NORMAL)
-        bias.fill = (yoke_fill){YOKE_FILL_CONSTANT, 0};
+    if (weight->fill.kind == YOKE_FILL_NORMAL) bias.fill = (yoke_fill){YOKE_FILL_CONSTANT, 0};
     TRY(yoke_tensor_add(model, name, "bias", &bias, &layer->tensors[1]));
     layer->tensor_count = 2;
     return YOKE_OK;

@@ -59,7 +59,7 @@ static inline void *parity_memory(parity_side *side, size_t bytes) {
 
 /* The layout in which a layer before this one would hand over its output. */
 static inline yoke_layout parity_produced(const parity_side *side, yoke_dims dims) {
-    yoke_operation op = {.kind = YOKE_OP_CONV2D,
+    yoke_operation op = {.kind = dims.sequence ? YOKE_OP_LINEAR : YOKE_OP_CONV2D,
                          .name = "producer",
                          .input = dims,
                          .output = dims,

@@ -54,6 +54,7 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_CONV2D] = "conv2d",
         [YOKE_OP_LINEAR] = "linear",
         [YOKE_OP_BATCH_NORM] = "batch norm",
+        [YOKE_OP_LAYER_NORM] = "layer norm",
         [YOKE_OP_ACTIVATION] = "activation",
         [YOKE_OP_ADD] = "add",
         [YOKE_OP_MAX_POOL] = "max pool",
@@ -94,14 +95,17 @@ static inline size_t parity_count(const parity_shape *shape) {
 }
 
 static inline parity_shape parity_value_shape(int rows, yoke_dims dims) {
-    return (parity_shape){{rows, dims.channels, dims.height, dims.width}, 4};
+    parity_shape shape = {.rank = 4};
+    yoke_dims_shape(dims, rows, shape.dims);
+    return shape;
 }
 
 /* As the model asks for them: a grouped weight has its groups in front. Rank 0: there is none. */
 static inline parity_shape parity_parameter_shape(const yoke_operation *op, int index) {
     int out = op->output.channels, in = op->input.channels, k = op->kernel, g = op->groups;
     bool weighted = op->kind == YOKE_OP_CONV2D || op->kind == YOKE_OP_LINEAR;
-    if (op->kind == YOKE_OP_BATCH_NORM) return (parity_shape){{in}, 1};
+    if (op->kind == YOKE_OP_BATCH_NORM || op->kind == YOKE_OP_LAYER_NORM)
+        return (parity_shape){{in}, 1};
     if (!weighted || (index == 1 && !op->bias)) return (parity_shape){{0}, 0};
     if (index == 1) return (parity_shape){{out}, 1};
     if (op->kind == YOKE_OP_LINEAR) return (parity_shape){{out, in}, 2};

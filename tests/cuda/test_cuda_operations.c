@@ -175,6 +175,26 @@ static void activations_equal_the_cpu(void **state) {
     }
 }
 
+/* As a sequence: the pixels are its positions. */
+static parity_case sequence_case(yoke_operation_kind kind, size_t index) {
+    parity_case c = value_case(kind, index);
+    yoke_dims dims = c.operation.input;
+    c.operation.input = (yoke_dims){dims.channels, dims.height * dims.width, 1, true};
+    c.operation.output = c.operation.input;
+    return c;
+}
+
+static void layer_norm_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const yoke_dims flat[] = {{1, 1, 1}, {33, 1, 1}, {256, 1, 1}, {1000, 1, 1}};
+    for (size_t i = 0; i < COUNT(values) + COUNT(flat); i++) {
+        parity_case c = sequence_case(YOKE_OP_LAYER_NORM, i < COUNT(values) ? i : 0);
+        if (i >= COUNT(values)) c.operation.input = c.operation.output = flat[i - COUNT(values)];
+        c.operation.epsilon = 1e-3;
+        check_every_way(rig, c);
+    }
+}
+
 static void add_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
     for (size_t i = 0; i < VALUES; i++) {
@@ -376,6 +396,7 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
                            value_case(YOKE_OP_BATCH_NORM, 0),
                            joined,
                            value_case(YOKE_OP_ACTIVATION, 0),
+                           sequence_case(YOKE_OP_LAYER_NORM, 0),
                            value_case(YOKE_OP_ADD, 1),
                            value_case(YOKE_OP_DROPOUT, 0),
                            value_case(YOKE_OP_FLATTEN, 0),
@@ -453,6 +474,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
         cmocka_unit_test(activations_equal_the_cpu),
+        cmocka_unit_test(layer_norm_equals_the_cpu),
         cmocka_unit_test(add_equals_the_cpu),
         cmocka_unit_test(flatten_and_output_equal_the_cpu),
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),

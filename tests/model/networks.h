@@ -66,6 +66,24 @@ static inline yoke_model *everything(const yoke_loss_options *loss) {
     return model;
 }
 
+static inline yoke_value layer_norm(yoke_model *model, yoke_value input, const char *name) {
+    yoke_layer_norm_options options = {
+        .struct_size = sizeof options, .name = name, .epsilon = 1e-5};
+    return yoke_layer_norm(model, input, &options);
+}
+
+/* What works on the channels of each position: of a sequence and of a flat value. */
+static inline yoke_model *over_channels(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "over channels", (yoke_shape){5, 4, 3, false}));
+    yoke_value a = linear(model, yoke_sequence(model, yoke_model_input(model)), "fc1", 11, NULL);
+    a = yoke_add(model, linear(model, layer_norm(model, a, "ln1"), "fc2", 11, NULL), a);
+    a = yoke_flatten(model, layer_norm(model, a, "ln2"));
+    a = layer_norm(model, linear(model, a, "fc3", 9, NULL), "ln3");
+    assert_ok(yoke_model_finish(model, linear(model, a, "fc4", 7, NULL), loss));
+    return model;
+}
+
 /* Every activation: of an image, of a sequence and of a flat value. */
 static inline yoke_model *activations(const yoke_loss_options *loss) {
     yoke_model *model = NULL;

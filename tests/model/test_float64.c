@@ -103,6 +103,11 @@ static void so_are_those_of_activations(void **state) {
     check_model(activations(NULL), 3);
 }
 
+static void so_are_those_of_layers_over_channels(void **state) {
+    (void)state;
+    check_model(over_channels(NULL), 3);
+}
+
 static void so_are_those_of_sequences(void **state) {
     (void)state;
     check_model(sequence(NULL), 2);
@@ -183,6 +188,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(so_are_those_of_activations),
+        cmocka_unit_test(so_are_those_of_layers_over_channels),
         cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(so_are_those_of_every_loss),

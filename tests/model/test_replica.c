@@ -50,6 +50,14 @@ static void every_loss_equals_the_reference(void **state) {
     }
 }
 
+static void layers_over_channels_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, over_channels(NULL), 5, 1);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
 static void sequences_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -122,6 +130,11 @@ static void bfloat16_activations_stay_close_to_the_reference(void **state) {
 
 static yoke_model *tokens_at_positions(const yoke_loss_options *loss) {
     return tokens(loss, true);
+}
+
+static void bfloat16_layers_over_channels_stay_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(over_channels);
 }
 
 static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
@@ -303,11 +316,13 @@ int main(void) {
         cmocka_unit_test(every_layer_equals_the_reference_under_mse),
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(every_loss_equals_the_reference),
+        cmocka_unit_test(layers_over_channels_equal_the_reference),
         cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(windows_equal_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
         cmocka_unit_test(measured_choices_equal_the_reference),
         cmocka_unit_test(bfloat16_activations_stay_close_to_the_reference),
+        cmocka_unit_test(bfloat16_layers_over_channels_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_sequences_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),

@@ -299,6 +299,8 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
         return cpu_plan_linear(plan, cpu, request);
     case YOKE_OP_BATCH_NORM:
         return cpu_plan_batch_norm(plan, cpu, request);
+    case YOKE_OP_LAYER_NORM:
+        return cpu_plan_layer_norm(plan, cpu, request);
     case YOKE_OP_ACTIVATION:
         return cpu_plan_activation(plan, cpu, request);
     case YOKE_OP_ADD:

@@ -130,6 +130,8 @@ yoke_status cpu_plan_pooling(yoke_plan **plan, cpu_device *device,
 /* Of sizes that do not divide; cpu_plan_pooling serves the others. */
 yoke_status cpu_plan_adaptive_pool(yoke_plan **plan, cpu_device *device,
                                    const yoke_plan_request *request);
+yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
+                                const yoke_plan_request *request);
 yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);

@@ -245,6 +245,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_linear(plan, cuda, request);
     case YOKE_OP_BATCH_NORM:
         return cuda_plan_batch_norm(plan, cuda, request);
+    case YOKE_OP_LAYER_NORM:
+        return cuda_plan_layer_norm(plan, cuda, request);
     case YOKE_OP_ACTIVATION:
         return cuda_plan_activation(plan, cuda, request);
     case YOKE_OP_ADD:

@@ -168,6 +168,8 @@ yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
 yoke_status cuda_plan_pooling(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request);
+yoke_status cuda_plan_layer_norm(yoke_plan **plan, cuda_device *device,
+                                 const yoke_plan_request *request);
 yoke_status cuda_plan_activation(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
 yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);

@@ -146,6 +146,26 @@ cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t str
 cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);
 
+/* Values [positions, features]. */
+typedef struct cuda_layer_norm_moments {
+    float mean, reciprocal; /* 1 / sqrt(variance + epsilon) */
+} cuda_layer_norm_moments;
+typedef struct cuda_layer_norm_job {
+    size_t positions;
+    int features;
+    bool half;
+    float epsilon;
+    const void *input, *output_gradient;
+    void *output, *input_gradient; /* a NULL gradient is not computed */
+    const float *weight, *bias;
+    float *weight_gradient, *bias_gradient;
+    cuda_layer_norm_moments *saved; /* [positions], from forward to backward; NULL: inference */
+    float *partial;                 /* [cuda_layer_norm_partial_bytes], scratch of backward */
+} cuda_layer_norm_job;
+size_t cuda_layer_norm_partial_bytes(size_t positions, int features);
+cudaError_t cuda_run_layer_norm(const cuda_layer_norm_job *job, cudaStream_t stream);
+cudaError_t cuda_run_layer_norm_backward(const cuda_layer_norm_job *job, cudaStream_t stream);
+
 /* `to` may be `from`. */
 typedef struct cuda_activation_job {
     void *to;

@@ -1,0 +1,222 @@
+/* Layer norm: torch.nn.LayerNorm over the features of each position of a sequence, or of each row
+ * of a flat value. Forward saves each position's mean and reciprocal deviation. The sums over
+ * positions in backward run over parts whose number depends on the shape alone, so the bits do not
+ * depend on the number of threads. */
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/clones.h"
+#include "device/cpu/cpu.h"
+
+#define PARALLEL_ELEMENTS (1 << 14)
+#define PARTS 64
+#define PART_POSITIONS 8 /* at least, in each part but the last */
+
+typedef struct moments {
+    float mean, reciprocal; /* 1 / sqrt(variance + epsilon) */
+} moments;
+
+typedef struct layer_norm_plan {
+    yoke_plan base;
+    size_t positions, features, parts, part_positions;
+    float epsilon;
+    bool half;
+    const void *input, *output_gradient;
+    void *output, *input_gradient;
+    const float *weight, *bias;
+    float *weight_gradient, *bias_gradient;
+    moments *saved; /* [positions]; NULL: inference */
+    float *sums;    /* [parts, 2, features], scratch of backward: those of the two gradients */
+} layer_norm_plan;
+
+/* One position. */
+
+static inline float load(const void *values, size_t at, bool half) {
+    return half ? yoke_bfloat16_widen(((const uint16_t *)values)[at]) : ((const float *)values)[at];
+}
+
+static inline void store(void *values, size_t at, bool half, float value) {
+    if (half)
+        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
+    else
+        ((float *)values)[at] = value;
+}
+
+static inline moments measure(const layer_norm_plan *norm, size_t at, bool half) {
+    float sum = 0, square = 0, count = (float)norm->features;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < norm->features; i++)
+        sum += load(norm->input, at + i, half);
+    float mean = sum / count;
+#pragma omp simd reduction(+ : square)
+    for (size_t i = 0; i < norm->features; i++) {
+        float off = load(norm->input, at + i, half) - mean;
+        square += off * off;
+    }
+    return (moments){mean, 1 / sqrtf(square / count + norm->epsilon)};
+}
+
+static inline void normalise(const layer_norm_plan *norm, size_t position, bool half) {
+    size_t at = position * norm->features;
+    moments m = measure(norm, at, half);
+#pragma omp simd
+    for (size_t i = 0; i < norm->features; i++) {
+        float value = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        store(norm->output, at + i, half, value * norm->weight[i] + norm->bias[i]);
+    }
+    if (norm->saved != NULL) norm->saved[position] = m;
+}
+
+/* dx = reciprocal * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * weight; dx may be dy. */
+static inline void differentiate(const layer_norm_plan *norm, size_t position, float *weight_sum,
+                                 float *bias_sum, bool half) {
+    size_t at = position * norm->features;
+    moments m = norm->saved[position];
+    float sum = 0, projection = 0, count = (float)norm->features;
+#pragma omp simd reduction(+ : sum, projection)
+    for (size_t i = 0; i < norm->features; i++) {
+        float dy = load(norm->output_gradient, at + i, half);
+        float xhat = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        weight_sum[i] += dy * xhat;
+        bias_sum[i] += dy;
+        sum += dy * norm->weight[i];
+        projection += dy * norm->weight[i] * xhat;
+    }
+    if (norm->input_gradient == NULL) return;
+    sum /= count;
+    projection /= count;
+#pragma omp simd
+    for (size_t i = 0; i < norm->features; i++) {
+        float g = load(norm->output_gradient, at + i, half) * norm->weight[i];
+        float xhat = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        store(norm->input_gradient, at + i, half, m.reciprocal * (g - sum - xhat * projection));
+    }
+}
+
+/* The positions of a part, in each precision. */
+
+static inline void forward_positions(const layer_norm_plan *norm, size_t begin, size_t end,
+                                     bool half) {
+    for (size_t position = begin; position < end; position++)
+        normalise(norm, position, half);
+}
+
+static inline void backward_positions(const layer_norm_plan *norm, size_t begin, size_t end,
+                                      float *sums, bool half) {
+    for (size_t position = begin; position < end; position++)
+        differentiate(norm, position, sums, sums + norm->features, half);
+}
+
+CPU_CLONES static void forward_float(const layer_norm_plan *norm, size_t begin, size_t end) {
+    forward_positions(norm, begin, end, false);
+}
+
+CPU_CLONES static void forward_half(const layer_norm_plan *norm, size_t begin, size_t end) {
+    forward_positions(norm, begin, end, true);
+}
+
+CPU_CLONES static void backward_float(const layer_norm_plan *norm, size_t begin, size_t end,
+                                      float *sums) {
+    backward_positions(norm, begin, end, sums, false);
+}
+
+CPU_CLONES static void backward_half(const layer_norm_plan *norm, size_t begin, size_t end,
+                                     float *sums) {
+    backward_positions(norm, begin, end, sums, true);
+}
+
+/* The plan. */
+
+static bool is_parallel(const layer_norm_plan *norm) {
+    return norm->base.device->threads > 1 && norm->positions * norm->features >= PARALLEL_ELEMENTS;
+}
+
+static size_t part_end(const layer_norm_plan *norm, size_t part) {
+    size_t end = (part + 1) * norm->part_positions;
+    return end < norm->positions ? end : norm->positions;
+}
+
+static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const layer_norm_plan *norm = (const layer_norm_plan *)plan;
+#pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(norm))
+    for (size_t part = 0; part < norm->parts; part++) {
+        size_t begin = part * norm->part_positions;
+        (norm->half ? forward_half : forward_float)(norm, begin, part_end(norm, part));
+    }
+    return YOKE_OK;
+}
+
+static void add_parts(const layer_norm_plan *norm, float *gradient, const float *sums) {
+    for (size_t part = 0; part < norm->parts; part++)
+        for (size_t i = 0; i < norm->features; i++)
+            gradient[i] = (part == 0 ? 0 : gradient[i]) + sums[part * 2 * norm->features + i];
+}
+
+static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const layer_norm_plan *norm = (const layer_norm_plan *)plan;
+    size_t features = norm->features;
+#pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(norm))
+    for (size_t part = 0; part < norm->parts; part++) {
+        float *sums = norm->sums + part * 2 * features;
+        size_t begin = part * norm->part_positions;
+        memset(sums, 0, 2 * features * sizeof *sums);
+        (norm->half ? backward_half : backward_float)(norm, begin, part_end(norm, part), sums);
+    }
+    if (norm->weight_gradient != NULL) add_parts(norm, norm->weight_gradient, norm->sums);
+    if (norm->bias_gradient != NULL) add_parts(norm, norm->bias_gradient, norm->sums + features);
+    return YOKE_OK;
+}
+
+static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    layer_norm_plan *norm = (layer_norm_plan *)plan;
+    norm->input = binding->inputs[0];
+    norm->output = binding->output;
+    norm->weight = binding->parameters[0];
+    norm->bias = binding->parameters[1];
+    if (plan->backward == NULL) return YOKE_OK;
+    norm->saved = binding->saved;
+    norm->sums = binding->scratch;
+    norm->output_gradient = binding->output_gradient;
+    norm->input_gradient = binding->input_gradients[0];
+    norm->weight_gradient = binding->parameter_gradients[0];
+    norm->bias_gradient = binding->parameter_gradients[1];
+    return YOKE_OK;
+}
+
+static void divide(layer_norm_plan *norm) {
+    size_t most = (norm->positions + PARTS - 1) / PARTS;
+    norm->part_positions = most > PART_POSITIONS ? most : PART_POSITIONS;
+    norm->parts = (norm->positions + norm->part_positions - 1) / norm->part_positions;
+}
+
+yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
+                                const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {bind, forward, backward, NULL};
+    const yoke_operation *operation = request->operation;
+    const cpu_desc *given = cpu_layout_desc(&request->inputs[0]), *plain = NULL;
+    TRY(cpu_value_desc(&plain, device, request->rows, operation->input, given->type, dnnl_nchw));
+    if (given != plain)
+        return FAIL(YOKE_ERROR_INTERNAL, "%s: a layer norm over a value that is not plain",
+                    operation->name);
+    TRY(yoke_plan_allocate(plan, sizeof(layer_norm_plan), &device->base, request, &calls));
+    layer_norm_plan *norm = (layer_norm_plan *)*plan;
+    int64_t features = operation->input.channels;
+    norm->features = (size_t)features;
+    norm->positions = (size_t)request->rows * (size_t)operation->input.height;
+    norm->epsilon = (float)operation->epsilon;
+    norm->half = given->type == dnnl_bf16;
+    divide(norm);
+    yoke_plan_needs *needs = &norm->base.needs;
+    needs->output = request->inputs[0];
+    for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++)
+        TRY(yoke_layout_plain(&device->base, &features, 1, &needs->parameters[i]));
+    needs->forward_in_place = true;
+    if (!request->training) return YOKE_OK;
+    needs->saved_bytes = norm->positions * sizeof(moments);
+    needs->scratch_bytes = norm->parts * 2 * norm->features * sizeof(float);
+    needs->backward_reads_input = true;
+    needs->backward_in_place = true;
+    return YOKE_OK;
+}
