@@ -412,11 +412,11 @@ YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
 
 /** Builds a well-known model. mlp: 784-1024-1024-10 for 1x28x28 and 10 classes; takes any input.
  * mlp-dropout: mlp with dropout of 0.5 behind each ReLU, as in Srivastava et al. 2014. resnet18,
- * resnet34, resnet50: torchvision's; the same with -cifar: 3x3 stem, no max pool (kuangliu's).
- * resnet20, resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with option B shortcuts.
+ * resnet34, resnet50, vgg11_bn, mobilenet_v2: torchvision's; ResNets with -cifar: 3x3 stem, no max
+ * pool (kuangliu's). resnet20, resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with
+ * option B shortcuts.
  *
- * Options may follow the name: "mlp:width=256,dropout=0.5" (mlp, mlp-dropout: width of the hidden
- * layers, dropout behind each).
+ * Options may follow the name: "mlp:width=256,dropout=0.5". yoke_model_preset_describe lists them.
  *
  * @param[out] model  The finished model; NULL on failure.
  * @param name        The preset, with options or without; also the name of the model.
@@ -550,8 +550,8 @@ typedef struct yoke_layer_info {
     size_t parameters;       /**< Trainable scalars; those of an earlier layer count there. */
     double flops;            /**< Of a forward of one row: a multiplication and an addition are two.
                                   Convolution, linear: products and bias; batch norm: 2 for each element;
-                                  pooling: the taps of all windows; flatten, dropout: 0; others: 1 for
-                                  each element. */
+                                  pooling: the taps of all windows; flatten, dropout, embedding: 0; others: 1
+                                for            each element. */
     size_t activation_bytes; /**< Of the output of one row, in float32. */
 } yoke_layer_info;
 

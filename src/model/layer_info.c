@@ -23,6 +23,7 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     switch (o->kind) {
     case YOKE_OP_FLATTEN:
     case YOKE_OP_SEQUENCE:
+    case YOKE_OP_EMBEDDING:
     case YOKE_OP_DROPOUT: /* does nothing in evaluation */
         return 0;
     case YOKE_OP_BATCH_NORM:

@@ -10,6 +10,7 @@ import sys
 import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def yoke(*arguments, code=0):
@@ -26,7 +27,7 @@ class List(unittest.TestCase):
     def test_every_listed_model_can_be_shown(self):
         models = json.loads(yoke("list", "--json").stdout)
         text = yoke("list").stdout
-        self.assertGreaterEqual(len(models), 12)
+        self.assertGreaterEqual(len(models), 14)
         for model in models:
             self.assertIn(f"\n{model['name']} ", text)
             shown = show(model["name"])
@@ -62,6 +63,16 @@ class Show(unittest.TestCase):
         self.assertEqual((of_dataset["input"], of_dataset["output"]), ([1, 8, 8], [3]))
         self.assertEqual(show("mlp:width=8", "--input", "20", "--classes", "2")["parameters"],
                          20 * 8 + 8 + 8 * 8 + 8 + 8 * 2 + 2)
+
+    def test_it_prints_what_the_page_shows(self):
+        subprocess.run([sys.executable, ROOT / "tests/house/shown.py", ROOT / "docs/models.md",
+                        "build/release/yoke model show resnet20"], input=yoke("show", "resnet20").stdout, text=True,
+                       check=True)
+
+    def test_the_page_names_every_model(self):
+        page = (ROOT / "docs/models.md").read_text()
+        for model in json.loads(yoke("list", "--json").stdout):
+            self.assertIn(f"`{model['name']}`", page)
 
     def test_mistakes_are_named(self):
         for words, arguments in {

@@ -101,6 +101,32 @@ static void resnet_convolutions_are_normal_by_fan_out(void **state) {
     rig_destroy(&rig);
 }
 
+/* A convolution with a bias, as VGG's; grouped ones count every output channel in fan_out. */
+static void torchvisions_other_models_begin_as_theirs(void **state) {
+    (void)state;
+    struct rig rig;
+    yoke_model *vgg = NULL;
+    assert_ok(yoke_model_preset(&vgg, "vgg11_bn:hidden=16",
+                                (yoke_shape){.channels = 3, .height = 32, .width = 32}, 10, NULL));
+    plain_rig(&rig, vgg, 2, 1);
+    struct summary s = summarize(&rig, "features.4.weight");
+    assert_true(fabs(s.deviation / sqrt(2.0 / (128 * 9)) - 1) < 0.02);
+    assert_true(fabs(s.kurtosis - 3) < 0.15);
+    s = summarize(&rig, "features.4.bias");
+    assert_true(s.smallest == 0 && s.largest == 0);
+    s = summarize(&rig, "classifier.0.weight");
+    assert_true(fabs(s.deviation / 0.01 - 1) < 0.02);
+    s = summarize(&rig, "classifier.0.bias");
+    assert_true(s.smallest == 0 && s.largest == 0);
+    rig_destroy(&rig);
+    plain_rig(&rig, preset("mobilenet_v2"), 2, 1);
+    s = summarize(&rig, "features.17.conv.1.0.weight");
+    assert_true(fabs(s.deviation / sqrt(2.0 / (960 * 9)) - 1) < 0.05);
+    s = summarize(&rig, "classifier.1.weight");
+    assert_true(fabs(s.deviation / 0.01 - 1) < 0.05);
+    rig_destroy(&rig);
+}
+
 static void batch_norms_begin_neutral(void **state) {
     (void)state;
     static const struct {
@@ -154,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_and_linears_are_uniform_by_fan_in),
         cmocka_unit_test(resnet_convolutions_are_normal_by_fan_out),
+        cmocka_unit_test(torchvisions_other_models_begin_as_theirs),
         cmocka_unit_test(batch_norms_begin_neutral),
         cmocka_unit_test(values_depend_on_the_seed_alone),
     };

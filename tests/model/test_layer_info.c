@@ -69,7 +69,7 @@ static void products_are_those_that_pytorch_counts(void **state) {
     static const struct {
         const char *name;
         double flops;
-    } models[] = {{"resnet18", 3628146688}, {"resnet50", 8178368512}};
+    } models[] = {{"resnet18", 3628146688}, {"resnet50", 8178368512}, {"mobilenet_v2", 601548544}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         yoke_model *model = NULL;
         yoke_shape input = {.channels = 3, .height = 224, .width = 224};

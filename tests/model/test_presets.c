@@ -1,6 +1,7 @@
 /* Models by name: the presets and their options. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -47,6 +48,8 @@ static void presets_have_the_known_sizes(void **state) {
         {"resnet32", 10, 200, 101, 464154 + 2752, 0},
         {"resnet44", 10, 272, 137, 658586 + 2752, 0},
         {"resnet56", 10, 344, 173, 853018 + 2752, 0},
+        {"vgg11_bn", 1000, 62, 38, 132868840, 0},
+        {"mobilenet_v2", 1000, 314, 158, 3504872, 0},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         const expectation *want = &expected[i];
@@ -164,13 +167,44 @@ static void unknown_preset_names_the_nearest(void **state) {
     assert_null(model);
     assert_int_equal(yoke_model_preset(&model, "resnet18", image, 0, NULL), YOKE_ERROR_ARGUMENT);
     assert_says("0 classes");
+}
+
+static void every_preset_builds_for_its_own_rows_and_has_its_defaults(void **state) {
+    (void)state;
     int count = 0;
     for (; yoke_model_preset_name(count) != NULL; count++) {
-        assert_int_equal(yoke_model_preset(&model, yoke_model_preset_name(count), image, 10, NULL),
+        yoke_preset_info info = {.struct_size = sizeof info};
+        assert_int_equal(yoke_model_preset_describe(count, &info), YOKE_OK);
+        assert_string_equal(info.name, yoke_model_preset_name(count));
+        char name[256];
+        int used = snprintf(name, sizeof name, "%s", info.name);
+        for (int i = 0; i < info.option_count; i++)
+            used += snprintf(name + used, sizeof name - (size_t)used, "%c%s=%g", i > 0 ? ',' : ':',
+                             info.options[i].name, info.options[i].value);
+        yoke_model *plain = NULL, *spelled = NULL;
+        assert_int_equal(yoke_model_preset(&plain, info.name, info.input, info.classes, NULL),
                          YOKE_OK);
-        yoke_model_destroy(model);
+        assert_int_equal(yoke_model_preset(&spelled, name, info.input, info.classes, NULL),
+                         YOKE_OK);
+        assert_int_equal(yoke_model_parameter_count(plain), yoke_model_parameter_count(spelled));
+        assert_int_equal(yoke_model_layer_count(plain), yoke_model_layer_count(spelled));
+        yoke_model_destroy(spelled);
+        yoke_model_destroy(plain);
     }
-    assert_int_equal(count, 12);
+    assert_true(count >= 14);
+    yoke_preset_info none = {.struct_size = sizeof none};
+    assert_int_equal(yoke_model_preset_describe(count, &none), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_model_preset_describe(-1, &none), YOKE_ERROR_ARGUMENT);
+}
+
+static void vgg_needs_32_pixels(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    yoke_shape small = {.channels = 3, .height = 31, .width = 40};
+    assert_int_equal(yoke_model_preset(&model, "vgg11_bn", image, 10, NULL), YOKE_OK);
+    yoke_model_destroy(model);
+    assert_int_equal(yoke_model_preset(&model, "vgg11_bn", small, 10, NULL), YOKE_ERROR_ARGUMENT);
+    assert_says("does not fit an image of 1 x 2");
 }
 
 static void an_unknown_preset_without_a_neighbour_lists_all(void **state) {
@@ -236,6 +270,8 @@ int main(void) {
         cmocka_unit_test(mlp_takes_any_input),
         cmocka_unit_test(mlp_dropout_drops_half_of_each_hidden_layer),
         cmocka_unit_test(unknown_preset_names_the_nearest),
+        cmocka_unit_test(every_preset_builds_for_its_own_rows_and_has_its_defaults),
+        cmocka_unit_test(vgg_needs_32_pixels),
         cmocka_unit_test(an_unknown_preset_without_a_neighbour_lists_all),
         cmocka_unit_test(options_follow_the_name_of_a_preset),
         cmocka_unit_test(options_that_cannot_be_are_refused),

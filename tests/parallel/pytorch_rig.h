@@ -194,7 +194,6 @@ static inline void fill(float *values, size_t count, uint32_t stream, double sca
 static inline void write_weights(const test_rig *rig, const json_t *tensors) {
     size_t index;
     const json_t *tensor;
-    float values[4096];
     json_array_foreach(tensors, index, tensor) {
         const char *name = json_string_value(json_object_get(tensor, "name"));
         yoke_tensor_info info = {.struct_size = sizeof info};
@@ -203,9 +202,11 @@ static inline void write_weights(const test_rig *rig, const json_t *tensors) {
             if (strcmp(info.name, name) == 0) break;
         }
         assert_string_equal(info.name, name);
-        assert_in_range(info.count, 1, 4096);
+        float *values = malloc(info.count * sizeof *values);
+        assert_non_null(values);
         fill(values, info.count, (uint32_t)index, real(tensor, "scale"), real(tensor, "offset"));
         must(yoke_data_parallel_write(rig->parallel, name, values, info.count));
+        free(values);
     }
 }
 
@@ -285,26 +286,40 @@ static inline yoke_batch make_batch(test_rig *rig, int rows, uint32_t stream) {
 typedef yoke_status (*reader)(yoke_data_parallel *parallel, const char *name, float *values,
                               size_t count);
 
+/* values[count] at the entries of the fixture; the tolerance is relative to the largest value, or
+ * to `floor` if that is larger. */
+static inline void compare_values(const float *values, size_t count, const json_t *entries,
+                                  double tolerance, double floor, const char *name) {
+    for (size_t i = 0; i < count; i++)
+        floor = fmax(floor, fabs((double)values[i]));
+    size_t i;
+    const json_t *entry;
+    json_array_foreach(entries, i, entry) {
+        size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
+        assert_in_range(at, 0, count - 1);
+        near((double)values[at], json_number_value(json_array_get(entry, 1)), tolerance, floor,
+             name);
+    }
+}
+
 /* Every tensor of `wanted`, at the entries it has, against what `read` gives. */
-static inline void compare_tensors(const test_rig *rig, json_t *wanted, reader read) {
-    float values[4096];
+static inline void compare_tensors_within(const test_rig *rig, json_t *wanted, reader read,
+                                          double tolerance, double floor) {
     for (int i = 0; i < yoke_model_tensor_count(rig->model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         must(yoke_model_tensor(rig->model, i, &info));
         const json_t *entries = json_object_get(wanted, info.name);
         if (entries == NULL) continue;
+        float *values = malloc(info.count * sizeof *values);
+        assert_non_null(values);
         must(read(rig->parallel, info.name, values, info.count));
-        double largest = 0;
-        for (size_t k = 0; k < info.count; k++)
-            largest = fmax(largest, fabs((double)values[k]));
-        size_t k;
-        const json_t *entry;
-        json_array_foreach(entries, k, entry) {
-            size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
-            near((double)values[at], json_number_value(json_array_get(entry, 1)), VALUE_TOLERANCE,
-                 largest, info.name);
-        }
+        compare_values(values, info.count, entries, tolerance, floor, info.name);
+        free(values);
     }
+}
+
+static inline void compare_tensors(const test_rig *rig, json_t *wanted, reader read) {
+    compare_tensors_within(rig, wanted, read, VALUE_TOLERANCE, 0);
 }
 
 #endif

@@ -25,21 +25,12 @@ static yoke_value add_conv_norm(yoke_model *model, yoke_value input, const conv_
     char conv[64], norm[64];
     snprintf(conv, sizeof conv, "%s%s", layer->prefix, layer->conv);
     snprintf(norm, sizeof norm, "%s%s", layer->prefix, layer->norm);
-    yoke_value value =
-        yoke_conv2d(model, input,
-                    &(yoke_conv2d_options){.struct_size = sizeof(yoke_conv2d_options),
-                                           .name = conv,
-                                           .out_channels = layer->channels,
-                                           .kernel = layer->kernel,
-                                           .stride = layer->stride,
-                                           .padding = layer->kernel / 2,
-                                           .kaiming_fan_out = true});
-    return yoke_batch_norm(
-        model, value,
-        &(yoke_batch_norm_options){.struct_size = sizeof(yoke_batch_norm_options),
-                                   .name = norm,
-                                   .epsilon = 1e-5,
-                                   .momentum = 0.1});
+    return yoke_preset_conv_norm(model, input,
+                                 &(yoke_preset_conv){.conv = conv,
+                                                     .norm = norm,
+                                                     .channels = layer->channels,
+                                                     .kernel = layer->kernel,
+                                                     .stride = layer->stride});
 }
 
 struct block {
@@ -102,9 +93,7 @@ static yoke_value build_resnet(const yoke_preset_request *request) {
     const resnet *net = request->preset->member;
     yoke_value value = add_stages(model, add_stem(model, net), net);
     value = yoke_flatten(model, yoke_global_average_pool(model, value));
-    yoke_linear_options fc = {
-        .struct_size = sizeof fc, .name = "fc", .out_features = request->classes};
-    return yoke_linear(model, value, &fc);
+    return yoke_preset_linear(model, value, "fc", request->classes, 0);
 }
 
 #define RESNET(name, summary, side, classes, ...)                                                  \

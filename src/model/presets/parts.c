@@ -1,0 +1,27 @@
+/* Parts that several families are made of. */
+#include "model/presets/preset.h"
+
+yoke_value yoke_preset_conv_norm(yoke_model *model, yoke_value input,
+                                 const yoke_preset_conv *layer) {
+    yoke_conv2d_options conv = {.struct_size = sizeof conv,
+                                .name = layer->conv,
+                                .out_channels = layer->channels,
+                                .kernel = layer->kernel,
+                                .stride = layer->stride,
+                                .padding = layer->kernel / 2,
+                                .groups = layer->groups,
+                                .bias = layer->bias,
+                                .kaiming_fan_out = true};
+    yoke_batch_norm_options norm = YOKE_BATCH_NORM_OPTIONS_INIT;
+    norm.name = layer->norm;
+    return yoke_batch_norm(model, yoke_conv2d(model, input, &conv), &norm);
+}
+
+yoke_value yoke_preset_linear(yoke_model *model, yoke_value input, const char *name, int features,
+                              double deviation) {
+    yoke_linear_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_features = features,
+                                   .deviation = deviation};
+    return yoke_linear(model, input, &options);
+}
