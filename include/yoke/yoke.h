@@ -44,6 +44,7 @@
 #include "yoke/status.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"
+#include "yoke/transformer.h"
 #include "yoke/verify.h"
 
 #endif

@@ -251,6 +251,10 @@ typedef enum yoke_operation_kind {
                              features]; the row of an id that is none of 0 .. table - 1 is NaN */
     YOKE_OP_POSITIONS, /* adds to each position of a sequence its row of weight [table, features] */
     YOKE_OP_DROPOUT,
+    YOKE_OP_CLASS_TOKEN,   /* puts its weight [1, 1, channels] before the positions of a sequence */
+    YOKE_OP_SELECT,        /* a sequence's position `index` -> [channels] */
+    YOKE_OP_ATTENTION,     /* sequences [positions, 3 * channels] packed q, k, v -> [positions,
+                              channels] */
     YOKE_OP_OUTPUT,        /* the model's last operation: converts any layout and precision to plain
                               float32 */
     YOKE_OP_CROSS_ENTROPY, /* input plain float32 [rows, classes], or a sequence [rows, positions,
@@ -298,6 +302,9 @@ typedef struct yoke_operation {
     int table;                           /* embeddings: rows of the weight */
     double epsilon, momentum;            /* batch norm; epsilon: layer norm */
     double probability;                  /* dropout */
+    int index;                           /* select */
+    int heads;                           /* attention */
+    bool causal;                         /* attention */
     double label_smoothing;              /* cross-entropy */
     const float *weights; /* [channels of the input], borrowed while planning; NULL: 1 each.
                              Cross-entropy: of the classes; BCE: of the positive targets */

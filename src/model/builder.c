@@ -81,6 +81,9 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_EMBEDDING] = "embedding",
         [YOKE_OP_POSITIONS] = "positional_embedding",
         [YOKE_OP_DROPOUT] = "dropout",
+        [YOKE_OP_CLASS_TOKEN] = "class_token",
+        [YOKE_OP_SELECT] = "select",
+        [YOKE_OP_ATTENTION] = "attention",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross_entropy",
         [YOKE_OP_MSE] = "mse",
@@ -101,7 +104,8 @@ const yoke_node *yoke_builder_find(const yoke_model *model, const char *name) {
 
 static bool is_named(yoke_operation_kind kind) {
     return kind == YOKE_OP_CONV2D || kind == YOKE_OP_LINEAR || kind == YOKE_OP_BATCH_NORM ||
-           kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS;
+           kind == YOKE_OP_LAYER_NORM || kind == YOKE_OP_EMBEDDING || kind == YOKE_OP_POSITIONS ||
+           kind == YOKE_OP_CLASS_TOKEN;
 }
 
 /* A layer without parameters is named by a word and its position: "relu.7". */

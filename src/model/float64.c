@@ -34,6 +34,11 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
     case YOKE_OP_FLATTEN:
     case YOKE_OP_DROPOUT:
         return yoke_float64_elementwise;
+    case YOKE_OP_CLASS_TOKEN:
+    case YOKE_OP_SELECT:
+        return yoke_float64_class_token;
+    case YOKE_OP_ATTENTION:
+        return yoke_float64_attention;
     case YOKE_OP_SEQUENCE:
         return yoke_float64_sequence;
     case YOKE_OP_EMBEDDING:

@@ -89,9 +89,13 @@ yoke_shape yoke_value_shape(const yoke_model *model, int value);
 const yoke_node *yoke_builder_find(const yoke_model *model, const char *name);
 bool yoke_grow(void **array, int *capacity, int count, size_t size);
 
-/* tensors.c: appends NAME.SUFFIX to the table; *index gets its row. */
+/* tensors.c: appends NAME.SUFFIX, or NAME where the suffix is NULL, to the table; *index gets its
+ * row. */
 yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *suffix,
                             const yoke_tensor *description, int *index);
+/* PyTorch's name of a tensor where it is not LAYER.SUFFIX; copied. The model keeps an error.
+ * Nothing happens to a model in error. */
+void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name);
 void yoke_tensor_release(yoke_tensor *tensor);
 
 /* model_loss.c: checks and keeps the options, NULL: the defaults. Output 0 is known. */

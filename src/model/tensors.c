@@ -7,6 +7,7 @@
 #define LINE_FLOATS 16 /* running statistics begin on a cache line */
 
 static char *join_name(const char *layer, const char *suffix) {
+    if (suffix == NULL) return strdup(layer);
     size_t length = strlen(layer), bytes = length + strlen(suffix) + 2;
     char *name = malloc(bytes);
     if (name == NULL) return NULL;
@@ -23,8 +24,7 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
     if (!yoke_grow(tensors, &model->tensor_capacity, model->tensor_count, sizeof tensor))
         return FAIL_MEMORY((size_t)model->tensor_capacity * 2 * sizeof tensor, "a tensor table");
     tensor.name = join_name(layer, suffix);
-    if (tensor.name == NULL)
-        return FAIL_MEMORY(strlen(layer) + strlen(suffix) + 2, "a tensor name");
+    if (tensor.name == NULL) return FAIL_MEMORY(strlen(layer) + 1, "a tensor name");
     tensor.count = 1;
     for (int i = 0; i < tensor.ndim; i++)
         tensor.count *= (size_t)tensor.shape[i];
@@ -35,6 +35,17 @@ yoke_status yoke_tensor_add(yoke_model *model, const char *layer, const char *su
     *index = model->tensor_count;
     model->tensors[model->tensor_count++] = tensor;
     return YOKE_OK;
+}
+
+void yoke_tensor_rename(yoke_model *model, yoke_tensor *tensor, const char *name) {
+    if (yoke_builder_stopped(model)) return;
+    char *copy = strdup(name);
+    if (copy == NULL) {
+        yoke_builder_result(model, FAIL_MEMORY(strlen(name) + 1, "a tensor name"));
+        return;
+    }
+    free(tensor->name);
+    tensor->name = copy;
 }
 
 void yoke_tensor_release(yoke_tensor *tensor) {

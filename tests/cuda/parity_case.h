@@ -62,6 +62,9 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_FLATTEN] = "flatten",
         [YOKE_OP_SEQUENCE] = "sequence",
         [YOKE_OP_DROPOUT] = "dropout",
+        [YOKE_OP_CLASS_TOKEN] = "class token",
+        [YOKE_OP_SELECT] = "select",
+        [YOKE_OP_ATTENTION] = "attention",
         [YOKE_OP_OUTPUT] = "output",
         [YOKE_OP_CROSS_ENTROPY] = "cross entropy",
         [YOKE_OP_MSE] = "mse",
@@ -106,6 +109,7 @@ static inline parity_shape parity_parameter_shape(const yoke_operation *op, int 
     bool weighted = op->kind == YOKE_OP_CONV2D || op->kind == YOKE_OP_LINEAR;
     if (op->kind == YOKE_OP_BATCH_NORM || op->kind == YOKE_OP_LAYER_NORM)
         return (parity_shape){{in}, 1};
+    if (op->kind == YOKE_OP_CLASS_TOKEN && index == 0) return (parity_shape){{1, 1, in}, 3};
     if (!weighted || (index == 1 && !op->bias)) return (parity_shape){{0}, 0};
     if (index == 1) return (parity_shape){{out}, 1};
     if (op->kind == YOKE_OP_LINEAR) return (parity_shape){{out, in}, 2};

@@ -265,6 +265,58 @@ static void dropout_drops_what_the_cpu_drops(void **state) {
     }
 }
 
+static parity_case attention_case(int rows, int positions, int heads, int size) {
+    int channels = heads * size;
+    return (parity_case){.operation = {.kind = YOKE_OP_ATTENTION,
+                                       .name = "attention",
+                                       .input = {3 * channels, positions, 1, true},
+                                       .output = {channels, positions, 1, true},
+                                       .heads = heads},
+                         .rows = rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+/* One position, one head, sizes that are multiples of nothing, lengths around a tile's, and every
+ * width of the kernels. */
+static void attention_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const struct {
+        int rows, positions, heads, size;
+    } shapes[] = {{1, 1, 1, 1},   {2, 1, 2, 5},   {2, 7, 3, 16},   {1, 32, 2, 32}, {2, 33, 1, 17},
+                  {1, 65, 2, 64}, {1, 40, 1, 80}, {1, 35, 1, 128}, {1, 70, 1, 129}};
+    for (size_t i = 0; i < 2 * COUNT(shapes); i++) {
+        size_t s = i / 2;
+        parity_case c =
+            attention_case(shapes[s].rows, shapes[s].positions, shapes[s].heads, shapes[s].size);
+        c.operation.causal = i % 2 != 0;
+        check_every_way(rig, c);
+    }
+}
+
+static parity_case token_case(yoke_operation_kind kind, int rows, int positions, int channels) {
+    bool select = kind == YOKE_OP_SELECT;
+    yoke_dims longer = {channels, positions + 1, 1, true};
+    yoke_dims shorter =
+        select ? (yoke_dims){channels, 1, 1, false} : (yoke_dims){channels, positions, 1, true};
+    return (parity_case){.operation = {.kind = kind,
+                                       .name = "token",
+                                       .input = select ? longer : shorter,
+                                       .output = select ? shorter : longer,
+                                       .index = select ? positions / 2 : 0},
+                         .rows = rows,
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+}
+
+static void class_token_and_select_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const int shapes[][3] = {{1, 1, 1}, {3, 4, 5}, {70, 3, 16}, {2, 64, 24}};
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        check_every_way(rig,
+                        token_case(YOKE_OP_CLASS_TOKEN, shapes[i][0], shapes[i][1], shapes[i][2]));
+        check_every_way(rig, token_case(YOKE_OP_SELECT, shapes[i][0], shapes[i][1], shapes[i][2]));
+    }
+}
+
 static parity_case loss_case(yoke_operation_kind kind, int rows, int classes) {
     return (parity_case){.operation = {.kind = kind, .name = "loss", .input = {classes, 1, 1}},
                          .rows = rows,
@@ -399,6 +451,9 @@ static void a_replay_with_a_new_step_is_what_direct_calls_give(void **state) {
                            sequence_case(YOKE_OP_LAYER_NORM, 0),
                            value_case(YOKE_OP_ADD, 1),
                            value_case(YOKE_OP_DROPOUT, 0),
+                           attention_case(2, 37, 2, 8),
+                           token_case(YOKE_OP_CLASS_TOKEN, 3, 4, 5),
+                           token_case(YOKE_OP_SELECT, 3, 4, 5),
                            value_case(YOKE_OP_FLATTEN, 0),
                            value_case(YOKE_OP_OUTPUT, 0),
                            window_case(YOKE_OP_MAX_POOL, &pools[1]),
@@ -479,6 +534,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(flatten_and_output_equal_the_cpu),
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),
         cmocka_unit_test(dropout_drops_what_the_cpu_drops),
+        cmocka_unit_test(attention_equals_the_cpu),
+        cmocka_unit_test(class_token_and_select_equal_the_cpu),
         cmocka_unit_test(losses_equal_the_cpu),
         cmocka_unit_test(weighted_losses_equal_the_cpu),
         cmocka_unit_test(pooling_equals_the_cpu),

@@ -3,6 +3,7 @@
 #define TESTS_NETWORKS_H
 
 #include "replica_rig.h"
+#include "yoke/transformer.h"
 
 static inline yoke_value conv(yoke_model *model, yoke_value input, const char *name, int channels,
                               const char *shared_with) {
@@ -160,6 +161,30 @@ static inline yoke_model *windows(const yoke_loss_options *loss) {
     value = yoke_adaptive_average_pool(model, yoke_conv2d(model, value, &depthwise), 3, 2);
     value = linear(model, yoke_flatten(model, value), "fc", 7, NULL);
     assert_ok(yoke_model_finish(model, value, loss));
+    return model;
+}
+
+static inline yoke_value attend(yoke_model *model, yoke_value input, int heads, bool causal) {
+    yoke_attention_options options = {
+        .struct_size = sizeof options, .heads = heads, .causal = causal};
+    return yoke_attention(model, input, &options);
+}
+
+/* Attention over more positions than one tile has, causal and not, of an image's pixels; then a
+ * class token, and two positions. */
+static inline yoke_model *attention(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "attention", (yoke_shape){4, 7, 10, false}));
+    yoke_value a = yoke_sequence(model, yoke_model_input(model)); /* chained, scores are steep */
+    yoke_value b = attend(model, linear(model, a, "first", 18, NULL), 2, true);
+    yoke_value c = attend(model, linear(model, a, "second", 18, NULL), 1, false);
+    yoke_value d = attend(model, linear(model, a, "third", 9, NULL), 3, true);
+    b = yoke_add(model, yoke_add(model, b, c), linear(model, d, "wide", 6, NULL));
+    b = yoke_class_token(model, b, "token");
+    c = yoke_add(model, yoke_select(model, b, 0), yoke_select(model, b, 70));
+    b = linear(model, yoke_flatten(model, b), "head", 5, NULL);
+    b = yoke_add(model, b, linear(model, c, "side", 5, NULL));
+    assert_ok(yoke_model_finish(model, b, loss));
     return model;
 }
 

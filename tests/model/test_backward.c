@@ -101,6 +101,7 @@ static void gradients_of_the_inputs_equal_the_reference(void **state) {
     check_input_gradients(everything(NULL), YOKE_ALGORITHM_MEASURED, 1);
     check_input_gradients(sequence(NULL), YOKE_ALGORITHM_MEASURED, 1);
     check_input_gradients(tokens(NULL, true), YOKE_ALGORITHM_MEASURED, 1);
+    check_input_gradients(attention(NULL), YOKE_ALGORITHM_MEASURED, 1);
 }
 
 /* The layers before the first parameter run behind the last bucket. */

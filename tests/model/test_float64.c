@@ -119,6 +119,11 @@ static void so_are_those_of_sequences(void **state) {
     check_model(tokens(&squares, true), 3);
 }
 
+static void so_are_those_of_attention(void **state) {
+    (void)state;
+    check_model(attention(NULL), 2);
+}
+
 static void so_are_those_of_the_mean_squared_error(void **state) {
     (void)state;
     yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
@@ -190,6 +195,7 @@ int main(void) {
         cmocka_unit_test(so_are_those_of_activations),
         cmocka_unit_test(so_are_those_of_layers_over_channels),
         cmocka_unit_test(so_are_those_of_sequences),
+        cmocka_unit_test(so_are_those_of_attention),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),
         cmocka_unit_test(so_are_those_of_every_loss),
         cmocka_unit_test(gradients_add_up),

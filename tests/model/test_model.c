@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "model/graph.h"
+#include "yoke/transformer.h"
 
 static const yoke_shape image = {3, 32, 32, false};
 
@@ -104,6 +105,23 @@ static void builder_names_layer_and_values(void **state) {
     model = new_model(image);
     assert_refused(model, conv(model, yoke_sequence(model, yoke_model_input(model)), "a", 4),
                    WORDS("a:", "sequence of 1024 x 3", "needs an image"));
+
+    yoke_attention_options heads = {.struct_size = sizeof heads, .heads = 2};
+    model = new_model(image);
+    assert_refused(model, yoke_attention(model, yoke_model_input(model), &heads),
+                   WORDS("attention.0", "an image", "needs a sequence"));
+    model = new_model(image);
+    a = linear(model, yoke_sequence(model, yoke_model_input(model)), "qkv", 10);
+    assert_refused(model, yoke_attention(model, a, &heads), WORDS("10 channels", "multiple of 3"));
+    model = new_model(image);
+    a = yoke_sequence(model, yoke_model_input(model));
+    assert_refused(model, yoke_attention(model, a, &heads), WORDS("2 heads", "1 channels"));
+    model = new_model(image);
+    a = yoke_class_token(model, yoke_sequence(model, yoke_model_input(model)), "token");
+    assert_refused(model, yoke_select(model, a, 1025), WORDS("position 1025", "0 to 1024"));
+    model = new_model(image);
+    assert_refused(model, yoke_class_token(model, yoke_model_input(model), "token"),
+                   WORDS("token", "needs a sequence"));
 
     model = new_model(image);
     a = yoke_sequence(model, yoke_model_input(model));

@@ -81,6 +81,14 @@ static void windows_equal_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
+static void attention_equals_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, attention(NULL), 5, 1);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
 static void resnet20_equals_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -141,6 +149,11 @@ static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
     (void)state;
     check_bfloat16(sequence);
     check_bfloat16(tokens_at_positions);
+}
+
+static void bfloat16_attention_stays_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(attention);
 }
 
 static void mlp_equals_the_reference(void **state) {
@@ -319,6 +332,8 @@ int main(void) {
         cmocka_unit_test(layers_over_channels_equal_the_reference),
         cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(windows_equal_the_reference),
+        cmocka_unit_test(attention_equals_the_reference),
+        cmocka_unit_test(bfloat16_attention_stays_close_to_the_reference),
         cmocka_unit_test(resnet20_equals_the_reference),
         cmocka_unit_test(measured_choices_equal_the_reference),
         cmocka_unit_test(bfloat16_activations_stay_close_to_the_reference),

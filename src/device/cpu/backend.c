@@ -318,6 +318,12 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
         return cpu_plan_positions(plan, cpu, request);
     case YOKE_OP_DROPOUT:
         return cpu_plan_dropout(plan, cpu, request);
+    case YOKE_OP_CLASS_TOKEN:
+        return cpu_plan_class_token(plan, cpu, request);
+    case YOKE_OP_SELECT:
+        return cpu_plan_select(plan, cpu, request);
+    case YOKE_OP_ATTENTION:
+        return cpu_plan_attention(plan, cpu, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:

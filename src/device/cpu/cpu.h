@@ -143,6 +143,11 @@ yoke_status cpu_plan_positions(yoke_plan **plan, cpu_device *device,
                                const yoke_plan_request *request);
 yoke_status cpu_plan_dropout(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request);
+yoke_status cpu_plan_class_token(yoke_plan **plan, cpu_device *device,
+                                 const yoke_plan_request *request);
+yoke_status cpu_plan_select(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_attention(yoke_plan **plan, cpu_device *device,
+                               const yoke_plan_request *request);
 yoke_status cpu_plan_loss(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
 
 /* Flat arithmetic, in arithmetic.c. */

@@ -264,6 +264,12 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_positions(plan, cuda, request);
     case YOKE_OP_DROPOUT:
         return cuda_plan_dropout(plan, cuda, request);
+    case YOKE_OP_CLASS_TOKEN:
+        return cuda_plan_class_token(plan, cuda, request);
+    case YOKE_OP_SELECT:
+        return cuda_plan_select(plan, cuda, request);
+    case YOKE_OP_ATTENTION:
+        return cuda_plan_attention(plan, cuda, request);
     case YOKE_OP_CROSS_ENTROPY:
     case YOKE_OP_MSE:
     case YOKE_OP_BCE:

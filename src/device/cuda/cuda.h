@@ -181,6 +181,12 @@ yoke_status cuda_plan_positions(yoke_plan **plan, cuda_device *device,
                                 const yoke_plan_request *request);
 yoke_status cuda_plan_dropout(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request);
+yoke_status cuda_plan_class_token(yoke_plan **plan, cuda_device *device,
+                                  const yoke_plan_request *request);
+yoke_status cuda_plan_select(yoke_plan **plan, cuda_device *device,
+                             const yoke_plan_request *request);
+yoke_status cuda_plan_attention(yoke_plan **plan, cuda_device *device,
+                                const yoke_plan_request *request);
 yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
 
 /* arithmetic.c */

@@ -234,6 +234,29 @@ cudaError_t cuda_run_embedding_backward(const cuda_embedding_job *job, cudaStrea
 cudaError_t cuda_run_positions(const cuda_embedding_job *job, cudaStream_t stream);
 cudaError_t cuda_run_positions_backward(const cuda_embedding_job *job, cudaStream_t stream);
 
+/* to [rows, count] = from [rows, count], in rows of these strides. A float32 `from` may become
+ * bfloat16. */
+typedef struct cuda_rows_job {
+    void *to;
+    const void *from;
+    size_t rows, count, to_stride, from_stride;
+    bool to_half, from_half;
+} cuda_rows_job;
+cudaError_t cuda_run_copy_rows(const cuda_rows_job *job, cudaStream_t stream);
+
+/* Values [rows, positions, 3, heads, size] and [rows, positions, heads, size]. */
+#define CUDA_ATTENTION_SIZE 256 /* of a head, at most */
+typedef struct cuda_attention_job {
+    int rows, heads, positions, size;
+    bool half, causal;
+    const void *input, *output_gradient;
+    void *output, *input_gradient;
+    float *log_sum; /* [rows, heads, positions], from forward to backward; NULL: no backward */
+    float *product; /* the same shape, scratch of backward */
+} cuda_attention_job;
+cudaError_t cuda_run_attention(const cuda_attention_job *job, cudaStream_t stream);
+cudaError_t cuda_run_attention_backward(const cuda_attention_job *job, cudaStream_t stream);
+
 /* What backward needs of one row's softmax: p_j = exp(x_j - largest) / sum. */
 typedef struct cuda_loss_row {
     float largest, reciprocal_sum;

@@ -1,0 +1,26 @@
+/* Copies between sequences of different lengths, row by row. */
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+
+template <typename To, typename From> static __global__ void copy_rows(cuda_rows_job job) {
+    GRID_STRIDE(i, job.rows * job.count) {
+        size_t row = i / job.count, at = i % job.count;
+        cuda_narrow(cuda_widen(((const From *)job.from)[row * job.from_stride + at]),
+                    (To *)job.to + row * job.to_stride + at);
+    }
+}
+
+template <typename To, typename From>
+static void launch(const cuda_rows_job *job, cudaStream_t stream) {
+    LAUNCH((copy_rows<To, From>), cuda_blocks(job->rows * job->count), CUDA_THREADS, stream, *job);
+}
+
+extern "C" cudaError_t cuda_run_copy_rows(const cuda_rows_job *job, cudaStream_t stream) {
+    if (job->to_half && job->from_half)
+        launch<__nv_bfloat16, __nv_bfloat16>(job, stream);
+    else if (job->to_half)
+        launch<__nv_bfloat16, float>(job, stream);
+    else
+        launch<float, float>(job, stream);
+    return cudaGetLastError();
+}
