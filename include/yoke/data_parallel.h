@@ -9,7 +9,8 @@
  *
  * The calling thread is the root device's worker. One thread at a time may use an engine, or the
  * devices that several engines share; engines with devices of their own run side by side. A second
- * thread inside an engine and a forked child get ARGUMENT; SYSTEM means that the system refused a
+ * thread inside an engine (unless that only predicts, see options.inference) and a forked child get
+ * ARGUMENT; SYSTEM means that the system refused a
  * compute thread.
  *
  * On GPUs of one process a call may find that the gradient of the step before it was not finite. It
@@ -123,6 +124,13 @@ typedef struct yoke_data_parallel_options {
      * layer, or to rebuild one layer of one replica; 0 to 1e6. The INIT macro sets what
      * bench/pytorch_interpreter.py measured in PyTorch. Other schedules do not read it. */
     double interpreter_us;
+    /** The engine only predicts: it has no gradients and no optimizer, and no call plans or
+     * measures backward. yoke_data_parallel_forward and _evaluate, without training, take turns
+     * when several threads call them: each call uses all devices, so threads that must not wait for
+     * each other need an engine each. Everything that trains, and bind, returns ARGUMENT. Needs the
+     * schedule overlap, and neither groups, shards, accumulate, input_gradients nor a process
+     * group. */
+    bool inference;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -138,7 +146,8 @@ typedef struct yoke_data_parallel_options {
             YOKE_ALGORITHM_MEASURED, 0 /* batch */, 1 /* accumulate */, 0, 0, 0,                   \
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
-            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US      \
+            0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
+            false /* inference */                                                                  \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -439,6 +448,18 @@ YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const
  */
 YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count);
+
+/** Copies all weights and running statistics from one engine to another, from one that trains to
+ * one that predicts, for example. Threads that predict see the old weights or the new ones, never
+ * a mixture.
+ *
+ * @param parallel  The engine to write. In a process group all ranks then need
+ *                  yoke_data_parallel_synchronize.
+ * @param from      An engine whose model has tensors of the same names and shapes; not changed.
+ * @return ARGUMENT: the text names the first tensor that differs. MEMORY.
+ */
+YOKE_API yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
+                                                     yoke_data_parallel *from);
 
 /** Reads the last backward's gradient of a parameter on the root. Only the classic schedule and the
  * stages by hand keep gradients; the other schedules reduce into the update.

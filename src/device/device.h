@@ -339,6 +339,8 @@ typedef struct yoke_plan_request {
     const yoke_operation *operation;
     int rows;
     bool training;
+    bool inference; /* no plan of this model trains: its choices are keyed apart, since the
+                       parameters have another layout */
     yoke_precision precision;
     yoke_algorithm algorithm;
     bool input_gradient; /* backward must compute the gradients of the inputs */

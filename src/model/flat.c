@@ -123,9 +123,9 @@ static void place_frozen(yoke_flat *flat) {
 
 static yoke_status cut_buckets(yoke_flat *flat, const yoke_flat_request *request) {
     size_t count = (size_t)flat->trainable_count;
-    size_t *bytes = calloc(count, sizeof *bytes);
-    int *assigned = calloc(count, sizeof *assigned);
-    flat->buckets = calloc(count, sizeof *flat->buckets);
+    size_t *bytes = calloc(count + 1, sizeof *bytes); /* count 0: all are frozen */
+    int *assigned = calloc(count + 1, sizeof *assigned);
+    flat->buckets = calloc(count + 1, sizeof *flat->buckets);
     bool enough = bytes != NULL && assigned != NULL && flat->buckets != NULL;
     if (enough) {
         for (size_t i = 0; i < count; i++)

@@ -12,6 +12,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         .operation = &node->operation,
         .rows = from->rows,
         .training = from->training,
+        .inference = from->inference,
         .precision = from->precision,
         .algorithm = from->algorithm,
         .input_gradient = yoke_program_requires_input_gradient(program, node),
@@ -174,7 +175,8 @@ static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
         yoke_place beside = program->places[index].contributions[k];
         binding->parameters[k] = memory->parameters + parameter->offset;
         if (memory->shadow != NULL) binding->shadows[k] = memory->shadow + parameter->offset;
-        binding->parameter_gradients[k] = memory->gradients + parameter->offset;
+        if (memory->gradients != NULL)
+            binding->parameter_gradients[k] = memory->gradients + parameter->offset;
         if (beside != YOKE_PLACE_NOWHERE)
             binding->parameter_gradients[k] = yoke_program_address(program, memory, beside);
     }

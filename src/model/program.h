@@ -83,6 +83,7 @@ typedef struct yoke_program_request {
     yoke_algorithm algorithm;
     int rows;
     bool training;
+    bool inference;        /* no program of this model trains */
     bool input_gradients;  /* backward also computes the gradient of the model's input */
     const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */

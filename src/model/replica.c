@@ -24,7 +24,7 @@ static yoke_status allocate_flat(yoke_replica *replica, float *parameters, float
     replica->borrows_gradients = gradients != NULL;
     if (parameters == NULL)
         TRY(allocate_floats(replica, flat->elements, "parameters", &memory->parameters));
-    if (gradients == NULL)
+    if (gradients == NULL && !replica->options.inference)
         TRY(allocate_floats(replica, flat->elements, "gradients", &memory->gradients));
     if (flat->buffer_elements == 0) return YOKE_OK;
     return allocate_floats(replica, flat->buffer_elements, "running statistics", &memory->buffers);
@@ -47,8 +47,10 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     for (int k = 0; k < model->output_count; k++) {
         size_t count = rows * yoke_model_output_elements(model, k);
         TRY(allocate_floats(replica, count, "the outputs of a shard", &memory->outputs[k]));
+        floats += count;
+        if (replica->options.inference) continue;
         TRY(allocate_floats(replica, count, "output gradients", &memory->output_gradients[k]));
-        floats += 2 * count;
+        floats += count;
     }
     TRY(yoke_device_allocate(device, label_bytes, "the labels of a shard", &labels));
     memory->labels = labels;
@@ -138,6 +140,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .algorithm = options->algorithm,
         .rows = rows,
         .training = training,
+        .inference = options->inference,
         .input_gradients = options->input_gradients,
         .frozen = options->frozen,
         .flat = replica->flat,
@@ -214,7 +217,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
     made->options = *options;
     made->flat = options->flat;
     if (made->options.rows_advice == NULL) made->options.rows_advice = "use fewer rows";
-    yoke_status status = yoke_replica_prepare(made, options->rows, true);
+    yoke_status status = yoke_replica_prepare(made, options->rows, !options->inference);
     if (status != YOKE_OK) {
         yoke_replica_destroy(made);
         return status;

@@ -46,6 +46,7 @@ static yoke_status kernel_time(yoke_data_parallel *parallel, yoke_kernel_timing 
     if (timing != YOKE_KERNELS_ALONE && timing != YOKE_KERNELS_IN_ORDER)
         return FAIL(YOKE_ERROR_ARGUMENT, "timing is %d: it is one of yoke_kernel_timing",
                     (int)timing);
+    TRY(yoke_engine_check_trains(parallel, true));
     kernel_job job = {.parallel = parallel, .timing = timing, .repeat = repeat};
     parallel->flight.progress = YOKE_STAGE_LOAD; /* the kernels overwrite the batch's memory */
     parallel->flight.losses_known = parallel->gradient_on_root = parallel->input_gradients = false;

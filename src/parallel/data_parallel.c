@@ -70,6 +70,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 
 static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
                          yoke_batch *batch, yoke_step_result *result) {
+    TRY(yoke_engine_check_trains(parallel, training));
     if (training) TRY(yoke_unsynced_check_step(parallel));
     TRY(yoke_flight_check(parallel, given, true, batch));
     TRY(yoke_result_check(result));

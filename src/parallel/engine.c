@@ -2,7 +2,6 @@
 #include "parallel/engine.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "parallel/exchange_links.h"
 #include "parallel/recorded.h"
@@ -15,6 +14,21 @@
 static yoke_status check_choice(const char *name, int value, int last) {
     if (value >= 0 && value <= last) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s is %d: it is one of yoke_%s", name, value, name);
+}
+
+/* What an engine that only predicts leaves out. */
+static yoke_status check_inference(const yoke_data_parallel_options *own) {
+    const char *other = own->schedule != YOKE_SCHEDULE_OVERLAP ? "schedule"
+                        : own->accumulate > 1                  ? "accumulate"
+                        : own->input_gradients                 ? "input_gradients"
+                        : own->group_count > 0                 ? "groups"
+                        : own->shards > 0                      ? "shards"
+                        : own->process_group != NULL           ? "process_group"
+                                                               : NULL;
+    if (!own->inference || other == NULL) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "inference with %s: an engine that only predicts has no use for it; leave it out",
+                other);
 }
 
 static yoke_status load_options(yoke_data_parallel *parallel,
@@ -34,6 +48,7 @@ static yoke_status load_options(yoke_data_parallel *parallel,
                     "input_gradients with accumulate %d: they are those of one micro-batch; leave "
                     "accumulate at 1",
                     own->accumulate);
+    TRY(check_inference(own));
     TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
     TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
     return check_choice("algorithm", (int)own->algorithm, YOKE_ALGORITHM_DIRECT);
@@ -129,6 +144,7 @@ static yoke_status plan_replica(int index, void *context) {
         .precision = parallel->options.precision,
         .algorithm = parallel->options.algorithm,
         .rows = yoke_shard_rows(parallel->limits.micro_rows, parallel->count, 0),
+        .inference = parallel->options.inference,
         .flat = parallel->flat,
         .choices = parallel->choices,
         .first_bucket_bytes = parallel->options.first_bucket_bytes,
@@ -240,6 +256,7 @@ static yoke_status prepare_micros(yoke_data_parallel *parallel, int rows, bool t
 
 /* Every shard size the micro-batches of a batch of `rows` are cut into. */
 static yoke_status prepare(yoke_data_parallel *parallel, int rows, bool training) {
+    TRY(yoke_engine_check_trains(parallel, training));
     if (rows < 1 || rows > parallel->options.batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "prepare: %d rows: this engine was made for 1 to %d", rows,
                     parallel->options.batch);
@@ -273,13 +290,14 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     TRY(yoke_apply(parallel, 1, "create", initialize_root, parallel));
     parallel->weights_version = parallel->frozen_version = parallel->buffers_version = 1;
     TRY(yoke_data_parallel_synchronize(parallel));
-    TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, true));
+    bool trains = !parallel->options.inference;
+    TRY(yoke_data_parallel_prepare(parallel, parallel->options.batch, trains));
     return yoke_replicate(parallel);
 }
 
 static yoke_status build(yoke_data_parallel *parallel, const yoke_data_parallel_options *options,
                          const yoke_optimizer_options *optimizer) {
-    parallel->entry.process = getpid();
+    yoke_entry_begin(parallel);
     parallel->count = yoke_devices_count(parallel->devices);
     parallel->queued = !yoke_devices_share_memory(parallel->devices);
     TRY(load_options(parallel, options, optimizer));
@@ -345,7 +363,14 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
     yoke_groups_destroy(&parallel->groups);
     free(parallel->lanes);
     free(parallel->labels);
+    yoke_entry_end(parallel);
     free(parallel);
+}
+
+yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training) {
+    if (!training || !parallel->options.inference) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "this engine only predicts: create one without options.inference to train");
 }
 
 void yoke_count_forward(yoke_data_parallel *parallel) {

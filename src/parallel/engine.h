@@ -74,6 +74,9 @@ struct yoke_data_parallel {
 void yoke_count_forward(yoke_data_parallel *parallel);
 void yoke_count_update(yoke_data_parallel *parallel);
 
+/* ARGUMENT where an engine that only predicts is asked to train. */
+yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training);
+
 /* Whether each stage ends before the next begins, with the loss on the root: classic and python. */
 bool yoke_steps_by_phases(const yoke_data_parallel *parallel);
 

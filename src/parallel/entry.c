@@ -1,7 +1,18 @@
 /* Who may be inside an engine. */
 #include "parallel/entry.h"
 
+#include <unistd.h>
+
 #include "parallel/engine.h"
+
+void yoke_entry_begin(yoke_data_parallel *parallel) {
+    parallel->entry.process = getpid();
+    pthread_mutex_init(&parallel->entry.turn, NULL); /* cannot fail on Linux */
+}
+
+void yoke_entry_end(yoke_data_parallel *parallel) {
+    pthread_mutex_destroy(&parallel->entry.turn);
+}
 
 yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
     if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "%s: the engine is NULL", call);
@@ -12,6 +23,7 @@ yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
         return YOKE_OK;
     }
     TRY(yoke_process_check(entry->process, "this engine"));
+    if (parallel->options.inference) pthread_mutex_lock(&entry->turn);
     if (!atomic_compare_exchange_strong(&entry->owner, &nobody, self))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "%s: another thread is inside this engine; let one thread at a time call it, "
@@ -44,6 +56,7 @@ yoke_status yoke_leave(yoke_data_parallel *parallel, yoke_status status) {
     if (entry->is_scoped) yoke_device_leave(parallel->lanes[0].device, &entry->scope);
     entry->is_scoped = false;
     atomic_store(&entry->owner, 0);
+    if (parallel->options.inference) pthread_mutex_unlock(&entry->turn);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* Every public call that computes enters the engine: one thread at a time, in the process that made
- * it, with the root's compute threads. */
+ * it, with the root's compute threads. A second thread waits for its turn if the engine only
+ * predicts; otherwise it is a mistake. */
 #ifndef PARALLEL_ENTRY_H
 #define PARALLEL_ENTRY_H
 
@@ -11,11 +12,15 @@
 
 typedef struct yoke_entry {
     pid_t process;
+    pthread_mutex_t turn;    /* of an engine that only predicts: locked while it has an owner */
     _Atomic pthread_t owner; /* the thread inside, which is alive; 0: none */
     int depth;               /* of its calls, since one may make another */
     bool is_scoped;          /* `scope` holds what leave restores */
     yoke_device_scope scope;
 } yoke_entry;
+
+void yoke_entry_begin(yoke_data_parallel *parallel);
+void yoke_entry_end(yoke_data_parallel *parallel);
 
 /* Begins a public call, or one inside it. ARGUMENT, and the text begins with `call`: the engine is
  * NULL, another thread is inside, or this process is a fork of the engine's. After OK, leave ends

@@ -71,7 +71,7 @@ static yoke_status create_optimizers(int lane, void *context) {
 yoke_status yoke_exchange_open(yoke_exchange *exchange) {
     yoke_data_parallel *parallel = exchange->parallel;
     size_t participants = (size_t)exchange->participants, lanes = (size_t)parallel->count;
-    size_t buckets = (size_t)parallel->flat->bucket_count;
+    size_t buckets = (size_t)parallel->flat->bucket_count + 1; /* none: nothing trains */
     exchange->gradients = calloc(participants, sizeof *exchange->gradients);
     exchange->parameters = calloc(participants, sizeof *exchange->parameters);
     exchange->optimizers = calloc((size_t)exchange->owners * buckets, sizeof *exchange->optimizers);

@@ -53,6 +53,16 @@ static int find_group(const yoke_groups *groups, const char *name) {
     return -1;
 }
 
+/* Of an engine that only predicts nothing trains. */
+static yoke_status freeze_all(yoke_groups *groups, const yoke_model *model) {
+    size_t tensors = (size_t)yoke_model_tensor_count(model);
+    groups->frozen = malloc(tensors * sizeof *groups->frozen);
+    if (groups->frozen == NULL) return FAIL_MEMORY(tensors, "parameter groups");
+    for (size_t i = 0; i < tensors; i++)
+        groups->frozen[i] = true;
+    return YOKE_OK;
+}
+
 /* A group without members is a mistake: a wrong pattern, or one behind a wider one. */
 static yoke_status check_members(const yoke_groups *groups, const yoke_model *model, int group) {
     const char *pattern = groups->list[group].pattern;
@@ -94,6 +104,7 @@ yoke_status yoke_groups_create(yoke_data_parallel *parallel) {
     if (count < 0 || (count > 0 && given == NULL))
         return FAIL(YOKE_ERROR_ARGUMENT, "group_count is %d, and groups is %s", count,
                     given != NULL ? "set" : "NULL");
+    if (options->inference) return freeze_all(groups, parallel->model);
     if (count == 0) return YOKE_OK;
     size_t tensors = (size_t)yoke_model_tensor_count(parallel->model);
     groups->members = calloc(tensors, sizeof *groups->members);

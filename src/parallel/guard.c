@@ -7,6 +7,7 @@
 #include "parallel/engine.h"
 
 int yoke_guard_count(const yoke_data_parallel *parallel) {
+    if (parallel->options.inference) return 0;
     return parallel->queued ? YOKE_GUARDS : 1;
 }
 

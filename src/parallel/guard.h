@@ -13,7 +13,8 @@ typedef struct yoke_guard {
     uint64_t batches_tracked;
 } yoke_guard;
 #define YOKE_GUARDS 2
-int yoke_guard_count(const yoke_data_parallel *parallel); /* the first alone on CPUs */
+int yoke_guard_count(
+    const yoke_data_parallel *parallel); /* the first alone on CPUs, none to predict */
 
 yoke_status yoke_guard_create(yoke_data_parallel *parallel);
 void yoke_guard_destroy(yoke_data_parallel *parallel);

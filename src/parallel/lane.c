@@ -18,7 +18,7 @@ static yoke_status create_events(yoke_lane *lane, size_t buckets) {
     TRY(yoke_device_event_create(&events->losses, lane->device));
     TRY(yoke_device_event_create(&events->computed, lane->device));
     TRY(yoke_device_event_create(&events->published, lane->device));
-    events->buckets = calloc(buckets, sizeof(yoke_device_event *));
+    events->buckets = calloc(buckets + 1, sizeof(yoke_device_event *));
     if (events->buckets == NULL) return FAIL_MEMORY(buckets * sizeof(void *), "events");
     for (size_t b = 0; b < buckets; b++)
         TRY(yoke_device_event_create(&events->buckets[b], lane->device));

@@ -89,6 +89,7 @@ yoke_status yoke_parallel_apply(yoke_data_parallel *parallel, yoke_replica_job j
 static yoke_status bind(yoke_data_parallel *parallel) {
     yoke_lane *root = &parallel->lanes[0];
     if (parallel->bound) return YOKE_OK;
+    TRY(yoke_engine_check_trains(parallel, true)); /* threads that predict take turns */
     TRY(yoke_device_start_team(root->device));
     TRY(yoke_device_enter(root->device, true, &root->scope));
     parallel->bound = true;

@@ -88,8 +88,9 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
     yoke_memory_report own = {
         .struct_size = sizeof own,
         .parameters = flat,
-        .gradients = flat + trainable * (size_t)(yoke_lane_sums(parallel) +
-                                                 (parallel->unsynced.sums[replica] != NULL)),
+        .gradients = (parallel->options.inference ? 0 : flat) +
+                     trainable * (size_t)(yoke_lane_sums(parallel) +
+                                          (parallel->unsynced.sums[replica] != NULL)),
         .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
         .buffers = parallel->flat->buffer_elements * sizeof(float) *
                    (replica == 0 ? 1 + (size_t)yoke_guard_count(parallel) : 1),

@@ -22,6 +22,7 @@ static yoke_status backward_job(int lane, void *context) {
 }
 
 static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training) {
+    TRY(yoke_engine_check_trains(parallel, training));
     TRY(yoke_flight_require(parallel, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
                             YOKE_STAGE_BACKWARD));
     yoke_flight *flight = &parallel->flight;

@@ -78,6 +78,56 @@ yoke_status yoke_data_parallel_write_gradient(yoke_data_parallel *parallel, cons
     return yoke_leave(parallel, write(parallel, name, true, values, count));
 }
 
+/* Copies of weights. Between the two engines the values lie on the host, so that no thread ever
+ * holds both. */
+
+static yoke_status count_values(const yoke_model *model, size_t *count) {
+    *count = 0;
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        if (!info.integer) *count += info.count;
+    }
+    return YOKE_OK;
+}
+
+/* All tensors of the model, by name, from or to an engine that has them. */
+static yoke_status move_tensors(yoke_data_parallel *parallel, const yoke_model *model, bool give,
+                                float *values) {
+    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
+        yoke_tensor_info info = {.struct_size = sizeof info};
+        TRY(yoke_model_tensor(model, i, &info));
+        if (info.integer) continue;
+        TRY(give ? write(parallel, info.name, false, values, info.count)
+                 : read(parallel, info.name, false, values, info.count));
+        values += info.count;
+    }
+    return YOKE_OK;
+}
+
+static yoke_status copy_weights(yoke_data_parallel *parallel, yoke_data_parallel *from,
+                                float *values) {
+    TRY(yoke_enter_settled(from, "yoke_data_parallel_copy_weights"));
+    uint64_t batches = from->batches_tracked;
+    TRY(yoke_leave(from, move_tensors(from, parallel->model, false, values)));
+    TRY(yoke_enter_settled(parallel, "yoke_data_parallel_copy_weights"));
+    parallel->batches_tracked = batches;
+    return yoke_leave(parallel, move_tensors(parallel, parallel->model, true, values));
+}
+
+yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
+                                            yoke_data_parallel *from) {
+    size_t count;
+    TRY(yoke_pointer_check(parallel, "parallel"));
+    TRY(yoke_pointer_check(from, "from"));
+    TRY(count_values(parallel->model, &count));
+    float *values = malloc(count * sizeof *values);
+    if (values == NULL) return FAIL_MEMORY(count * sizeof *values, "weights on their way");
+    yoke_status status = copy_weights(parallel, from, values);
+    free(values);
+    return status;
+}
+
 static yoke_status hash_tensors(yoke_data_parallel *parallel, XXH3_state_t *state) {
     float *values = NULL;
     yoke_status status = YOKE_OK;

@@ -231,9 +231,10 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
     *candidate = 0;
     if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) return YOKE_OK;
     char key[192];
-    snprintf(key, sizeof key, "%s %s %d threads %s", planner->problem->key,
+    snprintf(key, sizeof key, "%s %s %d threads %s%s", planner->problem->key,
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
-             planner->device->base.threads, direction_names[direction]);
+             planner->device->base.threads, direction_names[direction],
+             request->inference ? " inference" : "");
     int known = yoke_choices_find(request->choices, key);
     if (known < 0) return measure(planner, direction, key, candidate);
     *candidate = known;
