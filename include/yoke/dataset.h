@@ -174,6 +174,8 @@ typedef struct yoke_dataset_info {
     int label_count; /**< Labels of a row; 0: regression. */
     const char *const
         *feature_names; /**< [channels], borrowed: the columns of `csv`; NULL: none. */
+    int resize; /**< `images`: the shorter side before the center is cut out; 0: other rows. */
+    bool exact; /**< `images`: decode=exact. */
 } yoke_dataset_info;
 
 /** Describes a dataset.

@@ -46,5 +46,6 @@
 #include "yoke/trainer.h"
 #include "yoke/transformer.h"
 #include "yoke/verify.h"
+#include "yoke/weights.h"
 
 #endif

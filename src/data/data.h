@@ -32,6 +32,8 @@ struct yoke_dataset {
     const char **class_names;    /* [classes], or NULL */
     const char **feature_names;  /* [channels], owned, or NULL */
     void *feature_text;          /* owned: what they point to */
+    int resize;                  /* images: the shorter side before the crop; 0: none */
+    bool exact;                  /* images: Pillow's pixels */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
     yoke_file_mapping mapping;   /* of pixels, or none */
 };

@@ -307,7 +307,9 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .label_count =
                                  dataset->classes > 0 ? (int)yoke_dataset_labels(dataset) : 0,
                              .class_names = dataset->class_names,
-                             .feature_names = dataset->feature_names};
+                             .feature_names = dataset->feature_names,
+                             .resize = dataset->resize,
+                             .exact = dataset->exact};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
     memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
     return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");

@@ -287,6 +287,8 @@ yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split
     dataset->labels = folder->labels;
     dataset->classes = (int)folder->classes.count;
     dataset->class_names = (const char **)folder->classes.items;
+    dataset->resize = folder->resize;
+    dataset->exact = folder->exact;
     memcpy(dataset->mean, imagenet_mean, sizeof imagenet_mean);
     memcpy(dataset->deviation, imagenet_deviation, sizeof imagenet_deviation);
     return YOKE_OK;

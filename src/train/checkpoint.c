@@ -38,7 +38,8 @@ static void draft_free(draft *made) {
 }
 
 static yoke_status draft_allocate(draft *made, const yoke_state *state, const yoke_facts *facts) {
-    size_t count = (size_t)state->count, notes = count + (size_t)facts->count + 8;
+    size_t count = (size_t)state->count;
+    size_t notes = count + (size_t)facts->count + YOKE_DESCRIPTION_NOTES + 8;
     made->count = state->count;
     made->tensors = calloc(count + 1, sizeof *made->tensors);
     made->values = calloc(count + 1, sizeof *made->values);
@@ -96,6 +97,8 @@ static yoke_status draft_notes(draft *made, const yoke_facts *facts) {
     add_note(made, YOKE_SEAL, YOKE_SEAL_BLANK);
     for (int i = 0; i < facts->count; i++)
         add_note(made, facts->items[i].key, facts->items[i].value);
+    for (int i = 0; facts->description != NULL && i < facts->description->count; i++)
+        add_note(made, facts->description->items[i].key, facts->description->items[i].value);
     for (int i = 0; i < made->count; i++) {
         const yoke_file_tensor *tensor = &made->tensors[i];
         if (asprintf(&made->keys[i], DIGEST "%s", tensor->name) < 0) {

@@ -4,6 +4,7 @@
 #define TRAIN_CHECKPOINT_H
 
 #include "parallel/parallel.h"
+#include "train/description.h"
 #include "train/train.h"
 #include "yoke/checkpoint.h"
 
@@ -17,6 +18,8 @@ typedef struct yoke_fact {
 typedef struct yoke_facts {
     yoke_fact items[YOKE_FACTS];
     int count;
+    const yoke_notes
+        *description; /* of the weights; borrowed until the file is written; NULL: none */
 } yoke_facts;
 
 void yoke_facts_add(yoke_facts *facts, const char *key, const char *format, ...)

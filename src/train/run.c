@@ -300,14 +300,17 @@ static yoke_status write_weights(void *context) {
     return yoke_tensor_file_save(weights->file, weights->path);
 }
 
+static yoke_status collect_weights(yoke_trainer *trainer, yoke_tensor_file **file) {
+    TRY(yoke_weights_collect(trainer->parallel, trainer->model, file));
+    return yoke_notes_attach(&trainer->description, *file);
+}
+
 /* together: the other ranks wait; otherwise they have failed, or rank 0 has. */
 static yoke_status save(yoke_trainer *trainer, bool together) {
     saved_weights weights = {.path = trainer->options.save};
     bool writes = yoke_trainer_writes(trainer);
     if (weights.path == NULL || (!writes && !together)) return YOKE_OK;
-    if (writes)
-        weights.collected =
-            yoke_error_take(yoke_weights_collect(trainer->parallel, trainer->model, &weights.file));
+    if (writes) weights.collected = yoke_error_take(collect_weights(trainer, &weights.file));
     yoke_status status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
                                   : write_weights(&weights);
     yoke_tensor_file_close(weights.file);

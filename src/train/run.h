@@ -7,6 +7,7 @@
 #include "distributed/distributed.h"
 #include "parallel/parallel.h"
 #include "train/checkpoint_writer.h"
+#include "train/description.h"
 #include "train/digest.h"
 #include "train/predictions.h"
 #include "train/train.h"
@@ -39,6 +40,7 @@ struct yoke_trainer {
     yoke_dataset_info dataset, test_dataset;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
     yoke_model *model;
+    yoke_notes description; /* of the weights, for every file that has them */
     yoke_data_parallel *parallel;
     yoke_loader *loader, *test_loader;
     yoke_metrics metrics;

@@ -176,16 +176,35 @@ static yoke_status read_entries(yoke_safetensors *file) {
     return YOKE_OK;
 }
 
+/* torch.save writes a zip archive, before PyTorch 1.6 a pickle of protocol 2. */
+static bool is_of_torch_save(const unsigned char *data) {
+    bool zip = memcmp(data, "PK\003\004", 4) == 0;
+    bool pickle = data[0] == 0x80 && data[1] >= 2 && data[1] <= 5;
+    return zip || pickle;
+}
+
+static yoke_status refuse_torch_save(const char *path) {
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: a file of torch.save, not safetensors. Convert it: python3 -c \"import torch; "
+                "from safetensors.torch import save_file; d = torch.load('%s', "
+                "map_location='cpu', weights_only=True); save_file({k: v.clone().contiguous() for "
+                "k, v in d.get('state_dict', d).items()}, '%s.safetensors')\"",
+                path, path, path);
+}
+
 static yoke_status read_header(yoke_safetensors *file) {
     if (file->bytes < LENGTH_BYTES)
         return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes are too few for a safetensors file", file->path,
                     file->bytes);
     uint64_t length = little_endian(file->data, LENGTH_BYTES);
-    if (length > HEADER_LIMIT || length > file->bytes - LENGTH_BYTES)
+    if (length > HEADER_LIMIT || length > file->bytes - LENGTH_BYTES) {
+        if (length > HEADER_LIMIT && is_of_torch_save(file->data))
+            return refuse_torch_save(file->path);
         return FAIL(YOKE_ERROR_DATA,
                     "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
                     "and has %zu bytes after offset 8",
                     file->path, (unsigned long long)length, file->bytes - LENGTH_BYTES);
+    }
     json_error_t error;
     file->header = json_loadb((const char *)file->data + LENGTH_BYTES, (size_t)length,
                               JSON_REJECT_DUPLICATES, &error);

@@ -41,6 +41,7 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
     if (own->best.exists) yoke_facts_add_real(facts, "best", own->best.value);
     yoke_facts_add_engine(facts, trainer->parallel);
     yoke_trainer_add_facts(trainer, facts);
+    facts->description = &trainer->description;
 }
 
 /* Waits for the file in progress. The other ranks wait with rank 0 in one short collective after

@@ -243,6 +243,22 @@ static yoke_status build_model(yoke_trainer *trainer) {
     return status;
 }
 
+static yoke_status describe_weights(yoke_trainer *trainer) {
+    const yoke_dataset_info *rows = &trainer->dataset;
+    yoke_weights_info info = {.struct_size = sizeof info,
+                              .model = trainer->options.model,
+                              .input = rows->shape,
+                              .classes = rows->classes,
+                              .target_count = rows->target_count,
+                              .class_names = rows->class_names,
+                              .dataset = rows->name,
+                              .resize = rows->resize,
+                              .exact = rows->exact};
+    memcpy(info.mean, rows->mean, sizeof info.mean);
+    memcpy(info.deviation, rows->deviation, sizeof info.deviation);
+    return yoke_notes_write(&trainer->description, &info);
+}
+
 static void on_skip(const yoke_weights_skip *skip, void *payload) {
     const yoke_trainer_options *options = payload;
     yoke_event event = {.struct_size = sizeof event,
@@ -330,6 +346,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(open_dataset(trainer));
     TRY(yoke_trainer_check_ranks(trainer));
     TRY(build_model(trainer));
+    TRY(describe_weights(trainer));
     TRY(check_files(trainer));
     TRY(build_engine(trainer));
     plan_steps(trainer);
@@ -362,6 +379,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     free(trainer->mistake_pixels);
     yoke_tally_end(&trainer->predictions);
     yoke_tally_end(&trainer->tally);
+    yoke_notes_clear(&trainer->description);
     yoke_model_destroy(trainer->model);
     yoke_loader_destroy(trainer->test_loader);
     yoke_loader_destroy(trainer->loader);

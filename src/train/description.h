@@ -1,0 +1,24 @@
+/* What files of weights say of themselves, as keys and values in __metadata__. The public interface
+ * is yoke/weights.h. */
+#ifndef TRAIN_DESCRIPTION_H
+#define TRAIN_DESCRIPTION_H
+
+#include "train/safetensors.h"
+#include "yoke/verify.h"
+#include "yoke/weights.h"
+
+#define YOKE_DESCRIPTION_NOTES 12
+typedef struct yoke_notes {
+    yoke_file_note items[YOKE_DESCRIPTION_NOTES]; /* keys are literals */
+    char *values[YOKE_DESCRIPTION_NOTES];         /* owned: the items' values */
+    int count;
+} yoke_notes;
+
+/* Takes a zeroed struct. What `info` does not say is left out, and the version, too. Clear it after
+ * a failure as well. */
+yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info);
+void yoke_notes_clear(yoke_notes *notes);
+/* Adds them and the version to a file that is to be saved. */
+yoke_status yoke_notes_attach(const yoke_notes *notes, yoke_tensor_file *file);
+
+#endif
