@@ -9,9 +9,8 @@
  *
  * The calling thread is the root device's worker. One thread at a time may use an engine, or the
  * devices that several engines share; engines with devices of their own run side by side. A second
- * thread inside an engine (unless that only predicts, see options.inference) and a forked child get
- * ARGUMENT; SYSTEM means that the system refused a
- * compute thread.
+ * thread inside an engine that trains and a forked child get ARGUMENT; SYSTEM means that the system
+ * refused a compute thread.
  *
  * On GPUs of one process a call may find that the gradient of the step before it was not finite. It
  * then returns NUMERIC, once, and that step has changed nothing (see yoke_data_parallel_step).
@@ -124,12 +123,8 @@ typedef struct yoke_data_parallel_options {
      * layer, or to rebuild one layer of one replica; 0 to 1e6. The INIT macro sets what
      * bench/pytorch_interpreter.py measured in PyTorch. Other schedules do not read it. */
     double interpreter_us;
-    /** The engine only predicts: it has no gradients and no optimizer, and no call plans or
-     * measures backward. yoke_data_parallel_forward and _evaluate, without training, take turns
-     * when several threads call them: each call uses all devices, so threads that must not wait for
-     * each other need an engine each. Everything that trains, and bind, returns ARGUMENT. Needs the
-     * schedule overlap, and neither groups, shards, accumulate, input_gradients nor a process
-     * group. */
+    /** The engine only predicts: no gradients, no optimizer; what trains, and bind, is refused.
+     * Threads may call forward and evaluate at once: they take turns, each on all devices. */
     bool inference;
 } yoke_data_parallel_options;
 
@@ -449,14 +444,11 @@ YOKE_API yoke_status yoke_data_parallel_read(yoke_data_parallel *parallel, const
 YOKE_API yoke_status yoke_data_parallel_write(yoke_data_parallel *parallel, const char *name,
                                               const float *values, size_t count);
 
-/** Copies all weights and running statistics from one engine to another, from one that trains to
- * one that predicts, for example. Threads that predict see the old weights or the new ones, never
- * a mixture.
+/** Copies weights and running statistics. Threads that predict see the old ones or the new ones.
  *
- * @param parallel  The engine to write. In a process group all ranks then need
- *                  yoke_data_parallel_synchronize.
- * @param from      An engine whose model has tensors of the same names and shapes; not changed.
- * @return ARGUMENT: the text names the first tensor that differs. MEMORY.
+ * @param parallel  The engine to write; in DDP, synchronize it afterwards.
+ * @param from      Not changed.
+ * @return ARGUMENT: `from` lacks the tensor that the text names, or has it in another size.
  */
 YOKE_API yoke_status yoke_data_parallel_copy_weights(yoke_data_parallel *parallel,
                                                      yoke_data_parallel *from);

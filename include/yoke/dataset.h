@@ -186,6 +186,47 @@ typedef struct yoke_dataset_info {
  */
 YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info);
 
+/** Normalizes with other numbers than the dataset's own, with those that weights were trained on,
+ * for example. Call it before any loader reads the dataset.
+ *
+ * @param dataset    The dataset.
+ * @param mean       [4], as in yoke_dataset_info.
+ * @param deviation  [4], each above 0.
+ * @return ARGUMENT: a pointer is NULL, or a deviation is not above 0.
+ */
+YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
+                                            const float deviation[4]);
+
+/** The file of a row.
+ *
+ * @param dataset  The dataset; not NULL.
+ * @param row      Less than yoke_dataset_info.rows.
+ * @return Its path, borrowed from the dataset; NULL: the row has no file of its own.
+ */
+YOKE_API const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row);
+
+/** How a photograph becomes a row. */
+typedef struct yoke_image_options {
+    size_t struct_size; /**< sizeof(yoke_image_options). */
+    yoke_shape shape;   /**< [1 or 3, N, N]; 1 channel: the brightness, as Pillow computes it. */
+    int resize;         /**< The shorter side before the center is cut out; 0: N. */
+    bool exact;         /**< Pillow's pixels; false: a large JPEG is decoded at a fraction. */
+    float mean[4];      /**< [channel], as in yoke_dataset_info. */
+    float deviation[4]; /**< [channel], likewise. */
+} yoke_image_options;
+
+/** Reads a JPEG or PNG file as a row: torchvision's Resize, CenterCrop, ToTensor and Normalize, as
+ * `images:DIR` does. Any thread may call it.
+ *
+ * @param path         The file.
+ * @param options      Not NULL.
+ * @param[out] inputs  [channels, N, N]
+ * @return MISSING: there is no such file. DATA: it is no image, or damaged; the text names the
+ * file. ARGUMENT: the text names the offending option.
+ */
+YOKE_API yoke_status yoke_image_read(const char *path, const yoke_image_options *options,
+                                     float *inputs);
+
 /** A batch. The engine reads its arrays until the step that got it returns.
  *
  * The arrays are host memory. For an engine on GPUs, `inputs`, `more_inputs`, `pixels`, `targets`

@@ -39,6 +39,7 @@
 #include "yoke/dataset.h"
 #include "yoke/device.h"
 #include "yoke/distributed.h"
+#include "yoke/evaluation.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"

@@ -13,6 +13,7 @@
  * called it. Each returns the tool's exit code. */
 int train_main(int argc, char **argv);
 int evaluate_main(int argc, char **argv);
+int predict_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
 int compare_main(int argc, char **argv);
@@ -27,9 +28,9 @@ int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
-extern const cli_verb train_verb, evaluate_verb, devices_verb, bench_verb, compare_verb,
-    verify_verb, launch_verb, checkpoint_verb, model_verb, report_verb, simulate_verb, advise_verb,
-    version_verb, help_verb;
+extern const cli_verb train_verb, evaluate_verb, predict_verb, devices_verb, bench_verb,
+    compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, report_verb, simulate_verb,
+    advise_verb, version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

@@ -1,149 +1,235 @@
-/* yoke evaluate: loss and accuracy of saved weights on a dataset's test split. */
+/* yoke evaluate: how well saved weights know a dataset's test split. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
-#include "cli/data_flags.h"
 #include "cli/shared_options.h"
+#include "cli/trained.h"
 
 typedef struct evaluate_flags {
-    const char *init, *model, *dataset, *devices;
-    int threads, batch, precision;
-    data_flags data;
-    bool json;
+    trained_flags trained;
+    const char *dataset;
+    bool confusion, json;
 } evaluate_flags;
 
 #define AT(field) offsetof(evaluate_flags, field)
 
 static const cli_option options[] = {
-    {"init", "FILE", "safetensors file of the weights (required)", CLI_TEXT, AT(init), 0, 0},
-    {"model", "NAME", "the model of the weights (resnet20)", CLI_TEXT, AT(model), 0, 0},
-    {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
-    {"devices", "LIST", "auto, cpu, 4xcpu, ... (auto)", CLI_TEXT, AT(devices), 0, 0},
-    CLI_OPTION_THREADS(AT(threads)),
-    CLI_OPTION_BATCH(AT(batch), "64"),
-    CLI_OPTION_PRECISION(AT(precision)),
-    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
-    CLI_OPTION_LOADER_THREADS(AT(data.loader_threads)),
-    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
+    TRAINED_OPTION_WEIGHTS(AT(trained)),
+    {"init", "FILE", "another name of --weights", CLI_TEXT, AT(trained.weights), 0, 0},
+    TRAINED_OPTION_MODEL(AT(trained)),
+    {"dataset", "SPEC", "as in yoke train; sizes are those of the weights (synthetic)", CLI_TEXT,
+     AT(dataset), 0, 0},
+    {"confusion", NULL, "also print how often each class was taken for each other", CLI_FLAG,
+     AT(confusion), 0, 0},
+    TRAINED_OPTION_DEVICES(AT(trained)),
+    CLI_OPTION_THREADS(AT(trained.threads)),
+    CLI_OPTION_BATCH(AT(trained.batch), "64"),
+    CLI_OPTION_PRECISION(AT(trained.precision)),
+    CLI_OPTION_LIMIT_ROWS(AT(trained.data.limit_rows)),
+    CLI_OPTION_LOADER_THREADS(AT(trained.data.loader_threads)),
+    CLI_OPTION_SKIP_BAD(AT(trained.data.skip_bad)),
     CLI_OPTION_JSON(AT(json)),
 };
 
-const cli_verb evaluate_verb = {.name = "evaluate",
-                                .summary = "evaluate saved weights on test data",
-                                .options = options,
-                                .option_count = CLI_OPTION_COUNT(options)};
+const cli_verb evaluate_verb = {
+    .name = "evaluate",
+    .summary = "evaluate saved weights on test data",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more = "Weights that yoke train saved say which model, input and classes they are of.\n"
+            "Precision: of the rows taken for a class, the share that is of it. Recall: of the "
+            "rows of a class, the share taken for it.\n"};
 
-/* In the order in which open_all opens it. */
 typedef struct evaluation {
-    yoke_devices *devices;
+    trained trained;
     yoke_dataset *dataset;
-    yoke_model *model;
-    yoke_data_parallel *parallel;
     yoke_loader *loader;
-    double loss; /* a sum until the end */
-    long long rows, labels, correct;
+    yoke_evaluation *result;
+    yoke_evaluation_info info;
 } evaluation;
 
-static yoke_status build_model(evaluation *run, const evaluate_flags *flags) {
-    yoke_dataset_info info = {.struct_size = sizeof info};
-    yoke_status status = yoke_dataset_describe(run->dataset, &info);
-    if (status != YOKE_OK) return status;
-    yoke_loss_options loss = {.struct_size = sizeof loss,
-                              .kind = info.classes > 0 ? YOKE_LOSS_CROSS_ENTROPY : YOKE_LOSS_MSE};
-    int outputs = info.classes > 0 ? info.classes : info.target_count;
-    return yoke_model_preset(&run->model, flags->model, info.shape, outputs, &loss);
-}
-
-static yoke_status build_engine(evaluation *run, const evaluate_flags *flags) {
-    yoke_loader_options loader = {.struct_size = sizeof loader,
-                                  .batch = flags->batch,
-                                  .threads = loader_threads_read(flags->data.loader_threads),
-                                  .devices = run->devices};
-    yoke_status status = yoke_loader_create(&run->loader, run->dataset, &loader);
-    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
-                                         .precision = (yoke_precision)flags->precision,
-                                         .batch = flags->batch,
-                                         .pixels = yoke_loader_pixels(run->loader)};
-    if (status == YOKE_OK)
-        status = yoke_data_parallel_create(&run->parallel, run->model, run->devices, NULL, &engine);
-    if (status == YOKE_OK) status = yoke_weights_load(run->parallel, run->model, flags->init);
-    return status;
+/* Labels mean the classes of the dataset, outputs those of the weights. */
+static yoke_status check_classes(const yoke_weights_info *own, const yoke_dataset_info *rows,
+                                 const char *spec) {
+    if (own->classes != rows->classes)
+        return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d classes, the weights have %d", spec,
+                          rows->classes, own->classes);
+    for (int i = 0; own->class_names != NULL && rows->class_names != NULL && i < own->classes; i++)
+        if (strcmp(own->class_names[i], rows->class_names[i]) != 0)
+            return cli_refuse(YOKE_ERROR_ARGUMENT, "class %d of %s is '%s', of the weights '%s'", i,
+                              spec, rows->class_names[i], own->class_names[i]);
+    return YOKE_OK;
 }
 
 static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
-    yoke_devices_options devices = {
-        .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
-    yoke_status status = yoke_devices_open(&run->devices, &devices);
-    if (status == YOKE_OK)
-        status = data_flags_open(&run->dataset, flags->dataset, YOKE_SPLIT_TEST, &flags->data);
-    if (status == YOKE_OK) status = build_model(run, flags);
-    if (status == YOKE_OK) status = build_engine(run, flags);
-    return status;
+    trained *own = &run->trained;
+    yoke_dataset_info rows = {.struct_size = sizeof rows};
+    TRY(trained_open(own, &flags->trained));
+    TRY(trained_dataset(own, flags->dataset, &flags->trained.data, &run->dataset));
+    TRY(yoke_dataset_describe(run->dataset, &rows));
+    TRY(check_classes(&own->info, &rows, flags->dataset));
+    yoke_loader_options loader = {.struct_size = sizeof loader,
+                                  .batch = flags->trained.batch,
+                                  .threads =
+                                      loader_threads_read(flags->trained.data.loader_threads),
+                                  .devices = own->devices};
+    TRY(yoke_loader_create(&run->loader, run->dataset, &loader));
+    return trained_build(own, &flags->trained, flags->trained.batch,
+                         yoke_loader_pixels(run->loader));
 }
 
 static void close_all(evaluation *run) {
+    yoke_evaluation_destroy(run->result);
     yoke_loader_destroy(run->loader);
-    yoke_data_parallel_destroy(run->parallel);
-    yoke_model_destroy(run->model);
+    trained_close(&run->trained);
     yoke_dataset_close(run->dataset);
-    yoke_devices_close(run->devices);
 }
 
-static yoke_status add_batches(evaluation *run) {
-    yoke_batch batch = {.struct_size = sizeof batch};
-    yoke_status status = yoke_loader_begin(run->loader, 0);
-    while (status == YOKE_OK) {
-        yoke_step_result result = {.struct_size = sizeof result};
-        status = yoke_loader_next(run->loader, &batch, NULL);
-        if (status != YOKE_OK || batch.rows == 0) break;
-        status = yoke_data_parallel_evaluate(run->parallel, &batch, &result);
-        run->loss += result.loss * result.rows;
-        run->rows += result.rows;
-        run->labels += result.labels;
-        run->correct = result.correct < 0 ? -1 : run->correct + result.correct;
+static yoke_status evaluate(evaluation *run, const evaluate_flags *flags) {
+    TRY(open_all(run, flags));
+    TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
+    run->info.struct_size = sizeof run->info;
+    return yoke_evaluation_describe(run->result, &run->info);
+}
+
+/* Classes. */
+
+typedef struct class_result {
+    int64_t right, rows, taken; /* rows: of this class; taken: rows taken for it */
+} class_result;
+
+static int64_t count_of(const yoke_evaluation_info *info, int label, int predicted) {
+    return info->counts[(size_t)label * (size_t)info->classes + (size_t)predicted];
+}
+
+static class_result result_of(const yoke_evaluation_info *info, int index) {
+    class_result result = {.right = count_of(info, index, index)};
+    for (int i = 0; i < info->classes; i++) {
+        result.rows += count_of(info, index, i);
+        result.taken += count_of(info, i, index);
     }
-    run->loss /= run->rows > 0 ? (double)run->rows : 1;
-    return status;
+    return result;
 }
 
-static double accuracy(const evaluation *run) {
-    return run->correct < 0 ? (double)NAN : (double)run->correct / (double)run->labels;
+/* NaN: of no rows. */
+static double share(int64_t part, int64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : (double)NAN;
+}
+
+/* JSON. */
+
+static void add_classes(yoke_json *json, const evaluation *run) {
+    yoke_json_open(json, "per_class", '[');
+    for (int i = 0; i < run->info.classes; i++) {
+        class_result result = result_of(&run->info, i);
+        char text[16];
+        yoke_json_open(json, NULL, '{');
+        yoke_json_text(json, "class", trained_class(&run->trained, i, text));
+        yoke_json_integer(json, "rows", result.rows);
+        yoke_json_real(json, "precision", share(result.right, result.taken));
+        yoke_json_real(json, "recall", share(result.right, result.rows));
+        yoke_json_close(json, '}');
+    }
+    yoke_json_close(json, ']');
+}
+
+static void add_confusion(yoke_json *json, const yoke_evaluation_info *info) {
+    yoke_json_open(json, "confusion", '[');
+    for (int i = 0; i < info->classes; i++) {
+        yoke_json_open(json, NULL, '[');
+        for (int j = 0; j < info->classes; j++)
+            yoke_json_integer(json, NULL, count_of(info, i, j));
+        yoke_json_close(json, ']');
+    }
+    yoke_json_close(json, ']');
 }
 
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
+    const yoke_evaluation_info *info = &run->info;
+    int64_t rows = info->counts != NULL ? (int64_t)info->rows : 0;
     yoke_json json;
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
-    yoke_json_text(&json, "model", flags->model);
+    yoke_json_text(&json, "model", run->trained.info.model);
     yoke_json_text(&json, "dataset", flags->dataset);
-    yoke_json_text(&json, "weights", flags->init);
-    yoke_json_integer(&json, "devices", yoke_data_parallel_device_count(run->parallel));
-    yoke_json_integer(&json, "rows", run->rows);
-    yoke_json_real(&json, "loss", run->loss);
-    yoke_json_real(&json, "accuracy", accuracy(run));
+    yoke_json_text(&json, "weights", flags->trained.weights);
+    yoke_json_integer(&json, "devices", yoke_data_parallel_device_count(run->trained.parallel));
+    yoke_json_integer(&json, "rows", (int64_t)info->rows);
+    yoke_json_real(&json, "loss", info->loss);
+    yoke_json_real(&json, "accuracy", share(info->correct, info->labels));
+    yoke_json_real(&json, "accuracy_top5", share(info->among_five, rows));
+    if (info->counts != NULL) {
+        add_classes(&json, run);
+        add_confusion(&json, info);
+    }
     yoke_json_close(&json, '}');
     return cli_print_json(&json, stdout);
 }
 
+/* Words. */
+
+static void print_share(int64_t part, int64_t whole) {
+    if (whole > 0)
+        printf("  %7.2f %%", 100 * share(part, whole));
+    else
+        printf("  %9s", "-");
+}
+
+static void print_classes(const evaluation *run) {
+    printf("\n%-20s  %9s  %9s  %9s\n", "class", "rows", "precision", "recall");
+    for (int i = 0; i < run->info.classes; i++) {
+        class_result result = result_of(&run->info, i);
+        char text[16];
+        cli_print_text(stdout, trained_class(&run->trained, i, text), 20);
+        printf("  %9lld", (long long)result.rows);
+        print_share(result.right, result.taken);
+        print_share(result.right, result.rows);
+        printf("\n");
+    }
+}
+
+/* A line for each true class, a column for each predicted one. */
+static void print_confusion(const evaluation *run) {
+    printf("\n%-20s", "true \\ predicted");
+    for (int i = 0; i < run->info.classes; i++)
+        printf(" %6d", i);
+    printf("\n");
+    for (int i = 0; i < run->info.classes; i++) {
+        char name[16], line[64];
+        snprintf(line, sizeof line, "%d %s", i, trained_class(&run->trained, i, name));
+        cli_print_text(stdout, run->trained.info.class_names != NULL ? line : name, 20);
+        for (int j = 0; j < run->info.classes; j++)
+            printf(" %6lld", (long long)count_of(&run->info, i, j));
+        printf("\n");
+    }
+}
+
 static void print_words(const evaluation *run, const evaluate_flags *flags) {
-    printf("%s on %s: loss %.4f", flags->model, flags->dataset, run->loss);
-    if (run->correct >= 0) printf(", accuracy %.2f %%", 100 * accuracy(run));
-    printf(" over %lld rows\n", run->rows);
+    const yoke_evaluation_info *info = &run->info;
+    int64_t rows = (int64_t)info->rows;
+    printf("%s on %s: loss %.4f", run->trained.info.model, flags->dataset, info->loss);
+    if (info->classes > 0) printf(", accuracy %.2f %%", 100 * share(info->correct, info->labels));
+    if (info->counts != NULL && info->classes > 5)
+        printf(", top-5 %.2f %%", 100 * share(info->among_five, rows));
+    printf(" over %lld rows\n", (long long)rows);
+    if (info->counts == NULL) return;
+    print_classes(run);
+    if (flags->confusion) print_confusion(run);
 }
 
 int evaluate_main(int argc, char **argv) {
-    evaluate_flags flags = {
-        .model = "resnet20", .dataset = "synthetic", .devices = "auto", .batch = 64};
+    evaluate_flags flags = {.trained = {.devices = "auto", .batch = 64}, .dataset = "synthetic"};
     evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
-    if (code < 0) code = data_flags_check(&flags.data, "evaluate");
+    if (code < 0) code = data_flags_check(&flags.trained.data, "evaluate");
     if (code >= 0) return code;
-    if (flags.init == NULL)
-        return cli_usage_error("evaluate", "evaluate needs the weights: --init FILE");
-    yoke_status status = open_all(&run, &flags);
-    if (status == YOKE_OK) status = add_batches(&run);
+    if (flags.trained.weights == NULL)
+        return cli_usage_error("evaluate",
+                               "evaluate needs the weights: --weights FILE, or --init FILE");
+    yoke_status status = evaluate(&run, &flags);
     if (status == YOKE_OK && flags.json)
         status = print_json(&run, &flags);
     else if (status == YOKE_OK)

@@ -124,6 +124,7 @@ typedef struct yoke_augmentation {
 } yoke_augmentation;
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
+const char *yoke_images_path(const yoke_image_folder *folder, size_t row);
 /* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_augmentation *augmentation, uint8_t *pixels);

@@ -295,6 +295,25 @@ void yoke_dataset_close(yoke_dataset *dataset) {
     free(dataset);
 }
 
+yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
+                                   const float deviation[4]) {
+    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_pointer_check(mean, "mean"));
+    TRY(yoke_pointer_check(deviation, "deviation"));
+    for (int i = 0; i < 4; i++)
+        if (!(deviation[i] > 0))
+            return FAIL(YOKE_ERROR_ARGUMENT, "deviation[%d] is %g: it must be above 0", i,
+                        (double)deviation[i]);
+    memcpy(dataset->mean, mean, sizeof dataset->mean);
+    memcpy(dataset->deviation, deviation, sizeof dataset->deviation);
+    return YOKE_OK;
+}
+
+const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row) {
+    if (dataset->images == NULL) return NULL;
+    return yoke_images_path(dataset->images, yoke_dataset_stored(dataset, row));
+}
+
 yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info *info) {
     if (!dataset || !info)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL", dataset ? "info" : "dataset");

@@ -323,6 +323,10 @@ yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row) {
     return status;
 }
 
+const char *yoke_images_path(const yoke_image_folder *folder, size_t row) {
+    return folder->paths.items[row];
+}
+
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
                              const yoke_augmentation *augmentation, uint8_t *pixels) {
     yoke_image image = {.name = folder->paths.items[row]};

@@ -58,10 +58,10 @@ static void begin_list(yoke_json *json) {
     yoke_json_open(json, NULL, '[');
 }
 
-static yoke_status add_reals(yoke_notes *notes, const char *key, const float *values) {
+static yoke_status add_reals(yoke_notes *notes, const char *key, const float *values, int count) {
     yoke_json json;
     begin_list(&json);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < count; i++)
         yoke_json_real(&json, NULL, (double)values[i]);
     return add_list(notes, key, &json);
 }
@@ -90,7 +90,7 @@ static yoke_status add_input(yoke_notes *notes, const yoke_shape *shape) {
 }
 
 static bool says_normalization(const yoke_weights_info *info) {
-    return info->deviation[0] > 0;
+    return info->deviation[0] > 0 && info->input.channels > 0;
 }
 
 yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
@@ -101,8 +101,9 @@ yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
     TRY(add_integer(notes, TARGETS, info->target_count));
     TRY(add_text(notes, DATASET, info->dataset));
     if (says_normalization(info)) {
-        TRY(add_reals(notes, MEAN, info->mean));
-        TRY(add_reals(notes, DEVIATION, info->deviation));
+        int channels = info->input.channels < 4 ? info->input.channels : 4;
+        TRY(add_reals(notes, MEAN, info->mean, channels));
+        TRY(add_reals(notes, DEVIATION, info->deviation, channels));
     }
     TRY(add_integer(notes, RESIZE, info->resize));
     return add_text(notes, DECODE, info->exact ? "exact" : NULL);
@@ -203,19 +204,21 @@ static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
     return YOKE_OK;
 }
 
+/* One number for each channel; those past the last have the last's. */
 static yoke_status read_reals(const yoke_safetensors *file, const char *key, bool positive,
                               float *values) {
     json_t *list;
     TRY(read_list(file, key, &list));
     if (list == NULL) return YOKE_OK;
-    bool right = json_array_size(list) == 4;
+    size_t count = json_array_size(list);
+    bool right = count >= 1 && count <= 4;
     for (size_t i = 0; right && i < 4; i++) {
-        const json_t *value = json_array_get(list, i);
+        const json_t *value = json_array_get(list, i < count ? i : count - 1);
         values[i] = (float)json_number_value(value);
         right = json_is_number(value) && isfinite(values[i]) && (!positive || values[i] > 0);
     }
     json_decref(list);
-    return right ? YOKE_OK : wrong(file, key, "four numbers, one for each channel");
+    return right ? YOKE_OK : wrong(file, key, "1 to 4 finite numbers, deviations above 0");
 }
 
 static yoke_status read_names(yoke_weights_description *made) {

@@ -9,7 +9,7 @@ yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity, int 
     tally->capacity = capacity;
     tally->outputs = malloc(outputs);
     tally->counts = calloc(count * count, sizeof *tally->counts);
-    tally->worst = calloc((size_t)capacity, sizeof *tally->worst);
+    tally->worst = calloc((size_t)capacity + 1, sizeof *tally->worst);
     if (tally->outputs == NULL || tally->counts == NULL || tally->worst == NULL)
         return FAIL_MEMORY(outputs + count * count * sizeof *tally->counts, "predictions");
     tally->classes = classes; /* off until all of it exists */
@@ -27,6 +27,7 @@ void yoke_tally_begin(yoke_tally *tally, uint64_t step) {
     size_t classes = (size_t)tally->classes;
     tally->step = step;
     tally->rows = 0;
+    tally->among_five = 0;
     tally->worst_count = 0;
     if (classes > 0) memset(tally->counts, 0, classes * classes * sizeof *tally->counts);
 }
@@ -55,6 +56,14 @@ static int largest_of(const float *outputs, int classes) {
     return best;
 }
 
+/* The outputs before this one in torch.topk: the larger ones, and of equal ones the earlier. */
+static int rank_of(const float *outputs, int classes, int label) {
+    int rank = 0;
+    for (int j = 0; j < classes; j++)
+        rank += outputs[j] > outputs[label] || (j < label && outputs[j] >= outputs[label]);
+    return rank;
+}
+
 /* Softmax, in double. A loss that is not a number counts as the largest there is. */
 static yoke_wrong_row describe(const float *outputs, int classes, int label, int predicted) {
     double largest = (double)outputs[predicted], sum = 0;
@@ -75,6 +84,7 @@ void yoke_tally_add(yoke_tally *tally, const yoke_batch *batch, size_t first) {
         int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
         tally->rows++;
         tally->counts[(size_t)label * classes + (size_t)predicted]++;
+        tally->among_five += rank_of(outputs, tally->classes, label) < 5;
         if (predicted == label) continue;
         yoke_wrong_row wrong = describe(outputs, tally->classes, label, predicted);
         wrong.row = (int64_t)first + batch->first_row + i;

@@ -19,6 +19,7 @@ typedef struct yoke_tally {
     int classes, capacity; /* classes 0: off */
     uint64_t step;         /* updates done */
     size_t rows;           /* all that were added; 0: none yet */
+    int64_t among_five;    /* of these: their class is among the five largest outputs */
     float *outputs;        /* [batch, classes]: room for the outputs of a batch; NULL: off */
     int64_t *counts;       /* [classes, classes]: true class, predicted class */
     yoke_wrong_row *worst; /* [capacity], by loss, the largest first, then by row */

@@ -83,7 +83,7 @@ class Help(Case):
     def test_help_and_version_go_to_stdout(self):
         overview = self.run_ok("help").stdout
         self.assertEqual(self.run_ok("--help").stdout, overview)
-        for verb in ["train", "evaluate", "devices", "bench", "compare", "launch", "version", "help"]:
+        for verb in ["train", "evaluate", "predict", "devices", "bench", "compare", "launch", "version", "help"]:
             self.assertIn(f"\n  {verb} ", overview)
             page = self.run_ok("help", verb).stdout
             self.assertIn(f"usage: yoke {verb}", page)

@@ -1,0 +1,147 @@
+/* From a file of weights to an engine: what the file says of itself decides, unless the user names
+ * a model. */
+#include "cli/trained.h"
+
+#include <string.h>
+
+#include "cli/choices_place.h"
+
+#define SPEC_BYTES 5000
+
+yoke_status trained_open(trained *made, const trained_flags *flags) {
+    yoke_devices_options devices = {
+        .struct_size = sizeof devices, .list = flags->devices, .threads = flags->threads};
+    made->info.struct_size = sizeof made->info;
+    TRY(yoke_weights_description_open(&made->description, flags->weights));
+    TRY(yoke_weights_describe(made->description, &made->info));
+    made->described =
+        flags->model == NULL && made->info.model != NULL && made->info.input.channels > 0;
+    if (flags->model != NULL) made->info.model = flags->model;
+    if (made->info.model == NULL)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s does not say which model its weights are of: add --model NAME",
+                          flags->weights);
+    return yoke_devices_open(&made->devices, &devices);
+}
+
+/* Rows. */
+
+static bool is_kind(const char *spec, const char *kind) {
+    size_t length = strlen(kind);
+    return strncmp(spec, kind, length) == 0 && (spec[length] == ':' || spec[length] == '\0');
+}
+
+/* The SPEC with the sizes that the weights were trained with, where it has none of its own. */
+static const char *complete(const yoke_weights_info *info, const char *spec, char *text) {
+    const yoke_shape *input = &info->input;
+    if (is_kind(spec, "images") && info->resize > 0 && strstr(spec, ",size=") == NULL &&
+        strstr(spec, ",resize=") == NULL)
+        snprintf(text, SPEC_BYTES, "%s,size=%d,resize=%d%s", spec, input->height, info->resize,
+                 info->exact && strstr(spec, ",decode=") == NULL ? ",decode=exact" : "");
+    else if (strcmp(spec, "synthetic") == 0)
+        snprintf(text, SPEC_BYTES, "%s:%dx%dx%d,classes=%d", spec, input->channels, input->height,
+                 input->width, info->classes);
+    else
+        return spec;
+    return text;
+}
+
+static yoke_status check_shape(const yoke_weights_info *info, const yoke_dataset_info *rows,
+                               const char *spec) {
+    const yoke_shape *own = &info->input, *other = &rows->shape;
+    if (own->channels == other->channels && own->height == other->height &&
+        own->width == other->width)
+        return YOKE_OK;
+    return cli_refuse(
+        YOKE_ERROR_ARGUMENT, "rows of %s are %dx%dx%d, but the weights were trained on %dx%dx%d",
+        spec, other->channels, other->height, other->width, own->channels, own->height, own->width);
+}
+
+static bool says_normalization(const yoke_weights_info *info) {
+    return info->deviation[0] > 0;
+}
+
+yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
+                            yoke_dataset **dataset) {
+    char text[SPEC_BYTES];
+    yoke_weights_info *info = &made->info;
+    yoke_dataset_info rows = {.struct_size = sizeof rows};
+    TRY(data_flags_open(dataset, made->described ? complete(info, spec, text) : spec,
+                        YOKE_SPLIT_TEST, flags));
+    TRY(yoke_dataset_describe(*dataset, &rows));
+    if (made->described) {
+        TRY(check_shape(info, &rows, spec));
+        return says_normalization(info)
+                   ? yoke_dataset_normalize(*dataset, info->mean, info->deviation)
+                   : YOKE_OK;
+    }
+    info->input = rows.shape;
+    info->classes = rows.classes;
+    info->target_count = rows.target_count;
+    info->class_names = rows.class_names;
+    return YOKE_OK;
+}
+
+/* The head's bias is the last tensor of a model: its elements are the classes. */
+static yoke_status count_classes(trained *made, const trained_flags *flags) {
+    yoke_model *model = NULL;
+    yoke_tensor_file *file = NULL;
+    yoke_tensor_info last = {.struct_size = sizeof last};
+    yoke_tensor_file_entry entry = {.struct_size = sizeof entry};
+    yoke_status status =
+        yoke_model_preset(&model, made->info.model, made->info.input, made->info.classes, NULL);
+    if (status == YOKE_OK)
+        status = yoke_model_tensor(model, yoke_model_tensor_count(model) - 1, &last);
+    if (status == YOKE_OK) status = yoke_tensor_file_open(&file, flags->weights);
+    if (status == YOKE_OK) status = yoke_tensor_file_find(file, last.name, &entry);
+    if (status == YOKE_OK && entry.ndim > 0) made->info.classes = (int)entry.shape[0];
+    yoke_tensor_file_close(file);
+    yoke_model_destroy(model);
+    return status;
+}
+
+yoke_status trained_guess(trained *made, const trained_flags *flags) {
+    static const float mean[] = {0.485f, 0.456f, 0.406f, 0.406f};
+    static const float deviation[] = {0.229f, 0.224f, 0.225f, 0.225f};
+    yoke_weights_info *info = &made->info;
+    if (made->described) return YOKE_OK;
+    info->input = (yoke_shape){.channels = 3, .height = 224, .width = 224};
+    info->resize = 256;
+    info->classes = 1000;
+    memcpy(info->mean, mean, sizeof mean);
+    memcpy(info->deviation, deviation, sizeof deviation);
+    return count_classes(made, flags);
+}
+
+/* The engine. */
+
+yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels) {
+    const yoke_weights_info *info = &made->info;
+    bool regression = info->classes == 0;
+    choices_path choices;
+    yoke_loss_options loss = {.struct_size = sizeof loss,
+                              .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
+    yoke_data_parallel_options engine = {.struct_size = sizeof engine,
+                                         .precision = (yoke_precision)flags->precision,
+                                         .batch = batch,
+                                         .pixels = pixels,
+                                         .choices = choices_place(&choices, NULL, false),
+                                         .inference = true};
+    TRY(yoke_model_preset(&made->model, info->model, info->input,
+                          regression ? info->target_count : info->classes, &loss));
+    TRY(yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine));
+    return yoke_weights_load(made->parallel, made->model, flags->weights);
+}
+
+void trained_close(trained *made) {
+    yoke_data_parallel_destroy(made->parallel);
+    yoke_model_destroy(made->model);
+    yoke_devices_close(made->devices);
+    yoke_weights_description_close(made->description);
+}
+
+const char *trained_class(const trained *made, int index, char text[16]) {
+    if (made->info.class_names != NULL) return made->info.class_names[index];
+    snprintf(text, 16, "%d", index);
+    return text;
+}

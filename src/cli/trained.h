@@ -1,0 +1,57 @@
+/* What evaluate and predict share: a file of weights becomes an engine that only predicts. */
+#ifndef CLI_TRAINED_H
+#define CLI_TRAINED_H
+
+#include "cli/cli.h"
+#include "cli/data_flags.h"
+
+typedef struct trained_flags {
+    const char *weights, *model, *devices; /* model NULL: the file says it */
+    int threads, batch, precision;
+    data_flags data; /* of a SPEC */
+} trained_flags;
+
+/* The rows of these flags in a verb's table; `at` is the offset of its trained_flags. */
+#define TRAINED_AT(at, field) ((at) + offsetof(trained_flags, field))
+#define TRAINED_OPTION_WEIGHTS(at)                                                                 \
+    {                                                                                              \
+        "weights", "FILE", "safetensors file of the weights (required)", CLI_TEXT,                 \
+            TRAINED_AT(at, weights), 0, 0                                                          \
+    }
+#define TRAINED_OPTION_MODEL(at)                                                                   \
+    {                                                                                              \
+        "model", "NAME", "of weights that do not name their model, as PyTorch's", CLI_TEXT,        \
+            TRAINED_AT(at, model), 0, 0                                                            \
+    }
+#define TRAINED_OPTION_DEVICES(at)                                                                 \
+    {                                                                                              \
+        "devices", "LIST", "auto, cpu, 4xcpu, ...; all share each batch (auto)", CLI_TEXT,         \
+            TRAINED_AT(at, devices), 0, 0                                                          \
+    }
+
+typedef struct trained {
+    yoke_weights_description *description;
+    yoke_weights_info info; /* what the file says, and what the tool takes where it says nothing */
+    bool described;         /* the file says model and input, and the user names no other model */
+    yoke_devices *devices;
+    yoke_model *model;
+    yoke_data_parallel *parallel;
+} trained;
+
+/* Reads the description and opens the devices. Takes a zeroed struct; close it in any case. */
+yoke_status trained_open(trained *made, const trained_flags *flags);
+/* Opens the test split of SPEC as the flags say, with the sizes and the normalization of the
+ * weights. Of weights that say nothing the dataset decides the input and the classes. */
+yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
+                            yoke_dataset **dataset);
+/* Of weights that say nothing: input and normalization as torchvision's models have them, and as
+ * many classes as the last tensor has elements. */
+yoke_status trained_guess(trained *made, const trained_flags *flags);
+/* The model, the engine for `batch` rows, the weights. */
+yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels);
+void trained_close(trained *made);
+
+/* The name of a class, or its number in `text`. */
+const char *trained_class(const trained *made, int index, char text[16]);
+
+#endif
