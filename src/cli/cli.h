@@ -22,6 +22,7 @@ int launch_main(int argc, char **argv);
 int checkpoint_main(int argc, char **argv);
 int model_main(int argc, char **argv);
 int report_main(int argc, char **argv);
+int data_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
 int advise_main(int argc, char **argv);
 int version_main(int argc, char **argv);
@@ -29,8 +30,8 @@ int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, predict_verb, devices_verb, bench_verb,
-    compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, report_verb, simulate_verb,
-    advise_verb, version_verb, help_verb;
+    compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, data_verb, report_verb,
+    simulate_verb, advise_verb, version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

@@ -22,6 +22,7 @@ static const struct {
     {&launch_verb, launch_main},
     {&checkpoint_verb, checkpoint_main},
     {&model_verb, model_main},
+    {&data_verb, data_main},
     {&report_verb, report_main},
     {&simulate_verb, simulate_main},
     {&advise_verb, advise_main},

@@ -342,5 +342,7 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
         status = yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
     }
     free(data);
-    return status;
+    if (status != YOKE_ERROR_DATA) return status;
+    yoke_error cause = yoke_error_take(status);
+    return FAIL(status, "%s; --skip-bad leaves such files out", cause.text);
 }

@@ -118,11 +118,15 @@ yoke_status yoke_sampler_indices(const yoke_sampler *given, int64_t *order) {
 
 yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums) {
     double sum = 0;
-    if (dataset->labels == NULL)
+    bool several = yoke_dataset_labels(dataset) > 1;
+    if (several || dataset->labels == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "balanced sampling needs classes that are known in advance; dataset '%s' has "
-                    "%s",
-                    dataset->name, dataset->classes > 0 ? "a callback for them" : "targets");
+                    "balanced sampling needs one class of each row, known in advance; dataset '%s' "
+                    "has %s",
+                    dataset->name,
+                    several                ? "several"
+                    : dataset->classes > 0 ? "a callback for them"
+                                           : "targets");
     size_t *counts = calloc((size_t)dataset->classes, sizeof *counts);
     if (!counts) return FAIL_MEMORY((size_t)dataset->classes * sizeof *counts, "class counts");
     for (size_t row = 0; row < dataset->rows; row++)

@@ -16,7 +16,7 @@ typedef struct raster {
     size_t row_bytes, bytes;
 } raster;
 
-static int factor_of(const yoke_png_image *image) {
+int yoke_png_factor(const yoke_png_image *image) {
     int side = image->height > image->width ? image->height : image->width;
     return (side + YOKE_PNG_SIDE - 1) / YOKE_PNG_SIDE;
 }
@@ -25,8 +25,7 @@ static int at_most(int value, int limit) {
     return value < limit ? value : limit;
 }
 
-/* The mean of a square of the image, cut at its edges. */
-static uint8_t mean_of(const yoke_png_image *image, int channel, int y, int x, int factor) {
+uint8_t yoke_png_mean(const yoke_png_image *image, int channel, int y, int x, int factor) {
     const uint8_t *plane =
         image->pixels + (size_t)channel * (size_t)image->height * (size_t)image->width;
     int bottom = at_most((y + 1) * factor, image->height);
@@ -38,8 +37,7 @@ static uint8_t mean_of(const yoke_png_image *image, int channel, int y, int x, i
     return (uint8_t)((sum + count / 2) / count);
 }
 
-static raster make_raster(const yoke_png_image *image) {
-    int factor = factor_of(image);
+static raster make_raster(const yoke_png_image *image, int factor) {
     raster made = {.colours = image->channels == 3 ? 3 : 1,
                    .height = (image->height + factor - 1) / factor,
                    .width = (image->width + factor - 1) / factor};
@@ -51,7 +49,7 @@ static raster make_raster(const yoke_png_image *image) {
         uint8_t *pixel = made.rows + (size_t)y * made.row_bytes + 1;
         for (int x = 0; x < made.width; x++)
             for (int colour = 0; colour < made.colours; colour++)
-                *pixel++ = mean_of(image, colour, y, x, factor);
+                *pixel++ = yoke_png_mean(image, colour, y, x, factor);
     }
     return made;
 }
@@ -110,12 +108,22 @@ static char *uri_of(const uint8_t *file, size_t bytes) {
     return text;
 }
 
+static size_t write_file(const yoke_png_image *image, int factor, uint8_t **file) {
+    raster made = make_raster(image, factor);
+    *file = NULL;
+    size_t bytes = made.rows != NULL ? encode(&made, file) : 0;
+    free(made.rows);
+    return bytes;
+}
+
 char *yoke_png_uri(const yoke_png_image *image) {
-    raster made = make_raster(image);
-    uint8_t *file = NULL;
-    size_t bytes = made.rows != NULL ? encode(&made, &file) : 0;
+    uint8_t *file;
+    size_t bytes = write_file(image, yoke_png_factor(image), &file);
     char *text = bytes > 0 ? uri_of(file, bytes) : NULL;
     free(file);
-    free(made.rows);
     return text;
+}
+
+size_t yoke_png_file(const yoke_png_image *image, uint8_t **file) {
+    return write_file(image, 1, file);
 }

@@ -1,7 +1,8 @@
-/* Inside report: a small image as a PNG inside the page. */
+/* Inside report: images as PNG, in the page or as a file. */
 #ifndef REPORT_PNG_H
 #define REPORT_PNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct yoke_png_image {
@@ -14,5 +15,13 @@ typedef struct yoke_png_image {
 /* "data:image/png;base64,...", which the caller frees; NULL: out of memory. An image with a side
  * above YOKE_PNG_SIDE is reduced by a whole factor; a pixel is then the mean of a square. */
 char *yoke_png_uri(const yoke_png_image *image);
+
+/* The file's bytes, at the image's own size; the caller frees *file. 0: out of memory. */
+size_t yoke_png_file(const yoke_png_image *image, uint8_t **file);
+
+/* By which factor YOKE_PNG_SIDE reduces the image, and the mean of the square that becomes a pixel,
+ * cut at the image's edges. */
+int yoke_png_factor(const yoke_png_image *image);
+uint8_t yoke_png_mean(const yoke_png_image *image, int channel, int y, int x, int factor);
 
 #endif

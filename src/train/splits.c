@@ -43,7 +43,7 @@ yoke_status yoke_trainer_open_split(yoke_trainer *trainer, yoke_split split) {
 }
 
 yoke_status yoke_trainer_labels_text(const yoke_dataset *rows, char text[YOKE_DIGEST_TEXT]) {
-    size_t values = rows->labels != NULL ? 1 : (size_t)rows->target_count;
+    size_t values = rows->labels != NULL ? yoke_dataset_labels(rows) : (size_t)rows->target_count;
     const void *stored = rows->labels != NULL ? (const void *)rows->labels : rows->targets;
     snprintf(text, YOKE_DIGEST_TEXT, "none");
     if (stored == NULL) return YOKE_OK;

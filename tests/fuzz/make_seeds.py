@@ -76,6 +76,11 @@ def seeds():
         yield "rendezvous", body
     for image in sorted((pathlib.Path(__file__).parent.parent / "fixtures/images").iterdir()):
         yield "image", image.read_bytes()
+    for array in sorted((pathlib.Path(__file__).parent.parent / "fixtures/arrays").glob("*.np[yz]")):
+        yield "npy", array.read_bytes()
+    for text in ["x,y\n1,a\n2,b\n3,a\n4,b\n", "\ufeffy,x,z\r\n\"1\",2,-3e4\r\n\"07\",\" 5 \",.5\r\n", "x,y\n1\n", "x,y\n\"a",
+                 "x,y\n\"1\"\"\n,\",b\n\n 2 ,\t-0.0\n", "1,2\n", "x;y\n", "y,y\n1,1\n"]:
+        yield "csv", text.encode()
     for kind, body in enumerate([idx(3, 2, 2, 2), idx(1, 1), gzip.compress(idx(3, 1, 2, 2), mtime=0), bytes(3073),
                                  bytes([1, 2]) + bytes(3072)]):
         yield "dataset", bytes([kind]) + body
