@@ -1,6 +1,6 @@
 /* The background loader: threads fill slots ahead of the caller. The content of a batch depends
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
-#include "data/text_file.h"
+#include "data/loader_slot.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -19,156 +19,13 @@
 /* The loader's threads share cores with the devices. They work ahead, so they run at lower
  * priority. */
 #define LOADER_NICENESS 5
-#define SLOT_ALIGNMENT 64
-
-/* Slots. */
-
-/* What all slots of a loader share. */
-typedef struct slot_kind {
-    const yoke_dataset *dataset;
-    const yoke_augmentation *augmentation; /* of the running epoch */
-    yoke_device *device; /* slots lie in memory pinned for it; NULL: in ordinary memory */
-    size_t rows;         /* rows that a slot has room for */
-    bool pixels, placed; /* slots hold stored pixels; and placements */
-} slot_kind;
-
-typedef struct loader_slot {
-    float *inputs;              /* or */
-    uint8_t *pixels;            /* with */
-    yoke_placement *placements; /* NULL: images are not moved */
-    int32_t *labels;            /* NULL for regression */
-    float *targets;             /* NULL for classification */
-    yoke_chunk part;            /* this rank's rows of the batch */
-    int whole_rows;
-    bool ready;
-    yoke_error error;
-} loader_slot;
-
-/* Zeroed memory, pinned or aligned for vectors. */
-static yoke_status reserve_rows(const slot_kind *kind, size_t row_bytes, void **memory) {
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(kind->rows, row_bytes, &bytes) || bytes > PTRDIFF_MAX)
-        return FAIL_MEMORY(bytes, "a loader slot");
-    if (kind->device)
-        return yoke_device_allocate_host(kind->device, bytes, "a loader slot", memory);
-    bytes = (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
-    *memory = aligned_alloc(SLOT_ALIGNMENT, bytes);
-    if (!*memory) return FAIL_MEMORY(bytes, "a loader slot");
-    memset(*memory, 0, bytes);
-    return YOKE_OK;
-}
-
-static yoke_status slot_reserve(loader_slot *slot, const slot_kind *kind) {
-    const yoke_dataset *dataset = kind->dataset;
-    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
-    if (!kind->pixels)
-        TRY(reserve_rows(kind, values * sizeof(float), (void **)&slot->inputs));
-    else
-        TRY(reserve_rows(kind, values, (void **)&slot->pixels));
-    if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
-    if (dataset->classes > 0)
-        return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
-                            (void **)&slot->labels);
-    return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
-}
-
-static void slot_release(loader_slot *slot, const slot_kind *kind) {
-    void *const owned[] = {slot->targets, slot->labels, slot->placements, slot->pixels,
-                           slot->inputs};
-    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
-        if (kind->device)
-            yoke_device_free_host(kind->device, owned[i]);
-        else
-            free(owned[i]);
-    }
-}
-
-static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *generated,
-                                loader_slot *slot, int i) {
-    size_t labels = yoke_dataset_labels(dataset);
-    int32_t *label = slot->labels ? slot->labels + (size_t)i * labels : NULL;
-    float *targets =
-        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
-    yoke_error_set(YOKE_OK, "%s", ""); /* so that the text after the call is the row source's */
-    yoke_status status =
-        dataset->source.read(dataset->source.payload, row, generated, label, targets);
-    if (status != YOKE_OK) {
-        if (!*yoke_last_error())
-            return FAIL(status, "row %zu: the row source returned %s", row,
-                        yoke_status_name(status));
-        yoke_error_prefix("row %zu of the row source", row);
-        return status;
-    }
-    for (size_t k = 0; label && k < labels; k++)
-        if (label[k] < 0 || label[k] >= dataset->classes)
-            return FAIL(YOKE_ERROR_ARGUMENT,
-                        "row %zu: the row source gave label %d, expected 0..%d", row, (int)label[k],
-                        dataset->classes - 1);
-    return YOKE_OK;
-}
-
-/* Memory of a thread for one row. */
-typedef struct row_buffer {
-    float *generated; /* of a dataset that generates rows on demand, or */
-    uint8_t *decoded; /* of one that decodes files or changes colours, or none */
-} row_buffer;
-
-static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
-                                  const row_buffer *buffer) {
-    if (!buffer->decoded && !buffer->generated) return yoke_dataset_row(dataset, row);
-    return (yoke_stored_row){.bytes = buffer->decoded, .floats = buffer->generated};
-}
-
-/* The pixels of a row that is stored as bytes or as a file. */
-static yoke_status copy_pixels(const slot_kind *kind, size_t row, uint8_t *pixels) {
-    const yoke_dataset *dataset = kind->dataset;
-    size_t values = yoke_dataset_values(dataset);
-    if (dataset->images)
-        TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
-    else
-        memcpy(pixels, dataset->bytes + row * values, values);
-    yoke_color_jitter_row(pixels, values / 3, kind->augmentation, row);
-    return YOKE_OK;
-}
-
-/* row: as stored. */
-static yoke_status slot_fill(loader_slot *slot, int i, const slot_kind *kind, size_t row,
-                             const row_buffer *buffer) {
-    const yoke_dataset *dataset = kind->dataset;
-    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
-    size_t labels = yoke_dataset_labels(dataset);
-    if (dataset->text) {
-        yoke_text_row(dataset->text, row, kind->augmentation, slot->inputs + (size_t)i * values,
-                      slot->labels + (size_t)i * labels);
-        return YOKE_OK;
-    }
-    if (buffer->generated)
-        TRY(generate_row(dataset, row, buffer->generated, slot, i));
-    else if (slot->labels)
-        memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
-               labels * sizeof *slot->labels);
-    else
-        memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
-               targets * sizeof(float));
-    uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
-    if (pixels) TRY(copy_pixels(kind, row, pixels));
-    if (!kind->pixels) {
-        yoke_stored_row stored = stored_row(dataset, row, buffer);
-        yoke_augment_row(dataset, row, &stored, kind->augmentation,
-                         slot->inputs + (size_t)i * values);
-        return YOKE_OK;
-    }
-    if (kind->placed)
-        slot->placements[i] = yoke_augment_place(kind->augmentation, &dataset->shape, row);
-    return YOKE_OK;
-}
 
 /* Threads. */
 
 typedef struct loader_thread {
     yoke_loader *loader;
     pthread_t thread;
-    row_buffer buffer;
+    yoke_row_buffer buffer;
 } loader_thread;
 
 /* `mutex` protects the fields after it and every slot's `ready`. The thread that fills a slot owns
@@ -179,11 +36,11 @@ struct yoke_loader {
     yoke_loader_options options;
     yoke_augmentation augmentation; /* of the running epoch */
     yoke_decoding decoding;         /* of pixels, in every epoch */
-    slot_kind kind;
+    yoke_slot_kind kind;
     int64_t *order; /* [rows] of the running epoch */
     double *sums;   /* [rows], of balanced sampling; NULL: each row once */
     size_t batches; /* per epoch */
-    loader_slot *slots;
+    yoke_loader_slot *slots;
     int slot_count; /* one more than are filled ahead: the caller's */
     loader_thread *threads;
     int thread_limit;      /* that there is room for */
@@ -206,7 +63,7 @@ static yoke_chunk part_of(const yoke_loader_options *options, int rows) {
 
 static void fill_batch(loader_thread *self, size_t batch) {
     yoke_loader *loader = self->loader;
-    loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
+    yoke_loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
@@ -215,7 +72,7 @@ static void fill_batch(loader_thread *self, size_t batch) {
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
         int64_t next = loader->order[first + (size_t)(slot->part.first + i)];
         size_t row = yoke_dataset_stored(loader->dataset, (size_t)next);
-        yoke_status status = slot_fill(slot, i, &loader->kind, row, &self->buffer);
+        yoke_status status = yoke_slot_fill(slot, i, &loader->kind, row, &self->buffer);
         if (status != YOKE_OK) {
             slot->error = yoke_error_take(status);
             return;
@@ -317,17 +174,6 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     return check_augmentation(dataset, options);
 }
 
-static yoke_status reserve_row(row_buffer *buffer, const slot_kind *kind) {
-    const yoke_dataset *dataset = kind->dataset;
-    size_t values = yoke_dataset_values(dataset);
-    bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
-    if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
-    if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
-    bool missing = dataset->source.read && !buffer->generated;
-    missing = missing || (decodes && !buffer->decoded);
-    return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
-}
-
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
     const yoke_dataset *dataset = loader->dataset;
     loader->order = calloc(dataset->rows, sizeof *loader->order);
@@ -336,9 +182,9 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
     if (!loader->order || !loader->slots || !loader->threads)
         return FAIL_MEMORY(dataset->rows * sizeof *loader->order, "an epoch's order");
     for (int i = 0; i < loader->slot_count; i++)
-        TRY(slot_reserve(&loader->slots[i], &loader->kind));
+        TRY(yoke_slot_reserve(&loader->slots[i], &loader->kind));
     for (int i = 0; i < threads; i++)
-        TRY(reserve_row(&loader->threads[i].buffer, &loader->kind));
+        TRY(yoke_row_reserve(&loader->threads[i].buffer, &loader->kind));
     if (loader->options.sampling == YOKE_SAMPLING_EACH) return YOKE_OK;
     loader->sums = calloc(dataset->rows, sizeof *loader->sums);
     if (!loader->sums) return FAIL_MEMORY(dataset->rows * sizeof *loader->sums, "weights of rows");
@@ -365,14 +211,14 @@ static yoke_status start_threads(yoke_loader *loader, int count) {
 
 /* An image's bytes take a quarter of its floats' size: devices that need a copy decode the bytes
  * themselves. */
-static slot_kind kind_of(const yoke_loader *loader) {
+static yoke_slot_kind kind_of(const yoke_loader *loader) {
     const yoke_loader_options *options = &loader->options;
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows ? batch : rows);
     bool stored = loader->dataset->bytes || loader->dataset->images;
     bool pixels = stored && devices && !yoke_devices_share_memory(devices);
-    return (slot_kind){
+    return (yoke_slot_kind){
         .dataset = loader->dataset,
         .augmentation = &loader->augmentation,
         .device = devices ? yoke_devices_at(devices, 0) : NULL,
@@ -475,7 +321,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     }
     free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++)
-        slot_release(&loader->slots[i], &loader->kind);
+        yoke_slot_release(&loader->slots[i], &loader->kind);
     free(loader->slots);
     free(loader->sums);
     free(loader->order);
@@ -532,7 +378,7 @@ yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t bat
 }
 
 /* Waits for a slot; returns for how long. Call it with the mutex held. */
-static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
+static uint64_t await(yoke_loader *loader, const yoke_loader_slot *slot) {
     if (slot->ready) return 0;
     uint64_t start = yoke_now_ns();
     while (!slot->ready)
@@ -541,18 +387,18 @@ static uint64_t await(yoke_loader *loader, const loader_slot *slot) {
 }
 
 /* Releases the previous slot and takes the next one; *slot is NULL at the end of the epoch. */
-static yoke_status take(yoke_loader *loader, const loader_slot **slot, uint64_t *waited_ns) {
+static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint64_t *waited_ns) {
     *slot = NULL;
     if (!loader->begun)
         return FAIL(YOKE_ERROR_ARGUMENT, "no epoch is running: call yoke_loader_begin first");
     if (loader->released < loader->next_read) {
-        loader_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
+        yoke_loader_slot *last = &loader->slots[loader->released % (size_t)loader->slot_count];
         last->ready = false;
         loader->released = loader->next_read;
         pthread_cond_broadcast(&loader->work);
     }
     if (loader->next_read == loader->batches) return YOKE_OK;
-    const loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
+    const yoke_loader_slot *next = &loader->slots[loader->next_read % (size_t)loader->slot_count];
     *waited_ns = await(loader, next);
     /* A batch in error stays the next one: every later call returns the error again. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
@@ -565,7 +411,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
     if (!loader || !batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "the %s is NULL", loader ? "batch" : "loader");
     TRY(yoke_process_check(loader->process, "this loader"));
-    const loader_slot *slot = NULL;
+    const yoke_loader_slot *slot = NULL;
     uint64_t waited = 0;
     pthread_mutex_lock(&loader->mutex);
     yoke_status status = take(loader, &slot, &waited);

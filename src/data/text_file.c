@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
-
 #define CONTEXT 128
 #define CONTEXT_LIMIT (1 << 16)
 #define VALIDATION 0.1

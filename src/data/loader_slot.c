@@ -1,0 +1,133 @@
+/* A batch of a loader: rows of files, arrays, texts or callbacks become inputs, or pixels for a
+ * GPU, with their labels. */
+#include "data/loader_slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/text_file.h"
+
+#define SLOT_ALIGNMENT 64
+
+/* Zeroed memory, pinned or aligned for vectors. */
+static yoke_status reserve_rows(const yoke_slot_kind *kind, size_t row_bytes, void **memory) {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(kind->rows, row_bytes, &bytes) || bytes > PTRDIFF_MAX)
+        return FAIL_MEMORY(bytes, "a loader slot");
+    if (kind->device)
+        return yoke_device_allocate_host(kind->device, bytes, "a loader slot", memory);
+    bytes = (bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+    *memory = aligned_alloc(SLOT_ALIGNMENT, bytes);
+    if (!*memory) return FAIL_MEMORY(bytes, "a loader slot");
+    memset(*memory, 0, bytes);
+    return YOKE_OK;
+}
+
+yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
+    if (!kind->pixels)
+        TRY(reserve_rows(kind, values * sizeof(float), (void **)&slot->inputs));
+    else
+        TRY(reserve_rows(kind, values, (void **)&slot->pixels));
+    if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
+    if (dataset->classes > 0)
+        return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
+                            (void **)&slot->labels);
+    return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
+}
+
+void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
+    void *const owned[] = {slot->targets, slot->labels, slot->placements, slot->pixels,
+                           slot->inputs};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
+        if (kind->device)
+            yoke_device_free_host(kind->device, owned[i]);
+        else
+            free(owned[i]);
+    }
+}
+
+static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *generated,
+                                yoke_loader_slot *slot, int i) {
+    size_t labels = yoke_dataset_labels(dataset);
+    int32_t *label = slot->labels ? slot->labels + (size_t)i * labels : NULL;
+    float *targets =
+        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
+    yoke_error_set(YOKE_OK, "%s", ""); /* so that the text after the call is the row source's */
+    yoke_status status =
+        dataset->source.read(dataset->source.payload, row, generated, label, targets);
+    if (status != YOKE_OK) {
+        if (!*yoke_last_error())
+            return FAIL(status, "row %zu: the row source returned %s", row,
+                        yoke_status_name(status));
+        yoke_error_prefix("row %zu of the row source", row);
+        return status;
+    }
+    for (size_t k = 0; label && k < labels; k++)
+        if (label[k] < 0 || label[k] >= dataset->classes)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %zu: the row source gave label %d, expected 0..%d", row, (int)label[k],
+                        dataset->classes - 1);
+    return YOKE_OK;
+}
+
+static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
+                                  const yoke_row_buffer *buffer) {
+    if (!buffer->decoded && !buffer->generated) return yoke_dataset_row(dataset, row);
+    return (yoke_stored_row){.bytes = buffer->decoded, .floats = buffer->generated};
+}
+
+/* The pixels of a row that is stored as bytes or as a file. */
+static yoke_status copy_pixels(const yoke_slot_kind *kind, size_t row, uint8_t *pixels) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset);
+    if (dataset->images)
+        TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
+    else
+        memcpy(pixels, dataset->bytes + row * values, values);
+    yoke_color_jitter_row(pixels, values / 3, kind->augmentation, row);
+    return YOKE_OK;
+}
+
+yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,
+                           const yoke_row_buffer *buffer) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset), targets = (size_t)dataset->target_count;
+    size_t labels = yoke_dataset_labels(dataset);
+    if (dataset->text) {
+        yoke_text_row(dataset->text, row, kind->augmentation, slot->inputs + (size_t)i * values,
+                      slot->labels + (size_t)i * labels);
+        return YOKE_OK;
+    }
+    if (buffer->generated)
+        TRY(generate_row(dataset, row, buffer->generated, slot, i));
+    else if (slot->labels)
+        memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
+               labels * sizeof *slot->labels);
+    else
+        memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
+               targets * sizeof(float));
+    uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
+    if (pixels) TRY(copy_pixels(kind, row, pixels));
+    if (!kind->pixels) {
+        yoke_stored_row stored = stored_row(dataset, row, buffer);
+        yoke_augment_row(dataset, row, &stored, kind->augmentation,
+                         slot->inputs + (size_t)i * values);
+        return YOKE_OK;
+    }
+    if (kind->placed)
+        slot->placements[i] = yoke_augment_place(kind->augmentation, &dataset->shape, row);
+    return YOKE_OK;
+}
+
+yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind) {
+    const yoke_dataset *dataset = kind->dataset;
+    size_t values = yoke_dataset_values(dataset);
+    bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
+    if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
+    if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
+    bool missing = dataset->source.read && !buffer->generated;
+    missing = missing || (decodes && !buffer->decoded);
+    return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
+}

@@ -1,0 +1,44 @@
+/* A batch of a loader: its memory, and how rows get into it. For this room only. */
+#ifndef DATA_LOADER_SLOT_H
+#define DATA_LOADER_SLOT_H
+
+#include "data/data.h"
+#include "device/device.h"
+
+/* What all slots of a loader share. */
+typedef struct yoke_slot_kind {
+    const yoke_dataset *dataset;
+    const yoke_augmentation *augmentation; /* of the running epoch */
+    yoke_device *device; /* slots lie in memory pinned for it; NULL: in ordinary memory */
+    size_t rows;         /* rows that a slot has room for */
+    bool pixels, placed; /* slots hold stored pixels; and placements */
+} yoke_slot_kind;
+
+typedef struct yoke_loader_slot {
+    float *inputs;              /* or */
+    uint8_t *pixels;            /* with */
+    yoke_placement *placements; /* NULL: images are not moved */
+    int32_t *labels;            /* NULL for regression */
+    float *targets;             /* NULL for classification */
+    yoke_chunk part;            /* this rank's rows of the batch */
+    int whole_rows;
+    bool ready;
+    yoke_error error;
+} yoke_loader_slot;
+
+/* Memory of a thread for one row. */
+typedef struct yoke_row_buffer {
+    float *generated; /* of a dataset that generates rows on demand, or */
+    uint8_t *decoded; /* of one that decodes files or changes colours, or none */
+} yoke_row_buffer;
+
+/* reserve: after a failure, release frees what there is. fill: writes stored row `row` into place
+ * i. MEMORY, or the error of a file or of a row source. */
+yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind);
+void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind);
+yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,
+                           const yoke_row_buffer *buffer);
+/* What fill needs; the loader frees it. */
+yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind);
+
+#endif
