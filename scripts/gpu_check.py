@@ -253,7 +253,7 @@ def losses(run, devices, *options):
                                   "--evaluate-every", -1, "--metrics", metrics, *options], 60)
         if code != 0:
             raise Failure(last_line(text, code))
-        return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
+        return [json.loads(line)["train_loss"] for line in metrics.read_text().splitlines()]
 
 
 def compare_losses(run, name, wanted, tolerance, devices, *options):

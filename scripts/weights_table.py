@@ -52,7 +52,7 @@ def record(arguments):
         done = subprocess.run([arguments.tool, *launch, "train", *words], capture_output=True, text=True)
         try:
             result = json.loads(done.stdout)
-            table[name] = [result["weights_hash"], result["loss"]]
+            table[name] = [result["weights_hash"], result["test_loss"]]
         except (ValueError, KeyError):
             table[name] = [f"exit {done.returncode}", done.stderr.strip().splitlines()[-1:]]
         print(f"\r{number + 1} of {len(wanted)}", end="", file=sys.stderr)

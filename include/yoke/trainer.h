@@ -38,8 +38,10 @@ typedef enum yoke_event_kind {
     YOKE_EVENT_WARNING, /**< Something failed but training goes on (a full disk); `text` says it. */
     YOKE_EVENT_SKIPPED, /**< During yoke_trainer_create: a tensor of `init` was left out; `skip` and
                              `text` say which. */
-    YOKE_EVENT_RESUMED  /**< `text` says which checkpoint the run goes on from, or that there is
+    YOKE_EVENT_RESUMED, /**< `text` says which checkpoint the run goes on from, or that there is
                              none. WARNING and RESUMED may come while the trainer is created. */
+    YOKE_EVENT_EPOCH    /**< After every epoch and its evaluation, and after a last part of one:
+                             means over the rows that this run trained on in it. */
 } yoke_event_kind;
 
 /** Why yoke_weights_load_partial left a tensor out. */
@@ -72,14 +74,19 @@ typedef struct yoke_event {
     uint64_t step;                 /**< Updates done. */
     uint64_t steps;                /**< Updates of the whole run. */
     uint64_t epoch;                /**< Counted from 0. */
-    double loss;                   /**< Of the batch, or of the evaluation. */
+    double loss;                   /**< Of the batch, of the evaluation, or EPOCH: the mean over its
+                                        training rows. */
     double accuracy;               /**< Likewise, 0 to 1; -1: none. */
-    double learning_rate;          /**< STEP: the rate used. */
-    int rows;                      /**< Of the batch, or of the evaluation. */
+    double learning_rate;          /**< STEP: the rate used. EPOCH: that of its last step. */
+    int rows;                      /**< Of the batch, or of the evaluation. EPOCH: trained on; 0: a
+                                        resumed run only evaluated. */
     double step_ms;                /**< STEP: with the wait for the loader. */
     double seconds_elapsed;        /**< Since yoke_trainer_run began to train. */
     const char *text;              /**< Path, warning or what was skipped; NULL otherwise. */
     const yoke_weights_skip *skip; /**< SKIPPED; NULL otherwise. */
+    double test_loss;              /**< EPOCH: of the evaluation that ended it; NaN: none did. */
+    double test_accuracy;          /**< EPOCH: likewise, 0 to 1; -1: none. */
+    double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
 } yoke_event;
 
 /** How to train. yoke_trainer_create copies it with all texts, and what `optimizer` points to; it
@@ -257,6 +264,10 @@ typedef struct yoke_trainer_summary {
     int world;                /**< DDP: the number of ranks; 1 otherwise. */
     const char *transport;    /**< DDP: its name; NULL otherwise. */
     const char *link;         /**< Of modelled links, as in the options; NULL: none. */
+    double train_loss;        /**< Mean over the rows trained on in the last epoch; NaN: none. */
+    double train_accuracy;    /**< Likewise, 0 to 1; -1: none. */
+    double test_loss;         /**< Of the last evaluation; NaN: none. */
+    double test_accuracy;     /**< Likewise, 0 to 1; -1: none. */
 } yoke_trainer_summary;
 
 /** Summarizes a run, for its last line.
@@ -327,6 +338,16 @@ YOKE_API yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer);
  * @return Borrowed from the trainer.
  */
 YOKE_API const yoke_model *yoke_trainer_model(const yoke_trainer *trainer);
+
+/** The rows of a trainer.
+ *
+ * @param trainer    The trainer.
+ * @param split      The part; YOKE_SPLIT_TEST is open if the run evaluates.
+ * @param[out] info  Set struct_size first. Texts live as long as the trainer.
+ * @return ARGUMENT: a pointer or struct_size is wrong, or the test split is not open.
+ */
+YOKE_API yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
+                                          yoke_dataset_info *info);
 
 /** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout.
  *

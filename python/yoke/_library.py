@@ -21,7 +21,7 @@ STRUCTS = {
     "yoke_optimizer_options": "i kind, d learning_rate=0.1, d momentum, b nesterov, d weight_decay, d beta1, d beta2, "
                               "d epsilon, d clip_norm",
     "yoke_event": "i kind, u step, u steps, u epoch, d loss, d accuracy, d learning_rate, i rows, d step_ms, "
-                  "d seconds_elapsed, s text",
+                  "d seconds_elapsed, s text, p skip, d test_loss, d test_accuracy, d images_per_second",
     "yoke_trainer_options":
         "s model, s dataset, s devices, i threads, i mode, i schedule, i precision, i algorithm, i collectives, "
         "i batch=64, i accumulate=1, i epochs=1, u steps, p optimizer, i lr_schedule, u warmup_steps, "
@@ -34,7 +34,8 @@ STRUCTS = {
     "yoke_trainer_summary":
         "s mode, s schedule, s model, s dataset, s precision, i devices, z parameters, i batch, u steps, "
         "d images_per_second, d step_ms_median, d step_ms_p90, d load_wait_share, d loss, d accuracy, z peak_bytes, "
-        "u weights_hash, i rank, i world, s transport, s link",
+        "u weights_hash, i rank, i world, s transport, s link, d train_loss, "
+        "d train_accuracy, d test_loss, d test_accuracy",
 }
 ADAMW = {"kind": 1, "learning_rate": 1e-3, "momentum": 0, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999,
          "epsilon": 1e-8}
@@ -46,7 +47,7 @@ ENUMS = {
     "augment": ("none", "crop-flip", "crop-flip-cutout", "resized-crop-flip"),
     "checkpoint_unit": ("epochs", "steps", "seconds"),
 }
-EVENTS = ("ready", "step", "evaluation", "saved", "warning", "skipped", "resumed")
+EVENTS = ("ready", "step", "evaluation", "saved", "warning", "skipped", "resumed", "epoch")
 # Result, name, parameters. e: a yoke_status, which becomes an exception. v: none.
 FUNCTIONS = """s yoke_version, s yoke_last_error, s yoke_status_name i, i yoke_status_exit_code i,
 e yoke_dataset_from_arrays p p, v yoke_dataset_close p, e yoke_devices_open p p, i yoke_devices_count p,
@@ -145,11 +146,11 @@ PATH, LIBRARY = _load()
 
 
 def plain(struct):
-    """A struct as a dict; texts as str, an accuracy that there is not as None."""
-    fields = {name: getattr(struct, name) for name, _ in struct._fields_ if name != "struct_size"}
+    """A struct as a dict; texts as str, an accuracy or loss that there is not as None."""
+    fields = {name: getattr(struct, name) for name, _ in struct._fields_ if name not in ("struct_size", "skip")}
     for name, value in fields.items():
         if isinstance(value, bytes):
             fields[name] = value.decode(errors="replace")
-    if fields.get("accuracy", 0) < 0:
-        fields["accuracy"] = None
+        if (name.endswith("accuracy") and value < 0) or (name.endswith("loss") and value != value):
+            fields[name] = None
     return fields

@@ -68,9 +68,19 @@ typedef struct file_list {
     bool as_json;
 } file_list;
 
+/* The epoch of the checkpoint's last step, counted from 1. The file counts from 0, and goes on to
+ * the next epoch when one is over. 0: the checkpoint does not state it. */
+static long long epoch_of(const yoke_checkpoint *checkpoint) {
+    const char *epoch = checkpoint_fact(checkpoint, "epoch");
+    const char *batches = checkpoint_fact(checkpoint, "epoch_batches");
+    if (epoch == NULL) return 0;
+    bool is_over = batches == NULL || strcmp(batches, "0") == 0;
+    return atoll(epoch) + (is_over && atoll(epoch) > 0 ? 0 : 1);
+}
+
 static void print_entry(yoke_json *json, const char *name, const yoke_checkpoint *checkpoint,
                         long long bytes) {
-    static const char *const facts[] = {"step", "epoch", "config.model", "best"};
+    static const char *const facts[] = {"step", "config.model", "best"};
     yoke_json_open(json, NULL, '{');
     yoke_json_text(json, "file", name);
     yoke_json_boolean(json, "valid", checkpoint != NULL);
@@ -79,6 +89,7 @@ static void print_entry(yoke_json *json, const char *name, const yoke_checkpoint
         const char *value = checkpoint_fact(checkpoint, facts[i]);
         if (value != NULL) yoke_json_text(json, facts[i], value);
     }
+    if (checkpoint != NULL) yoke_json_integer(json, "epoch", epoch_of(checkpoint));
     if (checkpoint == NULL) yoke_json_text(json, "error", yoke_last_error());
     yoke_json_close(json, '}');
 }
@@ -96,7 +107,7 @@ static void print_row(const char *name, const yoke_checkpoint *checkpoint, long 
     }
     fputs("  ", stdout);
     cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "step")), 10);
-    cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "epoch")), 7);
+    printf("%-7lld", epoch_of(checkpoint));
     cli_print_text(stdout, or_dash(checkpoint_fact(checkpoint, "config.model")), 24);
     printf("  %9.1f\n", (double)bytes / 1048576);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -101,12 +102,38 @@ static void print_exchange(FILE *out, const yoke_trainer_summary *summary) {
                 summary->link);
 }
 
+/* "0.485 0.456 0.406" */
+static void print_channels(FILE *out, const float values[4], int channels) {
+    for (int i = 0; i < channels && i < 4; i++)
+        fprintf(out, " %.3f", (double)values[i]);
+}
+
+/* Rows of both splits, classes, and what the loader makes of pixels. */
+static void print_data(FILE *out, const yoke_trainer *trainer, const char *name) {
+    yoke_dataset_info rows = {.struct_size = sizeof rows}, test = {.struct_size = sizeof test};
+    if (yoke_trainer_dataset(trainer, YOKE_SPLIT_TRAIN, &rows) != YOKE_OK) return;
+    bool tests = yoke_trainer_dataset(trainer, YOKE_SPLIT_TEST, &test) == YOKE_OK;
+    fprintf(out, "data     %s: %zu rows to train on", name, rows.rows);
+    if (tests) fprintf(out, ", %zu to test", test.rows);
+    if (rows.classes > 0)
+        fprintf(out, ", %d classes\n", rows.classes);
+    else
+        fprintf(out, ", %d target%s\n", rows.target_count, rows.target_count == 1 ? "" : "s");
+    fprintf(out, "         %dx%dx%d, normalised by mean", rows.shape.channels, rows.shape.height,
+            rows.shape.width);
+    print_channels(out, rows.mean, rows.shape.channels);
+    fprintf(out, ", deviation");
+    print_channels(out, rows.deviation, rows.shape.channels);
+    fputc('\n', out);
+}
+
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     yoke_data_parallel *engine = yoke_trainer_engine(trainer);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     if (yoke_trainer_summarize(trainer, &summary) != YOKE_OK) return;
-    fprintf(out, "model    %s, %zu parameters, %s\ndata     %s\n", summary.model,
-            summary.parameters, summary.precision, summary.dataset);
+    fprintf(out, "model    %s, %zu parameters, %s\n", summary.model, summary.parameters,
+            summary.precision);
+    print_data(out, trainer, summary.dataset);
     fprintf(out, "devices  %d x %s", summary.devices, view->devices[0].description);
     if (view->devices[0].capability == 0)
         fprintf(out, ", %d thread%s each", view->devices[0].threads,
@@ -115,6 +142,34 @@ void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view) {
     print_notes(out, view);
     print_shards(out, summary.batch, summary.devices);
     print_memory(out, engine, view);
+}
+
+/* Epochs. */
+
+static void print_scores(FILE *out, double loss, double accuracy) {
+    if (isnan(loss))
+        fprintf(out, " %10s", "-");
+    else
+        fprintf(out, " %10.4f", loss);
+    if (accuracy < 0)
+        fprintf(out, " %9s", "-");
+    else
+        fprintf(out, " %7.2f %%", 100 * accuracy);
+}
+
+void print_epoch(FILE *out, const yoke_event *epoch, bool tests, bool with_head) {
+    char name[32];
+    if (with_head)
+        fprintf(out, "%-10s %10s %9s%s %9s %7s\n", "", "train loss", "accuracy",
+                tests ? "  test loss  accuracy" : "", "lr", "img/s");
+    snprintf(name, sizeof name, "epoch %" PRIu64, epoch->epoch + 1);
+    fprintf(out, "%-10s", name);
+    print_scores(out, epoch->loss, epoch->accuracy);
+    if (tests) print_scores(out, epoch->test_loss, epoch->test_accuracy);
+    if (epoch->rows > 0)
+        fprintf(out, " %9.3g %7.0f\n", epoch->learning_rate, epoch->images_per_second);
+    else
+        fprintf(out, " %9s %7s\n", "-", "-");
 }
 
 /* After. */
@@ -139,15 +194,24 @@ void print_stages(FILE *out, const yoke_trace *trace) {
     }
 }
 
+/* A line, where there is a loss. */
+static void print_score(FILE *out, const char *split, double loss, double accuracy) {
+    if (isnan(loss)) return;
+    fprintf(out, "%s loss %.4f", split, loss);
+    if (accuracy >= 0) fprintf(out, ", accuracy %.2f %%", 100 * accuracy);
+    fputc('\n', out);
+}
+
 void print_result(FILE *out, const yoke_trainer_summary *summary) {
     fprintf(out, "\n%s on %d device%s: %" PRIu64 " steps, %.0f img/s (step %.2f ms, p90 %.2f ms",
             summary->model, summary->devices, summary->devices == 1 ? "" : "s", summary->steps,
             summary->images_per_second, summary->step_ms_median, summary->step_ms_p90);
     if (summary->load_wait_share >= 0.01)
         fprintf(out, ", %.0f %% of it waits for data", 100 * summary->load_wait_share);
-    fprintf(out, ")\nloss %.4f", summary->loss);
-    if (summary->accuracy >= 0) fprintf(out, ", accuracy %.2f %%", 100 * summary->accuracy);
-    fprintf(out, ", weights %016" PRIx64 "\n", summary->weights_hash);
+    fprintf(out, ")\n");
+    print_score(out, "train", summary->train_loss, summary->train_accuracy);
+    print_score(out, "test", summary->test_loss, summary->test_accuracy);
+    fprintf(out, "weights %016" PRIx64 "\n", summary->weights_hash);
 }
 
 static void json_lists(yoke_json *json, yoke_data_parallel *engine) {
@@ -196,8 +260,10 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
     yoke_json_real(&json, "load_wait_share", summary->load_wait_share);
     json_lists(&json, yoke_trainer_engine(trainer));
     skipped_json(&json, skipped);
-    yoke_json_real(&json, "loss", summary->loss);
-    yoke_json_real(&json, "accuracy", known(summary->accuracy));
+    yoke_json_real(&json, "train_loss", summary->train_loss);
+    yoke_json_real(&json, "train_accuracy", known(summary->train_accuracy));
+    yoke_json_real(&json, "test_loss", summary->test_loss);
+    yoke_json_real(&json, "test_accuracy", known(summary->test_accuracy));
     yoke_json_hash(&json, "weights_hash", summary->weights_hash);
     yoke_json_close(&json, '}');
     return cli_print_json(&json, out);
@@ -205,17 +271,26 @@ yoke_status print_result_json(FILE *out, yoke_trainer *trainer, const yoke_train
 
 /* Next. */
 
-/* The same command with another option. */
-static void print_again(FILE *out, const train_advice *run, const char *option, const char *name,
-                        const char *ending) {
+/* The same command with another option. It may meet files of the run that it repeats. */
+static void print_again(FILE *out, const train_advice *run, const char *option, const char *file) {
     fprintf(out, "    ");
     for (int i = 0; run->command[i] != NULL; i++) {
         cli_print_word(out, run->command[i]);
         fputc(' ', out);
     }
+    if (run->checkpoints && !run->resumes) fprintf(out, "--resume auto ");
+    if (run->save != NULL && !run->force) fprintf(out, "--force ");
     fprintf(out, "%s ", option);
-    cli_print_word(out, name);
-    fprintf(out, "%s\n", ending);
+    cli_print_word(out, file);
+    fputc('\n', out);
+}
+
+/* "resnet20.safetensors", or the first of "resnet20-2.safetensors", ... that does not exist. */
+static const char *free_name(const char *model, char name[128]) {
+    snprintf(name, 128, "%.96s.safetensors", model);
+    for (int i = 2; i < 1000 && access(name, F_OK) == 0; i++)
+        snprintf(name, 128, "%.96s-%d.safetensors", model, i);
+    return name;
 }
 
 static void print_evaluate(FILE *out, const train_advice *run) {
@@ -229,16 +304,18 @@ static void print_evaluate(FILE *out, const train_advice *run) {
 }
 
 void print_train_advice(FILE *out, const train_advice *run) {
+    char file[128];
     fprintf(out, "\nNext:\n");
     if (run->save != NULL)
         print_evaluate(out, run);
     else if (run->repeatable) {
         fprintf(out, "  save the weights, for yoke evaluate or PyTorch:\n");
-        print_again(out, run, "--save", run->model, ".safetensors");
+        print_again(out, run, "--save", free_name(run->model, file));
     }
-    if (run->trace == NULL && run->repeatable) {
+    /* A resumed run of all its steps takes none. */
+    if (run->trace == NULL && run->repeatable && !run->checkpoints) {
         fprintf(out, "  see every stage as a bar, in https://ui.perfetto.dev:\n");
-        print_again(out, run, "--trace", "trace", ".json");
+        print_again(out, run, "--trace", "trace.json");
     }
     fprintf(out,
             "  train on your own images (images:DIR, a folder for each class); all options:\n    ");

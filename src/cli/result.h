@@ -24,6 +24,8 @@ yoke_status device_view_choose(device_view *view, yoke_devices_options *options,
 
 /* Before the run: model, devices, memory, batch. */
 void print_plan(FILE *out, yoke_trainer *trainer, const device_view *view);
+/* A row of the table of epochs: means of training, then of the test rows if `tests`. */
+void print_epoch(FILE *out, const yoke_event *epoch, bool tests, bool with_head);
 /* After it: the stages of a step, then speed and loss. */
 void print_stages(FILE *out, const yoke_trace *trace);
 void print_result(FILE *out, const yoke_trainer_summary *summary);
@@ -35,6 +37,9 @@ typedef struct train_advice {
     char *const *command; /* the words that started the run, the tool first; NULL ends them */
     const char *model, *dataset;
     const char *save, *trace; /* files that the run wrote; NULL: none */
+    bool checkpoints;         /* the run wrote some */
+    bool resumes;             /* the command has --resume auto */
+    bool force;               /* the command lets --save replace a file */
     bool repeatable;          /* the command alone starts the same run, without a launcher */
 } train_advice;
 void print_train_advice(FILE *out, const train_advice *run);

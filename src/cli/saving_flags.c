@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 
@@ -54,6 +55,10 @@ static bool is_auto(const char *resume) {
     return resume != NULL && strcmp(resume, "auto") == 0;
 }
 
+bool saving_flags_are_auto(const saving_flags *flags) {
+    return is_auto(flags->resume);
+}
+
 static int check_resume(const saving_flags *flags, const char *init) {
     if (is_auto(flags->resume) && flags->dir == NULL)
         return cli_usage_error("train", "--resume auto needs --checkpoint-dir");
@@ -96,6 +101,18 @@ static bool has_checkpoints(const char *folder) {
                 strcmp(entry->d_name, "best.safetensors") == 0;
     closedir(directory);
     return found;
+}
+
+int saving_flags_check_file(const saving_flags *flags, const char *save, bool force) {
+    struct stat file;
+    bool goes_on =
+        flags->resume != NULL && (!is_auto(flags->resume) || has_checkpoints(flags->dir));
+    if (save == NULL || force || goes_on || is_restarted()) return -1;
+    if (stat(save, &file) != 0 || !S_ISREG(file.st_mode)) return -1;
+    return cli_usage_error("train",
+                           "--save: %s exists; --force lets the run replace it, or choose another "
+                           "name",
+                           save);
 }
 
 void saving_flags_fill(yoke_trainer_options *run, const saving_flags *flags) {

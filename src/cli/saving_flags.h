@@ -20,7 +20,12 @@ typedef struct saving_context {
 } saving_context;
 
 /* -1, or the exit code of a usage error. */
+/* Before anything is trained: a file of earlier weights is not overwritten, unless the run goes on
+ * from a checkpoint and the file may be its own. -1, or the exit code. */
+int saving_flags_check_file(const saving_flags *flags, const char *save, bool force);
 int saving_flags_check(const saving_flags *flags, const saving_context *context);
+/* Whether they say --resume auto. */
+bool saving_flags_are_auto(const saving_flags *flags);
 /* Checked flags. A restarted process resumes by itself. */
 void saving_flags_fill(yoke_trainer_options *run, const saving_flags *flags);
 

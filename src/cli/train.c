@@ -38,7 +38,7 @@ typedef struct train_flags {
     int shuffle, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
-    bool nesterov, sync_batch_norm, live, json, quiet;
+    bool nesterov, sync_batch_norm, live, json, quiet, force;
 } train_flags;
 
 #define AT(field) offsetof(train_flags, field)
@@ -140,6 +140,7 @@ static const cli_option options[] = {
      CLI_TEXT, AT(allow_unknown), 0, 0},
     {"save", "FILE", "write the weights as safetensors, also when a signal ends the run", CLI_TEXT,
      AT(save), 0, 0},
+    {"force", NULL, "let --save replace a file that exists", CLI_FLAG, AT(force), 0, 0},
     {"checkpoint-dir", "DIR",
      "write checkpoints there, also when the run ends or a signal stops it", CLI_TEXT,
      AT(saving.dir), 0, 0},
@@ -320,7 +321,8 @@ typedef struct session {
     straggler straggler;
     skipped_list skipped;
     choices_path choices;
-    bool speaks; /* rank 0; the others print failures only */
+    bool speaks;    /* rank 0; the others print failures only */
+    bool has_table; /* the heads of the epochs' columns are printed */
 } session;
 
 static void on_event(const yoke_event *event, void *payload) {
@@ -349,10 +351,9 @@ static void on_event(const yoke_event *event, void *payload) {
     }
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
     if (event->kind == YOKE_EVENT_RESUMED) fprintf(stderr, "%s\n", event->text);
-    if (event->kind != YOKE_EVENT_EVALUATION) return;
-    fprintf(stderr, "epoch %llu: loss %.4f", (unsigned long long)event->epoch + 1, event->loss);
-    if (event->accuracy >= 0) fprintf(stderr, ", accuracy %.2f %%", 100 * event->accuracy);
-    fprintf(stderr, " on %d test rows\n", event->rows);
+    if (event->kind != YOKE_EVENT_EPOCH) return;
+    print_epoch(stderr, event, now->flags->evaluate_every >= 0, !now->has_table);
+    now->has_table = true;
 }
 
 static void print_advice(const session *now) {
@@ -362,6 +363,9 @@ static void print_advice(const session *now) {
                                                .dataset = flags->dataset,
                                                .save = flags->save,
                                                .trace = flags->trace,
+                                               .checkpoints = flags->saving.dir != NULL,
+                                               .resumes = saving_flags_are_auto(&flags->saving),
+                                               .force = flags->force,
                                                .repeatable = now->rank.world <= 1});
 }
 
@@ -541,6 +545,8 @@ int train_main(int argc, char **argv) {
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = check_flags(&flags);
     if (code < 0) code = find_rank(&now);
+    if (code < 0 && now.speaks)
+        code = saving_flags_check_file(&flags.saving, flags.save, flags.force);
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);
     if (code < 0) code = open_and_run(&now, &flags);

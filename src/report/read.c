@@ -57,14 +57,18 @@ static yoke_status add_value(yoke_report_points *points, double step, const json
     return yoke_report_add_point(points, step, factor * json_number_value(value));
 }
 
-/* A line with a learning rate is a step's, one without an evaluation's. */
+/* Older files call both losses "loss": there a line with a learning rate is a step's, one without
+ * an evaluation's. */
 static yoke_status add_line(yoke_report_mode *mode, const json_t *line) {
     double step = json_number_value(json_object_get(line, "step"));
     bool training = json_object_get(line, "lr") != NULL;
     yoke_report_points *curves = mode->curves;
     TRY(add_value(&curves[training ? YOKE_REPORT_LOSS : YOKE_REPORT_TEST_LOSS], step, line, "loss",
                   1));
+    TRY(add_value(&curves[YOKE_REPORT_LOSS], step, line, "train_loss", 1));
+    TRY(add_value(&curves[YOKE_REPORT_TEST_LOSS], step, line, "test_loss", 1));
     TRY(add_value(&curves[YOKE_REPORT_ACCURACY], step, line, "accuracy", 100));
+    TRY(add_value(&curves[YOKE_REPORT_ACCURACY], step, line, "test_accuracy", 100));
     TRY(add_value(&curves[YOKE_REPORT_LEARNING_RATE], step, line, "lr", 1));
     return add_value(&curves[YOKE_REPORT_STEP_MS], step, line, "step_ms", 1);
 }

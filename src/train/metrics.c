@@ -10,11 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether the run writes this line again. Only the line of an evaluation has an accuracy. */
+/* Whether the run writes this line again. Only the line of an evaluation has an accuracy, which
+ * older files call "accuracy". */
 static bool comes_again(const char *line, const yoke_metrics_place *place) {
     unsigned long long step;
     if (sscanf(line, "{\"step\":%llu,", &step) != 1 || step > place->step) return true;
-    return place->evaluates && step == place->step && strstr(line, "\"accuracy\":") != NULL;
+    return place->evaluates && step == place->step && strstr(line, "accuracy\":") != NULL;
 }
 
 /* The bytes of the whole lines before the first that comes again. */
@@ -80,17 +81,14 @@ static void format(yoke_json *line, const yoke_event *event) {
     line->comma[0] = false;
     yoke_json_open(line, NULL, '{');
     yoke_json_integer(line, "step", (int64_t)event->step);
-    yoke_json_integer(line, "epoch", (int64_t)event->epoch);
-    if (event->kind == YOKE_EVENT_EVALUATION) {
-        if (event->accuracy < 0)
-            yoke_json_null(line, "accuracy"); /* regression */
-        else
-            yoke_json_real(line, "accuracy", event->accuracy);
-    }
-    yoke_json_real(line, "loss", event->loss);
-    if (event->kind == YOKE_EVENT_STEP) yoke_json_real(line, "lr", event->learning_rate);
+    yoke_json_integer(line, "epoch", (int64_t)event->epoch + 1);
+    bool trains = event->kind == YOKE_EVENT_STEP;
+    yoke_json_real(line, trains ? "train_loss" : "test_loss", event->loss);
+    if (!trains && event->accuracy < 0) yoke_json_null(line, "test_accuracy"); /* regression */
+    if (!trains && event->accuracy >= 0) yoke_json_real(line, "test_accuracy", event->accuracy);
+    if (trains) yoke_json_real(line, "lr", event->learning_rate);
     yoke_json_integer(line, "rows", event->rows);
-    if (event->kind == YOKE_EVENT_STEP) yoke_json_real(line, "step_ms", event->step_ms);
+    if (trains) yoke_json_real(line, "step_ms", event->step_ms);
     yoke_json_close(line, '}');
 }
 

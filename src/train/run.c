@@ -96,6 +96,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     trainer->computed_ns += computed_ns;
     trainer->waited_ns += waited_ns;
     if (result.rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
+    yoke_epoch_add(&trainer->sums, &result, rate, computed_ns + waited_ns);
     yoke_event event = {.kind = YOKE_EVENT_STEP,
                         .loss = result.loss,
                         .accuracy = yoke_trainer_accuracy(&result),
@@ -266,7 +267,9 @@ static yoke_status evaluate_again(yoke_trainer *trainer) {
         trainer->epoch--;
         trainer->batches = yoke_loader_batches(trainer->loader);
     }
-    return evaluate_and_keep(trainer);
+    TRY(evaluate_and_keep(trainer));
+    yoke_trainer_report_epoch(trainer, true);
+    return YOKE_OK;
 }
 
 static yoke_status train(yoke_trainer *trainer) {
@@ -274,7 +277,9 @@ static yoke_status train(yoke_trainer *trainer) {
     if (was_complete) return evaluate_again(trainer);
     while (trainer->step < trainer->steps) {
         TRY(run_epoch(trainer));
-        if (evaluation_is_due(trainer)) TRY(evaluate_and_keep(trainer));
+        bool evaluates = evaluation_is_due(trainer);
+        if (evaluates) TRY(evaluate_and_keep(trainer));
+        yoke_trainer_report_epoch(trainer, evaluates);
         end_epoch(trainer);
     }
     return YOKE_OK;

@@ -12,6 +12,15 @@
 #include "train/predictions.h"
 #include "train/train.h"
 
+/* Sums over the steps that this run took in the latest epoch. */
+typedef struct yoke_epoch_sums {
+    bool is_over;          /* the next step begins another */
+    double loss;           /* times rows */
+    int64_t rows, correct; /* correct: -1 for regression */
+    uint64_t ns;
+    double learning_rate; /* of the last step */
+} yoke_epoch_sums;
+
 /* The best evaluation: accuracy, or minus the loss where there is no accuracy. */
 typedef struct yoke_best {
     bool exists;
@@ -53,6 +62,7 @@ struct yoke_trainer {
     yoke_checkpoints checkpoints;
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
+    yoke_epoch_sums sums;
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
     yoke_tally tally;                            /* of the evaluation that goes on */
     yoke_tally predictions;                      /* of the last complete one */
@@ -78,6 +88,13 @@ yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
 void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
 void yoke_trainer_warn(yoke_trainer *trainer);
 void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);
+
+/* epochs.c. add: a step of this epoch. report: the event EPOCH; evaluated: an evaluation ended it.
+ * sum: means as a result, whose loss is NaN without rows. */
+void yoke_epoch_add(yoke_epoch_sums *sums, const yoke_step_result *step, double rate, uint64_t ns);
+void yoke_trainer_report_epoch(yoke_trainer *trainer, bool evaluated);
+double yoke_epoch_loss(const yoke_epoch_sums *sums);
+double yoke_epoch_accuracy(const yoke_epoch_sums *sums);
 
 /* file_work.c. Rank 0 does the work, on a thread of its own; the other ranks wait for its end, and
  * all ranks call it. The work uses neither the engine nor the process group and emits no event.

@@ -402,6 +402,16 @@ const yoke_model *yoke_trainer_model(const yoke_trainer *trainer) {
     return trainer->model;
 }
 
+yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
+                                 yoke_dataset_info *info) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    const yoke_dataset *rows =
+        split == YOKE_SPLIT_TRAIN ? trainer->training_rows : trainer->test_rows;
+    if (rows == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT, "the test split is not open: evaluate_every is -1");
+    return yoke_dataset_describe(rows, info);
+}
+
 static const char *schedule_name(yoke_schedule schedule) {
     switch (schedule) {
     case YOKE_SCHEDULE_CLASSIC:
@@ -459,6 +469,10 @@ static void describe_result(const yoke_trainer *trainer, yoke_trainer_summary *s
             (double)trainer->waited_ns / (double)(trainer->computed_ns + trainer->waited_ns);
     summary->loss = evaluated ? trainer->last_evaluation.loss : trainer->last_step.loss;
     summary->accuracy = evaluated ? yoke_trainer_accuracy(&trainer->last_evaluation) : -1;
+    summary->train_loss = yoke_epoch_loss(&trainer->sums);
+    summary->train_accuracy = yoke_epoch_accuracy(&trainer->sums);
+    summary->test_loss = evaluated ? trainer->last_evaluation.loss : (double)NAN;
+    summary->test_accuracy = summary->accuracy;
 }
 
 yoke_status yoke_trainer_summarize(yoke_trainer *trainer, yoke_trainer_summary *summary) {

@@ -186,7 +186,8 @@ class Mistakes(Case):
 
 class Train(Case):
     KEYS = {"mode", "schedule", "devices", "model", "dataset", "precision", "parameters", "batch",
-            "steps", "images_per_second", "step_ms", "stage_ms", "loss", "accuracy", "peak_bytes",
+            "steps", "images_per_second", "step_ms", "stage_ms", "train_loss", "train_accuracy", "test_loss",
+            "test_accuracy", "peak_bytes",
             "weights_hash"}
 
     def train(self, *arguments):
@@ -211,7 +212,7 @@ class Train(Case):
         self.assertGreater(said["step_ms"]["median"], 0)
         self.assertIn("forward", said["stage_ms"])
         self.assertRegex(said["weights_hash"], "^[0-9a-f]{16}$")
-        self.assertTrue(0 <= said["accuracy"] <= 1)
+        self.assertTrue(0 <= said["test_accuracy"] <= 1 and 0 <= said["train_accuracy"] <= 1)
 
     def test_results_go_to_stdout_and_the_rest_to_stderr(self):
         result = self.run_ok("train", *SMALL, *devices(2), "--steps", "3")
@@ -251,7 +252,48 @@ class Train(Case):
         self.assertIn("evaluate --init '$w;.safetensors'", offered[0])
         again = self.follow_advice(YOKE, "--trace", "my trace.json")[0]
         self.assertEqual(again.count("--trace"), 1)
-        self.assertIn("--save mlp.safetensors", again)
+        self.assertIn("--save mlp-2.safetensors", again)  # mlp.safetensors is the first run's
+        offered = self.follow_advice(YOKE, "--checkpoint-dir", "saves", "--save", "w.safetensors")
+        self.assertEqual(len(offered), 2)
+        self.assertIn("--resume auto --save", self.follow_advice(YOKE, "--checkpoint-dir", "more")[0])
+
+    def test_a_table_has_a_row_for_each_epoch(self):
+        run = ["train", *SMALL, *devices(2), "--epochs", "3", "--lr-schedule", "cosine", "--algorithm", "direct"]
+        metrics = self.folder / "m.jsonl"
+        said = self.run_ok(*run, "--evaluate-every", "2", "--metrics", metrics).stderr
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        self.assertIn("           train loss  accuracy  test loss  accuracy        lr   img/s\n", said)
+        rows = [line.split() for line in said.splitlines() if re.match(r"epoch \d ", line)]
+        self.assertEqual([row[1] for row in rows], ["1", "2", "3"])
+        for epoch, row in enumerate(rows, 1):
+            steps = [line for line in lines if line["epoch"] == epoch and "train_loss" in line]
+            tests = [line for line in lines if line["epoch"] == epoch and "test_loss" in line]
+            mean = sum(line["train_loss"] * line["rows"] for line in steps) / sum(line["rows"] for line in steps)
+            self.assertAlmostEqual(float(row[2]), mean, delta=1e-4)
+            self.assertEqual(row[5:7] == ["-", "-"], epoch == 1)
+            if tests:
+                self.assertAlmostEqual(float(row[5]), tests[0]["test_loss"], delta=1e-4)
+            self.assertEqual(float(row[-2]), float(f"{steps[-1]['lr']:.3g}"))
+        self.assertNotIn("test loss", self.run_ok(*run, "--evaluate-every", "-1").stderr)
+
+    def test_the_plan_names_rows_classes_and_normalisation(self):
+        said = self.run_ok("train", *SMALL, "--steps", "1").stderr
+        self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"
+                               r" +\d+x\d+x\d+, normalised by mean [\d. ]+, deviation [\d. ]+\n")
+
+    def test_weights_are_not_overwritten_without_force(self):
+        save = self.folder / "w.safetensors"
+        self.train("--steps", "1", "--save", save)
+        before = save.read_bytes()
+        self.fails(2, [str(save), "exists", "--force"], "train", *SMALL, "--steps", "2", "--save", save)
+        self.assertEqual(save.read_bytes(), before)
+        self.fails(2, "--force", "train", *SMALL, "--save", save, "--checkpoint-dir", self.folder / "saves",
+                   "--resume", "auto")  # nothing to go on from: this would be a new run
+        self.train("--steps", "2", "--save", save, "--force", "--checkpoint-dir", self.folder / "saves")
+        self.assertNotEqual(save.read_bytes(), before)
+        resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume", "auto")
+        self.assertEqual(resumed["steps"], 3)
+        self.train("--steps", "1", "--save", "/dev/null")
 
     def test_every_option_of_the_interface_is_taken(self):
         metrics, trace = self.folder / "m.jsonl", self.folder / "t.json"
@@ -265,16 +307,16 @@ class Train(Case):
         self.assertEqual((said["schedule"], said["steps"]), ("classic", 6))
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         steps = [line for line in lines if "step_ms" in line]
-        evaluations = [line for line in lines if "accuracy" in line]
+        evaluations = [line for line in lines if "test_loss" in line]
         self.assertEqual([line["step"] for line in steps], [1, 2, 3, 4, 5, 6])
-        self.assertEqual([line["epoch"] for line in evaluations], [0, 1])
-        self.assertEqual(set(steps[0]), {"step", "epoch", "loss", "lr", "rows", "step_ms"})
-        self.assertEqual(set(evaluations[0]), {"step", "epoch", "accuracy", "loss", "rows"})
-        self.assertEqual(evaluations[-1]["accuracy"], said["accuracy"])
+        self.assertEqual([line["epoch"] for line in evaluations], [1, 2])
+        self.assertEqual(set(steps[0]), {"step", "epoch", "train_loss", "lr", "rows", "step_ms"})
+        self.assertEqual(set(evaluations[0]), {"step", "epoch", "test_accuracy", "test_loss", "rows"})
+        self.assertEqual(evaluations[-1]["test_accuracy"], said["test_accuracy"])
         self.assertTrue(json.loads(trace.read_text())["traceEvents"])
 
     def test_devices_and_schedules_agree(self):
-        losses = [self.train("--epochs", "3", "--algorithm", "direct", *arguments)["loss"]
+        losses = [self.train("--epochs", "3", "--algorithm", "direct", *arguments)["test_loss"]
                   for arguments in [devices(1), devices(3), [*devices(2), "--schedule", "sharded"],
                                     [*devices(2), "--mode", "single"]]]
         for loss in losses[1:]:
@@ -320,10 +362,10 @@ class Train(Case):
     def test_batch_norm_over_all_devices_trains_as_on_one(self):
         run = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,rows=60", "--batch", "10", "--steps", "1",
                "--algorithm", "direct"]
-        one = self.train(*run)["loss"]
-        together = self.train(*run, "--sync-batch-norm", *devices(3))["loss"]
+        one = self.train(*run)["test_loss"]
+        together = self.train(*run, "--sync-batch-norm", *devices(3))["test_loss"]
         self.assertAlmostEqual(together, one, delta=1e-4 * one)
-        self.assertNotAlmostEqual(self.train(*run, *devices(3))["loss"], one, delta=1e-4 * one)
+        self.assertNotAlmostEqual(self.train(*run, *devices(3))["test_loss"], one, delta=1e-4 * one)
 
     def test_saved_weights_evaluate_to_the_same_numbers(self):
         save = self.folder / "w.safetensors"
@@ -331,11 +373,11 @@ class Train(Case):
         model = ["--model", "mlp", "--dataset", SMALL[3]]
         again = json.loads(self.run_ok("evaluate", "--init", save, *model, "--json").stdout)
         self.assertEqual(again["rows"], 12)
-        self.assertEqual(again["accuracy"], said["accuracy"])
-        self.assertAlmostEqual(again["loss"], said["loss"], delta=1e-5)
+        self.assertEqual(again["accuracy"], said["test_accuracy"])
+        self.assertAlmostEqual(again["loss"], said["test_loss"], delta=1e-5)
         self.assertIn("accuracy", self.run_ok("evaluate", "--init", save, *model).stdout)
         kept = self.train("--init", save, "--steps", "1", "--lr", "1e-30", "--weight-decay", "0")
-        self.assertAlmostEqual(kept["loss"], said["loss"], delta=1e-5)
+        self.assertAlmostEqual(kept["test_loss"], said["test_loss"], delta=1e-5)
 
     def test_json_is_valid_whatever_bytes_a_path_has(self):
         save = self.folder / "w.safetensors"

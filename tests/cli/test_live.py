@@ -243,8 +243,9 @@ class Picture(Case):
                               stdout=subprocess.DEVNULL, columns=120)
         self.assertEqual(terminal.finish(), 0)
         lines = terminal.screen.all()
-        self.assertEqual([re.match(r"epoch (\d+): loss [\d.]+, accuracy [\d.]+ % on \d+ test rows$", line)[1]
-                          for line in lines if re.match(r"epoch \d+:", line)], [str(i + 1) for i in range(30)])
+        rows = [re.match(r"epoch (\d+) +[\d.]+ +[\d.]+ % +[\d.]+ +[\d.]+ % +[\d.e-]+ +\d+$", line)
+                for line in lines if re.match(r"epoch \d+  ", line)]
+        self.assertEqual([row[1] for row in rows], [str(i + 1) for i in range(30)])
         self.assertEqual(len([line for line in lines if re.match(r"epoch \d+/30 step \d/3 \[.*\]$", line)]), 90 // 7)
         self.assertIn(f"wrote {self.folder / 'w.safetensors'}", lines)
         for words in ["model    mlp, ", "devices  2 x "]:

@@ -50,7 +50,7 @@ class Shards:
         if result.returncode != 0:
             raise AssertionError(f"{command}: {result.stderr}")
         said = json.loads(result.stdout)
-        return said["weights_hash"], said["loss"], said["accuracy"]
+        return said["weights_hash"], said["test_loss"], said["test_accuracy"]
 
     def test_devices_and_schedules(self):
         for devices in [1, 2, 4, 8]:

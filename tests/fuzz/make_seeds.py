@@ -56,10 +56,10 @@ def seeds():
     event = {"ph": "X", "name": "step", "pid": 1, "tid": 0, "ts": 1.0, "dur": 9.5, "args": {"step": 0, "bytes": 1}}
     spans = [event, dict(event, name="forward", dur=4), dict(event, name="wait", ts=5, dur=2, tid=1),
              {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "<script>"}}]
-    line = {"step": 1, "epoch": 0, "loss": 2.5, "lr": 0.05, "rows": 64, "step_ms": 56.0}
+    line = {"step": 1, "epoch": 1, "train_loss": 2.5, "lr": 0.05, "rows": 64, "step_ms": 56.0}
     for text in [json.dumps({"displayTimeUnit": "ms", "traceEvents": spans}), json.dumps(spans), "[", "{}",
                  json.dumps(line) + "\n" + json.dumps(dict(line, step=2, loss=None)) + "\n" +
-                 json.dumps({"step": 2, "epoch": 0, "accuracy": 0.5, "loss": 2, "rows": 9}) + "\n"]:
+                 json.dumps({"step": 2, "epoch": 1, "test_loss": 2, "test_accuracy": 0.5, "rows": 9}) + "\n"]:
         yield "report", text.encode()
     profile = {"yoke_profile": 1, "model": "m", "device": "d", "precision": "float32", "source": "s", "rows": 2, "layers": 3,
                "input_bytes": 64, "output_bytes": 8, "host_ms": 0.1, "forward_ms": 2.5, "loss_ms": 0, "update_ns_per_byte": 1,

@@ -80,7 +80,8 @@ class Training(unittest.TestCase):
         options = {"devices": "2xcpu", "threads": 1, "batch": 16, "steps": 4}
         for trainer in (yoke.train(*("resnet20", *training), test=test, classes=10, **options),
                         yoke.train("resnet20", dataset="cifar10:cifar", **options)):
-            for field in ("weights_hash", "loss", "accuracy", "steps", "parameters"):
+            for field in ("weights_hash", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "steps",
+                          "parameters"):
                 self.assertEqual(trainer.summary()[field], wanted[field])
 
     def test_the_loss_falls_and_events_come_to_the_calling_thread(self):

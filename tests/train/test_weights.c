@@ -278,20 +278,20 @@ static void every_line_of_metrics_is_a_whole_object(void **state) {
         double loss, rate, milliseconds, accuracy;
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(object);
-        if (json_object_get(object, "accuracy") != NULL) {
+        if (json_object_get(object, "test_accuracy") != NULL) {
             assert_int_equal(json_unpack(object, "{s:I,s:I,s:F,s:F,s:I!}", "step", &step, "epoch",
-                                         &epoch, "accuracy", &accuracy, "loss", &loss, "rows",
-                                         &rows),
+                                         &epoch, "test_accuracy", &accuracy, "test_loss", &loss,
+                                         "rows", &rows),
                              0);
             assert_int_equal(rows, 10);
             evaluations++;
         } else {
             assert_int_equal(json_unpack(object, "{s:I,s:I,s:F,s:F,s:I,s:F!}", "step", &step,
-                                         "epoch", &epoch, "loss", &loss, "lr", &rate, "rows", &rows,
-                                         "step_ms", &milliseconds),
+                                         "epoch", &epoch, "train_loss", &loss, "lr", &rate, "rows",
+                                         &rows, "step_ms", &milliseconds),
                              0);
             assert_int_equal(step, steps + 1);
-            assert_int_equal(epoch, steps / 4);
+            assert_int_equal(epoch, 1 + steps / 4);
             assert_true(loss == run.losses[steps] && rate == 0.05 && milliseconds > 0);
             steps++;
         }

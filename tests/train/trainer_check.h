@@ -31,10 +31,10 @@
 /* What a run told. */
 typedef struct log {
     yoke_trainer *trainer;
-    int ready, steps, evaluations, saved, warnings, skipped, resumed;
+    int ready, steps, evaluations, saved, warnings, skipped, resumed, epochs;
     double losses[STEPS_KEPT];
     int rows[STEPS_KEPT];
-    yoke_event evaluation;
+    yoke_event evaluation, epoch;
     char warning[512], resumed_from[512];
     uint64_t stop_after; /* 0: never */
     int first_step;      /* of a resumed run */
@@ -96,6 +96,10 @@ static inline void on_event(const yoke_event *event, void *payload) {
         snprintf(run->resumed_from, sizeof run->resumed_from, "%s", event->text);
         run->steps = run->first_step = (int)event->step;
         run->resumed++;
+        break;
+    case YOKE_EVENT_EPOCH:
+        run->epoch = *event;
+        run->epochs++;
         break;
     }
 }

@@ -1,0 +1,38 @@
+/* What a run learned in an epoch: means over the rows that it trained on. */
+#include <math.h>
+
+#include "train/run.h"
+
+void yoke_epoch_add(yoke_epoch_sums *sums, const yoke_step_result *step, double rate, uint64_t ns) {
+    if (sums->is_over) *sums = (yoke_epoch_sums){0};
+    sums->loss += step->loss * step->rows;
+    sums->rows += step->rows;
+    sums->correct = step->correct < 0 ? -1 : sums->correct + step->correct;
+    sums->ns += ns;
+    sums->learning_rate = rate;
+}
+
+double yoke_epoch_loss(const yoke_epoch_sums *sums) {
+    return sums->rows > 0 ? sums->loss / (double)sums->rows : (double)NAN;
+}
+
+double yoke_epoch_accuracy(const yoke_epoch_sums *sums) {
+    if (sums->rows == 0 || sums->correct < 0) return -1;
+    return (double)sums->correct / (double)sums->rows;
+}
+
+void yoke_trainer_report_epoch(yoke_trainer *trainer, bool evaluated) {
+    yoke_epoch_sums *sums = &trainer->sums;
+    const yoke_step_result *test = &trainer->last_evaluation;
+    if (sums->is_over) *sums = (yoke_epoch_sums){0}; /* the run took no step in this epoch */
+    yoke_event event = {.kind = YOKE_EVENT_EPOCH,
+                        .loss = yoke_epoch_loss(sums),
+                        .accuracy = yoke_epoch_accuracy(sums),
+                        .learning_rate = sums->learning_rate,
+                        .rows = (int)sums->rows,
+                        .test_loss = evaluated ? test->loss : (double)NAN,
+                        .test_accuracy = evaluated ? yoke_trainer_accuracy(test) : -1};
+    if (sums->ns > 0) event.images_per_second = 1e9 * (double)sums->rows / (double)sums->ns;
+    sums->is_over = true;
+    yoke_trainer_emit(trainer, &event);
+}
