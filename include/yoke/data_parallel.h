@@ -126,6 +126,10 @@ typedef struct yoke_data_parallel_options {
     /** The engine only predicts: no gradients, no optimizer; what trains, and bind, is refused.
      * Threads may call forward and evaluate at once: they take turns, each on all devices. */
     bool inference;
+    /** Average the weights after every step: torch.optim.swa_utils.AveragedModel with
+     * get_ema_multi_avg_fn(ema_decay). 0 <= ema_decay < 1; 0: no average. On GPUs each step then
+     * waits for the devices. */
+    double ema_decay;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -142,7 +146,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */                                                                  \
+            false /* inference */, 0                                                               \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -227,6 +231,16 @@ typedef struct yoke_step_result {
  */
 YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                              double learning_rate, yoke_step_result *result);
+
+/** Exchanges the weights with their average (options.ema_decay), to evaluate, predict or save with
+ * it; running statistics stay. Gradients are lost. In DDP all ranks call it.
+ *
+ * @param parallel  The engine.
+ * @param use       true: the engine has the average until a call with false. Steps are refused
+ *                  meanwhile. Before the first step, and where it is so already, nothing happens.
+ * @return ARGUMENT: ema_decay is 0.
+ */
+YOKE_API yoke_status yoke_data_parallel_use_average(yoke_data_parallel *parallel, bool use);
 
 /** Loss and accuracy without learning: running statistics, no dropout. Only replicas that are
  * behind the root's version get its weights.

@@ -65,11 +65,13 @@ typedef struct yoke_parameter_group {
                       gradient and no optimizer state, and no step reduces or sends them. A frozen
                       batch norm still computes with the statistics of the batch when training, and
                       updates its running statistics. */
+    bool one_dimensional; /**< Only parameters of one dimension match: biases, and the weights of
+                               norms. */
 } yoke_parameter_group;
 
 /** A group that changes nothing; set pattern, and what differs. */
 #define YOKE_PARAMETER_GROUP_INIT                                                                  \
-    { sizeof(yoke_parameter_group), NULL, 1 /* learning_rate_scale */, 0, false, false }
+    { sizeof(yoke_parameter_group), NULL, 1 /* learning_rate_scale */, 0, false, false, false }
 
 /** Pass it as the learning rate of a step to use yoke_optimizer_options.learning_rate. Any negative
  * number does the same; 0 is a rate of 0. */
@@ -80,8 +82,11 @@ typedef enum yoke_lr_schedule_kind {
     YOKE_LR_CONSTANT, /**< The peak throughout. */
     YOKE_LR_STEP,   /**< The peak times 0.1 from half of the run, times 0.01 from three quarters. */
     YOKE_LR_COSINE, /**< Half a cosine wave from the peak to 0. */
-    YOKE_LR_ONECYCLE /**< torch.optim.lr_scheduler.OneCycleLR with its defaults; max_lr is the
-                          peak. */
+    YOKE_LR_ONECYCLE,    /**< torch.optim.lr_scheduler.OneCycleLR with its defaults; max_lr is the
+                              peak. */
+    YOKE_LR_EXPONENTIAL, /**< torch.optim.lr_scheduler.ExponentialLR: the peak times gamma in every
+                              further epoch. */
+    YOKE_LR_PLATEAU      /**< The peak, which the caller lowers with yoke_lr_plateau_update. */
 } yoke_lr_schedule_kind;
 
 /** A learning rate over a run. */
@@ -92,7 +97,38 @@ typedef struct yoke_lr_schedule {
     uint64_t steps;             /**< Of the whole run; 0: unknown, the rate stays at the peak. */
     uint64_t warmup_steps; /**< Grow linearly from learning_rate / warmup_steps to the peak over
                                 this many steps; one-cycle ignores it. */
+    double gamma;          /**< EXPONENTIAL: factor of an epoch. */
+    uint64_t epoch_steps;  /**< EXPONENTIAL: steps of an epoch; 0: gamma does nothing. */
 } yoke_lr_schedule;
+
+/** torch.optim.lr_scheduler.ReduceLROnPlateau with mode "min": lowers a learning rate when a loss
+ * stops falling. Begin with YOKE_LR_PLATEAU_INIT and set learning_rate. */
+typedef struct yoke_lr_plateau {
+    size_t struct_size;   /**< sizeof(yoke_lr_plateau). */
+    double factor;        /**< Of the rate at each reduction; below 1. */
+    int patience;         /**< Evaluations without a better loss before a reduction. */
+    double threshold;     /**< A loss is better below (1 - threshold) times the best one. */
+    double minimum;       /**< Of the rate. */
+    double learning_rate; /**< The rate now. */
+    uint64_t evaluations; /**< How many losses it has seen; 0 at the begin. */
+    double best;          /**< The best of them. */
+    int bad;              /**< Evaluations since the best one or the last reduction. */
+} yoke_lr_plateau;
+
+/** PyTorch's defaults. */
+#define YOKE_LR_PLATEAU_INIT                                                                       \
+    {                                                                                              \
+        sizeof(yoke_lr_plateau), 0.1 /* factor */, 10 /* patience */, 1e-4 /* threshold */, 0, 0,  \
+            0, 0, 0                                                                                \
+    }
+
+/** Takes the loss of an evaluation into account.
+ *
+ * @param plateau  The schedule; not NULL.
+ * @param loss     Of the evaluation. NaN is never better.
+ * @return learning_rate, lowered if it was time.
+ */
+YOKE_API double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss);
 
 /** Computes the learning rate of one step. A pure function.
  *

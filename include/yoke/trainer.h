@@ -40,8 +40,9 @@ typedef enum yoke_event_kind {
                              `text` say which. */
     YOKE_EVENT_RESUMED, /**< `text` says which checkpoint the run goes on from, or that there is
                              none. WARNING and RESUMED may come while the trainer is created. */
-    YOKE_EVENT_EPOCH    /**< After every epoch and its evaluation, and after a last part of one:
+    YOKE_EVENT_EPOCH,   /**< After every epoch and its evaluation, and after a last part of one:
                              means over the rows that this run trained on in it. */
+    YOKE_EVENT_STOPPED  /**< `patience` ends the run; `text` says why. */
 } yoke_event_kind;
 
 /** Why yoke_weights_load_partial left a tensor out. */
@@ -49,7 +50,8 @@ typedef enum yoke_skip_reason {
     YOKE_SKIP_MISSING = 1, /**< The file lacks it: the model keeps its own values. */
     YOKE_SKIP_SHAPE,       /**< It has another shape in the file: likewise. */
     YOKE_SKIP_NOT_FINITE,  /**< It is not finite in the file: likewise. */
-    YOKE_SKIP_UNKNOWN      /**< The model lacks it. */
+    YOKE_SKIP_UNKNOWN,     /**< The model lacks it. */
+    YOKE_SKIP_NEW_HEAD     /**< `new_head` leaves it out: the model keeps its own values. */
 } yoke_skip_reason;
 
 /** A tensor that was left out. It lives until the callback returns. */
@@ -183,6 +185,17 @@ typedef struct yoke_trainer_options {
     bool skip_bad; /**< Leave out files that cannot be read, as yoke_dataset_skip_bad; each is a
                         WARNING while the trainer is created. Like limit_rows, not with
                         training_rows. */
+    bool init_new_head; /**< As yoke_weights_load_options.new_head, of `init`. */
+    double lr_gamma;    /**< As yoke_lr_schedule.gamma, or yoke_lr_plateau.factor; 0: 0.95 with
+                             YOKE_LR_EXPONENTIAL and 0.1 with YOKE_LR_PLATEAU. */
+    int lr_patience;    /**< As yoke_lr_plateau.patience, in evaluations. */
+    int patience;       /**< Stop after so many evaluations in a row without a better test loss; the
+                             run then ends as after its last step. It ends with the weights of the
+                             best evaluation, which `save` gets, too; checkpoints have both. Needs
+                             evaluate_every above 0. 0: never. */
+    double min_delta;   /**< How much lower a better test loss is at least. */
+    double ema_decay; /**< As yoke_data_parallel_options. Evaluations and `save` use the average of
+                           the weights; checkpoints have both. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -196,7 +209,8 @@ typedef struct yoke_trainer_options {
             YOKE_CHECKPOINT_EPOCHS, 0, false, NULL, NULL, NULL, 0 /* shards */, false,             \
             0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
             NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
-            false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */                                     \
+            false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */, false, 0 /* lr_gamma */, 10, 0, 0, \
+            0 /* ema_decay */                                                                      \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.
@@ -384,11 +398,14 @@ typedef struct yoke_weights_load_options {
     void (*on_skip)(const yoke_weights_skip *skip, void *payload); /**< For each one left out,
                                     before weights change. May be NULL. */
     void *payload;                                                 /**< Passed to on_skip. */
+    bool new_head; /**< The head, which is the linear layer that computes the model's first output,
+                        keeps its own values, whatever the file has: for fine-tuning on other
+                        classes. */
 } yoke_weights_load_options;
 
 /** Every tensor must be in the file and in the model. */
 #define YOKE_WEIGHTS_LOAD_OPTIONS_INIT                                                             \
-    { sizeof(yoke_weights_load_options), NULL, NULL, NULL, NULL }
+    { sizeof(yoke_weights_load_options), NULL, NULL, NULL, NULL, false }
 
 /** Loads what fits, as torch.nn.Module.load_state_dict(strict=False) does, but only where the
  * options allow a difference.
@@ -398,7 +415,7 @@ typedef struct yoke_weights_load_options {
  * @param path      The file.
  * @param options   NULL: YOKE_WEIGHTS_LOAD_OPTIONS_INIT.
  * @return As yoke_weights_load; ARGUMENT: a pattern of allow_missing matches no tensor of the
- * model.
+ *         model, or the model has no head for new_head.
  */
 YOKE_API yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel,
                                                const yoke_model *model, const char *path,

@@ -15,6 +15,7 @@
 
 #define USAGE_EXIT 2
 #define WORD_BYTES 64
+#define OPTIONS_MAX 256
 #define HELP_COLUMN 32 /* of an option's text */
 
 int cli_usage_error(const char *verb, const char *format, ...) {
@@ -44,6 +45,10 @@ static int choice_index(const char *words, const char *given) {
     for (int i = 0; choice_word(words, i, word); i++)
         if (strcmp(word, given) == 0) return i;
     return -1;
+}
+
+const char *cli_choice_word(const cli_option *option, int index, char word[64]) {
+    return choice_word(option->value, index, word) ? word : "";
 }
 
 static int choice_error(const cli_verb *verb, const cli_option *option, const char *given) {
@@ -102,8 +107,8 @@ static bool read_real(const cli_option *option, const char *text, void *field) {
     return true;
 }
 
-/* Stores a value: -1, or the exit code of a usage error. */
-static int store(const cli_verb *verb, const cli_option *option, const char *text, void *field) {
+int cli_store(const cli_verb *verb, const cli_option *option, const char *text, void *values) {
+    void *field = (char *)values + option->offset;
     bool read = true;
     int choice;
     if (text[0] == '\0')
@@ -127,7 +132,8 @@ static int store(const cli_verb *verb, const cli_option *option, const char *tex
         *(int *)field = choice;
         break;
     case CLI_FLAG:
-        break; /* no value */
+        *(bool *)field = strcmp(text, "true") == 0;
+        break;
     }
     return read ? -1 : number_error(verb, option, text);
 }
@@ -142,14 +148,28 @@ static bool matches(const char *name, const char *given, size_t length) {
     return true;
 }
 
-static int unknown_option(const cli_verb *verb, const char *given) {
-    const char *names[WORD_BYTES];
+static const cli_option *find_option(const cli_verb *verb, const char *given, size_t length) {
+    for (int i = 0; i < verb->option_count; i++)
+        if (matches(verb->options[i].name, given, length)) return &verb->options[i];
+    return NULL;
+}
+
+const cli_option *cli_find_option(const cli_verb *verb, const char *name) {
+    return find_option(verb, name, strlen(name));
+}
+
+const char *cli_nearest_option(const cli_verb *verb, const char *name) {
+    const char *names[OPTIONS_MAX];
     int count = 0;
-    for (; count < verb->option_count && count < WORD_BYTES; count++)
+    for (; count < verb->option_count && count < OPTIONS_MAX; count++)
         names[count] = verb->options[count].name;
+    return yoke_text_nearest(name, names, (size_t)count);
+}
+
+static int unknown_option(const cli_verb *verb, const char *given) {
     char word[WORD_BYTES];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
-    const char *near = yoke_text_nearest(word, names, (size_t)count);
+    const char *near = cli_nearest_option(verb, word);
     return cli_usage_error(verb->name, "%s has no option --%s%s%s%s", verb->name, word,
                            near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
                            near != NULL ? "?" : "");
@@ -159,21 +179,16 @@ static int unknown_option(const cli_verb *verb, const char *given) {
 static int parse_option(const cli_verb *verb, int argc, char **argv, int *index, void *values) {
     const char *given = argv[*index] + 2;
     size_t length = strcspn(given, "=");
-    const cli_option *option = NULL;
-    for (int i = 0; i < verb->option_count; i++)
-        if (matches(verb->options[i].name, given, length)) option = &verb->options[i];
+    const cli_option *option = find_option(verb, given, length);
     if (option == NULL) return unknown_option(verb, given);
-    char *field = (char *)values + option->offset;
     bool attached = given[length] == '=';
-    if (option->kind == CLI_FLAG) {
-        if (attached) return cli_usage_error(verb->name, "--%s takes no value", option->name);
-        *(bool *)(void *)field = true;
-        return -1;
-    }
-    if (attached) return store(verb, option, given + length + 1, field);
+    if (option->kind == CLI_FLAG && attached)
+        return cli_usage_error(verb->name, "--%s takes no value", option->name);
+    if (option->kind == CLI_FLAG) return cli_store(verb, option, "true", values);
+    if (attached) return cli_store(verb, option, given + length + 1, values);
     if (*index + 1 >= argc || strncmp(argv[*index + 1], "--", 2) == 0)
         return cli_usage_error(verb->name, "--%s needs a value: %s", option->name, option->value);
-    return store(verb, option, argv[++*index], field);
+    return cli_store(verb, option, argv[++*index], values);
 }
 
 static bool is_help(const char *word) {

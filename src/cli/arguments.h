@@ -43,6 +43,15 @@ typedef struct cli_verb {
  * exit code to leave with: help or a usage error is printed. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *operand_count);
 
+/* The option that a name stands for, with - or _; NULL: none. The nearest one's name, or NULL. */
+const cli_option *cli_find_option(const cli_verb *verb, const char *name);
+const char *cli_nearest_option(const cli_verb *verb, const char *name);
+/* Stores a value, of a flag "true" or "false". -1, or the exit code of a usage error. The text must
+ * outlive the values. */
+int cli_store(const cli_verb *verb, const cli_option *option, const char *text, void *values);
+/* The word of a choice. */
+const char *cli_choice_word(const cli_option *option, int index, char word[64]);
+
 /* Prints what is wrong, and on a second line where help is; returns exit code 2. */
 int cli_usage_error(const char *verb, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -68,13 +68,18 @@ static int add_all_written(group_list *list, const char *text) {
     return -1;
 }
 
+/* Instead of a pattern: what has one dimension. */
+#define NORMS_AND_BIASES "norms-and-biases"
+
 int group_list_read(group_list *list, const group_flags *flags) {
     yoke_parameter_group frozen = YOKE_PARAMETER_GROUP_INIT, plain = YOKE_PARAMETER_GROUP_INIT;
     int code = -1;
     *list = (group_list){.count = 0};
     frozen.pattern = flags->freeze;
     frozen.frozen = true;
-    plain.pattern = flags->no_decay;
+    plain.one_dimensional =
+        flags->no_decay != NULL && strcmp(flags->no_decay, NORMS_AND_BIASES) == 0;
+    plain.pattern = plain.one_dimensional ? "*" : flags->no_decay;
     plain.set_weight_decay = true;
     if (flags->freeze != NULL) code = add(list, &frozen);
     if (code < 0 && flags->group != NULL) code = add_all_written(list, flags->group);
@@ -92,7 +97,8 @@ void print_groups(FILE *out, yoke_trainer *trainer, const group_list *list) {
         yoke_group_report report = {.struct_size = sizeof report};
         if (yoke_data_parallel_group(yoke_trainer_engine(trainer), i, &report) != YOKE_OK) continue;
         fprintf(out, "%s %s: %d tensor%s, %zu parameters", i == 0 ? "groups  " : "        ",
-                group->pattern, report.tensors, report.tensors == 1 ? "" : "s", report.elements);
+                group->one_dimensional ? NORMS_AND_BIASES : group->pattern, report.tensors,
+                report.tensors == 1 ? "" : "s", report.elements);
         if (group->frozen) fprintf(out, ", frozen");
         if (group->learning_rate_scale != 1)
             fprintf(out, ", learning rate x %g", group->learning_rate_scale);

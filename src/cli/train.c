@@ -9,6 +9,7 @@
 #include "cli/augment_flags.h"
 #include "cli/choices_place.h"
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/data_flags.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/live/live.h"
@@ -21,6 +22,7 @@
 #include "cli/signal_stack.h"
 #include "cli/straggler_flag.h"
 #include "cli/train_page.h"
+#include "cli/tuning_flags.h"
 
 #define SYNTHETIC "synthetic"
 
@@ -29,12 +31,14 @@ typedef struct train_flags {
     const char *allow_missing, *allow_unknown, *straggler;
     group_flags groups;
     saving_flags saving;
+    config_flags config;
     const char *link;
     int threads, mode, schedule, batch, epochs, optimizer, lr_schedule, precision, algorithm;
     int collectives, transport, timeout, broadcast_buffers, loss_mean;
     double bucket_mb;
     augment_flags augment;
     data_flags data;
+    tuning_flags tuning;
     int shuffle, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
     double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
@@ -78,11 +82,11 @@ static const cli_option options[] = {
     {"group", "PATTERN[,...]:lr=X,decay=X[;...]",
      "for these parameters: learning rate times X, weight decay X; the first match counts",
      CLI_TEXT, AT(groups.group), 0, 0},
-    {"no-decay", "PATTERN[,...]",
-     "parameters without weight decay, as in *.bias, that no --group matches", CLI_TEXT,
-     AT(groups.no_decay), 0, 0},
-    {"lr-schedule", "constant|step|cosine|onecycle", "course of the learning rate (constant)",
-     CLI_CHOICE, AT(lr_schedule), 0, 0},
+    {"no-decay", "norms-and-biases|PATTERN[,...]",
+     "parameters without weight decay that no --group matches", CLI_TEXT, AT(groups.no_decay), 0,
+     0},
+    {"lr-schedule", "constant|step|cosine|onecycle|exponential|plateau",
+     "course of the learning rate (constant)", CLI_CHOICE, AT(lr_schedule), 0, 0},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
      AT(warmup_steps), 0, 1e15},
     {"label-smoothing", "X", "share of the target spread over all classes (0)", CLI_REAL,
@@ -171,6 +175,8 @@ static const cli_option options[] = {
      AT(log_every), 0, 1 << 30},
     {"live", NULL, "draw progress, devices, stages and losses in the terminal while training",
      CLI_FLAG, AT(live), 0, 0},
+    CLI_OPTIONS_TUNING(AT(tuning)),
+    CLI_OPTIONS_CONFIG(AT(config.recipe), AT(config.file), AT(config.print)),
     CLI_OPTION_JSON(AT(json)),
     CLI_OPTION_QUIET(AT(quiet)),
 };
@@ -196,6 +202,7 @@ static const train_flags defaults = {.model = "resnet20",
                                      .batch = 64,
                                      .epochs = 3,
                                      .lr = NAN,
+                                     .tuning = {.lr_patience = 10},
                                      .interpreter_us = NAN,
                                      .momentum = NAN,
                                      .weight_decay = NAN};
@@ -217,12 +224,15 @@ static int check_flags(const train_flags *flags) {
             "--warmup-steps: --lr-schedule onecycle has a warm-up of its own; leave one out");
     if (!isnan(flags->interpreter_us) && flags->schedule != YOKE_SCHEDULE_PYTHON)
         return cli_usage_error("train", "--interpreter-us needs --schedule python");
-    if (flags->init == NULL && (flags->allow_missing != NULL || flags->allow_unknown != NULL))
-        return cli_usage_error("train", "--allow-missing and --allow-unknown need --init");
+    if (flags->init == NULL &&
+        (flags->allow_missing != NULL || flags->allow_unknown != NULL || flags->tuning.new_head))
+        return cli_usage_error("train", "--allow-missing, --allow-unknown and --new-head need "
+                                        "--init");
     if (flags->live && flags->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
     int code = augment_flags_check(&flags->augment);
     if (code < 0) code = data_flags_check(&flags->data, "train");
+    if (code < 0) code = tuning_flags_check(&flags->tuning);
     if (code >= 0) return code;
     return saving_flags_check(&flags->saving,
                               &(saving_context){flags->init, flags->evaluate_every});
@@ -275,6 +285,7 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .shards = flags->shards};
     augment_flags_fill(run, &flags->augment);
     data_flags_fill(run, &flags->data);
+    tuning_flags_fill(run, &flags->tuning);
     saving_flags_fill(run, &flags->saving);
 }
 
@@ -350,7 +361,8 @@ static void on_event(const yoke_event *event, void *payload) {
         fputc('\n', stderr);
     }
     if (event->kind == YOKE_EVENT_SAVED) fprintf(stderr, "wrote %s\n", event->text);
-    if (event->kind == YOKE_EVENT_RESUMED) fprintf(stderr, "%s\n", event->text);
+    if (event->kind == YOKE_EVENT_RESUMED || event->kind == YOKE_EVENT_STOPPED)
+        fprintf(stderr, "%s\n", event->text);
     if (event->kind != YOKE_EVENT_EPOCH) return;
     print_epoch(stderr, event, now->flags->evaluate_every >= 0, !now->has_table);
     now->has_table = true;
@@ -542,9 +554,16 @@ static int open_and_run(session *now, train_flags *flags) {
 int train_main(int argc, char **argv) {
     train_flags flags = defaults;
     session now = {.flags = &flags, .command = argv - 1, .speaks = true};
+    config_place place = {&train_verb, &flags, &defaults, sizeof flags, &flags.config};
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
+    if (code < 0) code = config_apply(&place, argc, argv);
+    if (code < 0 && flags.evaluate_every == 0 &&
+        tuning_flags_watch(&flags.tuning, flags.lr_schedule))
+        flags.evaluate_every = 1;
     if (code < 0) code = check_flags(&flags);
+    if (code < 0 && flags.config.print) code = config_print(&place);
     if (code < 0) code = find_rank(&now);
+    if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
     if (code < 0 && now.speaks)
         code = saving_flags_check_file(&flags.saving, flags.save, flags.force);
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
@@ -554,5 +573,6 @@ int train_main(int argc, char **argv) {
     live_close(now.live);
     skipped_free(&now.skipped);
     group_list_free(&now.groups);
+    config_close(&flags.config);
     return code;
 }

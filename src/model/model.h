@@ -158,6 +158,9 @@ yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kerne
 yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,
                             int repeat, double *best_ms);
 
+/* Whether a tensor belongs to the head alone: the linear layer that writes output 0. */
+bool yoke_model_is_head(const yoke_model *model, int tensor);
+
 /* The float64 reference. */
 
 /* A model in float64, to compare replicas with: forward, loss and backward of the layers as the

@@ -37,7 +37,24 @@ double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
     if (shaped && schedule->kind == YOKE_LR_ONECYCLE) return one_cycle(peak, schedule->steps, step);
     if (step < schedule->warmup_steps)
         return peak * (double)(step + 1) / (double)schedule->warmup_steps;
+    if (schedule->kind == YOKE_LR_EXPONENTIAL && schedule->epoch_steps > 0)
+        return peak * pow(schedule->gamma, (double)(step / schedule->epoch_steps));
     if (shaped && schedule->kind == YOKE_LR_STEP) return drop_twice(schedule, step);
     if (shaped && schedule->kind == YOKE_LR_COSINE) return cosine(schedule, step);
     return peak;
+}
+
+double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
+    const double smallest_change = 1e-8; /* PyTorch's eps */
+    bool better =
+        plateau->evaluations == 0 ? !isnan(loss) : loss < plateau->best * (1 - plateau->threshold);
+    if (plateau->evaluations == 0 && !better) return plateau->learning_rate;
+    plateau->evaluations++;
+    plateau->bad = better ? 0 : plateau->bad + 1;
+    if (better) plateau->best = loss;
+    if (plateau->bad <= plateau->patience) return plateau->learning_rate;
+    double lower = fmax(plateau->learning_rate * plateau->factor, plateau->minimum);
+    if (plateau->learning_rate - lower > smallest_change) plateau->learning_rate = lower;
+    plateau->bad = 0;
+    return plateau->learning_rate;
 }

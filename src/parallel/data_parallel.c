@@ -71,6 +71,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
 static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
                          yoke_batch *batch, yoke_step_result *result) {
     TRY(yoke_engine_check_trains(parallel, training));
+    if (training) TRY(yoke_average_check(parallel));
     if (training) TRY(yoke_unsynced_check_step(parallel));
     TRY(yoke_flight_check(parallel, given, true, batch));
     TRY(yoke_result_check(result));
@@ -92,6 +93,7 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, d
     parallel->flight.progress = YOKE_STAGE_LOAD;
     if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
     if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));
+    if (!yoke_steps_by_phases(parallel)) TRY(yoke_average_update(parallel)); /* yoke_update did */
     parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin_ns, 0);
     return yoke_ranks_report(parallel, yoke_result_store(parallel, result));

@@ -285,6 +285,7 @@ static yoke_status build_replicas(yoke_data_parallel *parallel) {
     parallel->timeline.clocks = parallel->queued ? parallel->count : 0;
     TRY(yoke_exchange_open(parallel->exchange));
     TRY(yoke_guard_create(parallel));
+    TRY(yoke_average_create(parallel));
     TRY(yoke_shards_create(parallel));
     TRY(yoke_root_loss_create(parallel));
     TRY(yoke_apply(parallel, 1, "create", initialize_root, parallel));
@@ -349,6 +350,7 @@ void yoke_data_parallel_destroy(yoke_data_parallel *parallel) {
         yoke_root_loss_destroy(parallel);
         yoke_shards_destroy(parallel);
         yoke_guard_destroy(parallel);
+        yoke_average_destroy(parallel);
         yoke_exchange_destroy(parallel->exchange);
         for (int k = parallel->count - 1; k >= 0; k--)
             yoke_lane_close(parallel, k);

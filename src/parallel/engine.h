@@ -2,6 +2,7 @@
 #ifndef PARALLEL_ENGINE_H
 #define PARALLEL_ENGINE_H
 
+#include "parallel/average.h"
 #include "parallel/entry.h"
 #include "parallel/exchange.h"
 #include "parallel/flight.h"
@@ -64,6 +65,7 @@ struct yoke_data_parallel {
     uint64_t weights_version, buffers_version;
     uint64_t frozen_version; /* the weights_version in which a frozen parameter last changed */
     uint64_t steps, batches_tracked;
+    yoke_average average;
     bool gradient_on_root; /* the whole gradient of the last backward by hand */
     bool gradient_is_used; /* yoke_update has applied it */
     bool input_gradients;  /* the replicas hold those of the last backward */

@@ -47,9 +47,14 @@ static yoke_status load_groups(yoke_groups *groups, const yoke_parameter_group *
 
 /* Members. */
 
-static int find_group(const yoke_groups *groups, const char *name) {
+static bool matches(const yoke_parameter_group *group, const yoke_tensor_info *info) {
+    return (!group->one_dimensional || info->ndim == 1) &&
+           yoke_patterns_match(group->pattern, info->name);
+}
+
+static int find_group(const yoke_groups *groups, const yoke_tensor_info *info) {
     for (int i = 0; i < groups->count; i++)
-        if (yoke_patterns_match(groups->list[i].pattern, name)) return i;
+        if (matches(&groups->list[i], info)) return i;
     return -1;
 }
 
@@ -71,7 +76,7 @@ static yoke_status check_members(const yoke_groups *groups, const yoke_model *mo
         if (groups->members[i] == group) return YOKE_OK;
     yoke_tensor_info info = {.struct_size = sizeof info};
     int taken = -1;
-    while (!info.trainable || !yoke_patterns_match(pattern, info.name))
+    while (!info.trainable || !matches(&groups->list[group], &info))
         TRY(yoke_model_tensor(model, ++taken, &info));
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "parameter group \"%s\" matches only parameters of earlier groups: \"%s\" has %s; "
@@ -84,7 +89,7 @@ static yoke_status assign(yoke_groups *groups, const yoke_model *model) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(model, i, &info));
-        groups->members[i] = info.trainable ? find_group(groups, info.name) : -1;
+        groups->members[i] = info.trainable ? find_group(groups, &info) : -1;
         groups->frozen[i] = groups->members[i] >= 0 && groups->list[groups->members[i]].frozen;
         trained += info.trainable && !groups->frozen[i];
     }
@@ -168,7 +173,8 @@ void yoke_groups_write(FILE *facts, const yoke_groups *groups) {
         if (group->set_weight_decay)
             fprintf(facts, " weight_decay %s",
                     yoke_text_of_real(group->weight_decay, text, sizeof text));
-        fprintf(facts, "%s\n", group->frozen ? " frozen" : "");
+        fprintf(facts, "%s%s\n", group->one_dimensional ? " one_dimensional" : "",
+                group->frozen ? " frozen" : "");
     }
 }
 

@@ -32,14 +32,23 @@ bool yoke_data_parallel_is_first(const yoke_data_parallel *parallel);
 /* Returns `status`; a failure ends the process group, so that no other rank waits for this one. */
 yoke_status yoke_data_parallel_report(const yoke_data_parallel *parallel, yoke_status status);
 
+typedef enum yoke_state_part {
+    YOKE_STATE_MODEL,     /* weights, running statistics */
+    YOKE_STATE_OPTIMIZER, /* what its rule keeps */
+    YOKE_STATE_AVERAGE,   /* of the weights, with ema_decay */
+    YOKE_STATE_BEST       /* the model of the best evaluation */
+} yoke_state_part;
+
 /* The state of an engine on the host: all that another engine needs to go on bit for bit. */
 typedef struct yoke_state_tensor {
     yoke_tensor_info info; /* "fc.weight", "optimizer.fc.weight.exp_avg" */
     float *values;         /* [info.count] in PyTorch's order; NULL: integer, or not on this rank */
-    int tensor;            /* of the model; -1: the optimizer's */
-    const yoke_parameter *parameter; /* the optimizer's: whose state, */
-    int slot;                        /* and which */
-    char *own_name;                  /* of the optimizer's, or NULL */
+    yoke_state_part part;
+    int tensor;                      /* of the model; -1: another part */
+    int copy_of;                     /* average, best: the model's tensor */
+    const yoke_parameter *parameter; /* optimizer, average: whose state, */
+    int slot;                        /* and which; the average's is behind the optimizer's */
+    char *own_name;                  /* of another part than the model, or NULL */
 } yoke_state_tensor;
 
 typedef struct yoke_state {
@@ -50,12 +59,16 @@ typedef struct yoke_state {
     float *flat;                     /* one slot in the engine's own layout, on its way */
 } yoke_state;
 
-/* Allocates all memory that take and give need. Rank 0 keeps the values. */
-yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel);
+/* Allocates all memory that take and give need. Rank 0 keeps the values. best: with room for the
+ * model of the best evaluation. */
+yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best);
 void yoke_state_destroy(yoke_state *state); /* takes NULL */
 /* Between steps, by all ranks together: take copies the engine's state, give makes it the engine's.
  * Schedules and numbers of devices may differ between the two engines. */
 yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel);
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state);
+/* Likewise the model alone, to and from the room for the best. */
+yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel);
+yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state);
 
 #endif

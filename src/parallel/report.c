@@ -91,7 +91,8 @@ yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int re
         .gradients = (parallel->options.inference ? 0 : flat) +
                      trainable * (size_t)(yoke_lane_sums(parallel) +
                                           (parallel->unsynced.sums[replica] != NULL)),
-        .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica),
+        .optimizer = yoke_exchange_optimizer_bytes(parallel->exchange, replica) +
+                     (replica == 0 ? yoke_average_bytes(parallel) : 0),
         .buffers = parallel->flat->buffer_elements * sizeof(float) *
                    (replica == 0 ? 1 + (size_t)yoke_guard_count(parallel) : 1),
         .activations = lane->memory->activation_bytes,

@@ -105,12 +105,13 @@ static yoke_status update(yoke_data_parallel *parallel, double learning_rate) {
     if (parallel->gradient_is_used)
         return FAIL(YOKE_ERROR_ARGUMENT, "yoke_update: this gradient is in the weights already; "
                                          "run backward and yoke_reduce before the next update");
+    TRY(yoke_average_check(parallel));
     TRY(yoke_exchange_set_rate(parallel->exchange, learning_rate));
     TRY(parallel->exchange->kind->update(parallel->exchange));
     parallel->gradient_is_used = true;
     parallel->weights_version++;
     parallel->steps++;
-    return YOKE_OK;
+    return yoke_average_update(parallel);
 }
 
 yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {

@@ -15,37 +15,58 @@ static yoke_status add_model_tensors(yoke_state *state, const yoke_model *model)
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(model, i, &info));
-        state->tensors[state->count++] = (yoke_state_tensor){.info = info, .tensor = i};
+        state->tensors[state->count++] =
+            (yoke_state_tensor){.info = info, .tensor = i, .part = YOKE_STATE_MODEL};
     }
     return YOKE_OK;
 }
 
-static yoke_status add_optimizer_tensor(yoke_state *state, const yoke_data_parallel *parallel,
-                                        const yoke_parameter *parameter, int slot) {
+/* Another value of a model's tensor: "optimizer.NAME.SUFFIX". */
+static yoke_status add_value(yoke_state *state, const yoke_data_parallel *parallel, int tensor,
+                             const char *suffix, yoke_state_part part) {
     yoke_state_tensor *added = &state->tensors[state->count];
     yoke_tensor_info info = {.struct_size = sizeof info};
-    TRY(yoke_model_tensor(parallel->model, parameter->tensor, &info));
-    if (asprintf(&added->own_name, "optimizer.%s.%s", info.name,
-                 yoke_optimizer_state_name(&parallel->optimizer_options, slot)) < 0) {
+    TRY(yoke_model_tensor(parallel->model, tensor, &info));
+    if (asprintf(&added->own_name, "optimizer.%s.%s", info.name, suffix) < 0) {
         added->own_name = NULL;
         return FAIL_MEMORY(strlen(info.name), "a name of the optimizer's state");
     }
     info.name = added->own_name;
     info.trainable = false;
     added->info = info;
+    added->part = part;
     added->tensor = -1;
-    added->parameter = parameter;
-    added->slot = slot;
+    added->copy_of = tensor;
     state->count++;
+    return YOKE_OK;
+}
+
+static yoke_status add_slot_tensor(yoke_state *state, const yoke_data_parallel *parallel,
+                                   const yoke_parameter *parameter, int slot) {
+    bool average = slot == state->slots;
+    const char *suffix =
+        average ? "ema" : yoke_optimizer_state_name(&parallel->optimizer_options, slot);
+    TRY(add_value(state, parallel, parameter->tensor, suffix,
+                  average ? YOKE_STATE_AVERAGE : YOKE_STATE_OPTIMIZER));
+    state->tensors[state->count - 1].parameter = parameter;
+    state->tensors[state->count - 1].slot = slot;
     return YOKE_OK;
 }
 
 /* Frozen parameters have no state of the optimizer. */
 static yoke_status add_optimizer_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
-    for (int slot = 0; slot < state->slots; slot++)
+    int slots = state->slots + (yoke_averages(parallel) ? 1 : 0);
+    for (int slot = 0; slot < slots; slot++)
         for (int i = 0; i < parallel->flat->parameter_count; i++)
             if (!parallel->flat->parameters[i].frozen)
-                TRY(add_optimizer_tensor(state, parallel, &parallel->flat->parameters[i], slot));
+                TRY(add_slot_tensor(state, parallel, &parallel->flat->parameters[i], slot));
+    return YOKE_OK;
+}
+
+static yoke_status add_best_tensors(yoke_state *state, const yoke_data_parallel *parallel) {
+    for (int i = 0; i < yoke_model_tensor_count(parallel->model); i++)
+        if (!state->tensors[i].info.integer)
+            TRY(add_value(state, parallel, i, "best", YOKE_STATE_BEST));
     return YOKE_OK;
 }
 
@@ -67,29 +88,30 @@ static yoke_status allocate_values(yoke_state *state) {
     return YOKE_OK;
 }
 
-static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel) {
+static yoke_status build(yoke_state *state, const yoke_data_parallel *parallel, bool best) {
     size_t flat_bytes = parallel->flat->elements * sizeof *state->flat;
     state->slots = yoke_optimizer_state_count(&parallel->optimizer_options);
-    size_t tensors = (size_t)yoke_model_tensor_count(parallel->model) +
-                     (size_t)(state->slots * parallel->flat->parameter_count);
+    size_t tensors = (best ? 2 : 1) * (size_t)yoke_model_tensor_count(parallel->model) +
+                     (size_t)((state->slots + 1) * parallel->flat->parameter_count);
     state->tensors = calloc(tensors + 1, sizeof *state->tensors);
     if (state->tensors == NULL)
         return FAIL_MEMORY(tensors * sizeof *state->tensors, "the table of the engine's state");
     TRY(add_model_tensors(state, parallel->model));
     TRY(add_optimizer_tensors(state, parallel));
+    if (best) TRY(add_best_tensors(state, parallel));
     if (parallel->ranks.rank == 0) TRY(allocate_values(state));
-    if (state->slots == 0) return YOKE_OK;
+    if (state->slots == 0 && !yoke_averages(parallel)) return YOKE_OK;
     state->flat = malloc(flat_bytes);
     if (state->flat == NULL) return FAIL_MEMORY(flat_bytes, "the optimizer's state on the host");
     memset(state->flat, 0, flat_bytes);
     return YOKE_OK;
 }
 
-yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel) {
+yoke_status yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel, bool best) {
     *state = NULL;
     yoke_state *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a copy of the engine's state");
-    yoke_status status = build(made, parallel);
+    yoke_status status = build(made, parallel, best);
     if (status != YOKE_OK) {
         yoke_state_destroy(made);
         return status;
@@ -115,6 +137,7 @@ typedef struct slice_job {
     yoke_state *state;
     int slot;
     bool give; /* to the owners; otherwise from them */
+    bool best; /* of take_weights and give_weights: the values of the best part */
 } slice_job;
 
 static yoke_status move_slice(const slice_job *job, yoke_device *device, const yoke_slice *slice) {
@@ -165,13 +188,20 @@ static yoke_status scatter_slices(slice_job *job) {
 
 /* Between the root, or the flat buffer, and plain values; on the root's worker. */
 
+/* The model's tensor that these values are of; -1: none that the job moves. */
+static int moves(const slice_job *job, const yoke_state_tensor *tensor) {
+    if (tensor->part != (job->best ? YOKE_STATE_BEST : YOKE_STATE_MODEL)) return -1;
+    if (tensor->info.integer) return -1;
+    return job->best ? tensor->copy_of : tensor->tensor;
+}
+
 static yoke_status take_weights(int lane, void *context) {
     const slice_job *job = context;
     for (int i = 0; i < job->state->count; i++) {
         const yoke_state_tensor *tensor = &job->state->tensors[i];
-        if (tensor->tensor < 0 || tensor->info.integer) continue;
-        TRY(yoke_replica_read(job->parallel->lanes[lane].replica, tensor->tensor, false,
-                              tensor->values));
+        int own = moves(job, tensor);
+        if (own < 0) continue;
+        TRY(yoke_replica_read(job->parallel->lanes[lane].replica, own, false, tensor->values));
     }
     return YOKE_OK;
 }
@@ -180,9 +210,9 @@ static yoke_status give_weights(int lane, void *context) {
     const slice_job *job = context;
     for (int i = 0; i < job->state->count; i++) {
         const yoke_state_tensor *tensor = &job->state->tensors[i];
-        if (tensor->tensor < 0 || tensor->info.integer) continue;
-        TRY(yoke_replica_write(job->parallel->lanes[lane].replica, tensor->tensor, false,
-                               tensor->values));
+        int own = moves(job, tensor);
+        if (own < 0) continue;
+        TRY(yoke_replica_write(job->parallel->lanes[lane].replica, own, false, tensor->values));
     }
     return YOKE_OK;
 }
@@ -217,7 +247,9 @@ static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
         TRY(gather_slices(&job));
         if (keeps) TRY(yoke_apply(parallel, 1, "read", convert_slot, &job));
     }
-    return YOKE_OK;
+    if (!yoke_averages(parallel) || !keeps) return YOKE_OK;
+    TRY(yoke_average_read(parallel, state->flat)); /* every rank has the whole average */
+    return yoke_apply(parallel, 1, "read", convert_slot, &job);
 }
 
 yoke_status yoke_state_take(yoke_state *state, yoke_data_parallel *parallel) {
@@ -234,6 +266,17 @@ static yoke_status share_steps(yoke_data_parallel *parallel) {
                                          YOKE_ELEMENT_INT64, 0));
     parallel->steps = (uint64_t)steps;
     return YOKE_OK;
+}
+
+static yoke_status give_average(slice_job *job) {
+    yoke_data_parallel *parallel = job->parallel;
+    float *flat = job->state->flat;
+    memset(flat, 0, parallel->flat->elements * sizeof *flat);
+    if (job->state->values != NULL) TRY(yoke_apply(parallel, 1, "write", convert_slot, job));
+    if (parallel->ranks.world > 1)
+        TRY(yoke_process_group_broadcast(parallel->ranks.process_group, flat,
+                                         parallel->flat->elements, YOKE_ELEMENT_FLOAT32, 0));
+    return yoke_average_write(parallel, flat);
 }
 
 static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
@@ -255,10 +298,40 @@ static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
         if (keeps) TRY(yoke_apply(parallel, 1, "write", convert_slot, &job));
         TRY(scatter_slices(&job));
     }
+    if (yoke_averages(parallel)) TRY(give_average(&job));
     return yoke_replicate_stale(parallel, true);
 }
 
 yoke_status yoke_state_give(yoke_data_parallel *parallel, yoke_state *state) {
     TRY(yoke_enter_settled(parallel, "yoke_state_give"));
     return yoke_leave(parallel, yoke_ranks_report(parallel, give(parallel, state)));
+}
+
+/* The best model: rank 0 keeps it. */
+
+static yoke_status keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+    slice_job job = {.parallel = parallel, .state = state, .best = true};
+    if (state->values == NULL) return YOKE_OK;
+    TRY(yoke_lanes_synchronize(parallel));
+    return yoke_apply(parallel, 1, "read", take_weights, &job);
+}
+
+yoke_status yoke_state_keep_best(yoke_state *state, yoke_data_parallel *parallel) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_keep_best"));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, keep_best(state, parallel)));
+}
+
+static yoke_status give_best(yoke_data_parallel *parallel, yoke_state *state) {
+    slice_job job = {.parallel = parallel, .state = state, .best = true};
+    TRY(yoke_lanes_synchronize(parallel));
+    if (state->values != NULL) TRY(yoke_apply(parallel, 1, "write", give_weights, &job));
+    parallel->weights_version++;
+    parallel->buffers_version++;
+    TRY(yoke_data_parallel_synchronize(parallel));
+    return yoke_replicate_stale(parallel, true);
+}
+
+yoke_status yoke_state_give_best(yoke_data_parallel *parallel, yoke_state *state) {
+    TRY(yoke_enter_settled(parallel, "yoke_state_give_best"));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, give_best(parallel, state)));
 }

@@ -299,7 +299,7 @@ static yoke_status compare_optimizer(const yoke_safetensors *file, const yoke_st
                                      bool may_differ) {
     for (int i = 0; i < state->count && !may_differ; i++) {
         const yoke_tensor_info *info = &state->tensors[i].info;
-        if (state->tensors[i].tensor >= 0) continue;
+        if (state->tensors[i].part != YOKE_STATE_OPTIMIZER) continue;
         const yoke_file_tensor *tensor = find_state(file, info->name);
         if (tensor == NULL)
             return FAIL(YOKE_ERROR_DATA, "%s: the optimizer's state lacks %s", file->path,
@@ -334,6 +334,9 @@ static yoke_status read_values(const yoke_weights_match *match, yoke_state *stat
             return FAIL(YOKE_ERROR_DATA, "%s: no values for %s", match->file->path, info->name);
         if (fits)
             TRY(read_tensor(match->file, from, to->values));
+        else if (to->part != YOKE_STATE_OPTIMIZER) /* the run begins to average, or to compare */
+            memcpy(to->values, state->tensors[to->copy_of].values,
+                   info->count * sizeof *to->values);
         else
             memset(to->values, 0, info->count * sizeof *to->values);
     }
@@ -380,7 +383,8 @@ yoke_status yoke_state_save(yoke_data_parallel *parallel, const char *path) {
     yoke_state *state = NULL;
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(path, "path"));
-    yoke_status status = yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel));
+    yoke_status status =
+        yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK) status = yoke_state_take(state, parallel);
     if (status == YOKE_OK) status = write_state(parallel, state, path);
     yoke_state_destroy(state);
@@ -404,7 +408,8 @@ yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *path, cons
     yoke_state *state = NULL;
     TRY(yoke_pointer_check(parallel, "parallel"));
     TRY(yoke_pointer_check(path, "path"));
-    yoke_status status = yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel));
+    yoke_status status =
+        yoke_data_parallel_report(parallel, yoke_state_create(&state, parallel, false));
     if (status == YOKE_OK)
         status = yoke_data_parallel_report(parallel, read_state(parallel, state, path, anyway));
     if (status == YOKE_OK) status = yoke_state_give(parallel, state);

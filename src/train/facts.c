@@ -71,6 +71,7 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
     yoke_facts_add(facts, CONFIG "precision", "%s", yoke_precision_name(options->precision));
     yoke_facts_add(facts, CONFIG "mean_of_ranks", "%s", options->mean_of_ranks ? "yes" : "no");
     add_optimizer(facts, yoke_data_parallel_optimizer_of(parallel));
+    yoke_facts_add_real(facts, CONFIG "ema_decay", options->ema_decay);
     add_groups(facts, parallel);
     yoke_facts_add(facts, "run.schedule", "%s", schedules[options->schedule]);
     yoke_facts_add(facts, "run.algorithm", "%s",
@@ -82,8 +83,8 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
 static const char compared[] =
     "model, seed, batch, accumulate, shards, synchronize_batch_norm, precision, mean_of_ranks, "
     "optimizer, learning_rate, weight_decay, clip_norm, momentum, nesterov, beta1, beta2, epsilon, "
-    "groups, dataset, labels, shuffle, drop_last, augment, label_smoothing, lr_schedule, "
-    "warmup_steps, steps";
+    "groups, dataset, labels, shuffle, drop_last, augment, label_smoothing, lr_schedule, lr_gamma, "
+    "lr_patience, warmup_steps, steps, ema_decay";
 
 /* Whether a list with commas, and perhaps blanks, has a word. */
 static bool has_word(const char *list, const char *word, size_t length) {

@@ -8,7 +8,8 @@
 #include "train/run.h"
 
 static const char *schedule_name(yoke_lr_schedule_kind kind) {
-    static const char *const names[] = {"constant", "step", "cosine", "onecycle"};
+    static const char *const names[] = {"constant", "step",        "cosine",
+                                        "onecycle", "exponential", "plateau"};
     return names[kind];
 }
 
@@ -59,9 +60,15 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
     yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
     yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);
-    /* With a constant rate a run may be resumed to more steps. */
-    yoke_facts_add(facts, options->lr_schedule == YOKE_LR_CONSTANT ? "run.steps" : "config.steps",
-                   "%llu", (unsigned long long)trainer->steps);
+    bool by_epochs = options->lr_schedule == YOKE_LR_EXPONENTIAL;
+    bool by_losses = options->lr_schedule == YOKE_LR_PLATEAU;
+    if (by_epochs) yoke_facts_add_real(facts, "config.lr_gamma", trainer->schedule.gamma);
+    if (by_losses) yoke_facts_add_real(facts, "config.lr_gamma", trainer->watch.plateau.factor);
+    if (by_losses) yoke_facts_add(facts, "config.lr_patience", "%d", options->lr_patience);
+    /* Where the rate does not depend on the end, a run may be resumed to more steps. */
+    bool open = options->lr_schedule == YOKE_LR_CONSTANT || by_epochs || by_losses;
+    yoke_facts_add(facts, open ? "run.steps" : "config.steps", "%llu",
+                   (unsigned long long)trainer->steps);
     yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
     uint64_t threads;
     if (threads_of(trainer, &threads) == YOKE_OK)
@@ -155,6 +162,7 @@ static yoke_status set_position(yoke_trainer *trainer, const yoke_checkpoint *ch
     TRY(yoke_checkpoint_number(checkpoint, "epoch_batches", INT32_MAX, &trainer->batches));
     trainer->batches = trainer->batches * theirs / own;
     if (trainer->batches > a_epoch) trainer->batches = a_epoch;
+    TRY(yoke_watch_read(trainer, checkpoint));
     return read_best(trainer, checkpoint);
 }
 
@@ -247,7 +255,7 @@ static yoke_status share_position(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
     int64_t place[] = {own->resumed, (int64_t)trainer->step, (int64_t)trainer->epoch,
                        (int64_t)trainer->batches};
-    if (trainer->ranks == NULL) return YOKE_OK;
+    if (trainer->ranks == NULL) return yoke_watch_share(trainer);
     TRY(yoke_process_group_broadcast(trainer->ranks, place, sizeof place / sizeof place[0],
                                      YOKE_ELEMENT_INT64, 0));
     own->resumed = place[0] != 0;
@@ -255,13 +263,16 @@ static yoke_status share_position(yoke_trainer *trainer) {
     trainer->epoch = (uint64_t)place[2];
     trainer->batches = (uint64_t)place[3];
     if (own->resumed) plan_remaining(trainer);
-    return YOKE_OK;
+    return yoke_watch_share(trainer);
 }
 
 yoke_status yoke_trainer_resume(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
-    if (trainer->options.checkpoint_dir == NULL && trainer->options.resume == NULL) return YOKE_OK;
-    TRY(yoke_state_create(&own->state, trainer->parallel));
+    const yoke_trainer_options *options = &trainer->options;
+    bool saves = options->checkpoint_dir != NULL || options->resume != NULL;
+    if (saves || options->patience > 0)
+        TRY(yoke_state_create(&own->state, trainer->parallel, options->patience > 0));
+    if (!saves) return YOKE_OK;
     TRY(open_and_load(trainer)); /* create aborts the group after a failure */
     TRY(share_position(trainer));
     if (own->resumed) TRY(yoke_state_give(trainer->parallel, own->state));

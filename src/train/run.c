@@ -250,7 +250,13 @@ bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
 }
 
 static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
-    TRY(evaluate(trainer));
+    bool averages = trainer->options.ema_decay > 0;
+    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
+    yoke_status status = evaluate(trainer);
+    if (status == YOKE_OK) status = yoke_watch_evaluation(trainer);
+    yoke_error error = yoke_error_take(status);
+    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, false));
+    TRY(yoke_error_restore(&error));
     return yoke_trainer_save_best(trainer);
 }
 
@@ -275,7 +281,7 @@ static yoke_status evaluate_again(yoke_trainer *trainer) {
 static yoke_status train(yoke_trainer *trainer) {
     bool was_complete = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
     if (was_complete) return evaluate_again(trainer);
-    while (trainer->step < trainer->steps) {
+    while (trainer->step < trainer->steps && !yoke_watch_is_over(trainer)) {
         TRY(run_epoch(trainer));
         bool evaluates = evaluation_is_due(trainer);
         if (evaluates) TRY(evaluate_and_keep(trainer));
@@ -310,12 +316,16 @@ static yoke_status collect_weights(yoke_trainer *trainer, yoke_tensor_file **fil
     return yoke_notes_attach(&trainer->description, *file);
 }
 
-/* together: the other ranks wait; otherwise they have failed, or rank 0 has. */
-static yoke_status save(yoke_trainer *trainer, bool together) {
+/* together: the other ranks wait; otherwise they have failed, or rank 0 has. ends_with_best: the
+ * engine has the weights to save, not their average. */
+static yoke_status save(yoke_trainer *trainer, bool together, bool ends_with_best) {
     saved_weights weights = {.path = trainer->options.save};
     bool writes = yoke_trainer_writes(trainer);
     if (weights.path == NULL || (!writes && !together)) return YOKE_OK;
+    bool averages = trainer->options.ema_decay > 0 && !ends_with_best;
+    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
     if (writes) weights.collected = yoke_error_take(collect_weights(trainer, &weights.file));
+    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, false));
     yoke_status status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
                                   : write_weights(&weights);
     yoke_tensor_file_close(weights.file);
@@ -358,7 +368,9 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     bool together = trainer->ranks == NULL || is_common(first.status);
     if (!trainer->in_step && together)
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
-    if (!trainer->in_step) add_failure(trainer, &first, save(trainer, together));
+    bool ends_with_best = first.status == YOKE_OK && trainer->watch.has_best;
+    if (ends_with_best) add_failure(trainer, &first, yoke_watch_end(trainer));
+    if (!trainer->in_step) add_failure(trainer, &first, save(trainer, together, ends_with_best));
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
     if (is_common(first.status) && trainer->ranks != NULL)

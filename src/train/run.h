@@ -27,6 +27,15 @@ typedef struct yoke_best {
     double value;
 } yoke_best;
 
+/* What evaluations lead to, watch.c; the same on all ranks. */
+typedef struct yoke_watch {
+    yoke_lr_plateau plateau;
+    bool has_best; /* the state has the best weights */
+    double best_loss, best_rows, best_correct;
+    uint64_t best_epoch; /* from 0 */
+    int bad;             /* evaluations since the best one */
+} yoke_watch;
+
 /* The checkpoints of a run: saving.c writes them, resume.c reads them. */
 typedef struct yoke_checkpoints {
     yoke_state *state;              /* NULL: the run neither writes nor reads any */
@@ -63,6 +72,7 @@ struct yoke_trainer {
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
     yoke_epoch_sums sums;
+    yoke_watch watch;
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
     yoke_tally tally;                            /* of the evaluation that goes on */
     yoke_tally predictions;                      /* of the last complete one */
@@ -96,6 +106,18 @@ void yoke_trainer_report_epoch(yoke_trainer *trainer, bool evaluated);
 double yoke_epoch_loss(const yoke_epoch_sums *sums);
 double yoke_epoch_accuracy(const yoke_epoch_sums *sums);
 
+/* watch.c. check: options. begin: fills the schedule. evaluation: after each one. is_over: whether
+ * patience ends the run. end: gives the engine the best weights, if any were kept. describe, read,
+ * share: in checkpoints, and from rank 0 to the others. */
+yoke_status yoke_watch_check(const yoke_trainer_options *options);
+void yoke_watch_begin(yoke_trainer *trainer);
+yoke_status yoke_watch_evaluation(yoke_trainer *trainer);
+bool yoke_watch_is_over(const yoke_trainer *trainer);
+yoke_status yoke_watch_end(yoke_trainer *trainer);
+void yoke_watch_describe(const yoke_trainer *trainer, yoke_facts *facts);
+yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkpoint);
+yoke_status yoke_watch_share(yoke_trainer *trainer);
+
 /* file_work.c. Rank 0 does the work, on a thread of its own; the other ranks wait for its end, and
  * all ranks call it. The work uses neither the engine nor the process group and emits no event.
  * Rank 0, or a run without ranks, gets the work's status. */
@@ -110,11 +132,13 @@ const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char 
 yoke_status yoke_trainer_resume(yoke_trainer *trainer);
 
 /* saving.c; all of these without a folder: nothing to do. is_due: on rank 0, whether a checkpoint
- * is due and can begin. begin: copies the state, by all ranks together, and lets it be written.
- * best: the same after an evaluation that is the best so far. collect: reports what was written.
- * end: writes the last one, if wanted, and waits for what is being written. */
+ * is due and can begin. await: waits for the file in progress. begin: copies the state, by all
+ * ranks together, and lets it be written. best: the same after an evaluation that is the best so
+ * far. collect: reports what was written. end: writes the last one, if wanted, and waits for what
+ * is being written. */
 bool yoke_trainer_save_is_due(const yoke_trainer *trainer);
 yoke_status yoke_trainer_begin_save(yoke_trainer *trainer);
+yoke_status yoke_trainer_await_saves(yoke_trainer *trainer);
 yoke_status yoke_trainer_save_best(yoke_trainer *trainer);
 void yoke_trainer_collect_saves(yoke_trainer *trainer);
 yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last);

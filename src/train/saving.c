@@ -39,6 +39,7 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, "batches_tracked", "%llu",
                    (unsigned long long)own->state->batches_tracked);
     if (own->best.exists) yoke_facts_add_real(facts, "best", own->best.value);
+    yoke_watch_describe(trainer, facts);
     yoke_facts_add_engine(facts, trainer->parallel);
     yoke_trainer_add_facts(trainer, facts);
     facts->description = &trainer->description;
@@ -46,7 +47,7 @@ static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
 
 /* Waits for the file in progress. The other ranks wait with rank 0 in one short collective after
  * another: however slow the disk is, no deadline passes, and a rank that ends is noticed. */
-static yoke_status await_writer(yoke_trainer *trainer) {
+yoke_status yoke_trainer_await_saves(yoke_trainer *trainer) {
     yoke_checkpoint_writer *writer = trainer->checkpoints.writer;
     bool busy = true;
     while (busy) {
@@ -69,7 +70,7 @@ static yoke_status start(yoke_trainer *trainer, bool best) {
 
 yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
     yoke_checkpoints *own = &trainer->checkpoints;
-    TRY(await_writer(trainer));
+    TRY(yoke_trainer_await_saves(trainer));
     yoke_trainer_collect_saves(trainer);
     TRY(start(trainer, false));
     own->step = trainer->step;
@@ -84,7 +85,7 @@ yoke_status yoke_trainer_save_best(yoke_trainer *trainer) {
     double accuracy = yoke_trainer_accuracy(&trainer->last_evaluation);
     double value = accuracy >= 0 ? accuracy : -trainer->last_evaluation.loss;
     if (!has_folder(trainer) || !trainer->options.keep_best) return YOKE_OK;
-    TRY(await_writer(trainer));
+    TRY(yoke_trainer_await_saves(trainer));
     yoke_trainer_collect_saves(trainer);
     bool better = own->writer != NULL && (!own->best.exists || value > own->best.value);
     if (better) own->best = (yoke_best){.exists = true, .value = value};
@@ -117,6 +118,6 @@ yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last) {
     if (!has_folder(trainer)) return YOKE_OK;
     bool is_new = with_last && trainer->step > trainer->checkpoints.step;
     if (is_new) TRY(yoke_trainer_begin_save(trainer));
-    TRY(await_writer(trainer));
+    TRY(yoke_trainer_await_saves(trainer));
     return collect(trainer);
 }

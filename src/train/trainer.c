@@ -89,9 +89,10 @@ static yoke_status check_options(const yoke_trainer_options *options) {
     if (options->mode < YOKE_MODE_DATA_PARALLEL ||
         options->mode > YOKE_MODE_DISTRIBUTED_DATA_PARALLEL)
         return FAIL(YOKE_ERROR_ARGUMENT, "mode %d is unknown", (int)options->mode);
-    if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_ONECYCLE)
+    if (options->lr_schedule < YOKE_LR_CONSTANT || options->lr_schedule > YOKE_LR_PLATEAU)
         return FAIL(YOKE_ERROR_ARGUMENT, "lr_schedule is %d: it is one of yoke_lr_schedule_kind",
                     (int)options->lr_schedule);
+    TRY(yoke_watch_check(options));
     return check_checkpoint_options(options);
 }
 
@@ -288,7 +289,8 @@ static yoke_status load_init(yoke_trainer *trainer) {
                                       .allow_missing = options->init_allow_missing,
                                       .allow_unknown = options->init_allow_unknown,
                                       .on_skip = on_skip,
-                                      .payload = options};
+                                      .payload = options,
+                                      .new_head = options->init_new_head};
     TRY(yoke_trainer_file_work(trainer, read_weights, &weights));
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     yoke_status status = yoke_weights_take(trainer->parallel, trainer->model, &weights.file, &load);
@@ -320,7 +322,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .straggler = options->straggler,
                                          .straggler_factor = options->straggler_factor,
                                          .interpreter_us = options->interpreter_us,
-                                         .link = options->link};
+                                         .link = options->link,
+                                         .ema_decay = options->ema_decay};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */
@@ -338,6 +341,7 @@ static void plan_steps(yoke_trainer *trainer) {
                                            .learning_rate = options->optimizer->learning_rate,
                                            .steps = trainer->steps,
                                            .warmup_steps = options->warmup_steps};
+    yoke_watch_begin(trainer);
 }
 
 static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *options) {

@@ -144,6 +144,15 @@ static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
     return apply(parallel, match);
 }
 
+static yoke_status check_head(const yoke_model *model) {
+    for (int i = 0; i < yoke_model_tensor_count(model); i++)
+        if (yoke_model_is_head(model, i)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "new_head: %s does not end with a linear layer that has weights of its own; name "
+                "the tensors to start anew in allow_missing",
+                yoke_model_name(model));
+}
+
 yoke_status yoke_weights_take(yoke_data_parallel *parallel, const yoke_model *model,
                               const yoke_safetensors *file,
                               const yoke_weights_load_options *options) {
@@ -152,6 +161,7 @@ yoke_status yoke_weights_take(yoke_data_parallel *parallel, const yoke_model *mo
     TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
     if (own->allow_missing != NULL)
         TRY(yoke_patterns_check(match.model, "allow_missing", own->allow_missing, false));
+    if (own->new_head) TRY(check_head(match.model));
     yoke_status status = load(parallel, model, &match);
     yoke_weights_match_close(&match);
     return status;

@@ -46,6 +46,7 @@ static const yoke_file_tensor *find(const yoke_safetensors *file, const char *na
 
 typedef struct comparison {
     mismatch missing, unknown, shapes, types;
+    int heads; /* shapes of the head */
 } comparison;
 
 static bool may_be_missing(const yoke_weights_match *match, const char *name) {
@@ -83,7 +84,9 @@ static void find_source(yoke_weights_match *match, int index, const yoke_tensor_
                         comparison *found) {
     const yoke_file_tensor *tensor = find(match->file, info->name);
     bool allowed = may_be_missing(match, info->name);
-    if (tensor == NULL) {
+    if (match->options.new_head && yoke_model_is_head(match->model, index)) {
+        match->reasons[index] = YOKE_SKIP_NEW_HEAD;
+    } else if (tensor == NULL) {
         /* Checkpoints older than PyTorch 0.4.1 have no num_batches_tracked. */
         if (!info->integer && allowed) match->reasons[index] = YOKE_SKIP_MISSING;
         if (!info->integer && !allowed) add_mismatch(&found->missing, info->name);
@@ -92,6 +95,7 @@ static void find_source(yoke_weights_match *match, int index, const yoke_tensor_
             match->reasons[index] = YOKE_SKIP_SHAPE;
         else
             add_shapes(&found->shapes, tensor, info);
+        if (!allowed && yoke_model_is_head(match->model, index)) found->heads++;
     } else if (!has_type(tensor, info)) {
         add_type(&found->types, tensor, info);
     } else {
@@ -116,8 +120,11 @@ static yoke_status report(const comparison *found, const char *path, const yoke_
                              parts[i].list->count, parts[i].kind, parts[i].list->text);
     }
     if (used == 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: not the weights of this %s: %s", path, yoke_model_name(model),
-                text);
+    bool only_head = found->heads > 0 && found->heads == found->shapes.count &&
+                     found->missing.count + found->unknown.count + found->types.count == 0;
+    return FAIL(YOKE_ERROR_DATA, "%s: not the weights of this %s: %s%s", path,
+                yoke_model_name(model), text,
+                only_head ? "; --new-head starts this last layer anew" : "");
 }
 
 /* Whether the model lacks this name of the file; the optimizer's state of a checkpoint is no
@@ -213,6 +220,13 @@ static void tell_tensor(const yoke_weights_match *match, int index) {
     char shape[64], own[64], what[200];
     if (yoke_model_tensor(match->model, index, &info) != YOKE_OK) return;
     const yoke_file_tensor *tensor = find(match->file, info.name);
+    if (match->reasons[index] == YOKE_SKIP_NEW_HEAD) {
+        yoke_weights_shape_text(own, sizeof own, info.shape, info.ndim);
+        snprintf(what, sizeof what, "%s is not loaded: the new head begins with random values",
+                 own);
+        tell(match, YOKE_SKIP_NEW_HEAD, info.name, what);
+        return;
+    }
     if (match->reasons[index] != YOKE_SKIP_SHAPE) {
         bool missing = match->reasons[index] == YOKE_SKIP_MISSING;
         tell(match, match->reasons[index], info.name,

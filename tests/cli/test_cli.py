@@ -257,44 +257,6 @@ class Train(Case):
         self.assertEqual(len(offered), 2)
         self.assertIn("--resume auto --save", self.follow_advice(YOKE, "--checkpoint-dir", "more")[0])
 
-    def test_a_table_has_a_row_for_each_epoch(self):
-        run = ["train", *SMALL, *devices(2), "--epochs", "3", "--lr-schedule", "cosine", "--algorithm", "direct"]
-        metrics = self.folder / "m.jsonl"
-        said = self.run_ok(*run, "--evaluate-every", "2", "--metrics", metrics).stderr
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-        self.assertIn("           train loss  accuracy  test loss  accuracy        lr   img/s\n", said)
-        rows = [line.split() for line in said.splitlines() if re.match(r"epoch \d ", line)]
-        self.assertEqual([row[1] for row in rows], ["1", "2", "3"])
-        for epoch, row in enumerate(rows, 1):
-            steps = [line for line in lines if line["epoch"] == epoch and "train_loss" in line]
-            tests = [line for line in lines if line["epoch"] == epoch and "test_loss" in line]
-            mean = sum(line["train_loss"] * line["rows"] for line in steps) / sum(line["rows"] for line in steps)
-            self.assertAlmostEqual(float(row[2]), mean, delta=1e-4)
-            self.assertEqual(row[5:7] == ["-", "-"], epoch == 1)
-            if tests:
-                self.assertAlmostEqual(float(row[5]), tests[0]["test_loss"], delta=1e-4)
-            self.assertEqual(float(row[-2]), float(f"{steps[-1]['lr']:.3g}"))
-        self.assertNotIn("test loss", self.run_ok(*run, "--evaluate-every", "-1").stderr)
-
-    def test_the_plan_names_rows_classes_and_normalisation(self):
-        said = self.run_ok("train", *SMALL, "--steps", "1").stderr
-        self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"
-                               r" +\d+x\d+x\d+, normalised by mean [\d. ]+, deviation [\d. ]+\n")
-
-    def test_weights_are_not_overwritten_without_force(self):
-        save = self.folder / "w.safetensors"
-        self.train("--steps", "1", "--save", save)
-        before = save.read_bytes()
-        self.fails(2, [str(save), "exists", "--force"], "train", *SMALL, "--steps", "2", "--save", save)
-        self.assertEqual(save.read_bytes(), before)
-        self.fails(2, "--force", "train", *SMALL, "--save", save, "--checkpoint-dir", self.folder / "saves",
-                   "--resume", "auto")  # nothing to go on from: this would be a new run
-        self.train("--steps", "2", "--save", save, "--force", "--checkpoint-dir", self.folder / "saves")
-        self.assertNotEqual(save.read_bytes(), before)
-        resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume", "auto")
-        self.assertEqual(resumed["steps"], 3)
-        self.train("--steps", "1", "--save", "/dev/null")
-
     def test_every_option_of_the_interface_is_taken(self):
         metrics, trace = self.folder / "m.jsonl", self.folder / "t.json"
         said = self.train(

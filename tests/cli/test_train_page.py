@@ -235,7 +235,7 @@ class Numbers(Case):
     def test_curves_are_those_of_the_metrics(self):
         text, _, lines, _ = cifar()
         steps = {line["step"]: line for line in lines if "lr" in line}
-        tests = {line["step"]: line for line in lines if "accuracy" in line}
+        tests = {line["step"]: line for line in lines if "test_accuracy" in line}
         self.assertEqual(len(steps), 40)
         self.assertEqual(sorted(tests), [20, 40])
         close = lambda cell, value: self.assertAlmostEqual(float(cell), value, delta=0.006 * abs(value) + 1e-6)
@@ -243,13 +243,13 @@ class Numbers(Case):
         self.assertEqual(head[1:], ["Training batches", "Test split"])
         self.assertEqual([int(row[0]) for row in rows], sorted(steps))
         for step, training, test in rows:
-            close(training, steps[int(step)]["loss"])
+            close(training, steps[int(step)]["train_loss"])
             self.assertEqual(test != "", int(step) in tests)
             if test:
-                close(test, tests[int(step)]["loss"])
+                close(test, tests[int(step)]["test_loss"])
         for step, _, test in table(text, "batch-accuracy")[1]:
             if test:
-                close(test, 100 * tests[int(step)]["accuracy"])
+                close(test, 100 * tests[int(step)]["test_accuracy"])
         for step, rate in table(text, "learning-rate")[1]:
             close(rate, steps[int(step)]["lr"])
         for step, rate in table(text, "images")[1]:
@@ -258,7 +258,7 @@ class Numbers(Case):
     def test_a_long_run_keeps_means_of_equal_parts(self):
         metrics = self.folder / "metrics"
         self.train(*SMALL, "--steps", "1000", "--metrics", metrics, "--devices", "cpu")
-        losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines() if '"lr"' in line]
+        losses = [json.loads(line)["train_loss"] for line in metrics.read_text().splitlines() if '"lr"' in line]
         rows = [row for row in table(self.page.read_text(), "loss")[1] if row[1]]
         self.assertEqual([int(row[0]) for row in rows], list(range(4, 1001, 4)))
         for step, loss, _ in rows:
@@ -274,7 +274,7 @@ class Numbers(Case):
         self.assertEqual([row[0] for row in cells], NAMES)
         self.assertEqual([sum(row) for row in counts], [sum(label == k for label, _ in rows) for k in range(10)])
         right = sum(counts[k][k] for k in range(10))
-        self.assertAlmostEqual(right / len(rows), result["accuracy"], places=12)
+        self.assertAlmostEqual(right / len(rows), result["test_accuracy"], places=12)
         _, classes = table(text, "classes")
         for k, (name, of, hits, accuracy, taken, precision) in enumerate(classes):
             column = sum(row[k] for row in counts)

@@ -22,7 +22,7 @@ static yoke_status prepare(void) {
     TRY(yoke_model_finish(model, yoke_linear(model, yoke_model_input(model), &fc), NULL));
     TRY(yoke_devices_open(&devices, &list));
     TRY(yoke_data_parallel_create(&parallel, model, devices, &sgd, &options));
-    TRY(yoke_state_create(&state, parallel));
+    TRY(yoke_state_create(&state, parallel, false));
     yoke_facts_add_engine(&facts, parallel);
     yoke_data_parallel_destroy(parallel);
     yoke_devices_close(devices);

@@ -32,6 +32,38 @@ static void learning_rates_follow_pytorchs_schedulers(void **state) {
     json_decref(fixture);
 }
 
+static void an_exponential_rate_is_pytorchs(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("tuning");
+    yoke_lr_schedule schedule = {.struct_size = sizeof schedule,
+                                 .kind = YOKE_LR_EXPONENTIAL,
+                                 .learning_rate = real(fixture, "learning_rate"),
+                                 .gamma = real(fixture, "gamma"),
+                                 .epoch_steps = 3};
+    for (uint64_t step = 0; step < 36; step++)
+        near(yoke_learning_rate(&schedule, step), real_at(fixture, "exponential", step / 3), 1e-14,
+             0, "exponential");
+    json_decref(fixture);
+}
+
+static void a_plateau_is_pytorchs(void **state) {
+    (void)state;
+    json_t *fixture = read_fixture("tuning");
+    size_t index;
+    const json_t *given;
+    json_array_foreach(json_object_get(fixture, "plateaus"), index, given) {
+        yoke_lr_plateau plateau = YOKE_LR_PLATEAU_INIT;
+        plateau.learning_rate = real(fixture, "learning_rate");
+        plateau.factor = real(given, "factor");
+        plateau.patience = integer(given, "patience");
+        for (size_t i = 0; i < json_array_size(json_object_get(fixture, "losses")); i++)
+            near(yoke_lr_plateau_update(&plateau, real_at(fixture, "losses", i)),
+                 real_at(given, "rates", i), 1e-14, 0, "plateau");
+    }
+    assert_int_equal(index, 3);
+    json_decref(fixture);
+}
+
 static yoke_sampler sampler_of(const json_t *given) {
     return (yoke_sampler){.struct_size = sizeof(yoke_sampler),
                           .rows = (size_t)integer(given, "rows"),
@@ -103,6 +135,8 @@ static void shards_are_torch_chunk(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learning_rates_follow_pytorchs_schedulers),
+        cmocka_unit_test(an_exponential_rate_is_pytorchs),
+        cmocka_unit_test(a_plateau_is_pytorchs),
         cmocka_unit_test(samplers_list_the_rows_distributed_sampler_lists),
         cmocka_unit_test(permutations_are_torch_randperm),
         cmocka_unit_test(shards_are_torch_chunk),

@@ -8,11 +8,15 @@
 static char path[64];
 static _Thread_local bool fails;
 
-yoke_status __real_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel);
-yoke_status __wrap_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel);
-yoke_status __wrap_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel) {
+yoke_status __real_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel,
+                                     bool best);
+yoke_status __wrap_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel,
+                                     bool best);
+yoke_status __wrap_yoke_state_create(yoke_state **state, const yoke_data_parallel *parallel,
+                                     bool best) {
     *state = NULL;
-    return fails ? FAIL(YOKE_ERROR_MEMORY, "planted") : __real_yoke_state_create(state, parallel);
+    return fails ? FAIL(YOKE_ERROR_MEMORY, "planted")
+                 : __real_yoke_state_create(state, parallel, best);
 }
 
 static yoke_status save_without_memory(yoke_process_group *group, const script *play) {

@@ -35,7 +35,7 @@ typedef struct log {
     double losses[STEPS_KEPT];
     int rows[STEPS_KEPT];
     yoke_event evaluation, epoch;
-    char warning[512], resumed_from[512];
+    char warning[512], resumed_from[512], stopped[160];
     uint64_t stop_after; /* 0: never */
     int first_step;      /* of a resumed run */
     bool stop_when_saved;
@@ -96,6 +96,9 @@ static inline void on_event(const yoke_event *event, void *payload) {
         snprintf(run->resumed_from, sizeof run->resumed_from, "%s", event->text);
         run->steps = run->first_step = (int)event->step;
         run->resumed++;
+        break;
+    case YOKE_EVENT_STOPPED:
+        snprintf(run->stopped, sizeof run->stopped, "%s", event->text);
         break;
     case YOKE_EVENT_EPOCH:
         run->epoch = *event;

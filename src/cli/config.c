@@ -1,0 +1,238 @@
+/* Reads and writes the options of a verb by its table: what a command can say, a file can. */
+#include "cli/config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define NUMBER_BYTES 32
+
+/* Recipes: each a list of options, which NULL ends. */
+
+typedef struct recipe {
+    const char *name;
+    const char *needs[3]; /* options that the command must bring; NULL ends them */
+    const char *(*options)[2];
+} recipe;
+
+static const char *cifar10[][2] = {
+    {"dataset", "cifar10:data/cifar-10-batches-bin"},
+    {"model", "resnet18-cifar"},
+    {"epochs", "30"},
+    {"batch", "128"},
+    {"lr", "0.1"},
+    {"lr-schedule", "onecycle"},
+    {"augment", "crop-flip"},
+    {"evaluate-every", "1"},
+    {NULL, NULL},
+};
+
+static const char *imagefolder_finetune[][2] = {
+    {"model", "resnet18"},
+    {"new-head", "true"},
+    {"epochs", "10"},
+    {"lr", "0.01"},
+    {"lr-schedule", "cosine"},
+    {"no-decay", "norms-and-biases"},
+    {"augment", "resized-crop-flip"},
+    {"evaluate-every", "1"},
+    {NULL, NULL},
+};
+
+static const recipe recipes[] = {
+    {"cifar10", {NULL}, cifar10},
+    {"imagefolder-finetune", {"dataset", "init", NULL}, imagefolder_finetune},
+};
+#define RECIPE_COUNT (sizeof recipes / sizeof recipes[0])
+
+static const recipe *find_recipe(const char *name) {
+    for (size_t i = 0; i < RECIPE_COUNT; i++)
+        if (strcmp(recipes[i].name, name) == 0) return &recipes[i];
+    return NULL;
+}
+
+static int unknown_recipe(const config_place *place) {
+    const char *names[RECIPE_COUNT], *given = place->flags->recipe;
+    for (size_t i = 0; i < RECIPE_COUNT; i++)
+        names[i] = recipes[i].name;
+    const char *near = yoke_text_nearest(given, names, RECIPE_COUNT);
+    return cli_usage_error(place->verb->name, "--recipe: '%s' is not one of %s%s%s%s", given,
+                           CONFIG_RECIPES, near != NULL ? "; did you mean '" : "",
+                           near != NULL ? near : "", near != NULL ? "'?" : "");
+}
+
+static int apply_recipe(const config_place *place) {
+    if (place->flags->recipe == NULL) return -1;
+    const recipe *found = find_recipe(place->flags->recipe);
+    int code = found != NULL ? -1 : unknown_recipe(place);
+    for (size_t i = 0; code < 0 && found->options[i][0] != NULL; i++)
+        code = cli_store(place->verb, cli_find_option(place->verb, found->options[i][0]),
+                         found->options[i][1], place->values);
+    return code;
+}
+
+/* Whether an option has another value than its default. */
+static bool differs(const config_place *place, const cli_option *option) {
+    static const size_t sizes[] = {[CLI_FLAG] = sizeof(bool),         [CLI_TEXT] = 0,
+                                   [CLI_INTEGER] = sizeof(int),       [CLI_CHOICE] = sizeof(int),
+                                   [CLI_UNSIGNED] = sizeof(uint64_t), [CLI_REAL] = sizeof(double)};
+    const char *own = (const char *)place->values + option->offset;
+    const char *usual = (const char *)place->defaults + option->offset;
+    if (option->kind != CLI_TEXT) return memcmp(own, usual, sizes[option->kind]) != 0;
+    const char *text = *(const char *const *)(const void *)own;
+    const char *other = *(const char *const *)(const void *)usual;
+    return text != NULL && (other == NULL || strcmp(text, other) != 0);
+}
+
+static int check_needs(const config_place *place) {
+    const recipe *found = place->flags->recipe != NULL ? find_recipe(place->flags->recipe) : NULL;
+    for (size_t i = 0; found != NULL && found->needs[i] != NULL; i++) {
+        const cli_option *option = cli_find_option(place->verb, found->needs[i]);
+        if (!differs(place, option))
+            return cli_usage_error(place->verb->name, "--recipe %s needs --%s %s", found->name,
+                                   option->name, option->value);
+    }
+    return -1;
+}
+
+void config_print_recipe(const config_place *place, FILE *out) {
+    const recipe *found = place->flags->recipe != NULL ? find_recipe(place->flags->recipe) : NULL;
+    if (found == NULL) return;
+    fprintf(out, "recipe   %s:", found->name);
+    for (size_t i = 0; found->options[i][0] != NULL; i++) {
+        const cli_option *option = cli_find_option(place->verb, found->options[i][0]);
+        fprintf(out, " --%s", option->name);
+        if (option->kind != CLI_FLAG) fprintf(out, " %s", found->options[i][1]);
+    }
+    fputc('\n', out);
+}
+
+/* The file. */
+
+static int malformed(const config_place *place, const json_error_t *error) {
+    return cli_usage_error(place->verb->name, "%s: line %d, column %d: %s", place->flags->file,
+                           error->line, error->column, error->text);
+}
+
+static int open_file(const config_place *place) {
+    const char *path = place->flags->file;
+    json_error_t error;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        cli_refuse(YOKE_ERROR_MISSING, "%s: cannot read the options: %s", path, strerror(errno));
+        return cli_fail(YOKE_ERROR_MISSING);
+    }
+    json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    fclose(file);
+    if (root == NULL) return malformed(place, &error);
+    place->flags->texts = root;
+    if (json_is_object(root)) return -1;
+    return cli_usage_error(place->verb->name, "%s: not an object, as in {\"lr\": 0.1}", path);
+}
+
+static int unknown_key(const config_place *place, const char *key) {
+    const char *near = cli_nearest_option(place->verb, key);
+    return cli_usage_error(place->verb->name, "%s: %s has no option '%s'%s%s%s", place->flags->file,
+                           place->verb->name, key, near != NULL ? "; did you mean '" : "",
+                           near != NULL ? near : "", near != NULL ? "'?" : "");
+}
+
+/* A value as a command says it; NULL: it is no text, number, true or false. */
+static const char *text_of(const json_t *value, char number[NUMBER_BYTES]) {
+    if (json_is_string(value)) return json_string_value(value);
+    if (json_is_boolean(value)) return json_is_true(value) ? "true" : "false";
+    if (json_is_real(value)) return yoke_text_of_real(json_real_value(value), number, NUMBER_BYTES);
+    if (!json_is_integer(value)) return NULL;
+    snprintf(number, NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    return number;
+}
+
+static int apply_key(const config_place *place, const char *key, const json_t *value) {
+    char number[NUMBER_BYTES];
+    const cli_option *option = cli_find_option(place->verb, key);
+    const char *text = text_of(value, number);
+    if (option == NULL) return unknown_key(place, key);
+    bool fits = text != NULL && (option->kind == CLI_FLAG) == json_is_boolean(value) &&
+                (option->kind != CLI_TEXT || json_is_string(value));
+    if (fits) return cli_store(place->verb, option, text, place->values);
+    return cli_usage_error(place->verb->name, "%s: '%s' takes %s", place->flags->file, key,
+                           option->kind == CLI_FLAG   ? "true or false"
+                           : option->kind == CLI_TEXT ? "a text"
+                                                      : option->value);
+}
+
+static int apply_file(const config_place *place, json_t *root) {
+    const char *key;
+    json_t *value;
+    int code = -1;
+    json_object_foreach(root, key, value) {
+        if (code < 0) code = apply_key(place, key, value);
+    }
+    return code;
+}
+
+/* Together. */
+
+int config_apply(const config_place *place, int argc, char **argv) {
+    config_flags given = *place->flags;
+    int code = -1;
+    if (given.recipe == NULL && given.file == NULL) return -1;
+    memcpy(place->values, place->defaults, place->bytes);
+    *place->flags = given;
+    if (given.file != NULL) code = open_file(place);
+    json_t *root = place->flags->texts;
+    const char *named = json_string_value(json_object_get(root, "recipe"));
+    if (given.recipe == NULL) place->flags->recipe = named;
+    if (code < 0) code = apply_recipe(place);
+    if (code < 0 && root != NULL) code = apply_file(place, root);
+    if (code < 0) code = cli_parse(place->verb, argc, argv, place->values, NULL);
+    return code < 0 ? check_needs(place) : code;
+}
+
+static void write_value(yoke_json *json, const cli_option *option, const void *field) {
+    char word[64];
+    switch (option->kind) {
+    case CLI_FLAG:
+        yoke_json_boolean(json, option->name, *(const bool *)field);
+        break;
+    case CLI_TEXT:
+        yoke_json_text(json, option->name, *(const char *const *)field);
+        break;
+    case CLI_INTEGER:
+        yoke_json_integer(json, option->name, *(const int *)field);
+        break;
+    case CLI_UNSIGNED:
+        yoke_json_integer(json, option->name, (int64_t) * (const uint64_t *)field);
+        break;
+    case CLI_REAL:
+        yoke_json_real(json, option->name, *(const double *)field);
+        break;
+    case CLI_CHOICE:
+        yoke_json_text(json, option->name, cli_choice_word(option, *(const int *)field, word));
+        break;
+    }
+}
+
+int config_print(const config_place *place) {
+    yoke_json json;
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    for (int i = 0; i < place->verb->option_count; i++) {
+        const cli_option *option = &place->verb->options[i];
+        const char *field = (const char *)place->values + option->offset;
+        const config_flags *own = place->flags;
+        bool is_own = field == (const char *)&own->recipe || field == (const char *)&own->file ||
+                      field == (const char *)&own->print;
+        if (!is_own && differs(place, option)) write_value(&json, option, field);
+    }
+    yoke_json_close(&json, '}');
+    yoke_status status = cli_print_json(&json, stdout);
+    return status == YOKE_OK ? 0 : cli_fail(status);
+}
+
+void config_close(config_flags *flags) {
+    json_decref(flags->texts);
+    flags->texts = NULL;
+}

@@ -1,0 +1,56 @@
+/* --recipe, --config and --print-config: options that a name or a file stands for. What the command
+ * line says wins over the file, and the file over the recipe. */
+#ifndef CLI_CONFIG_H
+#define CLI_CONFIG_H
+
+#include <stddef.h>
+
+#include "cli/arguments.h"
+
+typedef struct config_flags {
+    const char *recipe, *file; /* NULL: not given */
+    bool print;
+    void *texts; /* the file's, which options point to */
+} config_flags;
+
+#define CLI_OPTIONS_CONFIG(at_recipe, at_file, at_print)                                           \
+    {                                                                                              \
+        "recipe",                                                                                  \
+        "NAME",                                                                                    \
+        "options for a usual task: " CONFIG_RECIPES "; others of the command win",                 \
+        CLI_TEXT,                                                                                  \
+        at_recipe,                                                                                 \
+        0,                                                                                         \
+        0},                                                                                        \
+        {"config",                                                                                 \
+         "FILE",                                                                                   \
+         "options as a JSON object, {\"lr\": 0.1, \"nesterov\": true}; the command's win",         \
+         CLI_TEXT,                                                                                 \
+         at_file,                                                                                  \
+         0,                                                                                        \
+         0},                                                                                       \
+    {                                                                                              \
+        "print-config", NULL, "print the options in force as such an object, and do not train",    \
+            CLI_FLAG, at_print, 0, 0                                                               \
+    }
+#define CONFIG_RECIPES "cifar10, imagefolder-finetune"
+
+/* Where options lie. */
+typedef struct config_place {
+    const cli_verb *verb;
+    void *values;         /* [bytes], with `flags` inside */
+    const void *defaults; /* [bytes] */
+    size_t bytes;
+    config_flags *flags;
+} config_place;
+
+/* After cli_parse has read the command into the values: puts the recipe's and the file's options
+ * below the command's. -1 to go on; otherwise the exit code. */
+int config_apply(const config_place *place, int argc, char **argv);
+/* What the recipe stands for, as flags. Without a recipe: nothing. */
+void config_print_recipe(const config_place *place, FILE *out);
+/* The options that differ from their defaults, as JSON. Returns the exit code. */
+int config_print(const config_place *place);
+void config_close(config_flags *flags);
+
+#endif

@@ -1,0 +1,26 @@
+/* The exponential moving average of the weights. */
+#ifndef PARALLEL_AVERAGE_H
+#define PARALLEL_AVERAGE_H
+
+#include "parallel/parallel.h"
+
+typedef struct yoke_average {
+    float *values; /* [trainable elements] on the root, every rank's own; NULL: no average */
+    bool begun;    /* there was an update */
+    bool in_use;   /* the root has the average, and `values` the weights */
+} yoke_average;
+
+bool yoke_averages(const yoke_data_parallel *parallel);
+size_t yoke_average_bytes(const yoke_data_parallel *parallel);
+/* Checks options.ema_decay and allocates, unless it is 0. */
+yoke_status yoke_average_create(yoke_data_parallel *parallel);
+void yoke_average_destroy(yoke_data_parallel *parallel);
+/* After an update of the weights; waits for the devices. NUMERIC: they have undone it. */
+yoke_status yoke_average_update(yoke_data_parallel *parallel);
+/* ARGUMENT while the root has the average. */
+yoke_status yoke_average_check(const yoke_data_parallel *parallel);
+/* The average, to and from the host: flat[trainable elements]. */
+yoke_status yoke_average_read(yoke_data_parallel *parallel, float *flat);
+yoke_status yoke_average_write(yoke_data_parallel *parallel, const float *flat);
+
+#endif

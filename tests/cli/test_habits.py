@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""What yoke train tells before, during and after a run, and the options that a file or a name stands for.
+
+usage: test_habits.py YOKE [unittest arguments]
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
+SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
+         "--devices", "2xcpu", "--algorithm", "direct"]
+LIMIT_S = 100
+
+
+def yoke(*arguments):
+    return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_ok(self, *arguments):
+        result = yoke(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def fails(self, code, words, *arguments):
+        result = yoke(*arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def train(self, *arguments):
+        return json.loads(self.run_ok("train", *SMALL, "--json", *arguments).stdout.splitlines()[-1])
+
+
+class Habits(Case):
+    def test_a_table_has_a_row_for_each_epoch(self):
+        run = ["train", *SMALL, "--epochs", "3", "--lr-schedule", "cosine"]
+        metrics = self.folder / "m.jsonl"
+        said = self.run_ok(*run, "--evaluate-every", "2", "--metrics", metrics).stderr
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        self.assertIn("           train loss  accuracy  test loss  accuracy        lr   img/s\n", said)
+        rows = [line.split() for line in said.splitlines() if re.match(r"epoch \d ", line)]
+        self.assertEqual([row[1] for row in rows], ["1", "2", "3"])
+        for epoch, row in enumerate(rows, 1):
+            steps = [line for line in lines if line["epoch"] == epoch and "train_loss" in line]
+            tests = [line for line in lines if line["epoch"] == epoch and "test_loss" in line]
+            mean = sum(line["train_loss"] * line["rows"] for line in steps) / sum(line["rows"] for line in steps)
+            self.assertAlmostEqual(float(row[2]), mean, delta=1e-4)
+            self.assertEqual(row[5:7] == ["-", "-"], epoch == 1)
+            if tests:
+                self.assertAlmostEqual(float(row[5]), tests[0]["test_loss"], delta=1e-4)
+            self.assertEqual(float(row[-2]), float(f"{steps[-1]['lr']:.3g}"))
+        self.assertNotIn("test loss", self.run_ok(*run, "--evaluate-every", "-1").stderr)
+
+    def test_the_plan_names_rows_classes_and_normalisation(self):
+        said = self.run_ok("train", *SMALL, "--steps", "1").stderr
+        self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"
+                               r" +\d+x\d+x\d+, normalised by mean [\d. ]+, deviation [\d. ]+\n")
+
+    def test_weights_are_not_overwritten_without_force(self):
+        save = self.folder / "w.safetensors"
+        self.train("--steps", "1", "--save", save)
+        before = save.read_bytes()
+        self.fails(2, [str(save), "exists", "--force"], "train", *SMALL, "--steps", "2", "--save", save)
+        self.assertEqual(save.read_bytes(), before)
+        self.fails(2, ["--force"], "train", *SMALL, "--save", save, "--checkpoint-dir", self.folder / "saves",
+                   "--resume", "auto")  # nothing to go on from: this would be a new run
+        self.train("--steps", "2", "--save", save, "--force", "--checkpoint-dir", self.folder / "saves")
+        self.assertNotEqual(save.read_bytes(), before)
+        resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume", "auto")
+        self.assertEqual(resumed["steps"], 3)
+        self.train("--steps", "1", "--save", "/dev/null")
+
+
+class Options(Case):
+    def options(self, *arguments):
+        return json.loads(self.run_ok("train", *arguments, "--print-config").stdout)
+
+    def test_a_printed_config_starts_the_same_run(self):
+        run = [*SMALL, "--steps", "4", "--lr", "0.07", "--nesterov", "--lr-schedule", "cosine", "--seed", "3"]
+        config = self.folder / "run.json"
+        config.write_text(self.run_ok("train", *run, "--print-config").stdout)
+        self.assertEqual(self.options(*run), {
+            "model": "mlp", "dataset": SMALL[3], "devices": "2xcpu", "threads": 1, "batch": 20, "steps": 4, "lr": 0.07,
+            "nesterov": True, "lr-schedule": "cosine", "seed": 3, "algorithm": "direct"})
+        self.assertEqual(self.options("--config", config), self.options(*run))
+        hashes = [json.loads(self.run_ok("train", *words, "--json").stdout)["weights_hash"]
+                  for words in [run, ["--config", config]]]
+        self.assertEqual(hashes[0], hashes[1])
+
+    def test_the_command_wins_over_the_file_and_the_file_over_the_recipe(self):
+        config = self.folder / "run.json"
+        config.write_text('{"recipe": "cifar10", "lr": 0.2, "warmup_steps": 5, "lr-schedule": "cosine", "epochs": 7}')
+        said = self.options("--config", config, "--epochs", "9")
+        self.assertEqual((said["model"], said["lr"], said["epochs"], said["warmup-steps"]), ("resnet18-cifar", 0.2, 9, 5))
+        config.write_text('{"nesterov": false, "recipe": "cifar10"}')
+        self.assertNotIn("nesterov", self.options("--config", config))
+
+    def test_a_recipe_prints_what_it_stands_for(self):
+        result = self.run_ok("train", "--recipe", "cifar10", *SMALL, "--epochs", "1", "--augment", "none", "--steps", "1")
+        line = next(line for line in result.stderr.splitlines() if line.startswith("recipe "))
+        self.assertIn("cifar10: --dataset cifar10:data/cifar-10-batches-bin --model resnet18-cifar --epochs 30", line)
+        words = line.split(": ", 1)[1].split()
+        self.assertEqual(self.options(*words), self.options("--recipe", "cifar10"))
+        self.fails(2, ["'cifar1'", "did you mean 'cifar10'"], "train", "--recipe", "cifar1")
+        self.fails(2, ["imagefolder-finetune needs --dataset"], "train", "--recipe", "imagefolder-finetune", "--init", "x")
+        self.fails(2, ["imagefolder-finetune needs --init"], "train", "--recipe", "imagefolder-finetune", "--dataset", "images:x")
+
+    def test_a_mistake_in_a_config_is_named(self):
+        config = self.folder / "run.json"
+        for text, words in [('{"leaning_rate": 1, "lr": 1}', ["run.json: train has no option 'leaning_rate'"]),
+                            ('{"epoch": 1}', ["'epoch'", "did you mean 'epochs'"]),
+                            ('{"lr": "fast"}', ["--lr", "'fast'"]),
+                            ('{"lr": [1]}', ["'lr' takes X"]),
+                            ('{"nesterov": "yes"}', ["'nesterov' takes true or false"]),
+                            ('{"model": 5}', ["'model' takes a text"]),
+                            ('{"lr": 1, "lr": 2}', ["run.json: line 1", "duplicate"]),
+                            ('[1]', ["run.json: not an object"]),
+                            ('{"lr": 0.1,', ["run.json: line 1"])]:
+            with self.subTest(text=text):
+                config.write_text(text)
+                self.fails(2, words, "train", "--config", config)
+        self.fails(66, ["no.json", "cannot read"], "train", "--config", self.folder / "no.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
