@@ -399,7 +399,7 @@ static void numbers_are_read_strictly(void **state) {
     yoke_model *model = tiny_model();
     check_engine engine = plain_engine(model, &s, 7);
     yoke_state *taken;
-    EXPECT_OK(yoke_state_create(&taken, engine.parallel));
+    EXPECT_OK(yoke_state_create(&taken, engine.parallel, false));
     EXPECT_OK(yoke_state_take(taken, engine.parallel));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_facts facts = {0};

@@ -143,7 +143,7 @@ static void take_state(void) {
     model = check_model(true, 0);
     yoke_data_parallel_options options = {.batch = 4, .algorithm = YOKE_ALGORITHM_DIRECT};
     check_engine engine = check_engine_make(model, 1, options, NULL);
-    EXPECT_OK(yoke_state_create(&state_of_run, engine.parallel));
+    EXPECT_OK(yoke_state_create(&state_of_run, engine.parallel, false));
     EXPECT_OK(yoke_state_take(state_of_run, engine.parallel));
     check_engine_free(&engine);
 }
