@@ -30,8 +30,7 @@ STRUCTS = {
         "i group_count, s init_allow_missing, s init_allow_unknown, s checkpoint_dir, d checkpoint_every, "
         "i checkpoint_unit, i keep, b keep_best, s resume, s resume_anyway, s choices, i shards, "
         "b synchronize_batch_norm, i straggler, d straggler_factor, s link, d interpreter_us=13, "
-        "i mistakes, p training_rows, p test_rows, b init_new_head, d lr_gamma, i lr_patience=10, i patience, "
-        "d min_delta, d ema_decay",
+        "i mistakes, p training_rows, p test_rows",
     "yoke_trainer_summary":
         "s mode, s schedule, s model, s dataset, s precision, i devices, z parameters, i batch, u steps, "
         "d images_per_second, d step_ms_median, d step_ms_p90, d load_wait_share, d loss, d accuracy, z peak_bytes, "
@@ -44,8 +43,7 @@ ADAMW = {"kind": 1, "learning_rate": 1e-3, "momentum": 0, "weight_decay": 0.01, 
 ENUMS = {
     "kind": ("sgd", "adamw"), "mode": ("dp", "single"), "schedule": ("overlap", "classic", "sharded", "python"),
     "precision": ("float32", "bfloat16", "tf32"), "algorithm": ("measured", "direct"),
-    "collectives": ("auto", "nccl", "copy"), "lr_schedule": ("constant", "step", "cosine", "onecycle", "exponential",
-                                                     "plateau"),
+    "collectives": ("auto", "nccl", "copy"), "lr_schedule": ("constant", "step", "cosine", "onecycle", "exponential"),
     "augment": ("none", "crop-flip", "crop-flip-cutout", "resized-crop-flip"),
     "checkpoint_unit": ("epochs", "steps", "seconds"),
 }
