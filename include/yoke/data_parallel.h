@@ -126,9 +126,8 @@ typedef struct yoke_data_parallel_options {
     /** The engine only predicts: no gradients, no optimizer; what trains, and bind, is refused.
      * Threads may call forward and evaluate at once: they take turns, each on all devices. */
     bool inference;
-    /** Average the weights after every step: torch.optim.swa_utils.AveragedModel with
-     * get_ema_multi_avg_fn(ema_decay). 0 <= ema_decay < 1; 0: no average. On GPUs each step then
-     * waits for the devices. */
+    /** Average the weights after every step, as torch.optim.swa_utils.get_ema_multi_avg_fn does;
+     * below 1; 0: do not. On GPUs each step then waits for the devices. */
     double ema_decay;
 } yoke_data_parallel_options;
 
@@ -234,7 +233,6 @@ YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const
 
 /** Exchanges the weights with their average (options.ema_decay), to evaluate, predict or save with
  * it; running statistics stay. Gradients are lost. In DDP all ranks call it.
- *
  * @param parallel  The engine.
  * @param use       true: the engine has the average until a call with false. Steps are refused
  *                  meanwhile. Before the first step, and where it is so already, nothing happens.

@@ -12,6 +12,7 @@ INTERFACE = "0.1"  # MAJOR.MINOR of the headers that are mirrored here
 # first and is not listed. A mirror may end early: the library takes the fields that it lacks as zero.
 STRUCTS = {
     "yoke_shape": "i channels, i height, i width, b flat, b sequence",
+    "yoke_color_jitter": "d brightness, d contrast, d saturation, d hue",
     "yoke_arrays": "z rows, yoke_shape shape, p pixels, p inputs, i classes, p labels, p targets, i target_count",
     "yoke_batch": "i rows, p inputs, p labels, p targets",
     "yoke_devices_options": "s list, i threads",
@@ -30,20 +31,24 @@ STRUCTS = {
         "i group_count, s init_allow_missing, s init_allow_unknown, s checkpoint_dir, d checkpoint_every, "
         "i checkpoint_unit, i keep, b keep_best, s resume, s resume_anyway, s choices, i shards, "
         "b synchronize_batch_norm, i straggler, d straggler_factor, s link, d interpreter_us=13, "
-        "i mistakes, p training_rows, p test_rows",
+        "i mistakes, p training_rows, p test_rows, yoke_color_jitter color_jitter, d erasing, z limit_rows, "
+        "b drop_last, i sampling, i loader_threads, b skip_bad, b init_new_head, d lr_gamma, i lr_patience=10, "
+        "i patience, d min_delta, d ema_decay",
     "yoke_trainer_summary":
         "s mode, s schedule, s model, s dataset, s precision, i devices, z parameters, i batch, u steps, "
         "d images_per_second, d step_ms_median, d step_ms_p90, d load_wait_share, d loss, d accuracy, z peak_bytes, "
         "u weights_hash, i rank, i world, s transport, s link, d train_loss, "
         "d train_accuracy, d test_loss, d test_accuracy",
 }
+BARE = ("yoke_shape", "yoke_color_jitter")  # without struct_size
 ADAMW = {"kind": 1, "learning_rate": 1e-3, "momentum": 0, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999,
          "epsilon": 1e-8}
 # The values of enumerations, by the words of the tool.
 ENUMS = {
     "kind": ("sgd", "adamw"), "mode": ("dp", "single"), "schedule": ("overlap", "classic", "sharded", "python"),
     "precision": ("float32", "bfloat16", "tf32"), "algorithm": ("measured", "direct"),
-    "collectives": ("auto", "nccl", "copy"), "lr_schedule": ("constant", "step", "cosine", "onecycle", "exponential"),
+    "collectives": ("auto", "nccl", "copy"), "lr_schedule": ("constant", "step", "cosine", "onecycle", "exponential",
+                                                     "plateau"),
     "augment": ("none", "crop-flip", "crop-flip-cutout", "resized-crop-flip"),
     "checkpoint_unit": ("epochs", "steps", "seconds"),
 }
@@ -74,7 +79,7 @@ TYPES = {"s": ctypes.c_char_p, "p": ctypes.c_void_p, "i": ctypes.c_int, "z": cty
 
 
 def _mirror(name, text):
-    fields, defaults = [] if name == "yoke_shape" else [("struct_size", ctypes.c_size_t)], {}
+    fields, defaults = [] if name in BARE else [("struct_size", ctypes.c_size_t)], {}
     for field in text.split(", "):
         kind, _, rest = field.partition(" ")
         word, _, default = rest.partition("=")
@@ -83,7 +88,7 @@ def _mirror(name, text):
             defaults[word] = float(default) if kind == "d" else int(default)
 
     def __init__(self, **given):
-        if name != "yoke_shape":
+        if name not in BARE:
             given = {"struct_size": ctypes.sizeof(self), **defaults, **given}
         ctypes.Structure.__init__(self, **given)
 
