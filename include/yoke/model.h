@@ -416,6 +416,11 @@ YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
  * pool (kuangliu's). resnet20, resnet32, resnet44, resnet56: He et al. 2015, section 4.2, with
  * option B shortcuts.
  *
+ * gpt2: GPT-2 with the names and shapes of openai-community/gpt2, for rows of token ids and a label
+ * for each; classes are its vocabulary. GPT-2 itself is
+ * "gpt2:layers=12,width=768,heads=12,context=1024"; without `context` it has an embedding for each
+ * position of a row.
+ *
  * Options may follow the name: "mlp:width=256,dropout=0.5". yoke_model_preset_describe lists them.
  *
  * @param[out] model  The finished model; NULL on failure.
