@@ -76,19 +76,6 @@ typedef struct yoke_linear_options {
 #define YOKE_LINEAR_OPTIONS_INIT                                                                   \
     { sizeof(yoke_linear_options), NULL, 0, false, NULL, false, 0 }
 
-/** torch.nn.Embedding, and an embedding of positions. */
-typedef struct yoke_embedding_options {
-    size_t struct_size; /**< sizeof(yoke_embedding_options). */
-    const char *name;   /**< Prefix of the parameter's name; required. */
-    int count;          /**< Rows of the weight: tokens, or positions; required. */
-    int features;       /**< Tokens: of each; required. Positions: 0, or those of the input. */
-    double deviation;   /**< Initialize the weight with N(0, deviation^2); 0: 1, nn.Embedding's. */
-} yoke_embedding_options;
-
-/** The defaults; set name, count and features. */
-#define YOKE_EMBEDDING_OPTIONS_INIT                                                                \
-    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* deviation */ }
-
 /** torch.nn.BatchNorm2d. Begin with YOKE_BATCH_NORM_OPTIONS_INIT: here 0 means 0. */
 typedef struct yoke_batch_norm_options {
     size_t struct_size; /**< sizeof(yoke_batch_norm_options). */
@@ -358,37 +345,6 @@ YOKE_API yoke_value yoke_global_average_pool(yoke_model *model, yoke_value input
  * @return A flat value of channels * height * width.
  */
 YOKE_API yoke_value yoke_flatten(yoke_model *model, yoke_value input);
-
-/** Makes an image a sequence, a position for each pixel: x.flatten(2).transpose(1, 2).
- *
- * @param model  The model.
- * @param input  An image [channels, height, width].
- * @return A sequence [height * width, channels].
- */
-YOKE_API yoke_value yoke_sequence(yoke_model *model, yoke_value input);
-
-/** Adds torch.nn.Embedding: each token id becomes a row of the weight. Parameter: NAME.weight
- * [count, features]. Ids are whole numbers from 0 to count - 1 as float32. The engine refuses a
- * batch in host memory with another one (DATA; the text names row and position); one in a GPU's
- * memory, or in `pixels`, gives NaN, and so a loss that is not finite.
- *
- * @param model    The model.
- * @param input    An input of the model, flat: the ids of a row's positions.
- * @param options  Not NULL.
- * @return A sequence with `features` at each position.
- */
-YOKE_API yoke_value yoke_embedding(yoke_model *model, yoke_value input,
-                                   const yoke_embedding_options *options);
-
-/** Adds to each position its row of the weight. Parameter: NAME.weight [count, features].
- *
- * @param model    The model.
- * @param input    A sequence of at most `count` positions.
- * @param options  Not NULL.
- * @return The shape of the input.
- */
-YOKE_API yoke_value yoke_positional_embedding(yoke_model *model, yoke_value input,
-                                              const yoke_embedding_options *options);
 
 /** Adds dropout. (seed, step, layer, row of the whole batch) decide a mask, so that it does not
  * depend on the number of devices.

@@ -1,6 +1,6 @@
 /** @file
- * Layers of transformers: attention, a learned token before a sequence, one position of it. Like
- * all layers they join a yoke_model.
+ * Layers of transformers: sequences of pixels and of tokens, their positions, attention, a learned
+ * token before a sequence, one position of it. Like all layers they join a yoke_model.
  */
 #ifndef YOKE_TRANSFORMER_H
 #define YOKE_TRANSFORMER_H
@@ -10,6 +10,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** torch.nn.Embedding, and an embedding of positions. */
+typedef struct yoke_embedding_options {
+    size_t struct_size; /**< sizeof(yoke_embedding_options). */
+    const char *name;   /**< Prefix of the parameter's name; required. */
+    int count;          /**< Rows of the weight: tokens, or positions; required. */
+    int features;       /**< Tokens: of each; required. Positions: 0, or those of the input. */
+    double deviation;   /**< Initialize the weight with N(0, deviation^2); 0: 1, nn.Embedding's. */
+} yoke_embedding_options;
+
+/** The defaults; set name, count and features. */
+#define YOKE_EMBEDDING_OPTIONS_INIT                                                                \
+    { sizeof(yoke_embedding_options), NULL, 0, 0, 1 /* deviation */ }
 
 /** The attention inside torch.nn.MultiheadAttention and GPT-2. */
 typedef struct yoke_attention_options {
@@ -21,6 +34,37 @@ typedef struct yoke_attention_options {
 /** The defaults; set heads. */
 #define YOKE_ATTENTION_OPTIONS_INIT                                                                \
     { sizeof(yoke_attention_options), 0, false }
+
+/** Makes an image a sequence, a position for each pixel: x.flatten(2).transpose(1, 2).
+ *
+ * @param model  The model.
+ * @param input  An image [channels, height, width].
+ * @return A sequence [height * width, channels].
+ */
+YOKE_API yoke_value yoke_sequence(yoke_model *model, yoke_value input);
+
+/** Adds torch.nn.Embedding: each token id becomes a row of the weight. Parameter: NAME.weight
+ * [count, features]. Ids are whole numbers from 0 to count - 1 as float32. The engine refuses a
+ * batch in host memory with another one (DATA; the text names row and position); one in a GPU's
+ * memory, or in `pixels`, gives NaN, and so a loss that is not finite.
+ *
+ * @param model    The model.
+ * @param input    An input of the model, flat: the ids of a row's positions.
+ * @param options  Not NULL.
+ * @return A sequence with `features` at each position.
+ */
+YOKE_API yoke_value yoke_embedding(yoke_model *model, yoke_value input,
+                                   const yoke_embedding_options *options);
+
+/** Adds to each position its row of the weight. Parameter: NAME.weight [count, features].
+ *
+ * @param model    The model.
+ * @param input    A sequence of at most `count` positions.
+ * @param options  Not NULL.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_positional_embedding(yoke_model *model, yoke_value input,
+                                              const yoke_embedding_options *options);
 
 /** Puts a learned token before the positions of a sequence, as the class token of a vision
  * transformer. Parameter: NAME [1, 1, channels], which begins at 0.

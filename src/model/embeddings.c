@@ -1,5 +1,6 @@
 /* Layers that begin a sequence: of an image's pixels, of tokens, of positions. */
 #include "model/graph.h"
+#include "yoke/transformer.h"
 
 static yoke_status add_sequence(yoke_model *model, yoke_value input) {
     yoke_node *layer = NULL;
