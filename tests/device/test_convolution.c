@@ -123,6 +123,8 @@ static const shape shapes[] = {
     {2, 16, 5, 5, 24, 3, 1, 0, 1, true, false, 2},        /* one output pixel, nine of 25 met */
     {3, 40, 8, 8, 40, 3, 1, 1, 40, false, false, 1},      /* depthwise, channels not of 16 */
     {2, 144, 14, 14, 144, 3, 2, 1, 144, false, false, 1}, /* depthwise as in MobileNetV2 */
+    {3, 48, 2, 2, 48, 3, 1, 1, 48, false, false, 1},      /* on images smaller than the kernel */
+    {3, 20, 1, 3, 20, 5, 2, 2, 20, false, false, 1},
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0] };
 
@@ -214,9 +216,9 @@ static yoke_choices *with_candidate(const yoke_choices *measured, int candidate)
     EXPECT_OK(yoke_choices_create(&choices));
     const char *key, *name;
     double milliseconds;
+    const char *algorithm = candidate < 4 ? "direct" : candidate < 12 ? "winograd" : "depthwise";
     for (int i = 0; yoke_choices_at(measured, i, &key, &name, &milliseconds); i++)
-        EXPECT_OK(
-            yoke_choices_add(choices, key, candidate, candidate < 4 ? "direct" : "winograd", 0));
+        EXPECT_OK(yoke_choices_add(choices, key, candidate, algorithm, 0));
     return choices;
 }
 
@@ -235,6 +237,43 @@ static void every_candidate_equals_a_plain_loop(void **state) {
         yoke_choices_destroy(rig.choices);
     }
     rig.choices = measured;
+    check_rig_close(&rig);
+}
+
+/* The gradient of the weights; every other pass falls back to direct. */
+static void depthwise_loops_equal_a_plain_loop(void **state) {
+    (void)state;
+    int checked = 0;
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        const shape *s = &shapes[i];
+        if (s->groups != s->in || s->in == 1 || s->out != s->in) continue;
+        check_rig rig;
+        check_rig_open(&rig, "cpu");
+        check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
+        yoke_choices *measured = rig.choices;
+        rig.choices = with_candidate(measured, 12);
+        check_shape(&rig, s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
+        yoke_choices_destroy(rig.choices);
+        rig.choices = measured;
+        check_rig_close(&rig);
+        checked++;
+    }
+    assert_true(checked >= 6);
+}
+
+/* oneDNN 2 needs a product for these, which takes long. */
+static void a_small_depthwise_gradient_is_measured_to_be_fast(void **state) {
+    (void)state;
+    check_rig rig;
+    check_rig_open(&rig, "cpu");
+    const shape s = {32, 960, 2, 2, 960, 3, 1, 1, 960, false, false, 1};
+    check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_MEASURED);
+    const char *key, *name;
+    double milliseconds;
+    int gemm = 0;
+    for (int i = 0; yoke_choices_at(rig.choices, i, &key, &name, &milliseconds); i++)
+        gemm += strstr(name, "gemm") != NULL || strstr(name, "ref") != NULL;
+    assert_int_equal(gemm, 0);
     check_rig_close(&rig);
 }
 
@@ -382,6 +421,8 @@ int main(void) {
         cmocka_unit_test(bfloat16_equals_a_plain_loop_to_its_precision),
         cmocka_unit_test(measured_bfloat16_equals_a_plain_loop_to_its_precision),
         cmocka_unit_test(every_candidate_equals_a_plain_loop),
+        cmocka_unit_test(depthwise_loops_equal_a_plain_loop),
+        cmocka_unit_test(a_small_depthwise_gradient_is_measured_to_be_fast),
         cmocka_unit_test(an_impossible_choice_falls_back_to_direct),
         cmocka_unit_test(a_shape_is_measured_once_for_all_rows),
         cmocka_unit_test(direct_measures_nothing_and_repeats_its_bits),

@@ -1,14 +1,15 @@
 /* Two-dimensional convolution: direct, or Winograd's F(4x4, 3x3) (Lavin and Gray 2016), by oneDNN 2
- * or by winograd.c. */
+ * or by winograd.c; depthwise.c serves small images with a channel a group. */
 #include <stdio.h>
 
 #include "device/cpu/weighted.h"
 
 static const cpu_algorithm algorithms[] = {
-    {"direct", dnnl_convolution_direct, false},
-    {"winograd", dnnl_convolution_winograd, false}, /* only in oneDNN 2, with AVX-512 */
-    {"winograd", dnnl_alg_kind_undef, true},
-    {NULL, dnnl_alg_kind_undef, false}};
+    {"direct", dnnl_convolution_direct, NULL},
+    {"winograd", dnnl_convolution_winograd, NULL}, /* only in oneDNN 2, with AVX-512 */
+    {"winograd", dnnl_alg_kind_undef, cpu_pass_create_winograd},
+    {"depthwise", dnnl_alg_kind_undef, cpu_pass_create_depthwise},
+    {NULL, dnnl_alg_kind_undef, NULL}};
 
 /* [out, in / groups, k, k]; with groups oneDNN expects [groups, out / groups, in / groups, k,
  * k]. */

@@ -9,8 +9,8 @@
 
 #include "device/cpu/weighted.h"
 
-const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, false},
-                                                {NULL, dnnl_alg_kind_undef, false}};
+const cpu_algorithm cpu_product_algorithms[] = {{"matrix product", dnnl_alg_kind_undef, NULL},
+                                                {NULL, dnnl_alg_kind_undef, NULL}};
 
 static yoke_status matrix(const cpu_desc **desc, cpu_device *device, int rows, int columns,
                           dnnl_data_type_t type, dnnl_format_tag_t tag) {

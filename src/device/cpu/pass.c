@@ -31,8 +31,13 @@ yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
     return YOKE_OK;
 }
 
+yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
+                                      const cpu_operation *operation) {
+    return cpu_depthwise_create(&pass->depthwise, device, operation);
+}
+
 bool cpu_pass_is_empty(const cpu_pass *pass) {
-    return pass->primitive.description == NULL && pass->winograd == NULL;
+    return pass->primitive.description == NULL && pass->winograd == NULL && pass->depthwise == NULL;
 }
 
 void cpu_pass_destroy(cpu_pass *pass) {
@@ -40,6 +45,7 @@ void cpu_pass_destroy(cpu_pass *pass) {
         cpu_call_destroy(&pass->operands[i].move);
     cpu_primitive_destroy(&pass->primitive);
     cpu_winograd_destroy(pass->winograd);
+    cpu_depthwise_destroy(pass->depthwise);
     memset(pass, 0, sizeof *pass);
 }
 
@@ -65,6 +71,11 @@ static yoke_status bind_winograd(cpu_pass *pass, void *const *addresses, void *s
 yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addresses,
                           void *scratch) {
     if (pass->winograd != NULL) return bind_winograd(pass, addresses, scratch);
+    if (pass->depthwise != NULL) {
+        cpu_depthwise_bind(pass->depthwise, addresses[CPU_INPUT], addresses[CPU_OUTPUT],
+                           addresses[CPU_WEIGHTS]);
+        return YOKE_OK;
+    }
     cpu_address bound[CPU_ROLES + 1] = {0};
     for (int i = 0; i < CPU_ROLES; i++) {
         cpu_operand *operand = &pass->operands[i];
@@ -83,6 +94,10 @@ yoke_status cpu_pass_bind(cpu_pass *pass, cpu_device *device, void *const *addre
 
 yoke_status cpu_pass_run(const cpu_pass *pass, cpu_device *device) {
     if (pass->winograd != NULL) return cpu_winograd_run(pass->winograd);
+    if (pass->depthwise != NULL) {
+        cpu_depthwise_run(pass->depthwise);
+        return YOKE_OK;
+    }
     for (int i = 0; i < CPU_ROLES; i++) {
         if (!pass->operands[i].written) TRY(cpu_call_run(&pass->operands[i].move, device));
     }
@@ -130,7 +145,7 @@ yoke_status cpu_pass_time(cpu_pass *pass, cpu_device *device, void *const *addre
 }
 
 const char *cpu_pass_implementation(const cpu_pass *pass) {
-    if (pass->winograd != NULL) return "yoke";
+    if (pass->winograd != NULL || pass->depthwise != NULL) return "yoke";
     const char *text = NULL;
     dnnl_status_t status = dnnl_primitive_desc_query(pass->primitive.description,
                                                      dnnl_query_impl_info_str, 0, (void *)&text);

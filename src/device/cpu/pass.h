@@ -3,6 +3,7 @@
 #ifndef DEVICE_CPU_PASS_H
 #define DEVICE_CPU_PASS_H
 
+#include "device/cpu/depthwise.h"
 #include "device/cpu/winograd.h"
 
 /* The operands of a convolution or a product, and of its gradients. */
@@ -19,7 +20,8 @@ typedef struct cpu_operand {
 
 typedef struct cpu_pass {
     cpu_primitive primitive;
-    cpu_winograd *winograd; /* in place of the primitive; NULL: none */
+    cpu_winograd *winograd;   /* in place of the primitive; NULL: none */
+    cpu_depthwise *depthwise; /* likewise */
     cpu_operand operands[CPU_ROLES];
     size_t scratch_bytes; /* scratchpad and copies */
 } cpu_pass;
@@ -30,7 +32,10 @@ yoke_status cpu_pass_create(cpu_pass *pass, cpu_device *device, const cpu_operat
 /* The same by Winograd; every operand has a stored layout. */
 yoke_status cpu_pass_create_winograd(cpu_pass *pass, cpu_device *device,
                                      const cpu_operation *operation);
-bool cpu_pass_is_empty(const cpu_pass *pass); /* neither created */
+/* The same by depthwise.h. */
+yoke_status cpu_pass_create_depthwise(cpu_pass *pass, cpu_device *device,
+                                      const cpu_operation *operation);
+bool cpu_pass_is_empty(const cpu_pass *pass); /* none created */
 void cpu_pass_destroy(cpu_pass *pass);        /* accepts zeroed and half-built ones */
 
 /* addresses: one for each role. */

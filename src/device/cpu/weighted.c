@@ -80,9 +80,10 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
         if (problem->free[role] != NULL) operand->argument = operands[direction][role].argument;
         operand->written = operands[direction][role].written;
         operand->stored = problem->stored[role];
-        if (algorithm->tiles && role == CPU_WEIGHTS && operand->stored == NULL)
+        if (algorithm->create != NULL && role == CPU_WEIGHTS && operand->stored == NULL)
             operand->stored = planner->preferred_weights;
-        bool kept = algorithm->tiles || (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
+        bool kept =
+            algorithm->create != NULL || (candidate % KEEP_SETS & kept_by((cpu_role)role)) != 0;
         if (kept && operand->stored != NULL) descs[role] = operand->stored;
     }
     cpu_operation operation = problem->operation;
@@ -93,8 +94,8 @@ static yoke_status create_candidate(const weighted_planner *planner, cpu_directi
     operation.bias = descs[CPU_BIAS];
     operation.destination = descs[CPU_OUTPUT];
     if (direction != CPU_FORWARD) operation.hint = planner->hint;
-    return algorithm->tiles ? cpu_pass_create_winograd(pass, planner->device, &operation)
-                            : cpu_pass_create(pass, planner->device, &operation);
+    return (algorithm->create != NULL ? algorithm->create : cpu_pass_create)(pass, planner->device,
+                                                                             &operation);
 }
 
 /* The gradient of the data by CPU_MATMUL: on weights stored as [in, out] it is up to three times as
