@@ -71,10 +71,18 @@ class Mlp(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))))
 
 
+def of_torchvision(name):
+    """Without dropout, whose masks are each side's own."""
+    from torchvision import models  # only these races need it
+    return getattr(models, name)(num_classes=CLASSES, dropout=0.0)
+
+
 MODELS = {"mlp": Mlp,
           "resnet18-cifar": lambda: ResNet((2, 2, 2, 2), 64, False, False),
           "resnet50": lambda: ResNet((3, 4, 6, 3), 64, True, True),
-          "resnet20": lambda: ResNet((3, 3, 3), 16, False, False)}
+          "resnet20": lambda: ResNet((3, 3, 3), 16, False, False),
+          "vgg11_bn:dropout=0": lambda: of_torchvision("vgg11_bn"),
+          "mobilenet_v2:dropout=0": lambda: of_torchvision("mobilenet_v2")}
 
 
 # What `yoke bench --drive` writes.

@@ -25,7 +25,7 @@ from gpu_rows import make_setup
 from pytorch_race import (Driven, DrivenError, Yoke, interval, judge, largest_difference,
                           others_seconds)
 
-MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp")
+MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp", "mobilenet_v2:dropout=0", "vgg11_bn:dropout=0")
 PRECISIONS = ("float32", "bfloat16")
 CONTENDERS = ("eager", "compile", "ddp")
 DEVICES, ROWS = 2, 32   # rows of each device, as `yoke bench` has them
