@@ -234,7 +234,8 @@ static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke
     if (!*place && format->place[0] != '[')
         return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' is not complete: write %s:%s", spec,
                     format->name, format->place);
-    return format->open(dataset, place, split);
+    TRY(format->open(dataset, place, split));
+    return check_shape(dataset);
 }
 
 /* Returns the dataset, or closes it after a failure. */

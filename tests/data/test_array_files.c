@@ -242,6 +242,26 @@ static void a_flipped_bit_in_a_packed_array_is_noticed(void **state) {
     expect_refusal(spec, YOKE_SPLIT_TRAIN, YOKE_ERROR_DATA, "arr_0.npy is damaged");
 }
 
+/* A file with holes, which takes no room on the disk. */
+static void write_header(const char *name, const char *type, const char *shape, off_t bytes) {
+    char header[128] = "\x93NUMPY\1";
+    header[8] = 118;
+    snprintf(header + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", type,
+             shape);
+    write_file(name, (const uint8_t *)header, sizeof header);
+    assert_int_equal(truncate(in_folder(name), (off_t)sizeof header + bytes), 0);
+}
+
+static void a_row_larger_than_an_operation_can_take_is_refused(void **state) {
+    (void)state;
+    char spec[1400], inputs[512];
+    write_header("x.npy", "|u1", "(1, 1048576, 600)", (off_t)1048576 * 600);
+    write_header("y.npy", "<f4", "(1,)", 4);
+    snprintf(inputs, sizeof inputs, "%s", in_folder("x.npy"));
+    snprintf(spec, sizeof spec, "npy:%s,%s", inputs, in_folder("y.npy"));
+    expect_refusal(spec, YOKE_SPLIT_TRAIN, YOKE_ERROR_ARGUMENT, "a row has at most 2 GiB");
+}
+
 static void a_limit_keeps_the_same_rows_in_their_order(void **state) {
     (void)state;
     uint32_t kept[2][7];
@@ -295,6 +315,7 @@ int main(void) {
         cmocka_unit_test(settings_are_checked),
         IN_FOLDER(a_file_that_ends_early_is_an_error),
         IN_FOLDER(a_flipped_bit_in_a_packed_array_is_noticed),
+        IN_FOLDER(a_row_larger_than_an_operation_can_take_is_refused),
         cmocka_unit_test(a_limit_keeps_the_same_rows_in_their_order),
         cmocka_unit_test(batches_have_the_kept_rows),
     };
