@@ -151,7 +151,7 @@ class Train(Case):
                              *options)
         one, two = json.loads(alone.stdout), json.loads(ranks.stdout[ranks.stdout.index("{"):])
         self.assertEqual(one["steps"], two["steps"])
-        self.assertAlmostEqual(one["loss"], two["loss"], places=4)
+        self.assertAlmostEqual(one["test_loss"], two["test_loss"], places=4)
         self.assertEqual(ranks.stderr.count("bee/4.jpg: 4 colour components"), 1)
 
     def test_rows_and_batches_are_as_many_as_the_options_say(self):
@@ -189,7 +189,7 @@ class Train(Case):
         trained = self.train(spec, "--epochs", "20", "--save", weights)
         found = json.loads(self.succeed("evaluate", "--init", weights, "--model", "mlp:width=8", "--dataset", spec, "--devices",
                                         "cpu", "--batch", "4", "--json").stdout)
-        self.assertEqual((found["rows"], found["accuracy"]), (4, trained["accuracy"]))
+        self.assertEqual((found["rows"], found["accuracy"]), (4, trained["test_accuracy"]))
         few = json.loads(self.succeed("evaluate", "--init", weights, "--model", "mlp:width=8", "--dataset", spec, "--devices",
                                       "cpu", "--limit-rows", "2", "--json").stdout)
         self.assertEqual(few["rows"], 2)
