@@ -14,6 +14,7 @@
 int train_main(int argc, char **argv);
 int evaluate_main(int argc, char **argv);
 int predict_main(int argc, char **argv);
+int generate_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int bench_main(int argc, char **argv);
 int compare_main(int argc, char **argv);
@@ -29,9 +30,9 @@ int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
-extern const cli_verb train_verb, evaluate_verb, predict_verb, devices_verb, bench_verb,
-    compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, data_verb, report_verb,
-    simulate_verb, advise_verb, version_verb, help_verb;
+extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
+    bench_verb, compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, data_verb,
+    report_verb, simulate_verb, advise_verb, version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)

@@ -38,6 +38,8 @@ static const char *complete(const yoke_weights_info *info, const char *spec, cha
         strstr(spec, ",resize=") == NULL)
         snprintf(text, SPEC_BYTES, "%s,size=%d,resize=%d%s", spec, input->height, info->resize,
                  info->exact && strstr(spec, ",decode=") == NULL ? ",decode=exact" : "");
+    else if (is_kind(spec, "text") && strstr(spec, ",context=") == NULL)
+        snprintf(text, SPEC_BYTES, "%s,context=%d", spec, input->channels);
     else if (strcmp(spec, "synthetic") == 0)
         snprintf(text, SPEC_BYTES, "%s:%dx%dx%d,classes=%d", spec, input->channels, input->height,
                  input->width, info->classes);

@@ -1,0 +1,211 @@
+/* yoke generate: continues a text with a model of bytes, one byte after the other. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/shared_options.h"
+#include "cli/trained.h"
+
+#define BYTES 256
+
+typedef struct generate_flags {
+    trained_flags trained;
+    const char *prompt;
+    int length, top;
+    double temperature;
+    uint64_t seed;
+} generate_flags;
+
+#define AT(field) offsetof(generate_flags, field)
+
+static const cli_option options[] = {
+    TRAINED_OPTION_WEIGHTS(AT(trained)),
+    {"prompt", "TEXT",
+     "the text to continue; its bytes occur in the text of the training (a line "
+     "break)",
+     CLI_TEXT, AT(prompt), 0, 0},
+    {"length", "N", "bytes to add (500)", CLI_INTEGER, AT(length), 1, 1 << 30},
+    {"temperature", "X", "divides the outputs: below 1 more likely bytes, 0 the likeliest (0.8)",
+     CLI_REAL, AT(temperature), 0, 100},
+    {"top-k", "K", "draw among the K likeliest bytes; 0: among all (0)", CLI_INTEGER, AT(top), 0,
+     BYTES},
+    CLI_OPTION_SEED(AT(seed), "the draws: the same seed, the same text"),
+    {"devices", "LIST", "auto, cpu or cuda: one device (auto)", CLI_TEXT, AT(trained.devices), 0,
+     0},
+    CLI_OPTION_THREADS(AT(trained.threads)),
+    CLI_OPTION_PRECISION(AT(trained.precision)),
+};
+
+const cli_verb generate_verb = {
+    .name = "generate",
+    .summary = "continue a text with saved weights",
+    .options = options,
+    .option_count = CLI_OPTION_COUNT(options),
+    .more =
+        "The weights are of a model of text: yoke train --model gpt2 --dataset text:FILE --save "
+        "FILE.\n"};
+
+typedef struct generation {
+    const generate_flags *flags;
+    trained trained;
+    int classes, context;
+    unsigned char bytes[BYTES]; /* [classes] of each token */
+    int tokens[BYTES];          /* [byte]; -1: not in the text of the training */
+    float *window;              /* [context] the last tokens */
+    float *outputs;             /* [context, classes] */
+    int filled;                 /* tokens in the window */
+} generation;
+
+/* text:FILE names a byte by itself, or as "\\" or "\x0a". */
+static bool read_byte(const char *name, unsigned char *byte) {
+    unsigned value;
+    int end = 0;
+    *byte = (unsigned char)name[0];
+    if (strlen(name) == 1) return true;
+    if (strcmp(name, "\\\\") == 0) return true;
+    bool is_code = sscanf(name, "\\x%2x%n", &value, &end) == 1 && name[end] == '\0';
+    *byte = (unsigned char)value;
+    return is_code;
+}
+
+static yoke_status read_vocabulary(generation *run) {
+    const yoke_weights_info *info = &run->trained.info;
+    run->classes = info->classes;
+    run->context = info->input.channels;
+    for (int i = 0; i < BYTES; i++)
+        run->tokens[i] = -1;
+    bool is_text = info->class_names != NULL && info->input.flat && run->classes <= BYTES;
+    for (int i = 0; is_text && i < run->classes; i++) {
+        is_text = read_byte(info->class_names[i], &run->bytes[i]);
+        run->tokens[run->bytes[i]] = i;
+    }
+    if (is_text) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_ARGUMENT,
+                      "%s: weights of %s, trained on %s; generate needs a model of text:FILE",
+                      run->flags->trained.weights, info->model != NULL ? info->model : "a model",
+                      info->dataset != NULL ? info->dataset : "what the file does not say");
+}
+
+static yoke_status open_all(generation *run) {
+    const trained_flags *flags = &run->flags->trained;
+    TRY(trained_open(&run->trained, flags));
+    TRY(read_vocabulary(run));
+    TRY(trained_build(&run->trained, flags, 1, false));
+    yoke_shape output = yoke_model_output_shape(run->trained.model);
+    if (!output.sequence || output.height != run->context)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s predicts one class a row, not one at each position: generate needs a "
+                          "model of text, as gpt2",
+                          run->trained.info.model);
+    run->window = calloc((size_t)run->context, sizeof *run->window);
+    run->outputs = malloc((size_t)run->context * (size_t)run->classes * sizeof *run->outputs);
+    if (run->window != NULL && run->outputs != NULL) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_MEMORY, "no memory for a context of %d bytes", run->context);
+}
+
+/* A full window loses its first token. */
+static void append(generation *run, int token) {
+    if (run->filled == run->context) {
+        memmove(run->window, run->window + 1, (size_t)(run->context - 1) * sizeof *run->window);
+        run->filled--;
+    }
+    run->window[run->filled++] = (float)token;
+}
+
+static yoke_status append_prompt(generation *run) {
+    for (const char *s = run->flags->prompt; *s != '\0'; s++) {
+        int token = run->tokens[(unsigned char)*s];
+        if (token < 0)
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "--prompt: byte %d, 0x%02x, does not occur in the text that the "
+                              "weights were trained on",
+                              (int)(s - run->flags->prompt), (unsigned)(unsigned char)*s);
+        append(run, token);
+    }
+    return YOKE_OK;
+}
+
+/* Drawing. */
+
+static int by_value(const void *left, const void *right) {
+    float a = *(const float *)left, b = *(const float *)right;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* The smallest output that may be drawn. */
+static float lowest(const generation *run, const float *outputs) {
+    float sorted[BYTES];
+    int kept = run->flags->top;
+    if (kept == 0 || kept >= run->classes) return -INFINITY;
+    memcpy(sorted, outputs, (size_t)run->classes * sizeof *sorted);
+    qsort(sorted, (size_t)run->classes, sizeof *sorted, by_value);
+    return sorted[kept - 1];
+}
+
+static int likeliest(const float *outputs, int classes) {
+    int best = 0;
+    for (int i = 1; i < classes; i++)
+        if (outputs[i] > outputs[best]) best = i;
+    return best;
+}
+
+/* From softmax(outputs / temperature) of those that may be drawn. */
+static int draw(const generation *run, const float *outputs, int index) {
+    double shares[BYTES], sum = 0, temperature = run->flags->temperature;
+    int best = likeliest(outputs, run->classes);
+    float low = lowest(run, outputs);
+    uint32_t words[4];
+    if (temperature == 0) return best;
+    for (int i = 0; i < run->classes; i++) {
+        double above = ((double)outputs[i] - (double)outputs[best]) / temperature;
+        shares[i] = outputs[i] >= low ? exp(above) : 0;
+        sum += shares[i];
+    }
+    yoke_random_words(run->flags->seed, YOKE_RANDOM_TEXT, (uint64_t)index, UINT32_MAX, 0, words);
+    double rest = (double)yoke_random_unit(words[0]) * sum;
+    for (int i = 0; i < run->classes; i++) {
+        rest -= shares[i];
+        if (rest < 0 && shares[i] > 0) return i;
+    }
+    return best;
+}
+
+/* A model of text looks back only: what lies behind the last token changes nothing. */
+static yoke_status generate(generation *run) {
+    yoke_batch batch = {.struct_size = sizeof batch, .rows = 1, .inputs = run->window};
+    for (int i = 0; i < run->flags->length; i++) {
+        TRY(yoke_data_parallel_forward(run->trained.parallel, &batch, false, run->outputs));
+        size_t last = (size_t)(run->filled - 1) * (size_t)run->classes;
+        int token = draw(run, run->outputs + last, i);
+        putchar(run->bytes[token]);
+        fflush(stdout);
+        append(run, token);
+    }
+    putchar('\n');
+    return YOKE_OK;
+}
+
+static yoke_status run_all(generation *run) {
+    TRY(open_all(run));
+    TRY(append_prompt(run));
+    fputs(run->flags->prompt, stdout);
+    return generate(run);
+}
+
+int generate_main(int argc, char **argv) {
+    generate_flags flags = {
+        .trained = {.devices = "auto"}, .prompt = "\n", .length = 500, .temperature = 0.8};
+    generation run = {.flags = &flags};
+    int code = cli_parse(&generate_verb, argc, argv, &flags, NULL);
+    if (code >= 0) return code;
+    if (flags.trained.weights == NULL)
+        return cli_usage_error("generate", "generate needs the weights: --weights FILE");
+    yoke_status status = run_all(&run);
+    code = status == YOKE_OK ? 0 : cli_fail(status);
+    free(run.outputs);
+    free(run.window);
+    trained_close(&run.trained);
+    return code;
+}

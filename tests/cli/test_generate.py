@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""A model of text continues what it has learnt: yoke generate.
+
+usage: test_generate.py YOKE [unittest arguments]. Exit code 77: this build has no gpt2.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
+LIMIT_S = 200
+PERIOD = b"one\\two\n\xc3\xa4, "  # a backslash, a line break, two bytes that are one character
+
+
+def yoke(*arguments):
+    return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, timeout=LIMIT_S, check=False)
+
+
+class Generate(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.text, cls.weights = cls.folder / "text", cls.folder / "w.safetensors"
+        cls.text.write_bytes(PERIOD * 120)
+        said = yoke("train", "--dataset", f"text:{cls.text},context=16", "--model",
+                    "gpt2:layers=1,width=32,heads=2", "--optimizer", "adamw", "--lr", "0.01", "--batch", "16",
+                    "--steps", "200", "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--quiet", "--save",
+                    cls.weights)
+        assert said.returncode == 0, said.stderr
+
+    def generate(self, *arguments):
+        result = yoke("generate", "--weights", self.weights, "--threads", "1", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_it_goes_on_with_what_it_has_learnt_past_the_context(self):
+        said = self.generate("--prompt", "one\\t", "--length", "40", "--temperature", "0")
+        self.assertEqual(said, (PERIOD * 5)[:45] + b"\n")
+
+    def test_the_likeliest_byte_alone_is_the_greedy_text(self):
+        greedy = self.generate("--prompt", "two\n", "--length", "30", "--temperature", "0")
+        self.assertEqual(self.generate("--prompt", "two\n", "--length", "30", "--top-k", "1", "--seed", "9"), greedy)
+
+    def test_a_seed_decides_the_text(self):
+        def drawn(seed):
+            return self.generate("--prompt", "o", "--length", "60", "--temperature", "20", "--seed", seed)
+
+        self.assertEqual(drawn(1), drawn(1))
+        self.assertNotEqual(drawn(1), drawn(2))
+        self.assertEqual(len(drawn(1)), 62)
+        self.assertLessEqual(set(drawn(1)), set(PERIOD))
+
+    def test_evaluate_takes_the_context_from_the_weights(self):
+        result = yoke("evaluate", "--weights", self.weights, "--dataset", f"text:{self.text}", "--threads", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        # Of 16 positions only the first one's next byte cannot be known: 15 / 16 are 93.75 %.
+        accuracy = float(re.search(rb"accuracy ([0-9.]+) %", result.stdout)[1])
+        self.assertGreaterEqual(accuracy, 93)
+        self.assertIn(b"over 9 rows", result.stdout)
+
+    def test_what_it_cannot_continue_is_refused(self):
+        for words, arguments in ((b"0x58", ["--prompt", "oX"]), (b"--prompt", ["--prompt", ""])):
+            result = yoke("generate", "--weights", self.weights, *arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(words, result.stderr)
+        image = self.folder / "image.safetensors"
+        self.assertEqual(yoke("train", "--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--steps",
+                              "1", "--batch", "20", "--quiet", "--save", image).returncode, 0)
+        result = yoke("generate", "--weights", image)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"text:FILE", result.stderr)
+
+
+if __name__ == "__main__":
+    if b"gpt2" not in yoke("model", "list").stdout:
+        print("skipped: this build has no gpt2")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]], verbosity=2)
