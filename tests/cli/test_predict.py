@@ -167,8 +167,8 @@ class Predict(unittest.TestCase):
         said = json.loads(self.run_ok("evaluate", "--weights", self.weights, "--dataset",
                                       f"images:{self.folder}/data", "--json"))
         self.assertEqual((said["model"], said["rows"]), ("resnet20", 21))
-        self.assertAlmostEqual(said["accuracy"], self.trained["accuracy"], delta=1e-9)
-        self.assertAlmostEqual(said["loss"], self.trained["loss"], delta=1e-4)
+        self.assertAlmostEqual(said["accuracy"], self.trained["test_accuracy"], delta=1e-9)
+        self.assertAlmostEqual(said["loss"], self.trained["test_loss"], delta=1e-4)
 
     def test_precision_recall_and_confusion_are_those_of_the_predictions(self):
         spec = f"images:{self.folder}/data"
@@ -221,7 +221,7 @@ class Predict(unittest.TestCase):
         self.assertEqual([len(said["top"]), said["class"].isdigit()], [3, True])  # of fc.bias's three elements
         again = json.loads(self.run_ok("evaluate", "--weights", plain, "--model", "resnet20", "--dataset",
                                        f"images:{self.folder}/data,size=16,resize=20", "--json"))
-        self.assertAlmostEqual(again["loss"], self.trained["loss"], delta=1e-4)
+        self.assertAlmostEqual(again["loss"], self.trained["test_loss"], delta=1e-4)
 
     def test_a_lying_description_is_refused(self):
         wrong = self.folder / "wrong.safetensors"
