@@ -68,6 +68,20 @@ YOKE_API int yoke_status_exit_code(yoke_status status);
                               */
 #define YOKE_VERSION_PATCH 0 /**< Grows with fixes. */
 
+/** Sets the calling thread's error text and returns `status`, for callbacks of the host program:
+ * return yoke_error_raise(YOKE_ERROR_DATA, "row %zu has no label", row); The library's call then
+ * fails with that status and text, behind the name of the callback.
+ *
+ * @param status  Any but YOKE_OK.
+ * @param format  As printf's.
+ * @return `status`.
+ */
+YOKE_API yoke_status yoke_error_raise(yoke_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
 /** The version of the library, which may differ from that of this header.
  *
  * @return "0.1.0", for example.

@@ -17,15 +17,27 @@ static void keep_printable(char *text) {
     }
 }
 
-yoke_status yoke_error_set(yoke_status status, const char *format, ...) {
+static void __attribute__((format(printf, 1, 0))) set_line(const char *format, va_list arguments) {
     char text[YOKE_ERROR_TEXT_BYTES]; /* the arguments may point into the line itself */
-    va_list arguments;
-    va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
     keep_printable(text);
     memcpy(line, text, sizeof line);
     serial++;
+}
+
+yoke_status yoke_error_set(yoke_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_line(format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+yoke_status yoke_error_raise(yoke_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_line(format, arguments);
+    va_end(arguments);
     return status;
 }
 
@@ -61,6 +73,17 @@ yoke_status yoke_error_restore(const yoke_error *error) {
     memcpy(line, error->text, sizeof line);
     serial++;
     return error->status;
+}
+
+void yoke_error_forget(void) {
+    line[0] = '\0';
+}
+
+yoke_status yoke_error_of_host(yoke_status status, const char *who) {
+    if (status == YOKE_OK) return YOKE_OK;
+    if (line[0] == '\0') return FAIL(status, "%s returned %s", who, yoke_status_name(status));
+    yoke_error_prefix("%s", who);
+    return status;
 }
 
 const char *yoke_last_error(void) {

@@ -27,6 +27,12 @@ void yoke_error_prefix(const char *format, ...) __attribute__((format(printf, 1,
 /* Returns `status`; after MEMORY the calling thread's line ends with what may help. */
 yoke_status yoke_memory_advice(yoke_status status, const char *advice);
 
+/* Around a callback of the host program, WHO: forget drops the text, so that the text after the
+ * call is the callback's. of_host returns `status`; a failure's text becomes "WHO: text", or "WHO
+ * returned YOKE_ERROR_..." where the callback wrote none. */
+void yoke_error_forget(void);
+yoke_status yoke_error_of_host(yoke_status status, const char *who);
+
 /* The calling thread's error as a value, and back (cleaning up may fail too and overwrite the
  * line). */
 yoke_error yoke_error_take(yoke_status status);

@@ -268,7 +268,7 @@ static void a_failing_row_ends_the_epoch_at_its_batch_with_its_error(void **stat
     (void)state;
     maker silent = {.bad_row = 44}, speaking = {.bad_row = 44, .speaks = true};
     maker wrong = {.bad_row = 44, .bad_label = 7};
-    expect_failure(&silent, YOKE_ERROR_IO, "row 44: the row source returned YOKE_ERROR_IO");
+    expect_failure(&silent, YOKE_ERROR_IO, "row 44 of the row source returned YOKE_ERROR_IO");
     expect_failure(&speaking, YOKE_ERROR_ARGUMENT, "row 44 of the row source: unknown dataset");
     expect_failure(&wrong, YOKE_ERROR_ARGUMENT,
                    "row 44: the row source gave label 7, expected 0..6");
