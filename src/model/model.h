@@ -231,6 +231,9 @@ size_t yoke_model_positions(const yoke_model *model);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
 const char *yoke_model_loss_name(const yoke_model *model); /* for messages; static */
+/* "cross-entropy, ignore_index -100, weights 5f0c...", without the label smoothing. */
+#define YOKE_LOSS_TEXT_BYTES 128
+const char *yoke_model_loss_text(const yoke_model *model, char text[YOKE_LOSS_TEXT_BYTES]);
 /* Whether the loss compares with labels; otherwise with targets. */
 bool yoke_model_reads_labels(const yoke_model *model);
 /* Whether labels count differently: by class weights, or not at all. Otherwise each weighs 1. */

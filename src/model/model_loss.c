@@ -1,8 +1,10 @@
 /* A model's loss: its options checked and kept, its operation, and what divides the sum of a
  * batch's losses. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "model/graph.h"
 
@@ -13,6 +15,23 @@ static const char *const loss_names[] = {[YOKE_LOSS_CROSS_ENTROPY] = "cross-entr
 
 const char *yoke_model_loss_name(const yoke_model *model) {
     return loss_names[model->loss.kind];
+}
+
+const char *yoke_model_loss_text(const yoke_model *model, char text[YOKE_LOSS_TEXT_BYTES]) {
+    const yoke_loss_options *loss = &model->loss;
+    size_t used = (size_t)snprintf(text, YOKE_LOSS_TEXT_BYTES, "%s", yoke_model_loss_name(model));
+    char delta[32];
+    if (loss->kind == YOKE_LOSS_HUBER)
+        used += (size_t)snprintf(text + used, YOKE_LOSS_TEXT_BYTES - used, ", delta %s",
+                                 yoke_text_of_real(loss->huber_delta, delta, sizeof delta));
+    if (loss->set_ignore_index)
+        used += (size_t)snprintf(text + used, YOKE_LOSS_TEXT_BYTES - used, ", ignore_index %d",
+                                 loss->ignore_index);
+    if (model->loss_weights != NULL)
+        snprintf(text + used, YOKE_LOSS_TEXT_BYTES - used, ", weights %016llx",
+                 (unsigned long long)XXH3_64bits(model->loss_weights,
+                                                 (size_t)loss->weight_count * sizeof(float)));
+    return text;
 }
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {

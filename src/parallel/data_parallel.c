@@ -3,6 +3,7 @@
  * arithmetic without the waits, and it is DistributedDataParallel, too: only what the exchange does
  * with a finished bucket differs. */
 #include "parallel/engine.h"
+#include "parallel/own_loss.h"
 #include "parallel/recorded.h"
 #include "parallel/stages.h"
 
@@ -66,43 +67,87 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
     return YOKE_OK;
 }
 
+/* A loss of the host program, and the host memory that it reads and writes. */
+typedef struct host_loss {
+    const yoke_own_loss *loss; /* NULL: the model's */
+    const yoke_output_rows *rows;
+} host_loss;
+
+/* step_classic with the loss on the host. All ranks learn of a loss that is not finite before they
+ * reduce. */
+static yoke_status step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
+                            double learning_rate, const host_loss *host) {
+    yoke_flight *flight = &parallel->flight;
+    for (; flight->micro < flight->micros; flight->micro++) {
+        TRY(yoke_scatter_micro_batch(parallel, batch));
+        TRY(yoke_replicate(parallel));
+        TRY(yoke_forward_replicas(parallel, true));
+        TRY(yoke_own_loss_compute(parallel, host->loss, host->rows));
+        TRY(yoke_own_loss_scatter(parallel, host->rows));
+        TRY(yoke_backward_replicas(parallel));
+    }
+    TRY(yoke_ranks_add_results(parallel));
+    TRY(yoke_guard_check_loss(parallel));
+    TRY(yoke_reduce(parallel));
+    return yoke_update(parallel, learning_rate);
+}
+
 /* Checks, the step in its schedule, the result. */
 
 static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
-                         yoke_batch *batch, yoke_step_result *result) {
+                         yoke_batch *batch, yoke_step_result *result, const host_loss *host) {
+    bool own = host->loss != NULL;
     TRY(yoke_engine_check_trains(parallel, training));
     if (training) TRY(yoke_average_check(parallel));
     if (training) TRY(yoke_unsynced_check_step(parallel));
-    TRY(yoke_flight_check(parallel, given, true, batch));
+    TRY(yoke_flight_check(parallel, given, !own, batch));
     TRY(yoke_result_check(result));
-    return yoke_flight_begin(parallel, batch, false, training);
+    TRY(yoke_flight_begin(parallel, batch, false, training));
+    if (own) yoke_own_loss_begin(parallel);
+    return YOKE_OK;
+}
+
+static yoke_status store(yoke_data_parallel *parallel, yoke_step_result *result,
+                         const host_loss *host) {
+    if (host->loss != NULL) parallel->flight.result.correct = -1;
+    return yoke_result_store(parallel, result);
 }
 
 static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, double learning_rate,
-                        yoke_step_result *result) {
+                        yoke_step_result *result, const host_loss *host) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
-    yoke_status status = begin(parallel, given, true, &batch, result);
+    yoke_status status = begin(parallel, given, true, &batch, result, host);
     if (status == YOKE_OK) status = yoke_guard_begin(parallel);
     if (status != YOKE_OK) return yoke_ranks_report(parallel, status);
     uint64_t number = parallel->steps;
     yoke_waits_begin(parallel);
-    status = yoke_steps_by_phases(parallel) ? step_classic(parallel, &batch, learning_rate)
-                                            : step_overlap(parallel, &batch, learning_rate);
+    status = host->loss != NULL               ? step_own(parallel, &batch, learning_rate, host)
+             : yoke_steps_by_phases(parallel) ? step_classic(parallel, &batch, learning_rate)
+                                              : step_overlap(parallel, &batch, learning_rate);
     yoke_waits_end(parallel, number);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
     if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));
-    if (!yoke_steps_by_phases(parallel)) TRY(yoke_average_update(parallel)); /* yoke_update did */
+    bool updated = host->loss != NULL || yoke_steps_by_phases(parallel); /* by yoke_update */
+    if (!updated) TRY(yoke_average_update(parallel));
     parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin_ns, 0);
-    return yoke_ranks_report(parallel, yoke_result_store(parallel, result));
+    return yoke_ranks_report(parallel, store(parallel, result, host));
 }
 
 yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                     double learning_rate, yoke_step_result *result) {
     TRY(yoke_enter(parallel, "yoke_data_parallel_step"));
-    return yoke_leave(parallel, step(parallel, batch, learning_rate, result));
+    return yoke_leave(parallel, step(parallel, batch, learning_rate, result, &(host_loss){0}));
+}
+
+yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                        double learning_rate, const yoke_own_loss *loss,
+                                        const yoke_output_rows *rows, yoke_step_result *result) {
+    TRY(yoke_enter(parallel, "yoke_data_parallel_step"));
+    return yoke_leave(parallel,
+                      step(parallel, batch, learning_rate, result, &(host_loss){loss, rows}));
 }
 
 /* Without learning. */
@@ -115,46 +160,62 @@ static yoke_status evaluate_lane(int lane, void *context) {
     return yoke_lane_loss(parallel, lane);
 }
 
-/* outputs: of this process's rows, or NULL. A micro-batch has the rows from micro_first on. */
+/* Of this process's rows, those that are wanted. A micro-batch has the rows from micro_first on. */
+static yoke_status gather_wanted(yoke_data_parallel *parallel, const yoke_output_rows *rows) {
+    float *outputs[YOKE_OUTPUTS_LIMIT] = {NULL};
+    size_t first = (size_t)parallel->flight.micro_first;
+    if (rows == NULL) return YOKE_OK;
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
+        if (rows->outputs[k] != NULL)
+            outputs[k] = rows->outputs[k] + first * yoke_model_output_elements(parallel->model, k);
+    return yoke_gather_outputs(parallel, outputs);
+}
+
+static yoke_status evaluate_micro_batch(yoke_data_parallel *parallel, const host_loss *host) {
+    if (host->loss != NULL) {
+        TRY(yoke_forward_replicas(parallel, false));
+        return yoke_own_loss_compute(parallel, host->loss, host->rows);
+    }
+    TRY(yoke_record_lanes(parallel, parallel->flight.batch.rows, false));
+    TRY(yoke_apply_forward(parallel, "evaluate", evaluate_lane, parallel));
+    TRY(yoke_gather_scalars(parallel));
+    return gather_wanted(parallel, host->rows);
+}
+
 static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                  float *outputs) {
+                                  const host_loss *host) {
     yoke_flight *flight = &parallel->flight;
-    size_t elements = yoke_model_output_elements(parallel->model, 0);
     TRY(yoke_ranks_share_buffers(parallel));
     for (; flight->micro < flight->micros; flight->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
-        TRY(yoke_record_lanes(parallel, flight->batch.rows, false));
-        TRY(yoke_apply_forward(parallel, "evaluate", evaluate_lane, parallel));
-        TRY(yoke_gather_scalars(parallel));
-        if (outputs == NULL) continue;
-        float *first[YOKE_OUTPUTS_LIMIT] = {outputs + (size_t)flight->micro_first * elements};
-        TRY(yoke_gather_outputs(parallel, first));
+        TRY(evaluate_micro_batch(parallel, host));
     }
     return yoke_ranks_add_results(parallel);
 }
 
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                            yoke_step_result *result, float *outputs) {
+                            yoke_step_result *result, const host_loss *host) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
-    TRY(begin(parallel, given, false, &batch, result));
-    yoke_status status = evaluate_batch(parallel, &batch, outputs);
+    TRY(begin(parallel, given, false, &batch, result, host));
+    yoke_status status = evaluate_batch(parallel, &batch, host);
     parallel->flight.progress = YOKE_STAGE_LOAD;
     TRY(status);
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_EVALUATE, parallel->steps, begin_ns, 0);
-    return yoke_result_store(parallel, result);
+    return store(parallel, result, host);
 }
 
 yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, yoke_step_result *result,
-                                                float *outputs) {
+                                                const yoke_output_rows *rows,
+                                                const yoke_own_loss *loss) {
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
-    return yoke_leave(parallel,
-                      yoke_ranks_report(parallel, evaluate(parallel, batch, result, outputs)));
+    yoke_status status = evaluate(parallel, batch, result, &(host_loss){loss, rows});
+    return yoke_leave(parallel, yoke_ranks_report(parallel, status));
 }
 
 yoke_status yoke_data_parallel_evaluate(yoke_data_parallel *parallel, const yoke_batch *batch,
                                         yoke_step_result *result) {
-    return yoke_data_parallel_evaluate_outputs(parallel, batch, result, NULL);
+    return yoke_data_parallel_evaluate_outputs(parallel, batch, result, NULL, NULL);
 }

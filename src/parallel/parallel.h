@@ -17,11 +17,21 @@ yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
 /* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and
  * its step changed nothing; no later call reports it again. */
 yoke_status yoke_data_parallel_settle(yoke_data_parallel *parallel);
-/* yoke_data_parallel_evaluate, and the model's first output of the rows of `batch`, in their order:
- * [rows, output shape], host memory; NULL: not wanted. */
+/* Host memory for a batch of every output: [rows of the batch, output shape] each. */
+typedef struct yoke_output_rows {
+    float *outputs[YOKE_OUTPUTS_LIMIT], *gradients[YOKE_OUTPUTS_LIMIT]; /* NULL: not wanted */
+} yoke_output_rows;
+/* yoke_data_parallel_evaluate, and the outputs of the rows of `batch`, in their order. loss: the
+ * host's, which takes the place of the model's; it needs all outputs. NULL: the model's. */
 yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_batch *batch, yoke_step_result *result,
-                                                float *outputs);
+                                                const yoke_output_rows *rows,
+                                                const yoke_own_loss *loss);
+/* yoke_data_parallel_step with a loss of the host, phase by phase in every schedule. `rows` has
+ * room for all outputs and gradients. */
+yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
+                                        double learning_rate, const yoke_own_loss *loss,
+                                        const yoke_output_rows *rows, yoke_step_result *result);
 /* What the engine was made with, defaults filled in. */
 const yoke_data_parallel_options *yoke_data_parallel_options_of(const yoke_data_parallel *parallel);
 const yoke_optimizer_options *yoke_data_parallel_optimizer_of(const yoke_data_parallel *parallel);

@@ -34,8 +34,12 @@ static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
 
 static void write_tensors(FILE *facts, const yoke_model *model) {
     yoke_shape in = yoke_model_input_shape(model);
-    fprintf(facts, "model %s for %dx%dx%d\n", yoke_model_name(model), in.channels, in.height,
-            in.width);
+    char loss[YOKE_LOSS_TEXT_BYTES];
+    yoke_operation operation = {0};
+    (void)yoke_model_loss_operation(model, &operation); /* the model is finished */
+    fprintf(facts, "model %s for %dx%dx%d\nloss %s, label smoothing %.17g\n",
+            yoke_model_name(model), in.channels, in.height, in.width,
+            yoke_model_loss_text(model, loss), operation.label_smoothing);
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         if (yoke_model_tensor(model, i, &info) != YOKE_OK) continue;

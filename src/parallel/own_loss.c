@@ -1,0 +1,70 @@
+/* The host's loss sees the rows of a micro-batch and answers with their mean; what divides the
+ * gradient of the whole batch is the engine's to know. */
+#include "parallel/own_loss.h"
+
+#include <string.h>
+
+#include "parallel/engine.h"
+#include "parallel/stages.h"
+
+void yoke_own_loss_begin(yoke_data_parallel *parallel) {
+    yoke_flight *flight = &parallel->flight;
+    flight->own = (yoke_label_count){flight->rows, flight->rows};
+    flight->whole_weight = flight->whole_rows;
+    flight->result = yoke_flight_no_result(flight->own);
+}
+
+/* The rows of the micro-batch in an array of the whole batch. */
+static void find_rows(const yoke_data_parallel *parallel, float *const *whole, float **part) {
+    size_t first = (size_t)parallel->flight.micro_first;
+    for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
+        part[k] = whole[k] + first * yoke_model_output_elements(parallel->model, k);
+}
+
+/* From the mean over this micro-batch to that over the whole batch. */
+static void scale_gradients(const yoke_data_parallel *parallel, float *const *gradients) {
+    const yoke_flight *flight = &parallel->flight;
+    int divisor =
+        parallel->options.mean_of_ranks ? flight->rows * parallel->ranks.world : flight->whole_rows;
+    float factor = (float)flight->batch.rows / (float)divisor;
+    for (int k = 0; k < yoke_model_output_count(parallel->model) && divisor != flight->batch.rows;
+         k++) {
+        size_t elements =
+            (size_t)flight->batch.rows * yoke_model_output_elements(parallel->model, k);
+        for (size_t i = 0; i < elements; i++)
+            gradients[k][i] *= factor;
+    }
+}
+
+yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_own_loss *loss,
+                                  const yoke_output_rows *rows) {
+    yoke_flight *flight = &parallel->flight;
+    float *outputs[YOKE_OUTPUTS_LIMIT], *gradients[YOKE_OUTPUTS_LIMIT];
+    int count = yoke_model_output_count(parallel->model);
+    double mean = 0;
+    if (flight->batch.rows == 0) return YOKE_OK;
+    find_rows(parallel, rows->outputs, outputs);
+    TRY(yoke_gather_outputs(parallel, outputs));
+    if (flight->training) find_rows(parallel, rows->gradients, gradients);
+    for (int k = 0; k < count && flight->training; k++)
+        memset(gradients[k], 0,
+               (size_t)flight->batch.rows * yoke_model_output_elements(parallel->model, k) *
+                   sizeof(float));
+    yoke_outputs given = {.struct_size = sizeof given,
+                          .batch = &flight->batch,
+                          .count = count,
+                          .outputs = (const float *const *)outputs,
+                          .gradients = flight->training ? gradients : NULL};
+    yoke_error_forget();
+    TRY(yoke_error_of_host(loss->compute(loss->payload, &given, &mean), "own_loss"));
+    flight->result.loss += mean * flight->batch.rows;
+    flight->result.rows += flight->batch.rows;
+    if (flight->training) scale_gradients(parallel, gradients);
+    return YOKE_OK;
+}
+
+yoke_status yoke_own_loss_scatter(yoke_data_parallel *parallel, const yoke_output_rows *rows) {
+    float *gradients[YOKE_OUTPUTS_LIMIT];
+    find_rows(parallel, rows->gradients, gradients);
+    return yoke_scatter_output_gradients(parallel, (const float *const *)gradients);
+}
