@@ -69,6 +69,30 @@ typedef enum yoke_checkpoint_unit {
     YOKE_CHECKPOINT_SECONDS /**< Seconds, by the clock of rank 0. */
 } yoke_checkpoint_unit;
 
+/** Sums that a metric may keep. */
+#define YOKE_METRIC_SUMS 16
+
+/** A number of the host program for each evaluation: precision, an error in meters, ... The trainer
+ * adds sums up over the batches and, in DDP, over the ranks; the number is a function of the sums.
+ */
+typedef struct yoke_metric {
+    size_t struct_size; /**< sizeof(yoke_metric). */
+    const char *name;   /**< In events and in the file of metrics; copied. */
+    /** Adds these rows to sums[YOKE_METRIC_SUMS], which are 0 before the first batch.
+     * rows->gradients is NULL. A status other than OK ends the run; yoke_error_raise gives it
+     * words. */
+    yoke_status (*add)(void *payload, const yoke_outputs *rows, double *sums);
+    /** The number from the sums of all rows; NULL: sums[0] / sums[1]. */
+    double (*value)(void *payload, const double *sums);
+    void *payload; /**< Passed to both. */
+} yoke_metric;
+
+/** A metric's number in an event. */
+typedef struct yoke_metric_value {
+    const char *name; /**< As in yoke_metric. */
+    double value;     /**< Of the evaluation. */
+} yoke_metric_value;
+
 /** What the trainer reports. It, and its text, live until the callback returns. */
 typedef struct yoke_event {
     size_t struct_size;            /**< sizeof(yoke_event) of the library. */
@@ -89,6 +113,8 @@ typedef struct yoke_event {
     double test_loss;              /**< EPOCH: of the evaluation that ended it; NaN: none did. */
     double test_accuracy;          /**< EPOCH: likewise, 0 to 1; -1: none. */
     double images_per_second;      /**< EPOCH: rows per second of its steps; 0: unknown. */
+    const yoke_metric_value *metrics; /**< EVALUATION: [metric_count] of own_metrics. */
+    int metric_count;                 /**< 0 in other events. */
 } yoke_event;
 
 /** How to train. yoke_trainer_create copies it with all texts, and what `optimizer` points to; it
@@ -196,6 +222,22 @@ typedef struct yoke_trainer_options {
     double min_delta;   /**< How much lower a better test loss is at least. */
     double ema_decay; /**< As yoke_data_parallel_options. Evaluations and `save` use the average of
                            the weights; checkpoints have both. */
+    /** Of the preset; read during yoke_trainer_create. NULL: cross-entropy with label_smoothing for
+     * classes, MSE for targets. */
+    const yoke_loss_options *loss;
+    /** Weigh class c in the cross-entropy by rows / (classes * rows of c), over the training rows,
+     * as scikit-learn's "balanced" does. Not for rows of a callback. */
+    bool balanced_class_weights;
+    /** A finished model of the host program, with a loss of its own, instead of `model` and `loss`,
+     * which are then NULL. Its first input takes the dataset's rows. Borrowed: it must outlive the
+     * trainer. */
+    const yoke_model *own_model;
+    /** A loss of the host program instead of the model's. Copied. The step then takes its phases
+     * one after the other, and evaluations report no accuracy. Not with shards, nor in DDP's
+     * sharded schedule. */
+    const yoke_own_loss *own_loss;
+    const yoke_metric *own_metrics; /**< [metric_count] metrics of the host program; copied. */
+    int metric_count;               /**< 0: none. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -210,7 +252,7 @@ typedef struct yoke_trainer_options {
             0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
             NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
             false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */, false, 0 /* lr_gamma */, 10, 0, 0, \
-            0 /* ema_decay */                                                                      \
+            0 /* ema_decay */, NULL /* loss */, false, NULL, NULL, NULL, 0                         \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

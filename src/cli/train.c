@@ -14,6 +14,7 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/live/live.h"
 #include "cli/live/live_terminal.h"
+#include "cli/loss_flags.h"
 #include "cli/parameter_groups.h"
 #include "cli/progress.h"
 #include "cli/result.h"
@@ -39,9 +40,10 @@ typedef struct train_flags {
     augment_flags augment;
     data_flags data;
     tuning_flags tuning;
+    loss_flags loss;
     int shuffle, accumulate, shards, evaluate_every, log_every;
     uint64_t steps, warmup_steps, seed;
-    double lr, momentum, weight_decay, label_smoothing, clip_norm, interpreter_us;
+    double lr, momentum, weight_decay, clip_norm, interpreter_us;
     bool nesterov, sync_batch_norm, live, json, quiet, force;
 } train_flags;
 
@@ -89,8 +91,18 @@ static const cli_option options[] = {
      "course of the learning rate (constant)", CLI_CHOICE, AT(lr_schedule), 0, 0},
     {"warmup-steps", "N", "steps of linear warm-up; not with onecycle (0)", CLI_UNSIGNED,
      AT(warmup_steps), 0, 1e15},
+    {"loss", "auto|cross-entropy|mse|bce|huber",
+     "auto: cross-entropy for classes, mse for targets; bce is that of logits (auto)", CLI_CHOICE,
+     AT(loss.loss), 0, 0},
     {"label-smoothing", "X", "share of the target spread over all classes (0)", CLI_REAL,
-     AT(label_smoothing), 0, 0.999},
+     AT(loss.label_smoothing), 0, 0.999},
+    {"class-weights", "balanced|W,W,...",
+     "weights of the classes in the loss; balanced: rare classes weigh more, and all the same",
+     CLI_TEXT, AT(loss.class_weights), 0, 0},
+    {"ignore-index", "N", "rows with this label do not count", CLI_TEXT, AT(loss.ignore_index), 0,
+     0},
+    {"huber-delta", "X", "the error up to which huber is a square (1)", CLI_REAL,
+     AT(loss.huber_delta), 1e-30, INFINITY},
     CLI_OPTION_PRECISION(AT(precision)),
     CLI_OPTION_COLLECTIVES(AT(collectives)),
     CLI_OPTION_BUCKET_MB(AT(bucket_mb), "the first 1, then 4 on CPUs and 25 on GPUs"),
@@ -204,6 +216,7 @@ static const train_flags defaults = {.model = "resnet20",
                                      .lr = NAN,
                                      .tuning = {.lr_patience = 10},
                                      .interpreter_us = NAN,
+                                     .loss.huber_delta = NAN,
                                      .momentum = NAN,
                                      .weight_decay = NAN};
 
@@ -233,6 +246,7 @@ static int check_flags(const train_flags *flags) {
     int code = augment_flags_check(&flags->augment);
     if (code < 0) code = data_flags_check(&flags->data, "train");
     if (code < 0) code = tuning_flags_check(&flags->tuning);
+    if (code < 0) code = loss_flags_check(&flags->loss);
     if (code >= 0) return code;
     return saving_flags_check(&flags->saving,
                               &(saving_context){flags->init, flags->evaluate_every});
@@ -262,7 +276,6 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .steps = flags->steps,
                                   .lr_schedule = (yoke_lr_schedule_kind)flags->lr_schedule,
                                   .warmup_steps = flags->warmup_steps,
-                                  .label_smoothing = flags->label_smoothing,
                                   .seed = flags->seed,
                                   .no_shuffle = flags->shuffle == NO,
                                   .accumulate = flags->accumulate,
@@ -329,6 +342,7 @@ typedef struct session {
     rank_token token;
     yoke_process_group_options group;
     group_list groups;
+    loss_choice loss;
     straggler straggler;
     skipped_list skipped;
     choices_path choices;
@@ -531,6 +545,7 @@ static int open_and_run(session *now, train_flags *flags) {
     note_single_evaluation(now);
     fill_optimizer(&now->optimizer, flags);
     fill_options(&run_options, flags);
+    loss_flags_fill(&run_options, &flags->loss, &now->loss);
     run_options.optimizer = &now->optimizer;
     run_options.straggler = now->straggler.index;
     run_options.straggler_factor = now->straggler.factor;

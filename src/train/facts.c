@@ -83,8 +83,8 @@ void yoke_facts_add_engine(yoke_facts *facts, const yoke_data_parallel *parallel
 static const char compared[] =
     "model, seed, batch, accumulate, shards, synchronize_batch_norm, precision, mean_of_ranks, "
     "optimizer, learning_rate, weight_decay, clip_norm, momentum, nesterov, beta1, beta2, epsilon, "
-    "groups, dataset, labels, shuffle, drop_last, augment, label_smoothing, lr_schedule, lr_gamma, "
-    "lr_patience, warmup_steps, steps, ema_decay";
+    "groups, dataset, labels, shuffle, drop_last, augment, loss, label_smoothing, lr_schedule, "
+    "lr_gamma, lr_patience, warmup_steps, steps, ema_decay";
 
 /* Whether a list with commas, and perhaps blanks, has a word. */
 static bool has_word(const char *list, const char *word, size_t length) {

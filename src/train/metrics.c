@@ -89,6 +89,10 @@ static void format(yoke_json *line, const yoke_event *event) {
     if (trains) yoke_json_real(line, "lr", event->learning_rate);
     yoke_json_integer(line, "rows", event->rows);
     if (trains) yoke_json_real(line, "step_ms", event->step_ms);
+    if (event->metric_count > 0) yoke_json_open(line, "metrics", '{');
+    for (int i = 0; i < event->metric_count; i++)
+        yoke_json_real(line, event->metrics[i].name, event->metrics[i].value);
+    if (event->metric_count > 0) yoke_json_close(line, '}');
     yoke_json_close(line, '}');
 }
 

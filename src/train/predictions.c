@@ -4,20 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity, int batch) {
-    size_t count = (size_t)classes, outputs = (size_t)batch * count * sizeof(float);
+yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity) {
+    size_t count = (size_t)classes;
     tally->capacity = capacity;
-    tally->outputs = malloc(outputs);
     tally->counts = calloc(count * count, sizeof *tally->counts);
     tally->worst = calloc((size_t)capacity + 1, sizeof *tally->worst);
-    if (tally->outputs == NULL || tally->counts == NULL || tally->worst == NULL)
-        return FAIL_MEMORY(outputs + count * count * sizeof *tally->counts, "predictions");
+    if (tally->counts == NULL || tally->worst == NULL)
+        return FAIL_MEMORY(count * count * sizeof *tally->counts, "predictions");
     tally->classes = classes; /* off until all of it exists */
     return YOKE_OK;
 }
 
 void yoke_tally_end(yoke_tally *tally) {
-    free(tally->outputs);
     free(tally->counts);
     free(tally->worst);
     *tally = (yoke_tally){0};
@@ -76,18 +74,25 @@ static yoke_wrong_row describe(const float *outputs, int classes, int label, int
                             .loss = isnan(loss) ? (double)INFINITY : loss};
 }
 
-void yoke_tally_add(yoke_tally *tally, const yoke_batch *batch, size_t first) {
+static bool counts(const yoke_tally *tally, const yoke_tally_rows *rows, int32_t label) {
+    if (label < 0 || label >= tally->classes) return false;
+    return rows->model == NULL || !yoke_model_ignores(rows->model, label);
+}
+
+void yoke_tally_add(yoke_tally *tally, const yoke_tally_rows *rows) {
+    const yoke_batch *batch = rows->batch;
     size_t classes = (size_t)tally->classes;
     if (classes == 0) return;
     for (int i = 0; i < batch->rows; i++) {
-        const float *outputs = tally->outputs + (size_t)i * classes;
+        const float *outputs = rows->outputs + (size_t)i * classes;
         int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
+        if (!counts(tally, rows, label)) continue;
         tally->rows++;
         tally->counts[(size_t)label * classes + (size_t)predicted]++;
         tally->among_five += rank_of(outputs, tally->classes, label) < 5;
         if (predicted == label) continue;
         yoke_wrong_row wrong = describe(outputs, tally->classes, label, predicted);
-        wrong.row = (int64_t)first + batch->first_row + i;
+        wrong.row = (int64_t)rows->first + batch->first_row + i;
         yoke_tally_add_wrong(tally, &wrong);
     }
 }

@@ -45,7 +45,7 @@ const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char 
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    char augmentation[160];
+    char augmentation[160], loss[YOKE_LOSS_TEXT_BYTES];
     yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
                    rows->name, rows->rows, rows->shape.channels, rows->shape.height,
                    rows->shape.width, rows->classes, rows->target_count);
@@ -57,6 +57,9 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     yoke_facts_add(facts, "config.drop_last", "%s", options->drop_last ? "yes" : "no");
     yoke_facts_add(facts, "config.augment", "%s",
                    yoke_trainer_augmentation(options, augmentation, sizeof augmentation));
+    yoke_facts_add(facts, "config.loss", "%s",
+                   trainer->own_loss.compute != NULL ? "the host's"
+                                                     : yoke_model_loss_text(trainer->model, loss));
     yoke_facts_add_real(facts, "config.label_smoothing", options->label_smoothing);
     yoke_facts_add(facts, "config.lr_schedule", "%s", schedule_name(options->lr_schedule));
     yoke_facts_add(facts, "config.warmup_steps", "%llu", (unsigned long long)options->warmup_steps);

@@ -85,7 +85,11 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     yoke_step_result result = {.struct_size = sizeof result};
     uint64_t begin = yoke_now_ns();
     trainer->in_step = true;
-    yoke_status status = yoke_data_parallel_step(trainer->parallel, batch, rate, &result);
+    yoke_status status =
+        trainer->own_loss.compute != NULL
+            ? yoke_data_parallel_step_own(trainer->parallel, batch, rate, &trainer->own_loss,
+                                          &trainer->host_rows, &result)
+            : yoke_data_parallel_step(trainer->parallel, batch, rate, &result);
     trainer->in_step = status != YOKE_OK && status != YOKE_ERROR_NUMERIC;
     if (status != YOKE_OK) return status;
     uint64_t computed_ns = yoke_now_ns() - begin;
@@ -186,11 +190,33 @@ double yoke_trainer_accuracy(const yoke_step_result *result) {
     return (double)result->correct / result->labels;
 }
 
+/* One batch of the test split. */
+static yoke_status evaluate_batch(yoke_trainer *trainer, const yoke_batch *batch,
+                                  yoke_step_result *sum) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    const yoke_output_rows *host = &trainer->host_rows;
+    bool own = trainer->own_loss.compute != NULL;
+    TRY(yoke_data_parallel_evaluate_outputs(trainer->parallel, batch, &result, host,
+                                            own ? &trainer->own_loss : NULL));
+    yoke_outputs rows = {.struct_size = sizeof rows,
+                         .batch = batch,
+                         .count = own ? yoke_model_output_count(trainer->model) : 1,
+                         .outputs = (const float *const *)host->outputs};
+    TRY(yoke_own_metrics_add(&trainer->own_metrics, &rows));
+    yoke_tally_add(&trainer->tally,
+                   &(yoke_tally_rows){batch, host->outputs[0], trainer->model, (size_t)sum->rows});
+    sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
+    sum->rows += result.rows;
+    sum->weight += result.weight;
+    sum->labels += result.labels;
+    sum->correct = result.correct < 0 ? -1 : sum->correct + result.correct;
+    return YOKE_OK;
+}
+
 static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     yoke_batch batch = {.struct_size = sizeof batch};
     TRY(yoke_loader_begin(trainer->test_loader, 0));
     for (;;) {
-        yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
         yoke_requests asked;
         if (epoch_is_over(&batch)) return YOKE_OK;
@@ -198,14 +224,7 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
         if (asked.stop)
             return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
                         sum->rows, trainer->test_dataset.rows);
-        TRY(yoke_data_parallel_evaluate_outputs(trainer->parallel, &batch, &result,
-                                                trainer->tally.outputs));
-        yoke_tally_add(&trainer->tally, &batch, (size_t)sum->rows);
-        sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
-        sum->rows += result.rows;
-        sum->weight += result.weight;
-        sum->labels += result.labels;
-        sum->correct = result.correct < 0 ? -1 : sum->correct + result.correct;
+        TRY(evaluate_batch(trainer, &batch, sum));
     }
 }
 
@@ -214,8 +233,10 @@ yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *resul
     TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_trainer_open_test(trainer));
     yoke_tally_begin(&trainer->tally, trainer->step);
+    yoke_own_metrics_begin(&trainer->own_metrics);
     TRY(sum_batches(trainer, &sum));
     TRY(yoke_trainer_end_tally(trainer));
+    TRY(yoke_own_metrics_end(&trainer->own_metrics, trainer->ranks));
     sum.loss /= sum.weight > 0 ? sum.weight : 1;
     trainer->last_evaluation = sum;
     return yoke_options_store(result, &sum, sizeof sum, "yoke_step_result");
@@ -227,7 +248,9 @@ static yoke_status evaluate(yoke_trainer *trainer) {
     yoke_event event = {.kind = YOKE_EVENT_EVALUATION,
                         .loss = result.loss,
                         .accuracy = yoke_trainer_accuracy(&result),
-                        .rows = result.rows};
+                        .rows = result.rows,
+                        .metrics = trainer->own_metrics.values,
+                        .metric_count = trainer->own_metrics.count};
     record(trainer, &event);
     yoke_trainer_emit(trainer, &event);
     return YOKE_OK;

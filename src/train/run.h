@@ -9,6 +9,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/description.h"
 #include "train/digest.h"
+#include "train/own_metrics.h"
 #include "train/predictions.h"
 #include "train/train.h"
 
@@ -57,8 +58,12 @@ struct yoke_trainer {
     const yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
     yoke_dataset_info dataset, test_dataset;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
-    yoke_model *model;
     yoke_notes description; /* of the weights, for every file that has them */
+    yoke_model *preset;            /* NULL: the model is the host's */
+    const yoke_model *model;
+    yoke_own_loss own_loss; /* compute NULL: the model's */
+    yoke_own_metrics own_metrics;
+    yoke_output_rows host_rows; /* what the host's loss and metrics and the tally read */
     yoke_data_parallel *parallel;
     yoke_loader *loader, *test_loader;
     yoke_metrics metrics;
@@ -78,6 +83,14 @@ struct yoke_trainer {
     yoke_tally predictions;                      /* of the last complete one */
     uint8_t *mistake_pixels; /* [mistakes] rows, where the dataset decodes files */
 };
+
+/* host_parts.c: the model, loss and metrics of the host program, or what takes their place. check:
+ * what contradicts what, before anything is opened. open_model: the host's, or the preset.
+ * open_host_rows: host memory for outputs, once the model is known. */
+yoke_status yoke_trainer_check_host_parts(yoke_trainer *trainer);
+yoke_status yoke_trainer_open_model(yoke_trainer *trainer);
+yoke_status yoke_trainer_open_host_rows(yoke_trainer *trainer);
+void yoke_trainer_close_host_parts(yoke_trainer *trainer);
 
 /* trainer_ranks.c. join: opens this rank's device and joins the other ranks. check_ranks: compares
  * what the ranks train on. set_shard: the loader loads this rank's rows. writes: whether this

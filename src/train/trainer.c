@@ -130,7 +130,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
     if (given == NULL) given = &defaults;
     TRY(yoke_options_load(options, sizeof *options, given, "yoke_trainer_options"));
     TRY(check_options(options));
-    if (options->model == NULL) options->model = "resnet20";
+    TRY(yoke_trainer_check_host_parts(trainer));
     TRY(name_rows(options));
     if (options->devices == NULL) options->devices = "auto";
     if (options->batch == 0) options->batch = 64;
@@ -217,31 +217,6 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
     yoke_trainer_set_shard(trainer, &loader);
     TRY(yoke_loader_create(&trainer->loader, trainer->training_rows, &loader));
     return options->evaluate_every == -1 ? YOKE_OK : yoke_trainer_open_test(trainer);
-}
-
-static yoke_status check_labels(const yoke_trainer *trainer) {
-    const yoke_dataset_info *rows = &trainer->dataset;
-    size_t positions = yoke_model_positions(trainer->model);
-    if ((size_t)rows->label_count == positions) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "%s has %d labels a row, and %s predicts %zu: text needs gpt2, and the other "
-                "models need rows with one label",
-                trainer->options.dataset, rows->label_count, trainer->options.model, positions);
-}
-
-static yoke_status build_model(yoke_trainer *trainer) {
-    const yoke_dataset_info *rows = &trainer->dataset;
-    bool regression = rows->classes == 0;
-    yoke_loss_options loss = {.struct_size = sizeof loss,
-                              .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY,
-                              .label_smoothing = trainer->options.label_smoothing};
-    yoke_status status = yoke_model_preset(&trainer->model, trainer->options.model, rows->shape,
-                                           regression ? rows->target_count : rows->classes, &loss);
-    if (status != YOKE_OK)
-        yoke_error_prefix("%s for %s (%dx%dx%d)", trainer->options.model, trainer->options.dataset,
-                          rows->shape.channels, rows->shape.height, rows->shape.width);
-    if (status == YOKE_OK && !regression) status = check_labels(trainer);
-    return status;
 }
 
 static yoke_status describe_weights(yoke_trainer *trainer) {
@@ -349,7 +324,8 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(open_devices(trainer));
     TRY(open_dataset(trainer));
     TRY(yoke_trainer_check_ranks(trainer));
-    TRY(build_model(trainer));
+    TRY(yoke_trainer_open_model(trainer));
+    TRY(yoke_trainer_open_host_rows(trainer));
     TRY(describe_weights(trainer));
     TRY(check_files(trainer));
     TRY(build_engine(trainer));
@@ -381,10 +357,10 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
     free(trainer->mistake_pixels);
+    yoke_trainer_close_host_parts(trainer);
     yoke_tally_end(&trainer->predictions);
     yoke_tally_end(&trainer->tally);
     yoke_notes_clear(&trainer->description);
-    yoke_model_destroy(trainer->model);
     yoke_loader_destroy(trainer->test_loader);
     yoke_loader_destroy(trainer->loader);
     yoke_dataset_close(trainer->opened[1]);

@@ -16,8 +16,8 @@ yoke_status yoke_trainer_open_tallies(yoke_trainer *trainer) {
         trainer->mistake_pixels = malloc(bytes);
         if (trainer->mistake_pixels == NULL) return FAIL_MEMORY(bytes, "pictures of mistakes");
     }
-    TRY(yoke_tally_create(&trainer->tally, classes, options->mistakes, options->batch));
-    return yoke_tally_create(&trainer->predictions, classes, options->mistakes, options->batch);
+    TRY(yoke_tally_create(&trainer->tally, classes, options->mistakes));
+    return yoke_tally_create(&trainer->predictions, classes, options->mistakes);
 }
 
 /* The worst of all ranks are among the worst of each. A rank with fewer than the others fills up

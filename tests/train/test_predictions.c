@@ -226,10 +226,10 @@ static void the_worst_rows_come_by_loss_then_by_row(void **state) {
     static const float outputs[][2] = {{2, 1}, {5, 0}, {2, 1}, {0, 9}, {NAN, 1}, {3, 1}};
     static const int32_t labels[] = {1, 1, 1, 1, 1, 1};
     yoke_batch batch = {.struct_size = sizeof batch, .rows = 6, .labels = labels, .first_row = 100};
-    EXPECT_OK(yoke_tally_create(&tally, 2, 4, 6));
+    EXPECT_OK(yoke_tally_create(&tally, 2, 4));
     yoke_tally_begin(&tally, 9);
-    memcpy(tally.outputs, outputs, sizeof outputs);
-    yoke_tally_add(&tally, &batch, 1000);
+    const yoke_tally_rows given = {.batch = &batch, .outputs = outputs[0], .first = 1000};
+    yoke_tally_add(&tally, &given);
     static const int64_t rows[] = {1104, 1101, 1105, 1100};
     assert_int_equal(tally.worst_count, 4);
     for (int i = 0; i < 4; i++)
