@@ -211,28 +211,6 @@ typedef struct yoke_step_result {
                         rows x positions. The accuracy is correct / labels. */
 } yoke_step_result;
 
-/** Rows for a loss or a metric of the host program. */
-typedef struct yoke_outputs {
-    size_t struct_size;          /**< sizeof(yoke_outputs) of the library. */
-    const yoke_batch *batch;     /**< The rows, with labels or targets as the dataset gave them. */
-    int count;                   /**< Outputs of the model; 1 for a metric beside the model's own
-                                      loss. */
-    const float *const *outputs; /**< [count], each [batch->rows, shape of the output]; host. */
-    float *const *gradients;     /**< Of a loss in training: the same shapes, zero before the call.
-                                      NULL otherwise. */
-} yoke_outputs;
-
-/** A loss of the host program over any outputs of a model. */
-typedef struct yoke_own_loss {
-    size_t struct_size; /**< sizeof(yoke_own_loss). */
-    /** Sets *loss to the mean over the rows and, where `gradients` is not NULL, writes its
-     * derivative by each output there. The trainer weighs micro-batches and ranks by their rows.
-     * The engine's calling thread calls it; it must not call the engine. A status other than OK
-     * ends the step and the run; yoke_error_raise gives it words. */
-    yoke_status (*compute)(void *payload, const yoke_outputs *rows, double *loss);
-    void *payload; /**< Passed to `compute`. */
-} yoke_own_loss;
-
 /** One update in the engine's schedule, from scatter to gather.
  *
  * @param parallel       The engine.

@@ -107,6 +107,10 @@ typedef struct yoke_row_source {
     yoke_status (*read)(void *payload, size_t row, float *input, int32_t *label, float *targets);
     void *payload;   /**< Passed to `read`; must outlive the dataset. */
     int label_count; /**< Labels of a row, which `read` writes; 0: 1. */
+    /** Instead of `read`: fills rows rows[0 .. count - 1], in this order, of every array: a batch,
+     * or this rank's part of one. Without augmentation. */
+    yoke_status (*read_batch)(void *payload, const int64_t *rows, int count, float *inputs,
+                              int32_t *labels, float *targets);
 } yoke_row_source;
 
 /** Makes a dataset of a callback.

@@ -12,6 +12,7 @@
 #include "yoke/data_parallel.h"
 #include "yoke/dataset.h"
 #include "yoke/distributed.h"
+#include "yoke/host_parts.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"
 
@@ -68,30 +69,6 @@ typedef enum yoke_checkpoint_unit {
     YOKE_CHECKPOINT_STEPS,  /**< Steps. */
     YOKE_CHECKPOINT_SECONDS /**< Seconds, by the clock of rank 0. */
 } yoke_checkpoint_unit;
-
-/** Sums that a metric may keep. */
-#define YOKE_METRIC_SUMS 16
-
-/** A number of the host program for each evaluation: precision, an error in meters, ... The trainer
- * adds sums up over the batches and, in DDP, over the ranks; the number is a function of the sums.
- */
-typedef struct yoke_metric {
-    size_t struct_size; /**< sizeof(yoke_metric). */
-    const char *name;   /**< In events and in the file of metrics; copied. */
-    /** Adds these rows to sums[YOKE_METRIC_SUMS], which are 0 before the first batch.
-     * rows->gradients is NULL. A status other than OK ends the run; yoke_error_raise gives it
-     * words. */
-    yoke_status (*add)(void *payload, const yoke_outputs *rows, double *sums);
-    /** The number from the sums of all rows; NULL: sums[0] / sums[1]. */
-    double (*value)(void *payload, const double *sums);
-    void *payload; /**< Passed to both. */
-} yoke_metric;
-
-/** A metric's number in an event. */
-typedef struct yoke_metric_value {
-    const char *name; /**< As in yoke_metric. */
-    double value;     /**< Of the evaluation. */
-} yoke_metric_value;
 
 /** What the trainer reports. It, and its text, live until the callback returns. */
 typedef struct yoke_event {

@@ -5,7 +5,8 @@
  *
  * Data-parallel training on all the devices of one machine from one process.
  *
- * - trainer.h: training from a dataset to a checkpoint with one call
+ * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
+ * metrics of the host program for it
  * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine, and the stages of a step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what
@@ -40,6 +41,7 @@
 #include "yoke/device.h"
 #include "yoke/distributed.h"
 #include "yoke/evaluation.h"
+#include "yoke/host_parts.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/status.h"

@@ -28,7 +28,7 @@ struct yoke_dataset {
     const float *targets;        /* [stored rows, target_count], or NULL */
     yoke_image_folder *images;   /* owned, or NULL */
     yoke_text *text;             /* owned, or NULL */
-    yoke_row_source source;      /* source.read != NULL: generates rows on demand */
+    yoke_row_source source;      /* read or read_batch != NULL: generates rows on demand */
     const char **class_names;    /* [classes], or NULL */
     const char **feature_names;  /* [channels], owned, or NULL */
     void *feature_text;          /* owned: what they point to */
@@ -49,6 +49,18 @@ yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored);
 size_t yoke_dataset_values(const yoke_dataset *dataset);
 /* Labels of a row, at least 1. */
 size_t yoke_dataset_labels(const yoke_dataset *dataset);
+/* Where a row or a batch goes that the host program makes; NULL: it has no labels, or no targets.
+ */
+typedef struct yoke_row_places {
+    float *inputs;
+    int32_t *labels;
+    float *targets;
+} yoke_row_places;
+/* host_rows.c: calls the source's `read`, or its `read_batch`, and checks the labels. */
+yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
+                               const yoke_row_places *places);
+yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
+                                 const yoke_row_places *places);
 /* One mean and deviation for all channels. */
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
 /* Mean and deviation of each channel of bytes; floats are used as they are. The table has four

@@ -191,10 +191,10 @@ static yoke_status build_from_arrays(yoke_dataset *dataset, const yoke_arrays *g
 static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_source *given) {
     yoke_row_source source = {0};
     TRY(yoke_options_load(&source, sizeof source, given, "yoke_row_source"));
-    if (!source.read)
+    if (!source.read == !source.read_batch)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "yoke_row_source.read is NULL: set the function that makes "
-                    "a row");
+                    "%s of yoke_row_source.read and read_batch is set: set exactly one",
+                    source.read ? "each" : "none");
     *dataset = (yoke_dataset){.name = "callback",
                               .rows = source.rows,
                               .shape = source.shape,

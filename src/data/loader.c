@@ -69,6 +69,12 @@ static void fill_batch(loader_thread *self, size_t batch) {
     slot->whole_rows = (int)(rest < size ? rest : size);
     slot->part = part_of(&loader->options, slot->whole_rows);
     slot->error.status = YOKE_OK;
+    if (self->buffer.rows) {
+        const int64_t *order = loader->order + first + (size_t)slot->part.first;
+        slot->error =
+            yoke_error_take(yoke_slot_fill_whole(slot, &loader->kind, order, &self->buffer));
+        return;
+    }
     for (int i = 0; i < slot->part.rows && !atomic_load(&loader->cancelled); i++) {
         int64_t next = loader->order[first + (size_t)(slot->part.first + i)];
         size_t row = yoke_dataset_stored(loader->dataset, (size_t)next);
@@ -145,6 +151,8 @@ static yoke_status check_augmentation(const yoke_dataset *dataset,
     if (options->erasing > 0 && options->augment == YOKE_AUGMENT_CROP_FLIP_CUTOUT)
         return FAIL(YOKE_ERROR_ARGUMENT, "an image has one box to fill: either cutout or erasing");
     bool changes = options->augment != YOKE_AUGMENT_NONE || options->erasing > 0;
+    if (changes && dataset->source.read_batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "augmentation is not for rows of read_batch: set read");
     if (changes && (dataset->shape.flat || dataset->classes == 0))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "augmentation is for images with labels; dataset '%s' has "
@@ -318,6 +326,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     for (int i = 0; loader->threads && i < loader->thread_limit; i++) {
         free(loader->threads[i].buffer.decoded);
         free(loader->threads[i].buffer.generated);
+        free(loader->threads[i].buffer.rows);
     }
     free(loader->threads);
     for (int i = 0; loader->slots && i < loader->slot_count; i++)

@@ -48,28 +48,13 @@ void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
     }
 }
 
-static yoke_status generate_row(const yoke_dataset *dataset, size_t row, float *generated,
-                                yoke_loader_slot *slot, int i) {
-    size_t labels = yoke_dataset_labels(dataset);
-    int32_t *label = slot->labels ? slot->labels + (size_t)i * labels : NULL;
-    float *targets =
-        slot->targets ? slot->targets + (size_t)i * (size_t)dataset->target_count : NULL;
-    yoke_error_set(YOKE_OK, "%s", ""); /* so that the text after the call is the row source's */
-    yoke_status status =
-        dataset->source.read(dataset->source.payload, row, generated, label, targets);
-    if (status != YOKE_OK) {
-        if (!*yoke_last_error())
-            return FAIL(status, "row %zu: the row source returned %s", row,
-                        yoke_status_name(status));
-        yoke_error_prefix("row %zu of the row source", row);
-        return status;
-    }
-    for (size_t k = 0; label && k < labels; k++)
-        if (label[k] < 0 || label[k] >= dataset->classes)
-            return FAIL(YOKE_ERROR_ARGUMENT,
-                        "row %zu: the row source gave label %d, expected 0..%d", row, (int)label[k],
-                        dataset->classes - 1);
-    return YOKE_OK;
+/* Where row i of the slot goes; `generated`: its input. */
+static yoke_row_places places_of(const yoke_dataset *dataset, const yoke_loader_slot *slot, int i,
+                                 float *generated) {
+    size_t row = (size_t)i, labels = yoke_dataset_labels(dataset);
+    return (yoke_row_places){generated, slot->labels ? slot->labels + row * labels : NULL,
+                             slot->targets ? slot->targets + row * (size_t)dataset->target_count
+                                           : NULL};
 }
 
 static yoke_stored_row stored_row(const yoke_dataset *dataset, size_t row,
@@ -100,14 +85,16 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
                       slot->labels + (size_t)i * labels);
         return YOKE_OK;
     }
-    if (buffer->generated)
-        TRY(generate_row(dataset, row, buffer->generated, slot, i));
-    else if (slot->labels)
+    if (buffer->generated) {
+        yoke_row_places places = places_of(dataset, slot, i, buffer->generated);
+        TRY(yoke_host_row_read(dataset, row, &places));
+    } else if (slot->labels) {
         memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
                labels * sizeof *slot->labels);
-    else
+    } else {
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
+    }
     uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
     if (pixels) TRY(copy_pixels(kind, row, pixels));
     if (!kind->pixels) {
@@ -121,13 +108,23 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
     return YOKE_OK;
 }
 
+yoke_status yoke_slot_fill_whole(yoke_loader_slot *slot, const yoke_slot_kind *kind,
+                                 const int64_t *order, const yoke_row_buffer *buffer) {
+    yoke_row_places places = places_of(kind->dataset, slot, 0, slot->inputs);
+    for (int i = 0; i < slot->part.rows; i++)
+        buffer->rows[i] = (int64_t)yoke_dataset_stored(kind->dataset, (size_t)order[i]);
+    return yoke_host_batch_read(kind->dataset, buffer->rows, slot->part.rows, &places);
+}
+
 yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind) {
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset);
     bool decodes = dataset->images || yoke_color_jitter_on(&kind->augmentation->color_jitter);
     if (dataset->source.read) buffer->generated = calloc(values, sizeof *buffer->generated);
     if (decodes) buffer->decoded = calloc(values, sizeof *buffer->decoded);
-    bool missing = dataset->source.read && !buffer->generated;
+    if (dataset->source.read_batch) buffer->rows = calloc(kind->rows, sizeof *buffer->rows);
+    bool missing = (dataset->source.read && !buffer->generated) ||
+                   (dataset->source.read_batch && !buffer->rows);
     missing = missing || (decodes && !buffer->decoded);
     return missing ? FAIL_MEMORY(values * sizeof(float), "a row") : YOKE_OK;
 }

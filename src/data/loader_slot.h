@@ -30,6 +30,7 @@ typedef struct yoke_loader_slot {
 typedef struct yoke_row_buffer {
     float *generated; /* of a dataset that generates rows on demand, or */
     uint8_t *decoded; /* of one that decodes files or changes colours, or none */
+    int64_t *rows;    /* of a slot, for one that generates a batch at a time */
 } yoke_row_buffer;
 
 /* reserve: after a failure, release frees what there is. fill: writes stored row `row` into place
@@ -38,6 +39,10 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind);
 yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,
                            const yoke_row_buffer *buffer);
+/* All rows of the slot by one call of a dataset's `read_batch`: order[part.rows], as the loader
+ * orders them. */
+yoke_status yoke_slot_fill_whole(yoke_loader_slot *slot, const yoke_slot_kind *kind,
+                                 const int64_t *order, const yoke_row_buffer *buffer);
 /* What fill needs; the loader frees it. */
 yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind);
 

@@ -6,6 +6,7 @@
 #include "optimizer/optimizer.h"
 #include "trace/trace.h"
 #include "yoke/data_parallel.h"
+#include "yoke/host_parts.h"
 
 /* What train needs beyond the public calls. */
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel);

@@ -8,7 +8,8 @@
 
 struct yoke_evaluation {
     yoke_tally tally;
-    double loss, weight; /* loss: a sum until all are added */
+    yoke_output_rows outputs; /* of a batch, for the tally */
+    double loss, weight;      /* loss: a sum until all are added */
     size_t rows;
     int classes;
     int64_t labels, correct;
@@ -22,8 +23,10 @@ static yoke_status add_batches(yoke_evaluation *made, yoke_data_parallel *parall
         yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(loader, &batch, NULL));
         if (batch.rows == 0) return YOKE_OK;
-        TRY(yoke_data_parallel_evaluate_outputs(parallel, &batch, &result, made->tally.outputs));
-        yoke_tally_add(&made->tally, &batch, made->rows);
+        TRY(yoke_data_parallel_evaluate_outputs(parallel, &batch, &result, &made->outputs, NULL));
+        yoke_tally_add(&made->tally,
+                       &(yoke_tally_rows){&batch, made->outputs.outputs[0],
+                                          yoke_data_parallel_model(parallel), made->rows});
         made->loss += result.loss * result.weight;
         made->weight += result.weight;
         made->rows += (size_t)result.rows;
@@ -37,9 +40,13 @@ static yoke_status run(yoke_evaluation *made, yoke_data_parallel *parallel, yoke
     yoke_shape output = yoke_model_output_shape(model);
     bool classifies = yoke_model_loss_kind(model) == YOKE_LOSS_CROSS_ENTROPY;
     if (classifies) made->classes = output.channels;
-    if (classifies && output.flat) /* one class a row, not one at each position */
-        TRY(yoke_tally_create(&made->tally, output.channels, 0,
-                              yoke_data_parallel_options_of(parallel)->batch));
+    size_t rows = (size_t)yoke_data_parallel_options_of(parallel)->batch;
+    size_t bytes = rows * yoke_model_output_elements(model, 0) * sizeof(float);
+    if (classifies && output.flat) { /* one class a row, not one at each position */
+        TRY(yoke_tally_create(&made->tally, output.channels, 0));
+        made->outputs.outputs[0] = malloc(bytes);
+        if (made->outputs.outputs[0] == NULL) return FAIL_MEMORY(bytes, "outputs of a batch");
+    }
     TRY(add_batches(made, parallel, loader));
     made->loss /= made->weight > 0 ? made->weight : 1;
     return YOKE_OK;
@@ -64,6 +71,7 @@ yoke_status yoke_evaluation_run(yoke_evaluation **evaluation, yoke_data_parallel
 
 void yoke_evaluation_destroy(yoke_evaluation *evaluation) {
     if (evaluation == NULL) return;
+    free(evaluation->outputs.outputs[0]);
     yoke_tally_end(&evaluation->tally);
     free(evaluation);
 }

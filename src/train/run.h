@@ -58,7 +58,7 @@ struct yoke_trainer {
     const yoke_dataset *training_rows, *test_rows; /* test_rows NULL: not opened yet */
     yoke_dataset_info dataset, test_dataset;
     char labels[YOKE_DIGEST_TEXT]; /* of the training rows */
-    yoke_notes description; /* of the weights, for every file that has them */
+    yoke_notes description;        /* of the weights, for every file that has them */
     yoke_model *preset;            /* NULL: the model is the host's */
     const yoke_model *model;
     yoke_own_loss own_loss; /* compute NULL: the model's */

@@ -392,6 +392,64 @@ static void a_metric_that_fails_ends_the_run_in_its_words(void **state) {
     free_rows(rows);
 }
 
+/* Rows, a batch at a time. */
+
+typedef struct row_maker {
+    const host_rows *rows;
+    int calls, most, fails_at; /* fails_at 0: never */
+} row_maker;
+
+static yoke_status read_rows(void *payload, const int64_t *rows, int count, float *inputs,
+                             int32_t *labels, float *targets) {
+    row_maker *own = payload;
+    assert_null(targets);
+    own->calls++;
+    if (count > own->most) own->most = count;
+    if (own->calls == own->fails_at) return yoke_error_raise(YOKE_ERROR_IO, "the camera is off");
+    for (int i = 0; i < count; i++) {
+        memcpy(inputs + (size_t)i * FEATURES, own->rows->inputs[rows[i]],
+               sizeof own->rows->inputs[0]);
+        labels[i] = own->rows->labels[rows[i]];
+    }
+    return YOKE_OK;
+}
+
+static yoke_dataset *dataset_of(row_maker *maker) {
+    yoke_row_source source = {.struct_size = sizeof source,
+                              .rows = ROWS,
+                              .shape = {FEATURES, 1, 1, true},
+                              .classes = CLASSES,
+                              .payload = maker,
+                              .read_batch = read_rows};
+    yoke_dataset *dataset = NULL;
+    EXPECT_OK(yoke_dataset_from_callback(&dataset, &source));
+    return dataset;
+}
+
+static void rows_made_a_batch_at_a_time_train_as_arrays(void **state) {
+    (void)state;
+    host_rows *rows = make_rows();
+    log_of_run run = {0};
+    row_maker maker = {.rows = rows};
+    yoke_trainer_options options = on_rows(&run, rows);
+    uint64_t arrays = run_to_the_end(&run, &options);
+    yoke_dataset *dataset = dataset_of(&maker);
+    options.training_rows = options.test_rows = dataset;
+    assert_true(run_to_the_end(&run, &options) == arrays);
+    assert_int_equal(maker.most, 16);
+    options.balanced_class_weights = true;
+    expect_refused(&options, "its labels are not known before they are read");
+    options.balanced_class_weights = false;
+    maker = (row_maker){.rows = rows, .fails_at = 1};
+    run = (log_of_run){0};
+    assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "16 rows of the row source, the first "));
+    assert_non_null(strstr(yoke_last_error(), ": the camera is off"));
+    yoke_trainer_destroy(run.trainer);
+    yoke_dataset_close(dataset);
+    free_rows(rows);
+}
+
 /* Weights in mid-run. */
 
 typedef struct saver {
@@ -440,6 +498,7 @@ int main(void) {
         cmocka_unit_test(metrics_are_of_all_rows_and_come_with_each_evaluation),
         cmocka_unit_test(ranks_add_up_metrics_and_weigh_a_loss_of_the_host_by_rows),
         cmocka_unit_test(a_metric_that_fails_ends_the_run_in_its_words),
+        cmocka_unit_test(rows_made_a_batch_at_a_time_train_as_arrays),
         cmocka_unit_test(weights_can_be_saved_from_an_event_and_change_nothing),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);

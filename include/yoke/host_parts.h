@@ -1,0 +1,66 @@
+/** @file
+ * A loss and metrics of the host program, for a trainer.
+ */
+#ifndef YOKE_HOST_PARTS_H
+#define YOKE_HOST_PARTS_H
+
+#include <stddef.h>
+
+#include "yoke/dataset.h"
+#include "yoke/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Rows for a loss or a metric of the host program. */
+typedef struct yoke_outputs {
+    size_t struct_size;          /**< sizeof(yoke_outputs) of the library. */
+    const yoke_batch *batch;     /**< The rows, with labels or targets as the dataset gave them. */
+    int count;                   /**< Outputs of the model; 1 for a metric beside the model's own
+                                      loss. */
+    const float *const *outputs; /**< [count], each [batch->rows, shape of the output]; host. */
+    float *const *gradients;     /**< Of a loss in training: the same shapes, zero before the call.
+                                      NULL otherwise. */
+} yoke_outputs;
+
+/** A loss of the host program over any outputs of a model. */
+typedef struct yoke_own_loss {
+    size_t struct_size; /**< sizeof(yoke_own_loss). */
+    /** Sets *loss to the mean over the rows and, where `gradients` is not NULL, writes its
+     * derivative by each output there. The trainer weighs micro-batches and ranks by their rows.
+     * The engine's calling thread calls it; it must not call the engine. A status other than OK
+     * ends the step and the run; yoke_error_raise gives it words. */
+    yoke_status (*compute)(void *payload, const yoke_outputs *rows, double *loss);
+    void *payload; /**< Passed to `compute`. */
+} yoke_own_loss;
+
+/** Sums that a metric may keep. */
+#define YOKE_METRIC_SUMS 16
+
+/** A number of the host program for each evaluation: precision, an error in meters, ... The trainer
+ * adds sums up over the batches and, in DDP, over the ranks; the number is a function of the sums.
+ */
+typedef struct yoke_metric {
+    size_t struct_size; /**< sizeof(yoke_metric). */
+    const char *name;   /**< In events and in the file of metrics; copied. */
+    /** Adds these rows to sums[YOKE_METRIC_SUMS], which are 0 before the first batch.
+     * rows->gradients is NULL. A status other than OK ends the run; yoke_error_raise gives it
+     * words. */
+    yoke_status (*add)(void *payload, const yoke_outputs *rows, double *sums);
+    /** The number from the sums of all rows; NULL: sums[0] / sums[1]. */
+    double (*value)(void *payload, const double *sums);
+    void *payload; /**< Passed to both. */
+} yoke_metric;
+
+/** A metric's number in an event. */
+typedef struct yoke_metric_value {
+    const char *name; /**< As in yoke_metric. */
+    double value;     /**< Of the evaluation. */
+} yoke_metric_value;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,42 @@
+/* Rows that callbacks of the host program make: one at a time, or a batch at a time. */
+#include <stdio.h>
+
+#include "data/data.h"
+
+static yoke_status check_labels(const yoke_dataset *dataset, size_t row, const int32_t *labels) {
+    size_t count = yoke_dataset_labels(dataset);
+    for (size_t k = 0; labels && k < count; k++)
+        if (labels[k] < 0 || labels[k] >= dataset->classes)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %zu: the row source gave label %d, expected 0..%d", row,
+                        (int)labels[k], dataset->classes - 1);
+    return YOKE_OK;
+}
+
+yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
+                               const yoke_row_places *places) {
+    const yoke_row_source *source = &dataset->source;
+    char who[48];
+    snprintf(who, sizeof who, "row %zu of the row source", row);
+    yoke_error_forget();
+    TRY(yoke_error_of_host(
+        source->read(source->payload, row, places->inputs, places->labels, places->targets), who));
+    return check_labels(dataset, row, places->labels);
+}
+
+yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
+                                 const yoke_row_places *places) {
+    const yoke_row_source *source = &dataset->source;
+    size_t labels = yoke_dataset_labels(dataset);
+    char who[80];
+    if (count == 0) return YOKE_OK;
+    snprintf(who, sizeof who, "%d rows of the row source, the first %lld", count,
+             (long long)rows[0]);
+    yoke_error_forget();
+    TRY(yoke_error_of_host(source->read_batch(source->payload, rows, count, places->inputs,
+                                              places->labels, places->targets),
+                           who));
+    for (int i = 0; places->labels && i < count; i++)
+        TRY(check_labels(dataset, (size_t)rows[i], places->labels + (size_t)i * labels));
+    return YOKE_OK;
+}
