@@ -69,6 +69,8 @@ static yoke_status set_limits(yoke_data_parallel *parallel) {
     limits->micro_rows = shards
                              ? yoke_shard_rows(options->batch, options->shards, 0) * parallel->count
                              : yoke_shard_rows(limits->rows, options->accumulate, 0);
+    yoke_operation loss;
+    TRY(yoke_model_loss_operation(parallel->model, &loss)); /* ARGUMENT: it is not finished */
     yoke_shape shape = yoke_model_input_shape(parallel->model);
     limits->row_elements = (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
     limits->channels = yoke_model_output_shape(parallel->model).channels;

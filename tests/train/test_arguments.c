@@ -132,7 +132,8 @@ static void init_macros_set_the_defaults_of_their_structs(void **state) {
     EXPECT_INIT(yoke_optimizer_options, YOKE_ADAMW_OPTIONS_INIT, .kind = YOKE_ADAMW,
                 .learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999,
                 .epsilon = 1e-8);
-    EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1);
+    EXPECT_INIT(yoke_conv2d_options, YOKE_CONV2D_OPTIONS_INIT, .stride = 1, .groups = 1,
+                .dilation = 1);
     EXPECT_INIT(yoke_linear_options, YOKE_LINEAR_OPTIONS_INIT, .name = NULL);
     EXPECT_INIT(yoke_batch_norm_options, YOKE_BATCH_NORM_OPTIONS_INIT, .epsilon = 1e-5,
                 .momentum = 0.1);
