@@ -114,7 +114,8 @@ yoke_status yoke_fuse(yoke_model *model);
 /* Layers that became this operation; 0: an OUTPUT, which no user wrote. */
 int yoke_fused_layers(const yoke_node *node);
 
-/* The multiplications of a layer's forward of one row, in convolutions and linear layers. */
+/* The multiplications of a layer's forward of one row, in convolutions, linear layers and
+ * attention. */
 double yoke_layer_work(const yoke_model *model, const yoke_node *layer);
 
 yoke_dims yoke_dims_of(yoke_shape shape);

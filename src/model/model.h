@@ -194,7 +194,8 @@ void yoke_float64_loss(yoke_float64_model *reference);
 void yoke_float64_backward(yoke_float64_model *reference);
 /* The elements of one row of a value. */
 size_t yoke_float64_row(const yoke_float64_model *reference, int value);
-/* The multiplications of one training step, in convolutions and linear layers. */
+/* The multiplications of one training step, in convolutions, linear layers and
+ * attention. */
 double yoke_float64_work(const yoke_model *model, int rows);
 
 /* Values of parameters. */

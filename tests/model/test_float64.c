@@ -187,6 +187,11 @@ static void work_counts_the_multiplications(void **state) {
     assert_ok(yoke_model_finish(model, value, NULL));
     assert_true(yoke_float64_work(model, 5) == 5 * 3.0 * (16 * 9 * 2 * 8 + 2 * 128));
     yoke_model_destroy(model);
+    assert_ok(yoke_model_create(&model, "work", (yoke_shape){12, 5, 1, false, true}));
+    value = yoke_flatten(model, attend(model, yoke_model_input(model), 2, true));
+    assert_ok(yoke_model_finish(model, linear(model, value, "fc", 3, NULL), NULL));
+    assert_true(yoke_float64_work(model, 2) == 2 * 3.0 * (2 * 5 * 5 * 4 + 20 * 3));
+    yoke_model_destroy(model);
 }
 
 int main(void) {

@@ -69,7 +69,10 @@ static void products_are_those_that_pytorch_counts(void **state) {
     static const struct {
         const char *name;
         double flops;
-    } models[] = {{"resnet18", 3628146688}, {"resnet50", 8178368512}, {"mobilenet_v2", 601548544}};
+    } models[] = {{"resnet18", 3628146688},
+                  {"resnet50", 8178368512},
+                  {"mobilenet_v2", 601548544},
+                  {"vit_tiny", 2507366400}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         yoke_model *model = NULL;
         yoke_shape input = {.channels = 3, .height = 224, .width = 224};
@@ -79,8 +82,10 @@ static void products_are_those_that_pytorch_counts(void **state) {
         for (int k = 0; k < yoke_model_layer_count(model); k++) {
             yoke_layer_info info = layer_at(model, k);
             parameters += info.parameters;
-            if (strcmp(info.kind, "conv2d") == 0) flops += info.flops;
-            if (strcmp(info.kind, "linear") == 0) flops += info.flops - info.output.channels;
+            bool weighted = strcmp(info.kind, "conv2d") == 0 || strcmp(info.kind, "linear") == 0;
+            if (weighted || strcmp(info.kind, "attention") == 0) flops += info.flops;
+            double elements = (double)info.output.channels * info.output.height * info.output.width;
+            if (weighted && model->layers[k].operation.bias) flops -= elements;
         }
         assert_true(flops == models[i].flops);
         assert_int_equal(parameters, yoke_model_parameter_count(model));

@@ -50,6 +50,7 @@ static void presets_have_the_known_sizes(void **state) {
         {"resnet56", 10, 344, 173, 853018 + 2752, 0},
         {"vgg11_bn", 1000, 62, 38, 132868840, 0},
         {"mobilenet_v2", 1000, 314, 158, 3504872, 0},
+        {"vit_tiny", 10, 152, 152, 5362762, 0},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         const expectation *want = &expected[i];
@@ -235,6 +236,32 @@ static void options_follow_the_name_of_a_preset(void **state) {
     yoke_model_destroy(model);
 }
 
+/* torchvision's VisionTransformer(224, 16, 12, 3, 192, 768), and for 32 x 32 one with patches of 4.
+ */
+static void vit_tiny_has_patches_that_suit_the_image(void **state) {
+    (void)state;
+    yoke_model *model = NULL;
+    yoke_shape large = {3, 224, 224, false};
+    assert_int_equal(yoke_model_preset(&model, "vit_tiny", large, 1000, NULL), YOKE_OK);
+    assert_int_equal(yoke_model_parameter_count(model), 5717416);
+    yoke_model_destroy(model);
+    assert_int_equal(yoke_model_preset(&model, "vit_tiny:patch=8", image, 10, NULL), YOKE_OK);
+    yoke_tensor_info info = {.struct_size = sizeof info};
+    int index = yoke_model_find_tensor(model, "encoder.pos_embedding", NULL);
+    assert_int_equal(yoke_model_tensor(model, index, &info), YOKE_OK);
+    assert_int_equal(info.ndim, 3);
+    assert_int_equal(info.shape[0], 1);
+    assert_int_equal(info.shape[1], 17);
+    assert_int_equal(info.shape[2], 192);
+    index = yoke_model_find_tensor(model, "class_token", NULL);
+    assert_int_equal(yoke_model_tensor(model, index, &info), YOKE_OK);
+    assert_int_equal(info.ndim, 3);
+    assert_true(yoke_model_find_tensor(
+                    model, "encoder.layers.encoder_layer_11.self_attention.in_proj_weight", NULL) >=
+                0);
+    yoke_model_destroy(model);
+}
+
 static void options_that_cannot_be_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -252,6 +279,8 @@ static void options_that_cannot_be_are_refused(void **state) {
         {"mlp:dropout=nan", "mlp: dropout=nan, must be a number"},
         {"mlpx:width=4", "no model is called 'mlpx'; did you mean 'mlp'?"},
         {":width=4", "no model is called ''"},
+        {"vit_tiny:patch=5", "an image of 32 x 32 is no whole number of patches of 5 x 5"},
+        {"vit_tiny:heads=5", "5 heads, must divide 192 channels"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         yoke_model *model = NULL;
@@ -275,6 +304,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_preset_without_a_neighbour_lists_all),
         cmocka_unit_test(options_follow_the_name_of_a_preset),
         cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(vit_tiny_has_patches_that_suit_the_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,6 +131,7 @@ typedef struct subject_model {
     yoke_shape input;
     int classes; /* 0: regression on 3 targets */
     yoke_value (*build)(yoke_model *model);
+    const char *preset; /* instead of build */
 } subject_model;
 
 static const subject_model convnet = {
@@ -139,6 +140,11 @@ static const subject_model windows = {
     "windows", {.channels = 3, .height = 12, .width = 12}, 5, build_windows};
 static const subject_model resnet = {
     "resnet", {.channels = 3, .height = 8, .width = 8}, 5, build_resnet};
+static const subject_model vit = {"vit",
+                                  {.channels = 3, .height = 12, .width = 12},
+                                  5,
+                                  NULL,
+                                  "vit_tiny:layers=2,width=24,heads=3"};
 static const subject_model mlp = {"mlp", {.channels = 1, .height = 4, .width = 5}, 0, build_mlp};
 
 /* One case on one engine. */
@@ -240,15 +246,24 @@ static inline yoke_loss_options loss_of(test_rig *rig, const json_t *test_case) 
     return loss;
 }
 
+static inline void build_model(test_rig *rig, const yoke_loss_options *loss) {
+    const subject_model *subject = rig->subject;
+    if (subject->preset != NULL) {
+        must(yoke_model_preset(&rig->model, subject->preset, subject->input, subject->classes,
+                               loss));
+        return;
+    }
+    must(yoke_model_create(&rig->model, subject->name, subject->input));
+    must(yoke_model_finish(rig->model, subject->build(rig->model), loss));
+}
+
 static inline void open_engine(test_rig *rig, const json_t *tensors, const json_t *test_case,
                                const char *list, yoke_data_parallel_options options) {
     yoke_devices_options devices = {
         .struct_size = sizeof devices, .list = list, .threads = 1, .unbound = true};
     must(yoke_devices_open(&rig->devices, &devices));
     yoke_loss_options loss = loss_of(rig, test_case);
-    must(yoke_model_create(&rig->model, rig->subject->name, rig->subject->input));
-    yoke_value output = rig->subject->build(rig->model);
-    must(yoke_model_finish(rig->model, output, &loss));
+    build_model(rig, &loss);
     yoke_optimizer_options optimizer = optimizer_of(test_case);
     options.struct_size = sizeof options;
     options.algorithm = YOKE_ALGORITHM_DIRECT;

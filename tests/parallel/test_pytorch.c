@@ -71,6 +71,11 @@ static void dilated_and_depthwise_convolutions_train_as_in_pytorch(void **state)
     run_subject(&windows);
 }
 
+static void a_vision_transformer_trains_as_in_torchvision(void **state) {
+    (void)state;
+    run_subject(&vit);
+}
+
 static void a_resnet_trains_as_under_nn_data_parallel(void **state) {
     (void)state;
     run_subject(&resnet);
@@ -108,6 +113,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_convnet_trains_as_in_pytorch_on_one_to_four_devices),
         cmocka_unit_test(dilated_and_depthwise_convolutions_train_as_in_pytorch),
+        cmocka_unit_test(a_vision_transformer_trains_as_in_torchvision),
         cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
         cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(a_regression_with_a_shared_layer_trains_as_in_pytorch),

@@ -101,6 +101,11 @@ static void mobilenet_v2_computes_what_torchvisions_does(void **state) {
     check_cases("mobilenet_v2");
 }
 
+static void vit_tiny_computes_what_torchvisions_does(void **state) {
+    (void)state;
+    check_cases("vit_tiny");
+}
+
 static void names_and_shapes_are_torchvisions(void **state) {
     (void)state;
     json_t *fixture = read_fixture("vision");
@@ -131,6 +136,7 @@ int main(void) {
         cmocka_unit_test(names_and_shapes_are_torchvisions),
         cmocka_unit_test(vgg11_bn_computes_what_torchvisions_does),
         cmocka_unit_test(mobilenet_v2_computes_what_torchvisions_does),
+        cmocka_unit_test(vit_tiny_computes_what_torchvisions_does),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

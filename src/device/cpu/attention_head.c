@@ -148,9 +148,14 @@ typedef struct tile {
     size_t queries, keys, columns; /* queries, keys: whole rounds; columns: keys in whole vectors */
 } tile;
 
+/* Past the last key that the queries of a tile read. */
+INLINE size_t keys_end(const cpu_head *head, size_t query) {
+    return head->causal ? smaller(query + TILE_QUERIES, head->positions) : head->positions;
+}
+
 INLINE tile tile_at(const cpu_head *head, size_t query, size_t key) {
     size_t queries = smaller(head->positions - query, TILE_QUERIES);
-    size_t keys = smaller(head->positions - key, TILE_KEYS);
+    size_t keys = smaller(keys_end(head, query) - key, TILE_KEYS);
     return (tile){query, key, whole(queries, STEP), whole(keys, STEP), whole(keys, LANES)};
 }
 
@@ -158,11 +163,6 @@ INLINE tile tile_at(const cpu_head *head, size_t query, size_t key) {
 INLINE size_t readable(const cpu_head *head, const tile *t, size_t query) {
     size_t end = head->causal ? smaller(query + 1, head->positions) : head->positions;
     return end <= t->key ? 0 : smaller(end - t->key, TILE_KEYS);
-}
-
-/* Past the last key that a tile's queries read. */
-INLINE size_t keys_end(const cpu_head *head, size_t query) {
-    return head->causal ? smaller(query + TILE_QUERIES, head->positions) : head->positions;
 }
 
 INLINE size_t first_query(const cpu_head *head, size_t key) {
