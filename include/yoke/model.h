@@ -298,6 +298,33 @@ YOKE_API yoke_value yoke_tanh(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right);
 
+/** Adds the product, element by element, of two values of one shape.
+ *
+ * @param model  The model.
+ * @param left   One value.
+ * @param right  The other.
+ * @return Their shape.
+ */
+YOKE_API yoke_value yoke_multiply(yoke_model *model, yoke_value left, yoke_value right);
+
+/** Joins the channels of two values: torch.cat of images over dimension 1, of sequences over
+ * dimension 2.
+ *
+ * @param model  The model.
+ * @param left   Its channels come first.
+ * @param right  A value of the same kind, height and width.
+ * @return The shape of both, with the sum of their channels.
+ */
+YOKE_API yoke_value yoke_concat(yoke_model *model, yoke_value left, yoke_value right);
+
+/** Adds a softmax over the channels of each position. The loss cross-entropy has its own.
+ *
+ * @param model  The model.
+ * @param input  What it reads: a flat value or a sequence.
+ * @return The shape of the input.
+ */
+YOKE_API yoke_value yoke_softmax(yoke_model *model, yoke_value input);
+
 /** Adds max pooling.
  *
  * @param model    The model.

@@ -242,7 +242,10 @@ typedef enum yoke_operation_kind {
                            followed by a ReLU; add: input 1 is added before the ReLU */
     YOKE_OP_LAYER_NORM, /* of a flat value or a sequence; weight, bias [channels] */
     YOKE_OP_ACTIVATION,
-    YOKE_OP_ADD, /* two inputs; relu: followed by a ReLU */
+    YOKE_OP_ADD,      /* two inputs; relu: followed by a ReLU */
+    YOKE_OP_MULTIPLY, /* two inputs */
+    YOKE_OP_CONCAT,   /* two inputs: the channels of input 0, then those of input 1 */
+    YOKE_OP_SOFTMAX,  /* over the channels of a flat value or a sequence */
     YOKE_OP_MAX_POOL,
     YOKE_OP_AVERAGE_POOL, /* count_include_pad; kernel 0: torch.nn.AdaptiveAvgPool2d(output) */
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
@@ -363,6 +366,7 @@ typedef struct yoke_plan_needs {
     size_t saved_bytes;         /* from forward to backward */
     size_t scratch_bytes;       /* only while one of the two runs */
     bool backward_reads_input;  /* input 0 must stay intact until backward */
+    bool backward_reads_second; /* input 1 too */
     bool backward_reads_output; /* and the output */
     /* The output may overwrite input 0; input 0's gradient may overwrite the output gradient. */
     bool forward_in_place, backward_in_place;

@@ -74,6 +74,9 @@ const char *yoke_kind_name(yoke_operation_kind kind) {
         [YOKE_OP_LAYER_NORM] = "layer_norm",
         [YOKE_OP_ACTIVATION] = "activation",
         [YOKE_OP_ADD] = "add",
+        [YOKE_OP_MULTIPLY] = "multiply",
+        [YOKE_OP_CONCAT] = "concat",
+        [YOKE_OP_SOFTMAX] = "softmax",
         [YOKE_OP_MAX_POOL] = "max_pool",
         [YOKE_OP_AVERAGE_POOL] = "average_pool",
         [YOKE_OP_FLATTEN] = "flatten",
@@ -167,6 +170,10 @@ yoke_status yoke_builder_elementwise(yoke_model *model, yoke_operation_kind kind
     TRY(yoke_builder_layer(model, kind, name, layer));
     TRY(yoke_builder_read(model, *layer, input));
     return yoke_builder_shape(*layer, yoke_value_shape(model, input.index));
+}
+
+const char *yoke_shape_kind(yoke_shape shape) {
+    return shape.flat ? " (flat)" : shape.sequence ? " (a sequence)" : "";
 }
 
 yoke_dims yoke_dims_of(yoke_shape shape) {

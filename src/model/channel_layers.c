@@ -1,4 +1,4 @@
-/* Layers over the channels of each position: layer norm. */
+/* Layers over the channels of each position: layer norm, softmax, concatenation. */
 #include "model/graph.h"
 
 static yoke_status need_channels(const yoke_model *model, const yoke_node *layer) {
@@ -41,4 +41,39 @@ yoke_value yoke_layer_norm(yoke_model *model, yoke_value input,
                            const yoke_layer_norm_options *options) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
     return yoke_builder_result(model, add_layer_norm(model, input, options));
+}
+
+static yoke_status add_softmax(yoke_model *model, yoke_value input) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_elementwise(model, YOKE_OP_SOFTMAX, NULL, input, &layer));
+    return need_channels(model, layer);
+}
+
+yoke_value yoke_softmax(yoke_model *model, yoke_value input) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_softmax(model, input));
+}
+
+static yoke_status add_concat(yoke_model *model, yoke_value left, yoke_value right) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_layer(model, YOKE_OP_CONCAT, NULL, &layer));
+    TRY(yoke_builder_read(model, layer, left));
+    TRY(yoke_builder_read(model, layer, right));
+    yoke_shape a = yoke_value_shape(model, left.index), b = yoke_value_shape(model, right.index);
+    if (a.height != b.height || a.width != b.width || a.flat != b.flat || a.sequence != b.sequence)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: left is %d x %d x %d%s, right is %d x %d x %d%s; only the channels may "
+                    "differ",
+                    layer->operation.name, a.channels, a.height, a.width, yoke_shape_kind(a),
+                    b.channels, b.height, b.width, yoke_shape_kind(b));
+    if (b.channels > INT32_MAX - a.channels)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s: %d and %d channels are more than %d",
+                    layer->operation.name, a.channels, b.channels, INT32_MAX);
+    a.channels += b.channels;
+    return yoke_builder_shape(layer, a);
+}
+
+yoke_value yoke_concat(yoke_model *model, yoke_value left, yoke_value right) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_concat(model, left, right));
 }

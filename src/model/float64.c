@@ -30,6 +30,12 @@ static yoke_float64_layer function_of(yoke_operation_kind kind) {
         return yoke_float64_pooling;
     case YOKE_OP_ACTIVATION:
         return yoke_float64_activation;
+    case YOKE_OP_SOFTMAX:
+        return yoke_float64_softmax;
+    case YOKE_OP_CONCAT:
+        return yoke_float64_concat;
+    case YOKE_OP_MULTIPLY:
+        return yoke_float64_multiply;
     case YOKE_OP_ADD:
     case YOKE_OP_FLATTEN:
     case YOKE_OP_DROPOUT:

@@ -27,6 +27,9 @@ void yoke_float64_sequence(yoke_float64_model *r, const yoke_node *layer, bool b
 void yoke_float64_embedding(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_positions(yoke_float64_model *r, const yoke_node *layer, bool backward);
 void yoke_float64_activation(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_softmax(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_concat(yoke_float64_model *r, const yoke_node *layer, bool backward);
+void yoke_float64_multiply(yoke_float64_model *r, const yoke_node *layer, bool backward);
 /* Add, flatten, dropout. */
 void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, bool backward);
 

@@ -43,3 +43,16 @@ void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, boo
     else
         elementwise_forward(r, layer);
 }
+
+void yoke_float64_multiply(yoke_float64_model *r, const yoke_node *layer, bool backward) {
+    int left = layer->inputs[0], right = layer->inputs[1];
+    for (size_t i = 0; i < (size_t)r->rows * yoke_float64_row(r, layer->output); i++) {
+        double dy = r->gradients[layer->output][i];
+        if (!backward) {
+            r->values[layer->output][i] = r->values[left][i] * r->values[right][i];
+            continue;
+        }
+        r->gradients[left][i] += dy * r->values[right][i];
+        r->gradients[right][i] += dy * r->values[left][i];
+    }
+}

@@ -119,5 +119,7 @@ int yoke_fused_layers(const yoke_node *node);
 double yoke_layer_work(const yoke_model *model, const yoke_node *layer);
 
 yoke_dims yoke_dims_of(yoke_shape shape);
+/* " (flat)", " (a sequence)", or nothing, for messages. */
+const char *yoke_shape_kind(yoke_shape shape);
 
 #endif

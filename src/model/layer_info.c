@@ -26,6 +26,7 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     case YOKE_OP_EMBEDDING:
     case YOKE_OP_CLASS_TOKEN:
     case YOKE_OP_SELECT:
+    case YOKE_OP_CONCAT:
     case YOKE_OP_DROPOUT: /* does nothing in evaluation */
         return 0;
     case YOKE_OP_BATCH_NORM:

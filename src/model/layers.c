@@ -256,26 +256,28 @@ yoke_value yoke_batch_norm(yoke_model *model, yoke_value input,
 
 /* Layers without parameters. */
 
-static const char *kind_of(yoke_shape shape) {
-    return shape.flat ? " (flat)" : shape.sequence ? " (a sequence)" : "";
-}
-
-static yoke_status add_add(yoke_model *model, yoke_value left, yoke_value right) {
+static yoke_status add_joined(yoke_model *model, yoke_operation_kind kind, yoke_value left,
+                              yoke_value right) {
     yoke_node *layer = NULL;
-    TRY(yoke_builder_elementwise(model, YOKE_OP_ADD, NULL, left, &layer));
+    TRY(yoke_builder_elementwise(model, kind, NULL, left, &layer));
     TRY(yoke_builder_read(model, layer, right));
     yoke_shape a = layer->shape, b = yoke_value_shape(model, right.index);
     if (a.channels != b.channels || a.height != b.height || a.width != b.width ||
         a.flat != b.flat || a.sequence != b.sequence)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s: left is %d x %d x %d%s, right is %d x %d x %d%s",
-                    layer->operation.name, a.channels, a.height, a.width, kind_of(a), b.channels,
-                    b.height, b.width, kind_of(b));
+                    layer->operation.name, a.channels, a.height, a.width, yoke_shape_kind(a),
+                    b.channels, b.height, b.width, yoke_shape_kind(b));
     return YOKE_OK;
 }
 
 yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_add(model, left, right));
+    return yoke_builder_result(model, add_joined(model, YOKE_OP_ADD, left, right));
+}
+
+yoke_value yoke_multiply(yoke_model *model, yoke_value left, yoke_value right) {
+    if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
+    return yoke_builder_result(model, add_joined(model, YOKE_OP_MULTIPLY, left, right));
 }
 
 static yoke_status add_dropout(yoke_model *model, yoke_value input, double probability) {

@@ -22,7 +22,8 @@ static void find_last_uses(const yoke_program *program, int *last_use) {
         const yoke_plan_needs *needs = yoke_plan_describe(program->plans[i]);
         bool backward = yoke_program_runs_backward(program, node);
         for (int k = 0; k < node->input_count; k++) {
-            bool again = k == 0 && backward && needs->backward_reads_input;
+            bool reads = k == 0 ? needs->backward_reads_input : needs->backward_reads_second;
+            bool again = reads && backward;
             raise_to(&last_use[node->inputs[k]], again ? yoke_backward_step(program, i) : i);
         }
         bool output_again = backward && needs->backward_reads_output;

@@ -89,11 +89,11 @@ static inline void parity_plan(parity_side *side, yoke_choices *choices) {
                                  .algorithm = c->algorithm,
                                  .input_gradient = !c->evaluation && !c->first_layer,
                                  .choices = choices};
-    parity_shape shape = parity_value_shape(c->rows, c->operation.input);
     for (int i = 0; i < parity_inputs(c); i++) {
+        parity_shape shape = parity_value_shape(c->rows, parity_input_dims(c, i));
         bool plain = c->plain || parity_is_loss(c);
         side->inputs[i] =
-            plain ? parity_plain(side, &shape) : parity_produced(side, c->operation.input);
+            plain ? parity_plain(side, &shape) : parity_produced(side, parity_input_dims(c, i));
         request.inputs[i] = side->inputs[i];
     }
     PARITY_OK(yoke_plan_create(&side->plan, side->device, &request));
@@ -120,7 +120,7 @@ static inline void parity_bind_gradients(parity_side *side) {
 static inline void parity_bind_loss(parity_side *side) {
     size_t rows = (size_t)side->c->rows;
     side->binding.labels = parity_memory(side, rows * sizeof(int32_t));
-    side->binding.targets = parity_memory(side, parity_input_count(side->c) * sizeof(float));
+    side->binding.targets = parity_memory(side, parity_input_count(side->c, 0) * sizeof(float));
     side->binding.loss_sum = parity_memory(side, sizeof(double));
     side->binding.correct = parity_memory(side, sizeof(int32_t));
 }
@@ -231,10 +231,11 @@ static inline void parity_fill(parity_side *side, const parity_values *values) {
     const yoke_plan_binding *binding = &side->binding;
     for (int i = 0; i < side->block_count; i++)
         parity_poison(side, side->blocks[i].base, side->blocks[i].bytes + 2 * PARITY_GUARD);
-    parity_shape input = parity_value_shape(side->c->rows, side->c->operation.input);
     parity_shape output = parity_value_shape(side->c->rows, side->c->operation.output);
-    for (int i = 0; i < parity_inputs(side->c); i++)
+    for (int i = 0; i < parity_inputs(side->c); i++) {
+        parity_shape input = parity_value_shape(side->c->rows, parity_input_dims(side->c, i));
         parity_put(side, &side->inputs[i], binding->inputs[i], &input, values->inputs[i]);
+    }
     if (binding->output_gradient != NULL)
         parity_put(side, &side->needs->output, binding->output_gradient, &output,
                    values->output_gradient);
@@ -242,7 +243,7 @@ static inline void parity_fill(parity_side *side, const parity_values *values) {
     size_t rows = (size_t)side->c->rows;
     parity_upload(side, binding->labels, values->labels, rows * sizeof *values->labels);
     parity_upload(side, binding->targets, values->targets,
-                  parity_input_count(side->c) * sizeof *values->targets);
+                  parity_input_count(side->c, 0) * sizeof *values->targets);
 }
 
 static inline void parity_take_output(parity_side *side) {
@@ -258,7 +259,8 @@ static inline void parity_forget(parity_side *side) {
     bool output = needs->backward_reads_output;
     bool input = needs->backward_reads_input || (side->in_place && output);
     parity_poison(side, side->binding.scratch, needs->scratch_bytes);
-    for (int i = input; i < parity_inputs(side->c); i++)
+    for (int i = input; i < parity_inputs(side->c) && !(i == 1 && needs->backward_reads_second);
+         i++)
         parity_poison(side, side->binding.inputs[i], side->inputs[i].bytes);
     if (!output && !side->in_place) parity_poison(side, side->binding.output, needs->output.bytes);
 }
@@ -273,11 +275,12 @@ static inline void parity_take_loss(parity_side *side) {
 static inline void parity_take_results(parity_side *side) {
     const yoke_plan_binding *binding = &side->binding;
     PARITY_OK(yoke_device_synchronize(side->device));
-    parity_shape input = parity_value_shape(side->c->rows, side->c->operation.input);
-    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+        parity_shape input = parity_value_shape(side->c->rows, parity_input_dims(side->c, i));
         if (binding->input_gradients[i] != NULL)
             side->input_gradients[i] =
                 parity_take(side, &input, &side->inputs[i], binding->input_gradients[i]);
+    }
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
         parity_shape shape = parity_parameter_shape(&side->c->operation, i);
         const yoke_layout *layout = &side->needs->parameters[i];
@@ -386,7 +389,7 @@ static inline void parity_compare_sides(const parity_side *side, const parity_si
     for (int i = 0; i < parity_inputs(c); i++)
         if (side->input_gradients[0] != NULL)
             parity_compare(c, names[i][0], parity_input_gradient(side, i),
-                           parity_input_gradient(cpu, i), parity_input_count(c), tolerance);
+                           parity_input_gradient(cpu, i), parity_input_count(c, i), tolerance);
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
         parity_shape shape = parity_parameter_shape(&c->operation, i);
         size_t count = parity_count(&shape);

@@ -39,7 +39,17 @@ typedef struct parity_case {
 } parity_case;
 
 static inline int parity_inputs(const parity_case *c) {
-    return c->operation.kind == YOKE_OP_ADD || c->operation.add ? 2 : 1;
+    yoke_operation_kind kind = c->operation.kind;
+    bool joins = kind == YOKE_OP_ADD || kind == YOKE_OP_MULTIPLY || kind == YOKE_OP_CONCAT;
+    return joins || c->operation.add ? 2 : 1;
+}
+
+/* Of a concatenation, input 1 has the channels that input 0 leaves. */
+static inline yoke_dims parity_input_dims(const parity_case *c, int index) {
+    yoke_dims dims = c->operation.input;
+    bool rest = c->operation.kind == YOKE_OP_CONCAT && index == 1;
+    if (rest) dims.channels = c->operation.output.channels - dims.channels;
+    return dims;
 }
 
 static inline bool parity_is_loss(const parity_case *c) {
@@ -57,6 +67,9 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
         [YOKE_OP_LAYER_NORM] = "layer norm",
         [YOKE_OP_ACTIVATION] = "activation",
         [YOKE_OP_ADD] = "add",
+        [YOKE_OP_MULTIPLY] = "multiply",
+        [YOKE_OP_CONCAT] = "concat",
+        [YOKE_OP_SOFTMAX] = "softmax",
         [YOKE_OP_MAX_POOL] = "max pool",
         [YOKE_OP_AVERAGE_POOL] = "average pool",
         [YOKE_OP_FLATTEN] = "flatten",
@@ -147,8 +160,8 @@ typedef struct parity_values {
     int32_t *labels;
 } parity_values;
 
-static inline size_t parity_input_count(const parity_case *c) {
-    parity_shape shape = parity_value_shape(c->rows, c->operation.input);
+static inline size_t parity_input_count(const parity_case *c, int index) {
+    parity_shape shape = parity_value_shape(c->rows, parity_input_dims(c, index));
     return parity_count(&shape);
 }
 
@@ -161,8 +174,8 @@ static inline parity_values parity_values_new(const parity_case *c) {
     parity_values values = {0};
     bool norm = c->operation.kind == YOKE_OP_BATCH_NORM;
     for (uint32_t i = 0; i < YOKE_PLAN_INPUTS; i++)
-        values.inputs[i] = parity_random(parity_input_count(c), 1 + i, 0, c->full);
-    for (size_t k = 0; c->input_scale > 0 && k < parity_input_count(c); k++)
+        values.inputs[i] = parity_random(parity_input_count(c, (int)i), 1 + i, 0, c->full);
+    for (size_t k = 0; c->input_scale > 0 && k < parity_input_count(c, 0); k++)
         values.inputs[0][k] *= c->input_scale;
     for (int i = 0; i < YOKE_PLAN_PARAMETERS; i++) {
         parity_shape shape = parity_parameter_shape(&c->operation, i);
@@ -174,7 +187,7 @@ static inline parity_values parity_values_new(const parity_case *c) {
     values.buffers[0] = parity_random(channels, 5, 0, false);
     values.buffers[1] = parity_random(channels, 6, 1, false);
     values.output_gradient = parity_random(parity_output_count(c), 7, 0, c->full);
-    values.targets = parity_random(parity_input_count(c), 8, 0, c->full);
+    values.targets = parity_random(parity_input_count(c, 0), 8, 0, c->full);
     values.labels = test_malloc((size_t)c->rows * sizeof *values.labels);
     for (int i = 0; i < c->rows; i++)
         values.labels[i] = (int32_t)(parity_hash((uint32_t)i, 9) % (uint32_t)channels);

@@ -92,7 +92,7 @@ static void a_joined_sum_is_its_parts_to_the_bit(void **state) {
         c.operation.add = c.operation.relu = c.full = true;
         c.evaluation = i % 2 != 0;
         parity_values given = parity_values_new(&c);
-        size_t count = parity_input_count(&c), channels = (size_t)c.operation.input.channels;
+        size_t count = parity_input_count(&c, 0), channels = (size_t)c.operation.input.channels;
         parity_side joined, norm, sum;
         run_norm(rig, &c, &joined, &given);
         run_parts(rig, &c, given, &norm, &sum);
@@ -121,12 +121,12 @@ static void a_mean_far_from_zero_leaves_the_deviation(void **state) {
         parity_values given = parity_values_new(&c);
         parity_side near, far;
         run_norm(rig, &c, &near, &given);
-        for (size_t k = 0; k < parity_input_count(&c); k++)
+        for (size_t k = 0; k < parity_input_count(&c, 0); k++)
             given.inputs[0][k] += 4096;
         run_norm(rig, &c, &far, &given);
         size_t channels = (size_t)c.operation.input.channels;
-        parity_compare(&c, "output far from zero", far.output, near.output, parity_input_count(&c),
-                       2e-3);
+        parity_compare(&c, "output far from zero", far.output, near.output,
+                       parity_input_count(&c, 0), 2e-3);
         parity_compare(&c, "running variance", far.buffers[1], near.buffers[1], channels, 1e-5);
         parity_values_free(&given);
         close_norm(rig, &near);

@@ -195,6 +195,31 @@ static void layer_norm_equals_the_cpu(void **state) {
     }
 }
 
+static void softmax_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const yoke_dims flat[] = {{1, 1, 1}, {33, 1, 1}, {1000, 1, 1}};
+    for (size_t i = 0; i < COUNT(values) + COUNT(flat); i++) {
+        parity_case c = sequence_case(YOKE_OP_SOFTMAX, i < COUNT(values) ? i : 0);
+        if (i >= COUNT(values)) c.operation.input = c.operation.output = flat[i - COUNT(values)];
+        c.input_scale = 8;
+        check_every_way(rig, c);
+    }
+}
+
+/* Of images and sequences; input 1 has fewer, as many or more channels than input 0. */
+static void joins_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static const int more[] = {1, 5, 64};
+    for (size_t i = 0; i < 2 * VALUES; i++) {
+        check_every_way(rig, (i % 2 ? value_case : sequence_case)(YOKE_OP_MULTIPLY, i / 2));
+        for (size_t k = 0; k < COUNT(more); k++) {
+            parity_case c = (i % 2 ? value_case : sequence_case)(YOKE_OP_CONCAT, i / 2);
+            c.operation.output.channels += more[k];
+            check_every_way(rig, c);
+        }
+    }
+}
+
 static void add_equals_the_cpu(void **state) {
     const parity_rig *rig = *state;
     for (size_t i = 0; i < VALUES; i++) {
@@ -530,6 +555,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(layouts_take_values_there_and_back_to_the_bit),
         cmocka_unit_test(activations_equal_the_cpu),
         cmocka_unit_test(layer_norm_equals_the_cpu),
+        cmocka_unit_test(softmax_equals_the_cpu),
+        cmocka_unit_test(joins_equal_the_cpu),
         cmocka_unit_test(add_equals_the_cpu),
         cmocka_unit_test(flatten_and_output_equal_the_cpu),
         cmocka_unit_test(accumulate_equals_the_cpu_to_the_bit),

@@ -187,7 +187,10 @@ static inline yoke_plan_request check_request(operation_check *check) {
     if (check->input_count == 0) check->input_count = 1;
     for (int i = 0; i < check->input_count; i++) {
         const cpu_desc *desc = NULL;
-        CHECK(cpu_value_desc(&desc, cpu_of(check->device), check->rows, check->operation.input,
+        yoke_dims dims = check->operation.input;
+        if (check->operation.kind == YOKE_OP_CONCAT && i == 1)
+            dims.channels = check->operation.output.channels - dims.channels;
+        CHECK(cpu_value_desc(&desc, cpu_of(check->device), check->rows, dims,
                              cpu_data_type(check->precision),
                              check->tags[i] != 0 ? check->tags[i] : dnnl_nchw));
         cpu_layout_store(&check->inputs[i], desc);

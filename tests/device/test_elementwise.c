@@ -37,6 +37,13 @@ static void add_reference(const operation_check *check, double *const inputs[],
     }
 }
 
+static void multiply_reference(const operation_check *check, double *const inputs[],
+                               double *const parameters[], double *output) {
+    (void)parameters;
+    for (size_t i = 0; i < check_count(&check->inputs[0]); i++)
+        output[i] = inputs[0][i] * inputs[1][i];
+}
+
 static void copy_reference(const operation_check *check, double *const inputs[],
                            double *const parameters[], double *output) {
     (void)parameters;
@@ -114,6 +121,24 @@ static void add_sums_two_layouts_and_gives_both_the_gradient(void **state) {
 static void add_fuses_relu(void **state) {
     (void)state;
     every_add(YOKE_FLOAT32, true);
+}
+
+static void every_multiply(yoke_precision precision) {
+    const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nChw16c};
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (int i = 0; i < 4; i++) {
+            operation_check check = prepare(YOKE_OP_MULTIPLY, shapes[s], precision);
+            check.input_count = 2;
+            check.tags[0] = tags[i & 1];
+            check.tags[1] = tags[i >> 1 & 1];
+            run(&check, multiply_reference);
+        }
+    }
+}
+
+static void multiply_takes_two_layouts_and_gives_each_its_gradient(void **state) {
+    (void)state;
+    every_multiply(YOKE_FLOAT32);
 }
 
 static void add_shares_one_gradient_between_inputs_of_one_layout(void **state) {
@@ -221,6 +246,7 @@ static void elementwise_operations_compute_in_bfloat16(void **state) {
     every_activation(YOKE_BFLOAT16);
     every_add(YOKE_BFLOAT16, false);
     every_add(YOKE_BFLOAT16, true);
+    every_multiply(YOKE_BFLOAT16);
     every_reshape(YOKE_OP_FLATTEN, YOKE_BFLOAT16);
     every_reshape(YOKE_OP_OUTPUT, YOKE_BFLOAT16);
 }
@@ -230,6 +256,7 @@ int main(void) {
         cmocka_unit_test(activations_equal_their_definitions_and_slopes),
         cmocka_unit_test(add_sums_two_layouts_and_gives_both_the_gradient),
         cmocka_unit_test(add_fuses_relu),
+        cmocka_unit_test(multiply_takes_two_layouts_and_gives_each_its_gradient),
         cmocka_unit_test(add_shares_one_gradient_between_inputs_of_one_layout),
         cmocka_unit_test(flatten_gives_row_major_features_from_any_layout),
         cmocka_unit_test(flatten_of_plain_memory_moves_nothing_in_place),

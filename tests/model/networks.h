@@ -79,8 +79,11 @@ static inline yoke_model *over_channels(const yoke_loss_options *loss) {
     assert_ok(yoke_model_create(&model, "over channels", (yoke_shape){5, 4, 3, false}));
     yoke_value a = linear(model, yoke_sequence(model, yoke_model_input(model)), "fc1", 11, NULL);
     a = yoke_add(model, linear(model, layer_norm(model, a, "ln1"), "fc2", 11, NULL), a);
-    a = yoke_flatten(model, layer_norm(model, a, "ln2"));
-    a = layer_norm(model, linear(model, a, "fc3", 9, NULL), "ln3");
+    yoke_value gate = yoke_softmax(model, linear(model, a, "gate", 11, NULL));
+    a = yoke_concat(model, yoke_multiply(model, gate, layer_norm(model, a, "ln2")), gate);
+    a = yoke_multiply(model, a, a);
+    a = layer_norm(model, linear(model, yoke_flatten(model, a), "fc3", 9, NULL), "ln3");
+    a = yoke_concat(model, a, yoke_softmax(model, a));
     assert_ok(yoke_model_finish(model, linear(model, a, "fc4", 7, NULL), loss));
     return model;
 }
@@ -97,6 +100,20 @@ static inline yoke_model *activations(const yoke_loss_options *loss) {
     b = yoke_tanh(model, linear(model, yoke_flatten(model, b), "fc1", 8, NULL));
     b = yoke_gelu(model, linear(model, yoke_relu(model, b), "fc2", 8, NULL));
     assert_ok(yoke_model_finish(model, linear(model, b, "fc3", 7, NULL), loss));
+    return model;
+}
+
+/* Images of channels that blocks divide and of others, joined and multiplied. */
+static inline yoke_model *joined(const yoke_loss_options *loss) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "joined", (yoke_shape){3, 5, 4, false}));
+    yoke_value input = yoke_model_input(model);
+    yoke_value a = conv(model, input, "conv1", 16, NULL), b = conv(model, input, "conv2", 32, NULL);
+    a = yoke_concat(model, yoke_concat(model, a, b), yoke_concat(model, input, a));
+    a = yoke_multiply(model, conv(model, a, "conv3", 3, NULL), input);
+    a = yoke_multiply(model, input, yoke_relu(model, a));
+    a = linear(model, yoke_flatten(model, yoke_concat(model, a, a)), "fc", 7, NULL);
+    assert_ok(yoke_model_finish(model, a, loss));
     return model;
 }
 

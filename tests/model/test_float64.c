@@ -108,6 +108,11 @@ static void so_are_those_of_layers_over_channels(void **state) {
     check_model(over_channels(NULL), 3);
 }
 
+static void so_are_those_of_joined_images(void **state) {
+    (void)state;
+    check_model(joined(NULL), 3);
+}
+
 static void so_are_those_of_sequences(void **state) {
     (void)state;
     check_model(sequence(NULL), 2);
@@ -199,6 +204,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(so_are_those_of_activations),
         cmocka_unit_test(so_are_those_of_layers_over_channels),
+        cmocka_unit_test(so_are_those_of_joined_images),
         cmocka_unit_test(so_are_those_of_sequences),
         cmocka_unit_test(so_are_those_of_attention),
         cmocka_unit_test(so_are_those_of_the_mean_squared_error),

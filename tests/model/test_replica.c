@@ -58,6 +58,14 @@ static void layers_over_channels_equal_the_reference(void **state) {
     rig_destroy(&rig);
 }
 
+static void joined_images_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_create(&rig, joined(NULL), 5, 1);
+    assert_step_near(&rig, 1e-4);
+    rig_destroy(&rig);
+}
+
 static void sequences_equal_the_reference(void **state) {
     (void)state;
     struct rig rig;
@@ -143,6 +151,11 @@ static yoke_model *tokens_at_positions(const yoke_loss_options *loss) {
 static void bfloat16_layers_over_channels_stay_close_to_the_reference(void **state) {
     (void)state;
     check_bfloat16(over_channels);
+}
+
+static void bfloat16_joined_images_stay_close_to_the_reference(void **state) {
+    (void)state;
+    check_bfloat16(joined);
 }
 
 static void bfloat16_sequences_stay_close_to_the_reference(void **state) {
@@ -330,6 +343,7 @@ int main(void) {
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(every_loss_equals_the_reference),
         cmocka_unit_test(layers_over_channels_equal_the_reference),
+        cmocka_unit_test(joined_images_equal_the_reference),
         cmocka_unit_test(sequences_equal_the_reference),
         cmocka_unit_test(windows_equal_the_reference),
         cmocka_unit_test(attention_equals_the_reference),
@@ -338,6 +352,7 @@ int main(void) {
         cmocka_unit_test(measured_choices_equal_the_reference),
         cmocka_unit_test(bfloat16_activations_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_layers_over_channels_stay_close_to_the_reference),
+        cmocka_unit_test(bfloat16_joined_images_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_sequences_stay_close_to_the_reference),
         cmocka_unit_test(bfloat16_stays_close_to_the_reference),
         cmocka_unit_test(mlp_equals_the_reference),

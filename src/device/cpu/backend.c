@@ -305,6 +305,12 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
         return cpu_plan_activation(plan, cpu, request);
     case YOKE_OP_ADD:
         return cpu_plan_add(plan, cpu, request);
+    case YOKE_OP_MULTIPLY:
+        return cpu_plan_multiply(plan, cpu, request);
+    case YOKE_OP_CONCAT:
+        return cpu_plan_concat(plan, cpu, request);
+    case YOKE_OP_SOFTMAX:
+        return cpu_plan_softmax(plan, cpu, request);
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:
         return cpu_plan_pooling(plan, cpu, request);

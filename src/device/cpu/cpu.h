@@ -135,6 +135,11 @@ yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
 yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
+                              const yoke_plan_request *request);
+yoke_status cpu_plan_concat(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_softmax(yoke_plan **plan, cpu_device *device,
+                             const yoke_plan_request *request);
 yoke_status cpu_plan_reshape(yoke_plan **plan, cpu_device *device,
                              const yoke_plan_request *request); /* flatten, output */
 yoke_status cpu_plan_embedding(yoke_plan **plan, cpu_device *device,

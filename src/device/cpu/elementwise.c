@@ -1,4 +1,5 @@
-/* Addition, with an optional ReLU behind the sum. */
+/* Addition, with an optional ReLU behind the sum, and multiplication. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -110,5 +111,103 @@ yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_r
         add->aligned_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
         needs->scratch_bytes = add->aligned_offset + needs->output.bytes;
     }
+    return YOKE_OK;
+}
+
+/* The product of two values in the layout of the first. Each input's gradient is the output's times
+ * the other input. */
+
+typedef struct multiply_plan {
+    yoke_plan base;
+    cpu_primitive forward, gradients[2];
+    cpu_call align, give_back; /* input 1 into input 0's layout; input 1's gradient back */
+    bool same_layout;
+    const cpu_desc *inputs[2];
+    size_t aligned_offset, gradient_offset; /* in scratch: input 1 and its gradient */
+} multiply_plan;
+
+static void multiply_destroy(yoke_plan *plan) {
+    multiply_plan *multiply = (multiply_plan *)plan;
+    cpu_call_destroy(&multiply->align);
+    cpu_call_destroy(&multiply->give_back);
+    cpu_primitive_destroy(&multiply->forward);
+    for (int i = 0; i < 2; i++)
+        cpu_primitive_destroy(&multiply->gradients[i]);
+    free(plan);
+}
+
+static yoke_status multiply_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const multiply_plan *multiply = (const multiply_plan *)plan;
+    TRY(cpu_call_run(&multiply->align, cpu_of(plan->device)));
+    return cpu_call_run(&multiply->forward.call, cpu_of(plan->device));
+}
+
+static yoke_status multiply_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const multiply_plan *multiply = (const multiply_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    TRY(cpu_call_run(&multiply->align, device));
+    for (int i = 0; i < 2; i++)
+        TRY(cpu_call_run(&multiply->gradients[i].call, device));
+    return cpu_call_run(&multiply->give_back, device);
+}
+
+/* to = left * right, all in the layout of input 0. */
+static yoke_status bind_product(multiply_plan *multiply, cpu_primitive *product, void *to,
+                                void *left, void *right, void *scratch) {
+    const cpu_address addresses[] = {
+        {DNNL_ARG_SRC_0, left}, {DNNL_ARG_SRC_1, right}, {DNNL_ARG_DST, to}, CPU_LAST_ADDRESS};
+    return cpu_primitive_bind(product, cpu_of(multiply->base.device), addresses, scratch);
+}
+
+static yoke_status multiply_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    multiply_plan *multiply = (multiply_plan *)plan;
+    cpu_device *device = cpu_of(plan->device);
+    char *scratch = binding->scratch;
+    void *left = binding->inputs[0], *right = binding->inputs[1];
+    void *gradient = binding->input_gradients[1];
+    cpu_call_destroy(&multiply->align);
+    cpu_call_destroy(&multiply->give_back);
+    if (!multiply->same_layout) {
+        right = scratch + multiply->aligned_offset;
+        gradient = scratch + multiply->gradient_offset;
+        TRY(cpu_reorder(&multiply->align, device, multiply->inputs[1], binding->inputs[1],
+                        multiply->inputs[0], right));
+    }
+    TRY(bind_product(multiply, &multiply->forward, binding->output, left, right, scratch));
+    if (multiply->gradients[0].description == NULL) return YOKE_OK;
+    TRY(bind_product(multiply, &multiply->gradients[0], binding->input_gradients[0],
+                     binding->output_gradient, right, scratch));
+    TRY(bind_product(multiply, &multiply->gradients[1], gradient, binding->output_gradient, left,
+                     scratch));
+    if (multiply->same_layout) return YOKE_OK;
+    return cpu_reorder(&multiply->give_back, device, multiply->inputs[0], gradient,
+                       multiply->inputs[1], binding->input_gradients[1]);
+}
+
+yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
+                              const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {multiply_bind, multiply_forward, multiply_backward,
+                                          multiply_destroy};
+    TRY(yoke_plan_allocate(plan, sizeof(multiply_plan), &device->base, request, &calls));
+    multiply_plan *multiply = (multiply_plan *)*plan;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        multiply->inputs[i] = cpu_layout_desc(&request->inputs[i]);
+    multiply->same_layout = multiply->inputs[0] == multiply->inputs[1];
+    const cpu_operation product = {.kind = CPU_MULTIPLY, .source = multiply->inputs[0]};
+    TRY(cpu_primitive_create(&multiply->forward, device, &product));
+    bool gradient = request->training && request->input_gradient;
+    for (int i = 0; i < 2 && gradient; i++)
+        TRY(cpu_primitive_create(&multiply->gradients[i], device, &product));
+    yoke_plan_needs *needs = &multiply->base.needs;
+    needs->output = request->inputs[0];
+    needs->forward_in_place = true;
+    needs->backward_reads_input = needs->backward_reads_second = gradient;
+    needs->scratch_bytes = cpu_primitive_scratch(&multiply->forward);
+    if (multiply->same_layout) return YOKE_OK;
+    multiply->aligned_offset = cpu_align(needs->scratch_bytes, CPU_LINE);
+    multiply->gradient_offset = multiply->aligned_offset + cpu_align(needs->output.bytes, CPU_LINE);
+    needs->scratch_bytes = multiply->gradient_offset + (gradient ? needs->output.bytes : 0);
     return YOKE_OK;
 }

@@ -61,6 +61,8 @@ typedef enum cpu_operation_kind {
     CPU_POOLING,     /* source, destination, kernel, strides, padding */
     CPU_ELTWISE,     /* source, alpha, beta */
     CPU_NORM,        /* source, epsilon, flags */
+    CPU_MULTIPLY,    /* source * source, forward only */
+    CPU_SOFTMAX,     /* source, axis */
     CPU_SUM          /* source + source; relu: followed by a ReLU, forward only */
 } cpu_operation_kind;
 
@@ -79,7 +81,8 @@ typedef struct cpu_operation {
     const cpu_desc *source, *weights, *bias, *destination;
     dnnl_dims_t strides, kernel, padding, padding_end;
     dnnl_dims_t dilation; /* pixels between neighbouring taps: 0 where these touch */
-    float alpha, beta;    /* of an eltwise algorithm */
+    int axis;
+    float alpha, beta; /* of an eltwise algorithm */
     float epsilon;
     unsigned flags;
     bool relu;

@@ -82,7 +82,8 @@ typedef union operation_desc {
     dnnl_pooling_desc_t pooling;
     dnnl_eltwise_desc_t eltwise;
     dnnl_batch_normalization_desc_t norm;
-    dnnl_binary_desc_t sum;
+    dnnl_binary_desc_t binary;
+    dnnl_softmax_desc_t softmax;
 } operation_desc;
 
 typedef struct recipe {
@@ -152,6 +153,17 @@ static dnnl_status_t norm(dnnl_batch_normalization_desc_t *desc, const recipe *r
                                                        r->source, o->epsilon, o->flags);
 }
 
+static dnnl_status_t softmax(dnnl_softmax_desc_t *desc, const recipe *r) {
+    const cpu_operation *o = r->operation;
+    if (o->direction == CPU_FORWARD)
+        return dnnl_softmax_forward_desc_init(desc, cpu_propagation(o), r->source, o->axis);
+    return dnnl_softmax_backward_desc_init(desc, r->source, r->source, o->axis);
+}
+
+static dnnl_status_t binary(dnnl_binary_desc_t *desc, const recipe *r, dnnl_alg_kind_t algorithm) {
+    return dnnl_binary_desc_init(desc, algorithm, r->source, r->source, r->source);
+}
+
 static const dnnl_memory_desc_t *md_of(const cpu_desc *desc) {
     return desc != NULL ? desc->onednn : NULL;
 }
@@ -175,8 +187,12 @@ static dnnl_status_t fill(operation_desc *desc, const cpu_operation *operation) 
         return eltwise(&desc->eltwise, &r);
     case CPU_NORM:
         return norm(&desc->norm, &r);
+    case CPU_MULTIPLY:
+        return binary(&desc->binary, &r, dnnl_binary_mul);
+    case CPU_SOFTMAX:
+        return softmax(&desc->softmax, &r);
     case CPU_SUM:
-        return dnnl_binary_desc_init(&desc->sum, dnnl_binary_add, r.source, r.source, r.source);
+        return binary(&desc->binary, &r, dnnl_binary_add);
     }
     return dnnl_invalid_arguments;
 }

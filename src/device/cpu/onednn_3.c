@@ -143,6 +143,22 @@ static dnnl_status_t norm(const recipe *r) {
         o->flags, o->hint, r->attributes);
 }
 
+static dnnl_status_t softmax(const recipe *r) {
+    const cpu_operation *o = r->operation;
+    if (o->direction == CPU_FORWARD)
+        return dnnl_softmax_forward_primitive_desc_create(
+            r->description, r->engine, cpu_propagation(o), dnnl_softmax_accurate, r->source,
+            r->source, o->axis, r->attributes);
+    return dnnl_softmax_backward_primitive_desc_create(r->description, r->engine,
+                                                       dnnl_softmax_accurate, r->source, r->source,
+                                                       r->source, o->axis, o->hint, r->attributes);
+}
+
+static dnnl_status_t binary(const recipe *r, dnnl_alg_kind_t algorithm) {
+    return dnnl_binary_primitive_desc_create(r->description, r->engine, algorithm, r->source,
+                                             r->source, r->source, r->attributes);
+}
+
 static const_dnnl_memory_desc_t md_of(const cpu_desc *desc) {
     return desc != NULL ? desc->onednn : NULL;
 }
@@ -172,9 +188,12 @@ dnnl_status_t cpu_describe_primitive(dnnl_primitive_desc_t *description, dnnl_en
         return eltwise(&r);
     case CPU_NORM:
         return norm(&r);
+    case CPU_MULTIPLY:
+        return binary(&r, dnnl_binary_mul);
+    case CPU_SOFTMAX:
+        return softmax(&r);
     case CPU_SUM:
-        return dnnl_binary_primitive_desc_create(description, engine, dnnl_binary_add, r.source,
-                                                 r.source, r.source, attributes);
+        return binary(&r, dnnl_binary_add);
     }
     return dnnl_invalid_arguments;
 }

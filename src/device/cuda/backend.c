@@ -251,6 +251,12 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
         return cuda_plan_activation(plan, cuda, request);
     case YOKE_OP_ADD:
         return cuda_plan_add(plan, cuda, request);
+    case YOKE_OP_MULTIPLY:
+        return cuda_plan_multiply(plan, cuda, request);
+    case YOKE_OP_CONCAT:
+        return cuda_plan_concat(plan, cuda, request);
+    case YOKE_OP_SOFTMAX:
+        return cuda_plan_softmax(plan, cuda, request);
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:
         return cuda_plan_pooling(plan, cuda, request);

@@ -173,6 +173,12 @@ yoke_status cuda_plan_layer_norm(yoke_plan **plan, cuda_device *device,
 yoke_status cuda_plan_activation(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
 yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+yoke_status cuda_plan_multiply(yoke_plan **plan, cuda_device *device,
+                               const yoke_plan_request *request);
+yoke_status cuda_plan_concat(yoke_plan **plan, cuda_device *device,
+                             const yoke_plan_request *request);
+yoke_status cuda_plan_softmax(yoke_plan **plan, cuda_device *device,
+                              const yoke_plan_request *request);
 yoke_status cuda_plan_reshape(yoke_plan **plan, cuda_device *device,
                               const yoke_plan_request *request); /* flatten, output */
 yoke_status cuda_plan_embedding(yoke_plan **plan, cuda_device *device,

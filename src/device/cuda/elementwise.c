@@ -1,4 +1,4 @@
-/* Addition, with an optional ReLU behind the sum. */
+/* Addition, with an optional ReLU behind the sum, and multiplication. */
 #include "device/cuda/kernel_plan.h"
 
 /* The sum of two values. Both inputs have the same gradient: backward writes it once. */
@@ -75,5 +75,75 @@ yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan
     needs->backward_reads_output = gradient && request->operation->relu;
     needs->backward_in_place = gradient && !left->reordered;
     needs->shared_input_gradient = gradient && !left->reordered && !right->reordered;
+    return YOKE_OK;
+}
+
+/* The product of two values. Each input's gradient is the output's times the other input. */
+
+typedef struct multiply_plan {
+    yoke_plan base;
+    cuda_kernel_input inputs[YOKE_PLAN_INPUTS];
+    cuda_elementwise_job forward, gradients[YOKE_PLAN_INPUTS];
+} multiply_plan;
+
+static yoke_status multiply_forward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const multiply_plan *multiply = (const multiply_plan *)plan;
+    cuda_device *device = cuda_of(plan->device);
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        TRY(cuda_kernel_input_read(&multiply->inputs[i], device));
+    TRY_CUDA(device, cuda_run_multiply(&multiply->forward, cuda_compute(plan)));
+    return YOKE_OK;
+}
+
+static yoke_status multiply_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    const multiply_plan *multiply = (const multiply_plan *)plan;
+    cuda_device *device = cuda_of(plan->device);
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        TRY(cuda_kernel_input_read(&multiply->inputs[i], device));
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+        if (multiply->gradients[i].to == NULL) continue;
+        TRY_CUDA(device, cuda_run_multiply(&multiply->gradients[i], cuda_compute(plan)));
+        TRY(cuda_kernel_input_return(&multiply->inputs[i], device));
+    }
+    return YOKE_OK;
+}
+
+static yoke_status multiply_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
+    multiply_plan *multiply = (multiply_plan *)plan;
+    char *scratch = binding->scratch;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+        cuda_kernel_input_bind(&multiply->inputs[i], binding, i, scratch);
+        scratch += 2 * multiply->inputs[i].bytes;
+    }
+    multiply->forward.to = binding->output;
+    multiply->forward.from = multiply->inputs[0].value;
+    multiply->forward.second = multiply->inputs[1].value;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++) {
+        multiply->gradients[i].to = multiply->inputs[i].gradient;
+        multiply->gradients[i].from = binding->output_gradient;
+        multiply->gradients[i].second = multiply->inputs[1 - i].value;
+    }
+    return YOKE_OK;
+}
+
+yoke_status cuda_plan_multiply(yoke_plan **plan, cuda_device *device,
+                               const yoke_plan_request *request) {
+    static const yoke_plan_calls calls = {multiply_bind, multiply_forward, multiply_backward, NULL};
+    TRY(yoke_plan_allocate(plan, sizeof(multiply_plan), &device->base, request, &calls));
+    multiply_plan *multiply = (multiply_plan *)*plan;
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        multiply->inputs[i] = cuda_kernel_input_of(request, i);
+    multiply->forward = (cuda_elementwise_job){.half = cuda_is_half(request),
+                                               .elements = cuda_elements(&multiply->inputs[0].own)};
+    for (int i = 0; i < YOKE_PLAN_INPUTS; i++)
+        multiply->gradients[i] = multiply->forward;
+    bool gradient = request->training && request->input_gradient;
+    yoke_plan_needs *needs = &multiply->base.needs;
+    cuda_kernel_output(&needs->output, request);
+    needs->scratch_bytes = 2 * (multiply->inputs[0].bytes + multiply->inputs[1].bytes);
+    needs->forward_in_place = !multiply->inputs[0].reordered;
+    needs->backward_reads_input = needs->backward_reads_second = gradient;
     return YOKE_OK;
 }

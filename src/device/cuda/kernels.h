@@ -187,6 +187,28 @@ typedef struct cuda_elementwise_job {
     size_t elements;
 } cuda_elementwise_job;
 cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream);
+cudaError_t cuda_run_multiply(const cuda_elementwise_job *job, cudaStream_t stream);
+
+/* Values [positions, features]; `to` may be `from`. */
+typedef struct cuda_softmax_job {
+    size_t positions;
+    int features;
+    bool half;
+    const void *from, *output; /* output: backward; from is then its gradient */
+    void *to;
+} cuda_softmax_job;
+cudaError_t cuda_run_softmax(const cuda_softmax_job *job, cudaStream_t stream);
+cudaError_t cuda_run_softmax_backward(const cuda_softmax_job *job, cudaStream_t stream);
+
+/* to[row][column] = from[row][column] for all of `rows` and `columns`. */
+typedef struct cuda_columns_job {
+    void *to;
+    const void *from;
+    size_t to_stride, from_stride; /* elements from row to row */
+    size_t rows, columns;
+    bool half;
+} cuda_columns_job;
+cudaError_t cuda_run_copy_columns(const cuda_columns_job *job, cudaStream_t stream);
 
 typedef struct cuda_pooling_job {
     int rows, channels, height, width, out_height, out_width;
