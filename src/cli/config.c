@@ -41,9 +41,23 @@ static const char *imagefolder_finetune[][2] = {
     {NULL, NULL},
 };
 
+static const char *gpt_char[][2] = {
+    {"model", "gpt2:layers=4,width=128,heads=4"},
+    {"epochs", "10"},
+    {"batch", "32"},
+    {"optimizer", "adamw"},
+    {"lr", "0.002"},
+    {"lr-schedule", "cosine"},
+    {"warmup-steps", "100"},
+    {"no-decay", "norms-and-biases"},
+    {"clip-norm", "1"},
+    {NULL, NULL},
+};
+
 static const recipe recipes[] = {
     {"cifar10", {NULL}, cifar10},
     {"imagefolder-finetune", {"dataset", "init", NULL}, imagefolder_finetune},
+    {"gpt-char", {"dataset", NULL}, gpt_char},
 };
 #define RECIPE_COUNT (sizeof recipes / sizeof recipes[0])
 

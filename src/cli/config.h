@@ -33,7 +33,7 @@ typedef struct config_flags {
         "print-config", NULL, "print the options in force as such an object, and do not train",    \
             CLI_FLAG, at_print, 0, 0                                                               \
     }
-#define CONFIG_RECIPES "cifar10, imagefolder-finetune"
+#define CONFIG_RECIPES "cifar10, imagefolder-finetune, gpt-char"
 
 /* Where options lie. */
 typedef struct config_place {

@@ -119,8 +119,12 @@ static void print_data(FILE *out, const yoke_trainer *trainer, const char *name)
         fprintf(out, ", %d classes\n", rows.classes);
     else
         fprintf(out, ", %d target%s\n", rows.target_count, rows.target_count == 1 ? "" : "s");
-    fprintf(out, "         %dx%dx%d, normalised by mean", rows.shape.channels, rows.shape.height,
-            rows.shape.width);
+    fprintf(out, "         %dx%dx%d, ", rows.shape.channels, rows.shape.height, rows.shape.width);
+    if (rows.mean[0] == 0 && rows.deviation[0] == 1) {
+        fprintf(out, "not normalised\n");
+        return;
+    }
+    fprintf(out, "normalised by mean");
     print_channels(out, rows.mean, rows.shape.channels);
     fprintf(out, ", deviation");
     print_channels(out, rows.deviation, rows.shape.channels);

@@ -116,6 +116,14 @@ class Options(Case):
         self.fails(2, ["imagefolder-finetune needs --dataset"], "train", "--recipe", "imagefolder-finetune", "--init", "x")
         self.fails(2, ["imagefolder-finetune needs --init"], "train", "--recipe", "imagefolder-finetune", "--dataset", "images:x")
 
+    def test_gpt_char_learns_from_a_text(self):
+        text = self.folder / "text"
+        text.write_text("to be, or not to be: " * 50)
+        result = self.run_ok("train", "--recipe", "gpt-char", "--dataset", f"text:{text},context=8", "--batch", "8",
+                             "--model", "gpt2:layers=1,width=8,heads=1", "--steps", "2", "--devices", "2xcpu")
+        self.assertIn("8x1x1, not normalised", result.stderr)
+        self.fails(2, ["gpt-char needs --dataset"], "train", "--recipe", "gpt-char")
+
     def test_a_mistake_in_a_config_is_named(self):
         config = self.folder / "run.json"
         for text, words in [('{"leaning_rate": 1, "lr": 1}', ["run.json: train has no option 'leaning_rate'"]),
