@@ -9,7 +9,7 @@
  * metrics of the host program for it
  * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine, and the stages of a step by hand
- * - model.h, optimizer.h, dataset.h: what it trains, how, and on what
+ * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; preset.h: models by name
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
@@ -44,6 +44,7 @@
 #include "yoke/host_parts.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
+#include "yoke/preset.h"
 #include "yoke/status.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"

@@ -89,10 +89,10 @@ void yoke_float64_backward(yoke_float64_model *r) {
 
 double yoke_layer_work(const yoke_model *model, const yoke_node *layer) {
     yoke_operation_kind kind = layer->operation.kind;
-    double positions = layer->shape.height; /* a causal one computes half of its pairs */
-    if (kind == YOKE_OP_ATTENTION) return 2 * positions * positions * layer->shape.channels;
-    if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) return 0;
     size_t pixels = yoke_planes_of(layer->shape).pixels;
+    if (kind == YOKE_OP_ATTENTION) /* scores, and the values that they weigh; causal or not */
+        return 2.0 * layer->shape.channels * (double)pixels * (double)pixels;
+    if (kind != YOKE_OP_CONV2D && kind != YOKE_OP_LINEAR) return 0;
     return (double)model->tensors[layer->tensors[0]].count * (double)pixels;
 }
 

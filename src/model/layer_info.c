@@ -30,6 +30,7 @@ static double flops_of(const yoke_model *model, const yoke_node *layer) {
     case YOKE_OP_DROPOUT: /* does nothing in evaluation */
         return 0;
     case YOKE_OP_BATCH_NORM:
+    case YOKE_OP_LAYER_NORM:
         return 2 * elements;
     case YOKE_OP_MAX_POOL:
     case YOKE_OP_AVERAGE_POOL:

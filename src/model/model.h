@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "yoke/bench.h"
 #include "yoke/model.h"
+#include "yoke/preset.h"
 
 /* The flat layout. */
 
