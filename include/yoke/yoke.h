@@ -8,8 +8,10 @@
  * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
  * metrics of the host program for it
  * - checkpoint.h: a run that goes on bit for bit
- * - data_parallel.h: the engine, and the stages of a step by hand
- * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; preset.h: models by name
+ * - data_parallel.h: the engine; stages.h: the stages of a step by hand
+ * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
+ *   sequences; preset.h: models by name
+ * - weights.h, evaluation.h: what it has learned
  * - device.h: the devices; distributed.h: several processes
  * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
@@ -45,6 +47,7 @@
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"
+#include "yoke/stages.h"
 #include "yoke/status.h"
 #include "yoke/trace.h"
 #include "yoke/trainer.h"

@@ -7,6 +7,7 @@
 #include "trace/trace.h"
 #include "yoke/data_parallel.h"
 #include "yoke/host_parts.h"
+#include "yoke/stages.h"
 
 /* What train needs beyond the public calls. */
 const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel);
