@@ -78,6 +78,25 @@ static inline yoke_value build_convnet(yoke_model *model) {
     return linear(model, yoke_flatten(model, value), "fc", 5, NULL);
 }
 
+static inline yoke_value build_gates(yoke_model *model) {
+    yoke_conv2d_options conv1 = {.struct_size = sizeof conv1,
+                                 .name = "conv1",
+                                 .out_channels = 8,
+                                 .kernel = 3,
+                                 .padding = 1,
+                                 .bias = true};
+    yoke_layer_norm_options ln1 = {.struct_size = sizeof ln1, .name = "ln1", .epsilon = 1e-6};
+    yoke_layer_norm_options ln2 = {.struct_size = sizeof ln2, .name = "ln2", .epsilon = 1e-5};
+    yoke_value x = yoke_silu(model, yoke_conv2d(model, yoke_model_input(model), &conv1));
+    x = linear(model, yoke_sequence(model, yoke_relu6(model, x)), "fc1", 12, NULL);
+    x = yoke_gelu(model, yoke_layer_norm(model, x, &ln1));
+    yoke_value gate = yoke_softmax(model, linear(model, x, "fc2", 12, NULL));
+    gate = yoke_multiply(model, gate, yoke_sigmoid(model, linear(model, x, "fc3", 12, NULL)));
+    x = yoke_concat(model, gate, yoke_gelu_tanh(model, x));
+    x = yoke_flatten(model, yoke_tanh(model, linear(model, x, "fc4", 4, NULL)));
+    return linear(model, yoke_layer_norm(model, x, &ln2), "fc5", 5, NULL);
+}
+
 static inline yoke_value build_windows(yoke_model *model) {
     yoke_conv2d_options first = {.struct_size = sizeof first,
                                  .name = "conv1",
@@ -136,6 +155,8 @@ typedef struct subject_model {
 
 static const subject_model convnet = {
     "convnet", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
+static const subject_model gates = {
+    "gates", {.channels = 3, .height = 5, .width = 4}, 5, build_gates};
 static const subject_model windows = {
     "windows", {.channels = 3, .height = 12, .width = 12}, 5, build_windows};
 static const subject_model resnet = {
