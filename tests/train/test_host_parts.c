@@ -2,6 +2,8 @@
  */
 #include "rank_runs.h"
 
+#include "yoke/preset.h"
+
 enum { ROWS = 50, FEATURES = 12, CLASSES = 3 };
 
 /* Rows of three clouds, the second of them rare. */
