@@ -230,7 +230,8 @@ class Verbs(Tool):
 
     def test_an_unknown_field_is_refused_with_the_names_of_all(self):
         fields = set()
-        for name, options in [("a", []), ("b", ["--optimizer", "adamw", "--lr-schedule", "cosine"])]:
+        for name, options in [("a", []), ("b", ["--optimizer", "adamw", "--lr-schedule", "cosine"]),
+                              ("c", ["--lr-schedule", "plateau"])]:
             self.yoke(*SHORT, *options, "--checkpoint-dir", name)
             shown = json.loads(self.yoke("checkpoint", "show", f"{name}/step-00000015.safetensors", "--json").stdout)
             fields |= {key[len("config."):] for key in shown["facts"] if key.startswith("config.")}
@@ -253,7 +254,7 @@ class Verbs(Tool):
         said = self.yoke(*run, *other, code=2).stderr
         named = said.strip().split("--resume-anyway ")[1].split(",")
         self.assertEqual(named, """seed batch accumulate learning_rate weight_decay clip_norm momentum nesterov groups
-            dataset shuffle augment label_smoothing lr_schedule warmup_steps""".split())
+            dataset labels shuffle augment label_smoothing lr_schedule warmup_steps""".split())
         shown = said.count(" here and ")
         self.assertGreater(shown, 2)
         self.assertIn(f"; and {len(named) - shown} more; to go on with it all the same: ", said)

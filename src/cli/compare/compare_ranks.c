@@ -370,13 +370,15 @@ void compare_ranks_memory(const compare_ranks *ranks, compare_memory *memory) {
     memcpy(memory, ranks->memory, (size_t)ranks->world * sizeof *memory);
 }
 
-/* Where rank 0 leaves its weights; its run_id is the meeting's folder. */
-static void weights_path(char path[64], const yoke_rank_info *info) {
-    snprintf(path, 64, "%.32s/weights-of-%d", info->run_id, info->world);
+#define WEIGHTS_PATH_BYTES 288 /* the address and a suffix */
+
+/* Where rank 0 leaves its weights: in the meeting's folder, beside the store. */
+static void weights_path(char path[WEIGHTS_PATH_BYTES], const yoke_rank_info *info) {
+    snprintf(path, WEIGHTS_PATH_BYTES, "%s.weights", info->address + strlen("file://"));
 }
 
 yoke_status compare_ranks_read(compare_ranks *ranks, float *weights, size_t count) {
-    char path[64];
+    char path[WEIGHTS_PATH_BYTES];
     ranks->request.kind = REQUEST_READ;
     yoke_status status = request_all(ranks);
     if (status != YOKE_OK) return status;
@@ -403,7 +405,7 @@ double compare_ranks_seconds(const compare_ranks *ranks) {
 /* The other end: a rank. */
 
 static yoke_status leave_weights(compare_engine *engine, const yoke_rank_info *info) {
-    char path[64];
+    char path[WEIGHTS_PATH_BYTES];
     if (info->rank != 0) return YOKE_OK;
     size_t count = compare_weights_count(compare_engine_model(engine));
     float *weights = malloc(count * sizeof *weights);
