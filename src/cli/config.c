@@ -2,6 +2,7 @@
 #include "cli/config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -205,6 +206,17 @@ int config_apply(const config_place *place, int argc, char **argv) {
     return code < 0 ? check_needs(place) : code;
 }
 
+/* Readers of JSON take integers up to INT64_MAX; a larger one is a text. */
+static void write_unsigned(yoke_json *json, const char *name, uint64_t value) {
+    char text[NUMBER_BYTES];
+    if (value <= INT64_MAX) {
+        yoke_json_integer(json, name, (int64_t)value);
+        return;
+    }
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    yoke_json_text(json, name, text);
+}
+
 static void write_value(yoke_json *json, const cli_option *option, const void *field) {
     char word[64];
     switch (option->kind) {
@@ -218,7 +230,7 @@ static void write_value(yoke_json *json, const cli_option *option, const void *f
         yoke_json_integer(json, option->name, *(const int *)field);
         break;
     case CLI_UNSIGNED:
-        yoke_json_integer(json, option->name, (int64_t) * (const uint64_t *)field);
+        write_unsigned(json, option->name, *(const uint64_t *)field);
         break;
     case CLI_REAL:
         yoke_json_real(json, option->name, *(const double *)field);

@@ -51,12 +51,16 @@ typedef struct evaluation {
     yoke_evaluation_info info;
 } evaluation;
 
-/* Labels mean the classes of the dataset, outputs those of the weights. */
+/* Labels mean the classes of the dataset, outputs those of the weights; the loss reads as many
+ * targets as there are outputs. */
 static yoke_status check_classes(const yoke_weights_info *own, const yoke_dataset_info *rows,
                                  const char *spec) {
     if (own->classes != rows->classes)
         return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d classes, the weights have %d", spec,
                           rows->classes, own->classes);
+    if (own->target_count != rows->target_count)
+        return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d targets a row, the weights have %d", spec,
+                          rows->target_count, own->target_count);
     for (int i = 0; own->class_names != NULL && rows->class_names != NULL && i < own->classes; i++)
         if (strcmp(own->class_names[i], rows->class_names[i]) != 0)
             return cli_refuse(YOKE_ERROR_ARGUMENT, "class %d of %s is '%s', of the weights '%s'", i,

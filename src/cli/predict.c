@@ -65,6 +65,11 @@ typedef struct prediction {
 static yoke_status open_printer(prediction *run) {
     const predict_flags *flags = run->flags;
     int classes = run->trained.info.classes;
+    if (yoke_model_output_shape(run->trained.model).sequence)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s: %s predicts a class at each position, not one of a row; yoke "
+                          "generate continues a text with it",
+                          flags->trained.weights, run->trained.info.model);
     run->printer = (predict_printer){.of = &run->trained,
                                      .format = flags->json  ? PREDICT_JSON
                                                : flags->csv ? PREDICT_CSV
@@ -120,6 +125,10 @@ static yoke_status predict_rows(prediction *run, const char *spec) {
     for (size_t first = 0;; first += (size_t)batch.rows) {
         TRY(yoke_loader_next(run->loader, &batch, NULL));
         if (batch.rows == 0) return YOKE_OK;
+        batch.labels = NULL; /* they may be of other classes than the weights' */
+        batch.labels_count = 0;
+        batch.targets = NULL;
+        batch.targets_count = 0;
         TRY(forward(run, &batch));
         TRY(print_rows(run, first, batch.rows));
     }
@@ -197,7 +206,13 @@ static yoke_status print_photographs(prediction *run, int first, int count) {
 }
 
 static yoke_status predict_photographs(prediction *run) {
+    const yoke_shape *row = &run->trained.info.input;
     TRY(trained_guess(&run->trained, &run->flags->trained));
+    if (row->flat || row->sequence)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "'%s' would be a photograph, but the weights read rows of %d features: "
+                          "name a dataset, as in csv:FILE,label=COLUMN",
+                          run->paths[0], row->channels);
     TRY(open_photographs(run));
     TRY(open_printer(run));
     for (int first = 0; first < run->count; first += run->batch) {

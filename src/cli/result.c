@@ -120,6 +120,10 @@ static void print_data(FILE *out, const yoke_trainer *trainer, const char *name)
     else
         fprintf(out, ", %d target%s\n", rows.target_count, rows.target_count == 1 ? "" : "s");
     fprintf(out, "         %dx%dx%d, ", rows.shape.channels, rows.shape.height, rows.shape.width);
+    if (rows.feature_names != NULL) {
+        fprintf(out, "each column normalised by its mean and deviation\n");
+        return;
+    }
     if (rows.mean[0] == 0 && rows.deviation[0] == 1) {
         fprintf(out, "not normalised\n");
         return;

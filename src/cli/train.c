@@ -55,9 +55,8 @@ static const cli_option options[] = {
      "one of the models below; yoke model show describes them (resnet20)", CLI_TEXT, AT(model), 0,
      0},
     {"dataset", "SPEC",
-     "images:DIR, npy:X,Y, npz:FILE, csv:FILE,label=COLUMN, cifar10:DIR, cifar100:DIR, mnist:DIR "
-     "or "
-     "synthetic[:...] (synthetic)",
+     "images:DIR, npy:X,Y, npz:FILE, csv:FILE,label=COLUMN, text:FILE, cifar10:DIR, cifar100:DIR, "
+     "mnist:DIR or synthetic[:...] (synthetic)",
      CLI_TEXT, AT(dataset), 0, 0},
     {"devices", "LIST",
      "auto, cpu, 4xcpu, 2xcuda, 4xcuda:0, ...; the first is the root (every GPU, or 2xcpu)",

@@ -14,8 +14,9 @@ yoke_status trained_open(trained *made, const trained_flags *flags) {
     made->info.struct_size = sizeof made->info;
     TRY(yoke_weights_description_open(&made->description, flags->weights));
     TRY(yoke_weights_describe(made->description, &made->info));
-    made->described =
-        flags->model == NULL && made->info.model != NULL && made->info.input.channels > 0;
+    bool other = flags->model != NULL &&
+                 (made->info.model == NULL || strcmp(flags->model, made->info.model) != 0);
+    made->described = !other && made->info.model != NULL && made->info.input.channels > 0;
     if (flags->model != NULL) made->info.model = flags->model;
     if (made->info.model == NULL)
         return cli_refuse(YOKE_ERROR_ARGUMENT,
@@ -106,13 +107,21 @@ yoke_status trained_guess(trained *made, const trained_flags *flags) {
     static const float mean[] = {0.485f, 0.456f, 0.406f, 0.406f};
     static const float deviation[] = {0.229f, 0.224f, 0.225f, 0.225f};
     yoke_weights_info *info = &made->info;
-    if (made->described) return YOKE_OK;
+    if (made->described && says_normalization(info)) return YOKE_OK;
+    if (made->described)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s does not say how its images were normalised: yoke.mean and "
+                          "yoke.deviation are missing; yoke_weights_save_described writes them",
+                          flags->weights);
+    int named = info->classes;
     info->input = (yoke_shape){.channels = 3, .height = 224, .width = 224};
     info->resize = 256;
     info->classes = 1000;
     memcpy(info->mean, mean, sizeof mean);
     memcpy(info->deviation, deviation, sizeof deviation);
-    return count_classes(made, flags);
+    TRY(count_classes(made, flags));
+    if (info->classes != named) info->class_names = NULL; /* of other classes than the head's */
+    return YOKE_OK;
 }
 
 /* The engine. */

@@ -29,14 +29,13 @@ typedef struct array_options {
 /* Options. */
 
 static yoke_status set_file(array_options *options, const yoke_spec_word *word) {
-    static const char *const names[] = {"validation", "test", "x", "y", "channels"};
     bool npz = strcmp(options->format, "npz") == 0;
     bool tested = word->name != NULL || options->test.x_file != NULL;
     array_place *place = tested ? &options->test : &options->training;
     bool second = word->name == NULL && place->x_file != NULL;
     if (second ? place->y_file != NULL : place->x_file != NULL)
         return word->name == NULL
-                   ? yoke_spec_unknown(options->format, word, names, 5, options->help)
+                   ? yoke_spec_unknown(options->format, word, NULL, 0, options->help)
                    : FAIL(YOKE_ERROR_ARGUMENT, "%s: test is set twice", options->format);
     if (second)
         place->y_file = word->value;
@@ -47,21 +46,24 @@ static yoke_status set_file(array_options *options, const yoke_spec_word *word) 
 }
 
 static yoke_status set_word(array_options *options, const yoke_spec_word *word) {
-    static const char *const names[] = {"validation", "test", "x", "y", "channels"};
+    static const char *const names[] = {"validation", "test", "channels", "x", "y"};
     bool npz = strcmp(options->format, "npz") == 0;
     if (word->name == NULL || strcmp(word->name, "test") == 0) return set_file(options, word);
     if (strcmp(word->name, "validation") == 0)
         return yoke_spec_validation(options->format, word, &options->validation);
-    if (strcmp(word->name, "channels") == 0 && strcmp(word->value, "first") == 0) {
-        options->channels_first = true;
-        return YOKE_OK;
+    if (strcmp(word->name, "channels") == 0) {
+        options->channels_first = strcmp(word->value, "first") == 0;
+        return options->channels_first
+                   ? YOKE_OK
+                   : FAIL(YOKE_ERROR_ARGUMENT, "%s: channels=%s: expected channels=first",
+                          options->format, word->value);
     }
     bool x = strcmp(word->name, "x") == 0;
     if (npz && (x || strcmp(word->name, "y") == 0)) {
         *(x ? &options->training.x_name : &options->training.y_name) = word->value;
         return YOKE_OK;
     }
-    return yoke_spec_unknown(options->format, word, names, 5, options->help);
+    return yoke_spec_unknown(options->format, word, names, npz ? 5 : 3, options->help);
 }
 
 static yoke_status parse(const char *text, array_options *options) {

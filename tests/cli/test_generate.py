@@ -63,6 +63,12 @@ class Generate(unittest.TestCase):
         self.assertGreaterEqual(accuracy, 93)
         self.assertIn(b"over 9 rows", result.stdout)
 
+    def test_predict_and_photographs_are_refused(self):
+        for words, operand in ((b"yoke generate", f"text:{self.text}"), (b"16 features", self.text)):
+            result = yoke("predict", "--weights", self.weights, operand, "--threads", "1")
+            self.assertEqual((result.returncode, result.stdout), (2, b""), result.stderr)
+            self.assertIn(words, result.stderr)
+
     def test_what_it_cannot_continue_is_refused(self):
         for words, arguments in ((b"0x58", ["--prompt", "oX"]), (b"--prompt", ["--prompt", ""])):
             result = yoke("generate", "--weights", self.weights, *arguments)

@@ -67,6 +67,13 @@ class Habits(Case):
         self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"
                                r" +\d+x\d+x\d+, normalised by mean [\d. ]+, deviation [\d. ]+\n")
 
+    def test_the_plan_says_that_columns_are_normalised(self):
+        table = self.folder / "t.csv"
+        table.write_text("x,y,kind\n" + "".join(f"{1000 + i},{i},{'ab'[i % 2]}\n" for i in range(40)))
+        said = self.run_ok("train", "--model", "mlp:width=8", "--dataset", f"csv:{table},label=kind", "--batch", "20",
+                           "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--steps", "1").stderr
+        self.assertIn("         2x1x1, each column normalised by its mean and deviation\n", said)
+
     def test_weights_are_not_overwritten_without_force(self):
         save = self.folder / "w.safetensors"
         self.train("--steps", "1", "--save", save)
@@ -97,6 +104,11 @@ class Options(Case):
         hashes = [json.loads(self.run_ok("train", *words, "--json").stdout)["weights_hash"]
                   for words in [run, ["--config", config]]]
         self.assertEqual(hashes[0], hashes[1])
+
+    def test_a_printed_config_keeps_the_largest_seed(self):
+        config = self.folder / "run.json"
+        config.write_text(self.run_ok("train", "--seed", 2**64 - 1, "--print-config").stdout)
+        self.assertEqual(self.options("--config", config), {"seed": str(2**64 - 1)})
 
     def test_the_command_wins_over_the_file_and_the_file_over_the_recipe(self):
         config = self.folder / "run.json"

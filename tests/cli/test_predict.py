@@ -6,6 +6,7 @@ usage: test_predict.py YOKE [unittest arguments]
 import csv
 import io
 import json
+import math
 import pathlib
 import random
 import struct
@@ -237,6 +238,44 @@ class Predict(unittest.TestCase):
                    self.pictures[0])
         self.fails(65, ["fc.weight", "wrong.safetensors"], "predict", "--weights",
                    change("yoke.classes", "4") and self.without_names(wrong), self.pictures[0])
+
+    def test_names_of_other_classes_than_the_head_s_are_not_used(self):
+        wrong = self.folder / "two.safetensors"
+        rewrite_header(self.weights, wrong, lambda header: header["__metadata__"].update(
+            {"yoke.model": "resnet32", "yoke.classes": "2", "yoke.class_names": '["a","b"]'}))
+        said = json.loads(self.run_ok("predict", "--weights", wrong, "--model", "resnet20", "--top-k", "3", "--json",
+                                      self.pictures[0]))["predictions"][0]
+        self.assertEqual(sorted(one["class"] for one in said["top"]), ["0", "1", "2"])
+
+    def test_the_name_that_the_file_says_changes_nothing(self):
+        for one, other in zip(self.predict("--model", "resnet20", *self.pictures), self.predict(*self.pictures)):
+            self.assertEqual(one["class"], other["class"])
+            self.assertAlmostEqual(one["probability"], other["probability"], delta=1e-5)
+
+    def test_photographs_need_a_normalisation(self):
+        wrong = self.folder / "raw.safetensors"
+        rewrite_header(self.weights, wrong, lambda header: header["__metadata__"].pop("yoke.deviation"))
+        self.fails(2, ["raw.safetensors", "yoke.deviation"], "predict", "--weights", wrong,
+                   self.pictures[0])
+
+    def test_weights_of_other_targets_are_refused(self):
+        def save(name, shape):
+            values = [random.Random(name).random() for _ in range(math.prod(shape))]
+            head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+            path = self.folder / name
+            path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() +
+                             struct.pack(f"<{len(values)}f", *values))
+            return path
+
+        inputs, three, one = save("x.npy", (40, 4)), save("three.npy", (40, 3)), save("one.npy", (40,))
+        weights = self.folder / "targets.safetensors"
+        self.run_ok("train", "--model", "mlp:width=8", "--dataset", f"npy:{inputs},{three}", "--steps", "1", "--batch",
+                    "8", "--devices", "cpu", "--quiet", "--save", weights)
+        self.fails(2, ["1 targets a row", "have 3"], "evaluate", "--weights", weights, "--dataset",
+                   f"npy:{inputs},{one}")
+
+    def test_labels_of_other_classes_do_not_matter_to_predict(self):
+        self.run_ok("predict", "--weights", self.weights, "synthetic:3x16x16,classes=9,rows=60")
 
     @staticmethod
     def without_names(path):

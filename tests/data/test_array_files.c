@@ -200,7 +200,8 @@ static void settings_are_checked(void **state) {
                  {"npy:a,b,validation=1", "expected 0.001..0.9"},
                  {"npy:a,b,test=c", "test=c has no labels"},
                  {"npy:a,b,test=c,d,validation=0.1", "leave one out"},
-                 {"npy:a,b,x=c", "unknown setting 'x'"},
+                 {"npy:a,b,x=c", "unknown setting 'x'; write"},
+                 {"npy:a,b,channels=last", "channels=last: expected channels=first"},
                  {"npz:a,x=c", "belong together"},
                  {"npz:a,b", "one file too many"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
