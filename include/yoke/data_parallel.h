@@ -203,7 +203,7 @@ typedef struct yoke_step_result {
     size_t struct_size; /**< sizeof(yoke_step_result). */
     double loss;        /**< The labels' losses, summed and divided by `weight`; 0 over weight 0. */
     int rows;           /**< Of the whole batch; of this rank after yoke_gather. */
-    int correct;        /**< Labels that are their largest output; -1 for regression. */
+    int correct;        /**< Labels whose output is the largest; -1 for regression. */
     double gradient_norm; /**< Before clipping; -1 without clipping. */
     double weight; /**< `labels`; with class_weights or ignore_index the sum of the weights of
                         the labels that count. Regression: `rows`. */
@@ -234,8 +234,9 @@ YOKE_API yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const
 /** Exchanges the weights with their average (options.ema_decay), to evaluate, predict or save with
  * it; running statistics stay. Gradients are lost. In DDP all ranks call it.
  * @param parallel  The engine.
- * @param use       true: the engine has the average until a call with false. Steps are refused
- *                  meanwhile. Before the first step, and where it is so already, nothing happens.
+ * @param use       true: the engine has the average until a call with false. Steps,
+ *                  yoke_state_save and yoke_state_load return ARGUMENT meanwhile. Before the first
+ *                  step, and where it is so already, nothing happens.
  * @return ARGUMENT: ema_decay is 0.
  */
 YOKE_API yoke_status yoke_data_parallel_use_average(yoke_data_parallel *parallel, bool use);

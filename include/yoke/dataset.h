@@ -42,7 +42,7 @@ typedef enum yoke_split {
  *   where that leaves enough pixels. Loader threads read the files while the engine computes.
  * - `text:FILE[,context=N][,validation=X]`: a file of bytes. A token is a byte that occurs in the
  *   file; class_names has its character, or "\\x0a". A row is a window of N tokens, 128, and each
- * has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
+ *   has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
  *   windows, so that each byte is a label once. An epoch reads the rest once, in windows that begin
  *   elsewhere in each epoch.
  * - `npy:X.npy,Y.npy[,test=X.npy,Y.npy][,validation=X][,channels=first]`: arrays as numpy.save

@@ -40,10 +40,10 @@ typedef struct yoke_evaluation_info {
     size_t rows;           /**< All rows. */
     double loss;           /**< As yoke_step_result.loss, over all of them. */
     int classes;           /**< 0: the model does not classify, and the rest is 0. */
-    int64_t labels;        /**< `rows`, or with a sequence rows x positions. */
+    int64_t labels;        /**< As yoke_step_result.labels, over all rows. */
     int64_t correct;       /**< Labels whose output is the largest. */
-    int64_t among_five;    /**< Rows whose class is among the five largest outputs; sequence: 0. */
-    const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class;
+    int64_t among_five;    /**< Labels that are among the five largest outputs; sequence: 0. */
+    const int64_t *counts; /**< [classes, classes]: labels by true class, then by predicted class;
                                 borrowed from the evaluation. NULL: a sequence, or no classes. */
 } yoke_evaluation_info;
 

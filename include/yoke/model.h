@@ -135,8 +135,8 @@ typedef struct yoke_loss_options {
     bool set_ignore_index;         /**< Cross-entropy: rows with the label ignore_index have no loss
                                         and no gradient, count nowhere, and are never correct. */
     int ignore_index;   /**< Any number, a class or not; PyTorch's default is -100. Where a whole
-                           batch   has this label, PyTorch's loss is NaN; here it is 0, and so is the
-                             gradient, as PyTorch's. */
+                             batch has this label, PyTorch's loss is NaN; here loss and gradient are
+                             0. */
     double huber_delta; /**< Huber: the error up to which the loss is a square; 0: 1. */
 } yoke_loss_options;
 
@@ -481,7 +481,8 @@ typedef struct yoke_layer_info {
     double flops;            /**< Of a forward of one row: a multiplication and an addition are two.
                                   Convolution, linear, attention (causal or not): products and
                                   bias; norms: 2 for each element; pooling: the taps of all windows;
-                                  flatten, dropout, embedding: 0; others: 1 for each element. */
+                                  dropout, embedding of tokens and what only moves values: 0; others:
+                                  1 for each element. */
     size_t activation_bytes; /**< Of the output of one row, in float32. */
 } yoke_layer_info;
 

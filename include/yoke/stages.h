@@ -36,7 +36,8 @@ YOKE_API yoke_status yoke_replicate(yoke_data_parallel *parallel);
  */
 YOKE_API yoke_status yoke_forward_replicas(yoke_data_parallel *parallel, bool training);
 
-/** Computes every shard's loss, and its gradient, scaled by 1 / rows of the whole batch.
+/** Computes every shard's loss, and its gradient, divided by what the labels of the whole batch
+ * weigh, as in yoke_step_result.weight.
  *
  * @param parallel  The engine.
  * @return See above.
@@ -73,8 +74,9 @@ YOKE_API yoke_status yoke_update(yoke_data_parallel *parallel, double learning_r
  * yoke_data_parallel_backward, or yoke_reduce, sums them all once, over devices and ranks. In DDP
  * all ranks call it.
  *
- * The model's own loss divides by the rows of its batch: to get the mean over several batches, set
- * their first_row and whole_rows as parts of one. A gradient of the host's own is added as it is.
+ * The model's own loss divides by the weight of its batch: to get the mean over several batches,
+ * set their first_row and whole_rows as parts of one; with class_weights or ignore_index their
+ * whole_weight, too. A gradient of the host's own is added as it is.
  *
  * @param parallel  The engine. The first call allocates one more gradient on each device.
  * @param on        true: gradients add up; false, the default: each backward starts anew, as after

@@ -67,12 +67,11 @@ yoke_status yoke_average_update(yoke_data_parallel *parallel) {
 
 yoke_status yoke_average_check(const yoke_data_parallel *parallel) {
     if (!parallel->average.in_use) return YOKE_OK;
-    return FAIL(YOKE_ERROR_ARGUMENT,
-                "the engine has the average of the weights: before a step call "
-                "yoke_data_parallel_use_average(parallel, false)");
+    return FAIL(YOKE_ERROR_ARGUMENT, "the engine has the average of the weights: call "
+                                     "yoke_data_parallel_use_average(parallel, false) first");
 }
 
-/* Between steps the gradients' memory is free. */
+/* Takes the gradients' memory: those of a step that is not done are lost. */
 static yoke_status swap(int lane, void *context) {
     const yoke_data_parallel *parallel = context;
     yoke_device *device = parallel->lanes[lane].device;
@@ -94,6 +93,7 @@ static yoke_status use_average(yoke_data_parallel *parallel, bool use) {
     TRY(yoke_apply(parallel, 1, "average", swap, parallel));
     parallel->average.in_use = use;
     parallel->gradient_on_root = false;
+    parallel->flight.progress = YOKE_STAGE_LOAD;
     parallel->weights_version++;
     return YOKE_OK;
 }

@@ -24,6 +24,7 @@ static yoke_status check_inference(const yoke_data_parallel_options *own) {
                         : own->group_count > 0                 ? "groups"
                         : own->shards > 0                      ? "shards"
                         : own->process_group != NULL           ? "process_group"
+                        : own->ema_decay != 0                  ? "ema_decay"
                                                                : NULL;
     if (!own->inference || other == NULL) return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,

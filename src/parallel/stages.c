@@ -75,7 +75,7 @@ yoke_status yoke_backward_replicas(yoke_data_parallel *parallel) {
     return leave(parallel, backward_replicas(parallel));
 }
 
-/* The loss gradient was scaled by 1 / rows of the whole batch at its source, so the sum over
+/* The loss gradient was divided by the weight of the whole batch at its source, so the sum over
  * replicas is plain, whatever their shards. Reducing twice must not add twice. Gradients that
  * no_sync has added up outlive their batch: another one may be in flight. */
 static yoke_status reduce(yoke_data_parallel *parallel) {

@@ -240,6 +240,7 @@ static yoke_status convert_slot(int lane, void *context) {
 static yoke_status take(yoke_state *state, yoke_data_parallel *parallel) {
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state};
+    TRY(yoke_average_check(parallel));
     if (!keeps && !other_ranks_own_slices(parallel)) return YOKE_OK;
     TRY(yoke_lanes_synchronize(parallel));
     if (keeps) TRY(yoke_apply(parallel, 1, "read", take_weights, &job));
@@ -282,6 +283,7 @@ static yoke_status give_average(slice_job *job) {
 static yoke_status give(yoke_data_parallel *parallel, yoke_state *state) {
     bool keeps = state->values != NULL;
     slice_job job = {.parallel = parallel, .state = state, .give = true};
+    TRY(yoke_average_check(parallel));
     TRY(yoke_lanes_synchronize(parallel));
     if (keeps) {
         TRY(yoke_apply(parallel, 1, "write", give_weights, &job));

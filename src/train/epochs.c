@@ -1,24 +1,26 @@
-/* What a run learned in an epoch: means over the rows that it trained on. */
+/* What a run learned in an epoch: means over the labels that it trained on. */
 #include <math.h>
 
 #include "train/run.h"
 
 void yoke_epoch_add(yoke_epoch_sums *sums, const yoke_step_result *step, double rate, uint64_t ns) {
     if (sums->is_over) *sums = (yoke_epoch_sums){0};
-    sums->loss += step->loss * step->rows;
+    sums->loss += step->loss * step->weight;
+    sums->weight += step->weight;
     sums->rows += step->rows;
+    sums->labels += step->labels;
     sums->correct = step->correct < 0 ? -1 : sums->correct + step->correct;
     sums->ns += ns;
     sums->learning_rate = rate;
 }
 
 double yoke_epoch_loss(const yoke_epoch_sums *sums) {
-    return sums->rows > 0 ? sums->loss / (double)sums->rows : (double)NAN;
+    return sums->weight > 0 ? sums->loss / sums->weight : (double)NAN;
 }
 
 double yoke_epoch_accuracy(const yoke_epoch_sums *sums) {
-    if (sums->rows == 0 || sums->correct < 0) return -1;
-    return (double)sums->correct / (double)sums->rows;
+    if (sums->labels == 0 || sums->correct < 0) return -1;
+    return (double)sums->correct / (double)sums->labels;
 }
 
 void yoke_trainer_report_epoch(yoke_trainer *trainer, bool evaluated) {

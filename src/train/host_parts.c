@@ -87,14 +87,14 @@ static yoke_status check_outputs(const yoke_trainer *trainer) {
 /* Rows of each class whose label counts; the caller frees them. */
 static yoke_status count_classes(const yoke_trainer *trainer, const yoke_loss_options *loss,
                                  size_t **counts, size_t *all) {
-    const int32_t *labels = trainer->training_rows->labels;
-    size_t classes = (size_t)trainer->dataset.classes;
+    const yoke_dataset *rows = trainer->training_rows;
+    size_t classes = (size_t)trainer->dataset.classes, each = yoke_dataset_labels(rows);
     *counts = calloc(classes, sizeof **counts);
     if (*counts == NULL) return FAIL_MEMORY(classes * sizeof **counts, "rows of classes");
-    size_t count = trainer->dataset.rows * yoke_dataset_labels(trainer->training_rows);
-    for (size_t i = 0; i < count; i++) {
-        if (loss->set_ignore_index && labels[i] == loss->ignore_index) continue;
-        (*counts)[labels[i]]++;
+    for (size_t i = 0; i < rows->rows * each; i++) {
+        int32_t label = rows->labels[yoke_dataset_stored(rows, i / each) * each + i % each];
+        if (loss->set_ignore_index && label == loss->ignore_index) continue;
+        (*counts)[label]++;
         (*all)++;
     }
     return YOKE_OK;

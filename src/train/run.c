@@ -348,9 +348,11 @@ static yoke_status save(yoke_trainer *trainer, bool together, bool ends_with_bes
     bool averages = trainer->options.ema_decay > 0 && !ends_with_best;
     if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
     if (writes) weights.collected = yoke_error_take(collect_weights(trainer, &weights.file));
-    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, false));
-    yoke_status status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
-                                  : write_weights(&weights);
+    yoke_status status =
+        averages ? yoke_data_parallel_use_average(trainer->parallel, false) : YOKE_OK;
+    if (status == YOKE_OK)
+        status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
+                          : write_weights(&weights);
     yoke_tensor_file_close(weights.file);
     if (status == YOKE_OK && writes) yoke_trainer_emit_saved(trainer, weights.path);
     return status;

@@ -15,9 +15,9 @@
 
 /* Sums over the steps that this run took in the latest epoch. */
 typedef struct yoke_epoch_sums {
-    bool is_over;          /* the next step begins another */
-    double loss;           /* times rows */
-    int64_t rows, correct; /* correct: -1 for regression */
+    bool is_over;                  /* the next step begins another */
+    double loss, weight;           /* loss: times weight */
+    int64_t rows, labels, correct; /* correct: -1 for regression */
     uint64_t ns;
     double learning_rate; /* of the last step */
 } yoke_epoch_sums;
@@ -32,7 +32,7 @@ typedef struct yoke_best {
 typedef struct yoke_watch {
     yoke_lr_plateau plateau;
     bool has_best; /* the state has the best weights */
-    double best_loss, best_rows, best_correct;
+    double best_loss, best_rows, best_labels, best_correct;
     uint64_t best_epoch; /* from 0 */
     int bad;             /* evaluations since the best one */
 } yoke_watch;

@@ -5,7 +5,7 @@
 
 #include "train/run.h"
 
-#define NAMES 7 /* facts of a checkpoint */
+#define NAMES 8 /* facts of a checkpoint */
 
 yoke_status yoke_watch_check(const yoke_trainer_options *options) {
     bool plateau = options->lr_schedule == YOKE_LR_PLATEAU;
@@ -47,9 +47,13 @@ bool yoke_watch_is_over(const yoke_trainer *trainer) {
 static void report_end(yoke_trainer *trainer) {
     const yoke_watch *watch = &trainer->watch;
     char text[160];
-    snprintf(text, sizeof text,
-             "stopped early: %d evaluations without a better test loss than %.4f of epoch %llu",
-             watch->bad, watch->best_loss, (unsigned long long)watch->best_epoch + 1);
+    if (watch->has_best)
+        snprintf(text, sizeof text,
+                 "stopped early: %d evaluations without a better test loss than %.4f of epoch %llu",
+                 watch->bad, watch->best_loss, (unsigned long long)watch->best_epoch + 1);
+    else
+        snprintf(text, sizeof text, "stopped early: %d evaluations without a finite test loss",
+                 watch->bad);
     yoke_event event = {.kind = YOKE_EVENT_STOPPED, .accuracy = -1, .text = text};
     yoke_trainer_emit(trainer, &event);
 }
@@ -60,13 +64,15 @@ yoke_status yoke_watch_evaluation(yoke_trainer *trainer) {
     if (trainer->options.lr_schedule == YOKE_LR_PLATEAU)
         trainer->schedule.learning_rate = yoke_lr_plateau_update(&watch->plateau, loss);
     if (trainer->options.patience == 0) return YOKE_OK;
-    bool better = !watch->has_best || loss < watch->best_loss - trainer->options.min_delta;
+    bool lower = !watch->has_best || loss < watch->best_loss - trainer->options.min_delta;
+    bool better = isfinite(loss) && lower;
     watch->bad = better ? 0 : watch->bad + 1;
     if (yoke_watch_is_over(trainer)) report_end(trainer);
     if (!better) return YOKE_OK;
     watch->has_best = true;
     watch->best_loss = loss;
     watch->best_rows = trainer->last_evaluation.rows;
+    watch->best_labels = trainer->last_evaluation.labels;
     watch->best_correct = trainer->last_evaluation.correct;
     watch->best_epoch = trainer->epoch;
     TRY(yoke_trainer_await_saves(trainer)); /* the writer reads what is overwritten */
@@ -79,6 +85,7 @@ yoke_status yoke_watch_end(yoke_trainer *trainer) {
     TRY(yoke_state_give_best(trainer->parallel, trainer->checkpoints.state));
     trainer->last_evaluation.loss = watch->best_loss;
     trainer->last_evaluation.rows = (int)watch->best_rows;
+    trainer->last_evaluation.labels = (int)watch->best_labels;
     trainer->last_evaluation.correct = (int)watch->best_correct;
     return YOKE_OK;
 }
@@ -87,7 +94,7 @@ yoke_status yoke_watch_end(yoke_trainer *trainer) {
 
 static const char *const names[NAMES] = {
     "watch.plateau_rate", "watch.plateau_best", "watch.plateau_bad", "watch.best_loss",
-    "watch.bad",          "watch.best_rows",    "watch.best_correct"};
+    "watch.bad",          "watch.best_rows",    "watch.best_labels", "watch.best_correct"};
 
 static void collect(yoke_watch *watch, double *values[NAMES], double whole[2]) {
     double *fields[NAMES] = {&watch->plateau.learning_rate,
@@ -96,6 +103,7 @@ static void collect(yoke_watch *watch, double *values[NAMES], double whole[2]) {
                              &watch->best_loss,
                              &whole[1],
                              &watch->best_rows,
+                             &watch->best_labels,
                              &watch->best_correct};
     for (int i = 0; i < NAMES; i++)
         values[i] = fields[i];
@@ -108,7 +116,7 @@ void yoke_watch_describe(const yoke_trainer *trainer, yoke_facts *facts) {
     double *values[NAMES], whole[2];
     collect(&watch, values, whole);
     for (int i = 0; i < NAMES; i++)
-        if (i < 3 ? watch.plateau.evaluations > 0 : watch.has_best)
+        if (i < 3 ? watch.plateau.evaluations > 0 : watch.has_best || watch.bad > 0)
             yoke_facts_add_real(facts, names[i], *values[i]);
     if (watch.plateau.evaluations > 0)
         yoke_facts_add(facts, "watch.plateau_evaluations", "%llu",
@@ -135,8 +143,8 @@ yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkp
                     checkpoint->file.path, names[2], whole[0], names[4], whole[1]);
     watch->plateau.bad = (int)whole[0];
     watch->bad = (int)whole[1];
-    watch->has_best =
-        trainer->options.patience > 0 && yoke_safetensors_note(&checkpoint->file, names[3]) != NULL;
+    watch->has_best = trainer->options.patience > 0 &&
+                      yoke_safetensors_note(&checkpoint->file, "watch.best_epoch") != NULL;
     TRY(yoke_checkpoint_number(checkpoint, "watch.plateau_evaluations", INT32_MAX,
                                &watch->plateau.evaluations));
     return yoke_checkpoint_number(checkpoint, "watch.best_epoch", INT32_MAX, &watch->best_epoch);

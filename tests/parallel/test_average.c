@@ -1,7 +1,11 @@
 /* The average of the weights is torch.optim.swa_utils's on every road, and the engine can compute
  * with it and go on without it. */
+#include <unistd.h>
+
 #include "fixtures/fixture.h"
 #include "support/engine_check.h"
+#include "yoke/checkpoint.h"
+#include "yoke/stages.h"
 
 static const yoke_optimizer_options sgd = {
     .struct_size = sizeof sgd, .kind = YOKE_SGD, .learning_rate = 0.1, .momentum = 0.9};
@@ -113,6 +117,49 @@ static void all_devices_evaluate_with_the_average_and_train_on_without_it(void *
     yoke_model_destroy(model);
 }
 
+/* Where weights and average have changed places, a state would have them changed, too. */
+static void a_state_has_the_weights_and_the_average_each_in_its_place(void **state) {
+    (void)state;
+    char path[] = "/tmp/yoke_average_XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = check_engine_make(model, 2, options_of(YOKE_SCHEDULE_OVERLAP, 0.9), &sgd);
+    check_train(engine.parallel, 3);
+    uint64_t before = check_hash(engine.parallel);
+    EXPECT_OK(yoke_state_save(engine.parallel, path));
+    EXPECT_OK(yoke_data_parallel_use_average(engine.parallel, true));
+    assert_int_equal(yoke_state_save(engine.parallel, path), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "has the average"));
+    assert_int_equal(yoke_state_load(engine.parallel, path, NULL), YOKE_ERROR_ARGUMENT);
+    EXPECT_OK(yoke_data_parallel_use_average(engine.parallel, false));
+    EXPECT_OK(yoke_state_load(engine.parallel, path, NULL));
+    assert_true(check_hash(engine.parallel) == before);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+    unlink(path);
+}
+
+static void an_exchange_of_weights_forgets_a_gradient_in_progress(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = check_engine_make(model, 2, options_of(YOKE_SCHEDULE_CLASSIC, 0.9), &sgd);
+    check_batch batch = check_batch_make(CHECK_BATCH, 1);
+    check_train(engine.parallel, 1);
+    EXPECT_OK(yoke_scatter(engine.parallel, &batch.batch));
+    EXPECT_OK(yoke_replicate(engine.parallel));
+    EXPECT_OK(yoke_forward_replicas(engine.parallel, true));
+    EXPECT_OK(yoke_loss_replicas(engine.parallel));
+    EXPECT_OK(yoke_backward_replicas(engine.parallel));
+    EXPECT_OK(yoke_data_parallel_use_average(engine.parallel, true));
+    EXPECT_OK(yoke_data_parallel_use_average(engine.parallel, false));
+    assert_int_equal(yoke_reduce(engine.parallel), YOKE_ERROR_ARGUMENT);
+    check_batch_free(&batch);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 static void a_decay_that_is_none_is_refused(void **state) {
     (void)state;
     static const double decays[] = {1, -0.1, NAN, INFINITY};
@@ -137,6 +184,8 @@ int main(void) {
         cmocka_unit_test(averages_are_pytorchs),
         cmocka_unit_test(every_schedule_averages_its_own_weights),
         cmocka_unit_test(all_devices_evaluate_with_the_average_and_train_on_without_it),
+        cmocka_unit_test(a_state_has_the_weights_and_the_average_each_in_its_place),
+        cmocka_unit_test(an_exchange_of_weights_forgets_a_gradient_in_progress),
         cmocka_unit_test(a_decay_that_is_none_is_refused),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

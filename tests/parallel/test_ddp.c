@@ -313,6 +313,10 @@ static void ranks_that_differ_are_refused_with_both_sides_named(void **state) {
     options.settings[1].synchronized = true;
     options.expected = "\"synchronize_batch_norm 0\", rank 1 has \"synchronize_batch_norm 1\"";
     expect_quarrel(&options);
+    options.settings[1] = s;
+    options.settings[1].ema_decay = 0.5;
+    options.expected = "\"ema_decay 0\", rank 1 has \"ema_decay 0.5\"";
+    expect_quarrel(&options);
     const quarrel models = {
         {s, s}, {plain, other}, "rank 0 has \"conv2.weight [8, 8, 3, 3]\", rank 1 has \"bn1."};
     expect_quarrel(&models);

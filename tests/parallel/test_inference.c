@@ -123,13 +123,15 @@ static void test_options_that_only_training_has_are_refused_by_name(void **state
     yoke_devices *devices = NULL;
     yoke_devices_options open = {.struct_size = sizeof open, .list = devices_of(1), .threads = 1};
     EXPECT_OK(yoke_devices_open(&devices, &open));
-    yoke_data_parallel_options wrong[] = {predicts, predicts, predicts, predicts};
+    yoke_data_parallel_options wrong[] = {predicts, predicts, predicts, predicts, predicts};
     wrong[0].schedule = YOKE_SCHEDULE_CLASSIC;
     wrong[1].accumulate = 2;
     wrong[2].input_gradients = true;
     wrong[3].shards = 2;
-    const char *const names[] = {"schedule", "accumulate", "input_gradients", "shards"};
-    for (int i = 0; i < 4; i++) {
+    wrong[4].ema_decay = 0.9;
+    const char *const names[] = {"schedule", "accumulate", "input_gradients", "shards",
+                                 "ema_decay"};
+    for (int i = 0; i < 5; i++) {
         yoke_data_parallel *parallel = NULL;
         assert_int_equal(yoke_data_parallel_create(&parallel, model, devices, NULL, &wrong[i]),
                          YOKE_ERROR_ARGUMENT);

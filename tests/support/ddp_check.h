@@ -17,6 +17,7 @@ typedef struct ddp_setting {
     bool own_buffers, mean_of_ranks, uncounted; /* uncounted: batches do not tell whole_rows */
     size_t bucket_bytes;                        /* 0: 1024 */
     bool synchronized;                          /* batch norm */
+    double ema_decay;
 } ddp_setting;
 
 /* What a run gave: weights, and the losses of its steps. */
@@ -70,7 +71,8 @@ static inline yoke_data_parallel_options options_of(const ddp_setting *s) {
         .mean_of_ranks = s->mean_of_ranks,
         .groups = check_groups,
         .group_count = s->groups,
-        .synchronize_batch_norm = s->synchronized};
+        .synchronize_batch_norm = s->synchronized,
+        .ema_decay = s->ema_decay};
 }
 
 /* Every third batch is short. */

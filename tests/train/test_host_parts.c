@@ -2,6 +2,7 @@
  */
 #include "rank_runs.h"
 
+#include "data/data.h"
 #include "yoke/preset.h"
 
 enum { ROWS = 50, FEATURES = 12, CLASSES = 3 };
@@ -156,6 +157,33 @@ static void the_options_of_the_loss_are_those_of_the_preset(void **state) {
     options.label_smoothing = 0;
     loss = (yoke_loss_options){.struct_size = sizeof loss, .kind = YOKE_LOSS_BCE};
     expect_refused(&options, "arrays has labels: its loss is cross-entropy");
+    free_rows(rows);
+}
+
+static void balanced_weights_count_the_rows_that_are_left(void **state) {
+    (void)state;
+    host_rows *rows = make_rows();
+    log_of_run run = {0};
+    enum { LEFT = 33 };
+    EXPECT_OK(yoke_dataset_limit(rows->dataset, LEFT));
+    yoke_trainer_options options = on_rows(&run, rows);
+    int counts[CLASSES] = {0}, of_first[CLASSES] = {0};
+    float weights[CLASSES];
+    for (size_t row = 0; row < LEFT; row++) {
+        counts[rows->labels[yoke_dataset_stored(rows->dataset, row)]]++;
+        of_first[rows->labels[row]]++;
+    }
+    assert_true(memcmp(counts, of_first, sizeof counts) != 0);
+    for (int c = 0; c < CLASSES; c++)
+        weights[c] = (float)((double)LEFT / (CLASSES * (double)counts[c]));
+    yoke_loss_options loss = YOKE_LOSS_OPTIONS_INIT;
+    loss.class_weights = weights;
+    loss.weight_count = CLASSES;
+    options.loss = &loss;
+    uint64_t weighted = run_to_the_end(&run, &options);
+    options.loss = NULL;
+    options.balanced_class_weights = true;
+    assert_true(run_to_the_end(&run, &options) == weighted);
     free_rows(rows);
 }
 
@@ -374,6 +402,32 @@ static void ranks_add_up_metrics_and_weigh_a_loss_of_the_host_by_rows(void **sta
     free_rows(rows);
 }
 
+/* A rank that stopped earlier, or had fewer metrics, would leave the others waiting. */
+static void ranks_that_would_stop_or_measure_differently_are_refused(void **state) {
+    (void)state;
+    host_rows *rows = make_rows();
+    log_of_run one = {0};
+    for (int metrics = 0; metrics < 2; metrics++) {
+        rank_run *ranks = calloc(RANK_RUNS, sizeof *ranks);
+        for (int k = 0; k < RANK_RUNS; k++) {
+            ranks[k].options = on_rows(&one, rows);
+            ranks[k].options.devices = "cpu";
+            ranks[k].options.evaluate_every = 1;
+            ranks[k].options.payload = &ranks[k].run;
+            ranks[k].options.own_metrics = two_metrics;
+            ranks[k].options.metric_count = metrics ? k + 1 : 2;
+            ranks[k].options.patience = metrics ? 0 : k + 1;
+        }
+        run_ranks(ranks);
+        for (int k = 0; k < RANK_RUNS; k++) {
+            assert_int_equal(ranks[k].error.status, YOKE_ERROR_PEER);
+            assert_non_null(strstr(ranks[k].error.text, metrics ? "metric_count 1" : "patience 1"));
+        }
+        free(ranks);
+    }
+    free_rows(rows);
+}
+
 static void a_metric_that_fails_ends_the_run_in_its_words(void **state) {
     (void)state;
     host_rows *rows = make_rows();
@@ -495,10 +549,12 @@ int main(void) {
         cmocka_unit_test(a_model_of_the_host_trains_as_the_preset_of_its_layers),
         cmocka_unit_test(a_model_that_does_not_fit_the_rows_is_refused),
         cmocka_unit_test(the_options_of_the_loss_are_those_of_the_preset),
+        cmocka_unit_test(balanced_weights_count_the_rows_that_are_left),
         cmocka_unit_test(a_loss_of_the_host_trains_as_the_models_own),
         cmocka_unit_test(what_a_callback_says_reaches_the_caller),
         cmocka_unit_test(metrics_are_of_all_rows_and_come_with_each_evaluation),
         cmocka_unit_test(ranks_add_up_metrics_and_weigh_a_loss_of_the_host_by_rows),
+        cmocka_unit_test(ranks_that_would_stop_or_measure_differently_are_refused),
         cmocka_unit_test(a_metric_that_fails_ends_the_run_in_its_words),
         cmocka_unit_test(rows_made_a_batch_at_a_time_train_as_arrays),
         cmocka_unit_test(weights_can_be_saved_from_an_event_and_change_nothing),

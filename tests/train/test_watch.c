@@ -180,6 +180,57 @@ static void a_resumed_run_watches_on_bit_for_bit(void **state) {
     clear_saves();
 }
 
+/* Its last checkpoint comes behind its last evaluation. */
+static void a_run_that_stopped_early_and_is_resumed_knows_its_best_accuracy(void **state) {
+    (void)state;
+    watched run = {0}, next = {0};
+    yoke_trainer_summary first = {.struct_size = sizeof first}, again = first;
+    clear_saves();
+    yoke_trainer_options options = watching(&run);
+    options.checkpoint_dir = saves;
+    options.checkpoint_every = EPOCHS;
+    options.patience = 2;
+    options.resume = "auto";
+    EXPECT_OK(train(&run.log, &options));
+    assert_true(run.epochs < EPOCHS);
+    EXPECT_OK(yoke_trainer_summarize(run.log.trainer, &first));
+    yoke_trainer_destroy(run.log.trainer);
+    options.payload = &next;
+    EXPECT_OK(train(&next.log, &options));
+    assert_int_equal(next.evaluations, 0);
+    EXPECT_OK(yoke_trainer_summarize(next.log.trainer, &again));
+    assert_true(again.test_loss == first.test_loss);
+    assert_true(again.test_accuracy == first.test_accuracy && first.test_accuracy >= 0);
+    yoke_trainer_destroy(next.log.trainer);
+    clear_saves();
+}
+
+/* NaN, then 1, 1/2, 1/3, ... */
+static yoke_status falls_after_nan(void *payload, const yoke_outputs *rows, double *loss) {
+    const watched *run = payload;
+    *loss = rows->gradients != NULL ? 1
+            : run->evaluations == 0 ? (double)NAN
+                                    : 1.0 / run->evaluations;
+    return YOKE_OK;
+}
+
+static void a_loss_that_is_no_number_is_never_the_best(void **state) {
+    (void)state;
+    watched run = {0};
+    const yoke_own_loss loss = {
+        .struct_size = sizeof loss, .compute = falls_after_nan, .payload = &run};
+    yoke_trainer_options options = watching(&run);
+    options.own_loss = &loss;
+    options.epochs = 5;
+    options.patience = 2;
+    EXPECT_OK(train(&run.log, &options));
+    assert_int_equal(run.evaluations, 5);
+    yoke_trainer_summary summary = {.struct_size = sizeof summary};
+    EXPECT_OK(yoke_trainer_summarize(run.log.trainer, &summary));
+    assert_true(fabs(summary.test_loss - 0.25) < 1e-12);
+    yoke_trainer_destroy(run.log.trainer);
+}
+
 static void the_average_is_evaluated_and_saved(void **state) {
     (void)state;
     char path[128];
@@ -238,6 +289,8 @@ int main(void) {
         cmocka_unit_test(a_plateau_lowers_the_rate_as_pytorch_does),
         cmocka_unit_test(the_exponential_rate_falls_in_every_epoch),
         cmocka_unit_test(a_resumed_run_watches_on_bit_for_bit),
+        cmocka_unit_test(a_run_that_stopped_early_and_is_resumed_knows_its_best_accuracy),
+        cmocka_unit_test(a_loss_that_is_no_number_is_never_the_best),
         cmocka_unit_test(the_average_is_evaluated_and_saved),
         cmocka_unit_test(what_cannot_be_watched_is_refused),
     };
