@@ -359,6 +359,10 @@ static void on_event(const yoke_event *event, void *payload) {
         if (now->speaks) progress_step(&now->progress, event);
         return;
     }
+    if (event->kind == YOKE_EVENT_EVALUATION) return; /* EPOCH has its numbers */
+    /* A row above the picture would cost a new picture, and wait for a stopped terminal. */
+    bool has_picture = now->live != NULL && now->progress.begun && !now->progress.no_room;
+    if (event->kind == YOKE_EVENT_EPOCH && has_picture) return;
     progress_clear(&now->progress);
     if (event->kind == YOKE_EVENT_SKIPPED) skipped_add(&now->skipped, event->skip);
     if (event->kind == YOKE_EVENT_WARNING) fprintf(stderr, "yoke: warning: %s\n", event->text);

@@ -243,14 +243,20 @@ class Picture(Case):
                               stdout=subprocess.DEVNULL, columns=120)
         self.assertEqual(terminal.finish(), 0)
         lines = terminal.screen.all()
-        rows = [re.match(r"epoch (\d+) +[\d.]+ +[\d.]+ % +[\d.]+ +[\d.]+ % +[\d.e-]+ +\d+$", line)
-                for line in lines if re.match(r"epoch \d+  ", line)]
-        self.assertEqual([row[1] for row in rows], [str(i + 1) for i in range(30)])
         self.assertEqual(len([line for line in lines if re.match(r"epoch \d+/30 step \d/3 \[.*\]$", line)]), 90 // 7)
         self.assertIn(f"wrote {self.folder / 'w.safetensors'}", lines)
         for words in ["model    mlp, ", "devices  2 x "]:
             self.assertEqual(sum(line.startswith(words) for line in lines), 1)
         self.assertEqual(self.count(terminal, TITLE), 1)
+
+    def test_epochs_are_drawn_and_not_printed(self):
+        terminal = self.start(*SMALL, "--live", "--epochs", "1000", "--evaluate-every", "1", stdout=subprocess.DEVNULL)
+        self.assertEqual(terminal.finish(), 0)
+        lines = terminal.screen.all()
+        self.assertEqual([line for line in lines if re.match(r"epoch \d+ |.*train loss ", line)], [])
+        self.assertEqual(sum(re.match(r"epoch +█+ 100 % 1000 of 1000, 3/3$", line) is not None for line in lines), 1)
+        seconds = int(re.search(r" 00:(\d\d) gone,", "\n".join(lines))[1])
+        self.assertLessEqual(terminal.bytes.count(TITLE.encode()), 4 * (seconds + 1) + 2)  # first and last
 
     def test_the_result_is_that_of_a_run_without_the_view(self):
         results = []
@@ -260,7 +266,7 @@ class Picture(Case):
             result = terminal.process.stdout.read().decode()
             self.assertNotIn("\033", result)
             self.assertRegex(result, r"weights [0-9a-f]{16}")
-            steady = re.search(r"loss .*, weights .*", result)[0]
+            steady = re.search(r"^train loss .*\ntest loss .*\nweights .*", result, re.MULTILINE)[0]
             results.append((steady, [line.split()[:1] for line in result.splitlines()]))
             terminal.process.stdout.close()
         self.assertEqual(results[0], results[1])
@@ -338,6 +344,8 @@ class PlainLines(Case):
         self.assertEqual(terminal.finish(), 0)
         self.assertEqual(terminal.bytes.count(b"--live needs 40 columns and 10 rows"), 1)
         self.assertNotIn(b"\033[J", terminal.bytes)
+        rows = re.findall(rb"\nepoch (\d+) +[\d.]+ +[\d.]+ % ", terminal.bytes)
+        self.assertEqual([int(row) for row in rows], list(range(1, 601)))
 
 
 class Ends(Case):
@@ -357,7 +365,7 @@ class Ends(Case):
                     if number in polite:
                         self.assertEqual(self.count(terminal, "yoke: finishing the step; a second signal"), 1)
                         self.assertEqual(self.count(terminal, "yoke: stopped after step "), 1)
-                        self.assertEqual(self.count(terminal, ", weights "), 1)
+                        self.assertEqual(sum(line.startswith("weights ") for line in terminal.screen.all()), 1)
                     terminal.close()
 
     def test_signals_at_any_moment_do_not_cut_a_frame(self):
@@ -418,7 +426,8 @@ class Ends(Case):
 
     def test_a_stopped_terminal_does_not_stop_the_run(self):
         metrics = self.folder / "metrics"
-        terminal = self.start(*LONG, "--live", "--metrics", str(metrics), stdout=subprocess.DEVNULL)
+        terminal = self.start(*LONG, "--evaluate-every", "1", "--live", "--metrics", str(metrics),
+                              stdout=subprocess.DEVNULL)
         terminal.frames(2)
         terminal.may_tear = True  # what a full terminal does not take in time is left out
         termios.tcflow(terminal.theirs, termios.TCOOFF)  # Ctrl-S
