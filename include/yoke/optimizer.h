@@ -110,7 +110,7 @@ typedef struct yoke_lr_plateau {
     double threshold;     /**< A loss is better below (1 - threshold) times the best one. */
     double minimum;       /**< Of the rate. */
     double learning_rate; /**< The rate now. */
-    uint64_t evaluations; /**< How many losses it has seen; 0 at the begin. */
+    uint64_t evaluations; /**< How many losses it has seen, from the first finite one on. */
     double best;          /**< The best of them. */
     int bad;              /**< Evaluations since the best one or the last reduction. */
 } yoke_lr_plateau;

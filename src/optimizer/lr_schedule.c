@@ -46,10 +46,9 @@ double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
 
 double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
     const double smallest_change = 1e-8; /* PyTorch's eps */
-    bool better =
-        plateau->evaluations == 0 ? !isnan(loss) : loss < plateau->best * (1 - plateau->threshold);
-    if (plateau->evaluations == 0 && !better) return plateau->learning_rate;
-    plateau->evaluations++;
+    bool first = plateau->evaluations == 0;
+    bool better = first ? isfinite(loss) : loss < plateau->best * (1 - plateau->threshold);
+    if (better || !first) plateau->evaluations++;
     plateau->bad = better ? 0 : plateau->bad + 1;
     if (better) plateau->best = loss;
     if (plateau->bad <= plateau->patience) return plateau->learning_rate;

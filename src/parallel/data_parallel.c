@@ -130,7 +130,8 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, d
     if (parallel->steps < number) return status; /* an earlier step failed: both are undone */
     if (status != YOKE_OK) return yoke_ranks_report(parallel, yoke_guard_fail(parallel, status));
     bool updated = host->loss != NULL || yoke_steps_by_phases(parallel); /* by yoke_update */
-    if (!updated) TRY(yoke_average_update(parallel));
+    if (!updated) status = yoke_average_update(parallel);
+    if (status != YOKE_OK) return yoke_ranks_report(parallel, status);
     parallel->input_gradients = parallel->options.input_gradients;
     yoke_trace_span(parallel->trace, 0, YOKE_STAGE_STEP, number, begin_ns, 0);
     return yoke_ranks_report(parallel, store(parallel, result, host));

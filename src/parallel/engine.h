@@ -58,8 +58,7 @@ struct yoke_data_parallel {
     yoke_guard guards[YOKE_GUARDS];
     yoke_flight flight;
     yoke_unsynced unsynced;
-    int32_t
-        *labels; /* [limits.rows, positions] of a batch whose labels lie on a device; host memory */
+    int32_t *labels; /* [limits.rows, positions], on the host, of labels that lie on a device */
 
     /* Grow when the root's weights or running statistics change; a lane behind them is stale. */
     uint64_t weights_version, buffers_version;

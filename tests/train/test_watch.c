@@ -116,6 +116,14 @@ static void a_plateau_lowers_the_rate_as_pytorch_does(void **state) {
         (void)yoke_lr_plateau_update(&plateau, run.losses[epoch]);
     }
     assert_true(plateau.learning_rate < 0.05); /* it was lowered twice at least */
+
+    yoke_lr_plateau lost = YOKE_LR_PLATEAU_INIT; /* a loss that is not finite is never the best */
+    lost.learning_rate = 0.1;
+    lost.factor = 0.5;
+    lost.patience = 1;
+    assert_true(yoke_lr_plateau_update(&lost, INFINITY) == 0.1);
+    assert_true(yoke_lr_plateau_update(&lost, NAN) == 0.05);
+    assert_true(yoke_lr_plateau_update(&lost, 2) == 0.05 && lost.best == 2 && lost.bad == 0);
     yoke_trainer_destroy(run.log.trainer);
 }
 
