@@ -75,7 +75,7 @@ struct yoke_data_parallel {
 void yoke_count_forward(yoke_data_parallel *parallel);
 void yoke_count_update(yoke_data_parallel *parallel);
 
-/* ARGUMENT where an engine that only predicts is asked to train. */
+/* ARGUMENT: the caller wants to train an engine that only predicts. */
 yoke_status yoke_engine_check_trains(const yoke_data_parallel *parallel, bool training);
 
 /* Whether each stage ends before the next begins, with the loss on the root: classic and python. */

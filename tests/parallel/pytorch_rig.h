@@ -358,4 +358,16 @@ static inline void compare_tensors(const test_rig *rig, json_t *wanted, reader r
     compare_tensors_within(rig, wanted, read, VALUE_TOLERANCE, 0);
 }
 
+/* torch.chunk's part of a batch; the engine counts the whole by itself. */
+static inline yoke_batch pytorch_part_of(const test_rig *rig, yoke_batch batch, int world,
+                                         int rank) {
+    const yoke_shape *shape = &rig->subject->input;
+    yoke_chunk part = yoke_chunk_of(batch.rows, world, rank);
+    batch.rows = part.rows;
+    batch.inputs += part.first * shape->channels * shape->height * shape->width;
+    if (batch.labels != NULL) batch.labels += part.first;
+    if (batch.targets != NULL) batch.targets += 3 * part.first;
+    return batch;
+}
+
 #endif

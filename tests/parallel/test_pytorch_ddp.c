@@ -18,24 +18,13 @@ static const subject_model *subject_of(const json_t *test_case) {
     return NULL;
 }
 
-/* torch.chunk's part of a batch; the engine counts the whole by itself. */
-static yoke_batch part_of(const test_rig *rig, yoke_batch batch, int world, int rank) {
-    const yoke_shape *shape = &rig->subject->input;
-    yoke_chunk part = yoke_chunk_of(batch.rows, world, rank);
-    batch.rows = part.rows;
-    batch.inputs += part.first * shape->channels * shape->height * shape->width;
-    if (batch.labels != NULL) batch.labels += part.first;
-    if (batch.targets != NULL) batch.targets += 3 * part.first;
-    return batch;
-}
-
 static void train(test_rig *rig, const json_t *test_case, int world, int rank) {
     bool clipped = json_object_get(test_case, "clip_norm") != NULL;
     double rate = real(json_object_get(test_case, "optimizer"), "learning_rate");
     size_t steps = json_array_size(json_object_get(test_case, "losses"));
     for (size_t step = 0; step < steps; step++) {
         yoke_batch whole = make_batch(rig, (int)real_at(test_case, "rows", step), (uint32_t)step);
-        yoke_batch batch = part_of(rig, whole, world, rank);
+        yoke_batch batch = pytorch_part_of(rig, whole, world, rank);
         yoke_step_result result = {.struct_size = sizeof result};
         must(yoke_data_parallel_step(rig->parallel, &batch, rate, &result));
         near(result.loss, real_at(test_case, "losses", step), LOSS_TOLERANCE, 0, "loss");

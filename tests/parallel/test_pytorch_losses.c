@@ -24,16 +24,6 @@ static yoke_batch batch_of(test_rig *rig, const json_t *test_case, size_t step) 
     return batch;
 }
 
-static yoke_batch part_of(const test_rig *rig, yoke_batch batch, int world, int rank) {
-    const yoke_shape *shape = &rig->subject->input;
-    yoke_chunk part = yoke_chunk_of(batch.rows, world, rank);
-    batch.rows = part.rows;
-    batch.inputs += part.first * shape->channels * shape->height * shape->width;
-    if (batch.labels != NULL) batch.labels += part.first;
-    if (batch.targets != NULL) batch.targets += 3 * part.first;
-    return batch;
-}
-
 /* Where no label counts PyTorch's loss is NaN, null in the file, and Yoke's is 0; the gradients are
  * 0 in both. */
 static void train(test_rig *rig, const json_t *test_case, int world, int rank, bool gradients) {
@@ -41,7 +31,7 @@ static void train(test_rig *rig, const json_t *test_case, int world, int rank, b
     assert_in_range(steps, 10, 10);
     for (size_t step = 0; step < steps; step++) {
         yoke_batch whole = batch_of(rig, test_case, step);
-        yoke_batch batch = part_of(rig, whole, world, rank);
+        yoke_batch batch = pytorch_part_of(rig, whole, world, rank);
         yoke_step_result result = {.struct_size = sizeof result};
         must(yoke_data_parallel_step(rig->parallel, &batch, -1, &result));
         near(result.loss, real_at(test_case, "losses", step), LOSS_TOLERANCE, 0, "loss");

@@ -92,7 +92,7 @@ static void add_features(const embedding_plan *self, float *gradient, size_t beg
     }
 }
 
-/* Token ids have no gradient: where one is asked for, it is 0. */
+/* Token ids have no gradient: a program that reads one gets 0. */
 static yoke_status tokens_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;

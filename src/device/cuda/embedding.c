@@ -47,7 +47,7 @@ static yoke_status tokens_forward(yoke_plan *plan, const yoke_plan_step *step) {
     return YOKE_OK;
 }
 
-/* Token ids have no gradient: where one is asked for, it is 0. */
+/* Token ids have no gradient: a program that reads one gets 0. */
 static yoke_status tokens_backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const embedding_plan *self = (const embedding_plan *)plan;
