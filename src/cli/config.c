@@ -26,7 +26,6 @@ static const char *cifar10[][2] = {
     {"lr", "0.1"},
     {"lr-schedule", "onecycle"},
     {"augment", "crop-flip"},
-    {"evaluate-every", "1"},
     {NULL, NULL},
 };
 
@@ -38,7 +37,6 @@ static const char *imagefolder_finetune[][2] = {
     {"lr-schedule", "cosine"},
     {"no-decay", "norms-and-biases"},
     {"augment", "resized-crop-flip"},
-    {"evaluate-every", "1"},
     {NULL, NULL},
 };
 

@@ -172,8 +172,8 @@ static const cli_option options[] = {
     {"resume-anyway", "FIELD[,FIELD]",
      "options that may differ from the checkpoint's, by the names in the refusal", CLI_TEXT,
      AT(saving.resume_anyway), 0, 0},
-    {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (0)", CLI_INTEGER,
-     AT(evaluate_every), -1, 1 << 20},
+    {"evaluate-every", "N", "evaluate every N epochs; 0: at the end, -1: never (1, with --steps 0)",
+     CLI_INTEGER, AT(evaluate_every), -1, 1 << 20},
     {"metrics", "FILE", "write one line of JSON for each step and evaluation", CLI_TEXT,
      AT(metrics), 0, 0},
     {"trace", "FILE", "write a timeline of all stages for https://ui.perfetto.dev", CLI_TEXT,
@@ -207,8 +207,11 @@ const cli_verb train_verb = {
         "--checkpoint-dir.\n",
     .print_more = cli_print_models};
 
+#define EVERY_UNSET -2 /* of evaluate_every: what `evaluations` says */
+
 /* NaN: the default depends on the optimizer. */
-static const train_flags defaults = {.model = "resnet20",
+static const train_flags defaults = {.evaluate_every = EVERY_UNSET,
+                                     .model = "resnet20",
                                      .dataset = SYNTHETIC,
                                      .batch = 64,
                                      .epochs = 3,
@@ -221,6 +224,13 @@ static const train_flags defaults = {.model = "resnet20",
 
 static double given_or(double given, double otherwise) {
     return isnan(given) ? otherwise : given;
+}
+
+/* Epochs between evaluations: 0 at the end, -1 never. A run of some steps may pass many short
+ * epochs. */
+static int evaluations(const train_flags *flags) {
+    if (flags->evaluate_every != EVERY_UNSET) return flags->evaluate_every;
+    return flags->steps == 0 || tuning_flags_watch(&flags->tuning, flags->lr_schedule);
 }
 
 static int check_flags(const train_flags *flags) {
@@ -247,8 +257,7 @@ static int check_flags(const train_flags *flags) {
     if (code < 0) code = tuning_flags_check(&flags->tuning);
     if (code < 0) code = loss_flags_check(&flags->loss);
     if (code >= 0) return code;
-    return saving_flags_check(&flags->saving,
-                              &(saving_context){flags->init, flags->evaluate_every});
+    return saving_flags_check(&flags->saving, &(saving_context){flags->init, evaluations(flags)});
 }
 
 static void fill_optimizer(yoke_optimizer_options *optimizer, const train_flags *flags) {
@@ -575,11 +584,9 @@ int train_main(int argc, char **argv) {
     config_place place = {&train_verb, &flags, &defaults, sizeof flags, &flags.config};
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = config_apply(&place, argc, argv);
-    if (code < 0 && flags.evaluate_every == 0 &&
-        tuning_flags_watch(&flags.tuning, flags.lr_schedule))
-        flags.evaluate_every = 1;
     if (code < 0) code = check_flags(&flags);
     if (code < 0 && flags.config.print) code = config_print(&place);
+    flags.evaluate_every = evaluations(&flags);
     if (code < 0) code = find_rank(&now);
     if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
     if (code < 0 && now.speaks)

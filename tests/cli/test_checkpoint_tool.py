@@ -271,7 +271,7 @@ class Verbs(Tool):
 
     def test_keeping_the_best_of_one_evaluation_is_noted(self):
         loud = [word for word in SHORT if word != "--quiet"]
-        for every, noted in [([], True), (["--evaluate-every", "1"], False)]:
+        for every, noted in [(["--evaluate-every", "0"], True), ([], False)]:
             said = self.yoke(*loud, "--checkpoint-dir", f"best{noted}", "--keep-best", *every).stderr
             self.assertEqual("--keep-best has one evaluation to compare" in said, noted, said)
 

@@ -62,6 +62,12 @@ class Habits(Case):
             self.assertEqual(float(row[-2]), float(f"{steps[-1]['lr']:.3g}"))
         self.assertNotIn("test loss", self.run_ok(*run, "--evaluate-every", "-1").stderr)
 
+    def test_every_epoch_is_evaluated_and_a_number_of_steps_once(self):
+        for length, evaluations in [(["--epochs", "3"], 3), (["--steps", "9"], 1), (["--epochs", "3", "--evaluate-every", "0"], 1)]:
+            metrics = self.folder / f"{evaluations}{length[0]}.jsonl"
+            self.run_ok("train", *SMALL, *length, "--metrics", metrics)
+            self.assertEqual(metrics.read_text().count("test_loss"), evaluations, length)
+
     def test_the_plan_names_rows_classes_and_normalisation(self):
         said = self.run_ok("train", *SMALL, "--steps", "1").stderr
         self.assertRegex(said, r"\ndata     synthetic\S*: 60 rows to train on, 12 to test, \d+ classes\n"

@@ -403,7 +403,7 @@ class Runs(Case):
         return process
 
     def test_an_interrupted_run_writes_its_page(self):
-        process = self.start("--epochs", "1000000")
+        process = self.start("--epochs", "1000000", "--evaluate-every", "0")
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, stderr)
@@ -414,7 +414,7 @@ class Runs(Case):
         self.assertIsNotNone(section(text, "loss"))
 
     def test_an_interrupted_run_shows_its_last_complete_evaluation(self):
-        process = self.start("--epochs", "1000000", "--evaluate-every", "1")
+        process = self.start("--epochs", "1000000")
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, stderr)
