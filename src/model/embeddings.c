@@ -96,8 +96,9 @@ static yoke_status add_positions(yoke_model *model, yoke_value input,
                     options.name, options.features, shape.channels);
     if (shape.height > options.count)
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "%s: a sequence of %d positions, there are embeddings of %d", options.name,
-                    shape.height, options.count);
+                    "%s: a sequence of %d positions, there are embeddings of %d: cut shorter rows, "
+                    "as text:FILE,context=%d does, or embed more positions",
+                    options.name, shape.height, options.count, options.count);
     TRY(yoke_builder_shape(layer, shape));
     return add_weight(model, layer, &options);
 }

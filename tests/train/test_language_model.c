@@ -101,7 +101,9 @@ static void models_and_rows_that_do_not_go_together_are_refused(void **state) {
     expect_refused("mlp", text, "has 16 labels a row, and mlp predicts 1");
     expect_refused("resnet20", text, "needs an image");
     expect_refused("gpt2", SMALL, "it reads token ids, a flat input of the model");
-    expect_refused("gpt2:context=8", text, "16 positions, there are embeddings of 8");
+    expect_refused(
+        "gpt2:context=8", text,
+        "16 positions, there are embeddings of 8: cut shorter rows, as text:FILE,context=8");
     remove_text();
 }
 
