@@ -122,8 +122,45 @@ typedef struct yoke_row_source {
 YOKE_API yoke_status yoke_dataset_from_callback(yoke_dataset **dataset,
                                                 const yoke_row_source *source);
 
+/** Rows that the host program gives one after another, without saying how many there are: from a
+ * socket, a pipe or a generator. PyTorch's IterableDataset. A pass over the rows is an epoch. One
+ * thread of the loader makes every call, in the order of the rows, and reads some batches ahead of
+ * the step. Whatever ends a loader or its epoch waits for the call in progress. */
+typedef struct yoke_row_stream {
+    size_t struct_size; /**< sizeof(yoke_row_stream). */
+    yoke_shape shape;   /**< Of one row. */
+    int classes;        /**< 0: regression. */
+    int target_count;   /**< 0: classification. */
+    int label_count;    /**< Labels of a row; 0: 1. */
+    /** Writes the next rows to the beginning of every array: inputs [room, channels, height,
+     * width], and labels [room, label_count] or targets [room, target_count]. Sets *count to how
+     * many it wrote, 1 to room; 0: the pass is over. A batch takes as many calls as it needs. A
+     * status other than OK ends the run; yoke_error_raise gives it words. */
+    yoke_status (*next)(void *payload, int room, float *inputs, int32_t *labels, float *targets,
+                        int *count);
+    /** Goes to the first row, before every pass. `epoch`, from 0, lets passes differ. NULL: there
+     * is one pass, and no rewind before it. */
+    yoke_status (*rewind)(void *payload, uint64_t epoch);
+    /** Goes past the next `rows` rows, or to the end of the pass, where a resumed run continues.
+     * NULL: the loader reads these rows and drops them. */
+    yoke_status (*skip)(void *payload, size_t rows);
+    void *payload; /**< Passed to all three; must outlive the dataset. */
+} yoke_row_stream;
+
+/** Makes a dataset of a row stream. Its rows come in the stream's order, so a loader takes no
+ * `shuffle`, balanced sampling or augmentation, and one loader at a time reads it. In DDP the
+ * stream of every rank gives the same rows, and each rank keeps its part of every batch.
+ *
+ * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
+ * @param stream        Copied.
+ * @return ARGUMENT: the text says which field is invalid.
+ */
+YOKE_API yoke_status yoke_dataset_from_stream(yoke_dataset **dataset,
+                                              const yoke_row_stream *stream);
+
 /** Keeps `rows` rows at most: the same ones in every run and on every rank, drawn by torch.randperm
- * with seed 0, in the order in which they are stored. Call it before a loader reads the dataset.
+ * with seed 0, in the order in which they are stored; of a row stream the first ones of each pass.
+ * Call it before a loader reads the dataset.
  *
  * @param dataset  The dataset.
  * @param rows     At least 1; more than the dataset has: nothing happens.
@@ -161,7 +198,7 @@ YOKE_API void yoke_dataset_close(yoke_dataset *dataset);
 typedef struct yoke_dataset_info {
     size_t struct_size; /**< sizeof(yoke_dataset_info). */
     const char *name;   /**< "cifar10", "synthetic", "arrays", ...; borrowed. */
-    size_t rows;        /**< Rows of this split. */
+    size_t rows;        /**< Rows of this split; 0: a row stream, which does not say. */
     yoke_shape shape;   /**< Of one row. */
     int classes;        /**< 0: regression. */
     int target_count;   /**< Regression targets per row. */
@@ -304,7 +341,7 @@ typedef struct yoke_loader_options {
     uint64_t seed;         /**< Of order and augmentation. */
     int slots;             /**< Batches prepared ahead; 0: 3, for `images` at least `threads`. */
     int threads;           /**< Loader threads; 0: 1, for `images` the cores / world, at
-                                most 8. */
+                                most 8. A row stream has 1. */
     yoke_devices *devices; /**< Where batches will go; must outlive the loader. For GPUs, batches
                                 then lie in pinned memory, and rows stored as bytes come as pixels.
                                 NULL: ordinary memory and inputs. */
@@ -350,16 +387,18 @@ YOKE_API void yoke_loader_destroy(yoke_loader *loader);
  *
  * @param loader  The loader.
  * @param epoch   Counted from 0.
- * @return ARGUMENT: `loader` is NULL.
+ * @return ARGUMENT: `loader` is NULL, or its row stream has no second pass.
  */
 YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
 
-/** Begins an epoch behind its first batches, which are not read.
+/** Begins an epoch behind its first batches, which are not read; those of a row stream without
+ * `skip` are.
  *
  * @param loader  The loader.
  * @param epoch   Counted from 0.
  * @param batch   The first batch to lend, 0 to yoke_loader_batches; that many: the epoch is over.
- * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches.
+ * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches; of a row stream
+ *         yoke_loader_next says the latter, by DATA.
  */
 YOKE_API yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t batch);
 
@@ -377,7 +416,7 @@ YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, ui
 /** The number of batches in an epoch.
  *
  * @param loader  The loader; not NULL.
- * @return The same on every rank.
+ * @return The same on every rank. SIZE_MAX: a row stream whose pass has not ended.
  */
 YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
 

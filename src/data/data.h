@@ -5,15 +5,16 @@
 #include "base/base.h"
 #include "yoke/dataset.h"
 
-typedef struct yoke_image_folder yoke_image_folder; /* data/images.h */
-typedef struct yoke_text yoke_text;                 /* data/text_file.h */
+typedef struct yoke_image_folder yoke_image_folder;   /* data/images.h */
+typedef struct yoke_text yoke_text;                   /* data/text_file.h */
+typedef struct yoke_stream_reader yoke_stream_reader; /* data/row_stream.h */
 
 /* Stored rows are bytes (0..255), floats, files of images, a text, or a callback that generates
  * them.
  * Opening checks shape and labels. */
 struct yoke_dataset {
     char name[32];
-    size_t rows;
+    size_t rows; /* 0: a row stream's, unknown */
     uint32_t
         *kept; /* [rows]: the stored row of each, ascending; owned. NULL: row i is stored row i */
     yoke_shape shape;
@@ -29,6 +30,7 @@ struct yoke_dataset {
     yoke_image_folder *images;   /* owned, or NULL */
     yoke_text *text;             /* owned, or NULL */
     yoke_row_source source;      /* read or read_batch != NULL: generates rows on demand */
+    yoke_stream_reader *stream;  /* owned, or NULL */
     const char **class_names;    /* [classes], or NULL */
     const char **feature_names;  /* [channels], owned, or NULL */
     void *feature_text;          /* owned: what they point to */
@@ -61,6 +63,15 @@ yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
                                const yoke_row_places *places);
 yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
                                  const yoke_row_places *places);
+/* labels: of row `row`; NULL: none. ARGUMENT: one is no class. */
+yoke_status yoke_host_labels_check(const yoke_dataset *dataset, size_t row, const int32_t *labels);
+/* Valid sizes, and either classes or targets, of rows that come from the host program. */
+yoke_status yoke_host_rows_check(const yoke_dataset *dataset);
+/* row_stream.c: whether rows come in a stream, and it has several passes. */
+bool yoke_dataset_rewinds(const yoke_dataset *dataset);
+/* A number that depends on the labels or targets of the whole batch that the loader of a row stream
+ * lent last, in DDP; 0: none, or the epoch is over. */
+uint64_t yoke_loader_digest(const yoke_loader *loader);
 /* One mean and deviation for all channels. */
 void yoke_dataset_set_statistics(yoke_dataset *dataset, float mean, float deviation);
 /* Mean and deviation of each channel of bytes; floats are used as they are. The table has four

@@ -1,5 +1,6 @@
 /* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
  * first batch. */
+#include "data/row_stream.h"
 #include "data/text_file.h"
 
 #include <math.h>
@@ -81,9 +82,8 @@ static yoke_status check_shape(const yoke_dataset *dataset) {
     return YOKE_OK;
 }
 
-/* The checks that arrays and callbacks share: valid sizes, and either classes or targets. */
-static yoke_status check_host_rows(const yoke_dataset *dataset) {
-    if (dataset->rows == 0)
+yoke_status yoke_host_rows_check(const yoke_dataset *dataset) {
+    if (dataset->rows == 0 && !dataset->stream)
         return FAIL(YOKE_ERROR_ARGUMENT, "a dataset of 0 rows: must have at least 1");
     TRY(check_shape(dataset));
     bool classification = dataset->classes > 0 && dataset->target_count == 0;
@@ -100,7 +100,7 @@ static yoke_status check_host_rows(const yoke_dataset *dataset) {
 }
 
 static yoke_status check_arrays(const yoke_dataset *dataset) {
-    TRY(check_host_rows(dataset));
+    TRY(yoke_host_rows_check(dataset));
     if (!dataset->bytes == !dataset->floats)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s of pixels and inputs is set: set exactly one",
                     dataset->bytes ? "each" : "none");
@@ -203,7 +203,7 @@ static yoke_status build_from_callback(yoke_dataset *dataset, const yoke_row_sou
                               .label_count = source.label_count,
                               .source = source};
     yoke_dataset_set_statistics(dataset, 0, 1);
-    return check_host_rows(dataset);
+    return yoke_host_rows_check(dataset);
 }
 
 /* Finds the format that the first `length` bytes of a SPEC name. */
@@ -281,10 +281,17 @@ yoke_status yoke_dataset_from_callback(yoke_dataset **out, const yoke_row_source
     return finish(out, dataset, build_from_callback(dataset, source));
 }
 
+yoke_status yoke_dataset_from_stream(yoke_dataset **out, const yoke_row_stream *stream) {
+    yoke_dataset *dataset = NULL;
+    TRY(allocate(out, &dataset));
+    return finish(out, dataset, yoke_stream_open(dataset, stream));
+}
+
 void yoke_dataset_close(yoke_dataset *dataset) {
     if (!dataset) return;
     yoke_images_close(dataset->images);
     yoke_text_close(dataset->text);
+    free(dataset->stream);
     yoke_file_unmap(&dataset->mapping);
     free(dataset->feature_names);
     free(dataset->feature_text);

@@ -3,13 +3,13 @@
 
 #include "data/data.h"
 
-static yoke_status check_labels(const yoke_dataset *dataset, size_t row, const int32_t *labels) {
+yoke_status yoke_host_labels_check(const yoke_dataset *dataset, size_t row, const int32_t *labels) {
     size_t count = yoke_dataset_labels(dataset);
     for (size_t k = 0; labels && k < count; k++)
         if (labels[k] < 0 || labels[k] >= dataset->classes)
-            return FAIL(YOKE_ERROR_ARGUMENT,
-                        "row %zu: the row source gave label %d, expected 0..%d", row,
-                        (int)labels[k], dataset->classes - 1);
+            return FAIL(YOKE_ERROR_ARGUMENT, "row %zu: the row %s gave label %d, expected 0..%d",
+                        row, dataset->stream ? "stream" : "source", (int)labels[k],
+                        dataset->classes - 1);
     return YOKE_OK;
 }
 
@@ -21,7 +21,7 @@ yoke_status yoke_host_row_read(const yoke_dataset *dataset, size_t row,
     yoke_error_forget();
     TRY(yoke_error_of_host(
         source->read(source->payload, row, places->inputs, places->labels, places->targets), who));
-    return check_labels(dataset, row, places->labels);
+    return yoke_host_labels_check(dataset, row, places->labels);
 }
 
 yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *rows, int count,
@@ -37,6 +37,6 @@ yoke_status yoke_host_batch_read(const yoke_dataset *dataset, const int64_t *row
                                               places->labels, places->targets),
                            who));
     for (int i = 0; places->labels && i < count; i++)
-        TRY(check_labels(dataset, (size_t)rows[i], places->labels + (size_t)i * labels));
+        TRY(yoke_host_labels_check(dataset, (size_t)rows[i], places->labels + (size_t)i * labels));
     return YOKE_OK;
 }

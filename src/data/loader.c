@@ -1,6 +1,6 @@
 /* The background loader: threads fill slots ahead of the caller. The content of a batch depends
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
-#include "data/loader_slot.h"
+#include "data/row_stream.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -37,9 +37,11 @@ struct yoke_loader {
     yoke_augmentation augmentation; /* of the running epoch */
     yoke_decoding decoding;         /* of pixels, in every epoch */
     yoke_slot_kind kind;
-    int64_t *order; /* [rows] of the running epoch */
-    double *sums;   /* [rows], of balanced sampling; NULL: each row once */
-    size_t batches; /* per epoch */
+    int64_t *order;             /* [rows] of the running epoch */
+    double *sums;               /* [rows], of balanced sampling; NULL: each row once */
+    size_t batches;             /* per epoch; SIZE_MAX: not known yet */
+    yoke_stream_reader *stream; /* the dataset's, which this loader alone reads; or NULL */
+    uint64_t digest;            /* of the batch that was lent last */
     yoke_loader_slot *slots;
     int slot_count; /* one more than are filled ahead: the caller's */
     loader_thread *threads;
@@ -61,9 +63,20 @@ static yoke_chunk part_of(const yoke_loader_options *options, int rows) {
     return yoke_chunk_span(rows, options->shards, options->rank * each, each);
 }
 
+static yoke_status fill_from_stream(yoke_loader *loader, yoke_loader_slot *slot) {
+    TRY(yoke_stream_read(loader->stream, slot, &loader->cancelled));
+    slot->part = part_of(&loader->options, slot->whole_rows);
+    yoke_stream_deal(loader->stream, slot);
+    return YOKE_OK;
+}
+
 static void fill_batch(loader_thread *self, size_t batch) {
     yoke_loader *loader = self->loader;
     yoke_loader_slot *slot = &loader->slots[batch % (size_t)loader->slot_count];
+    if (loader->stream) {
+        slot->error = yoke_error_take(fill_from_stream(loader, slot));
+        return;
+    }
     size_t size = (size_t)loader->options.batch, first = batch * size;
     size_t rest = loader->dataset->rows - first;
     slot->whole_rows = (int)(rest < size ? rest : size);
@@ -153,6 +166,9 @@ static yoke_status check_augmentation(const yoke_dataset *dataset,
     bool changes = options->augment != YOKE_AUGMENT_NONE || options->erasing > 0;
     if (changes && dataset->source.read_batch)
         return FAIL(YOKE_ERROR_ARGUMENT, "augmentation is not for rows of read_batch: set read");
+    if (changes && dataset->stream)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "augmentation is not for a row stream: `next` may change its images itself");
     if (changes && (dataset->shape.flat || dataset->classes == 0))
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "augmentation is for images with labels; dataset '%s' has "
@@ -179,12 +195,16 @@ static yoke_status check_options(const yoke_dataset *dataset, const yoke_loader_
     if (options->sampling == YOKE_SAMPLING_BALANCED && !options->shuffle)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "balanced sampling draws rows at random: it needs shuffle");
+    if (options->shuffle && dataset->stream)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a row stream has one order, its own: leave shuffle out, or set no_shuffle in "
+                    "the options of a trainer");
     return check_augmentation(dataset, options);
 }
 
 static yoke_status allocate_all(yoke_loader *loader, int threads) {
     const yoke_dataset *dataset = loader->dataset;
-    loader->order = calloc(dataset->rows, sizeof *loader->order);
+    loader->order = calloc(dataset->rows + 1, sizeof *loader->order); /* rows: 0 of a stream */
     loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
     loader->threads = calloc((size_t)threads, sizeof *loader->threads);
     if (!loader->order || !loader->slots || !loader->threads)
@@ -223,7 +243,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
     const yoke_loader_options *options = &loader->options;
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
-    int most = (int)(batch < rows ? batch : rows);
+    int most = (int)(batch < rows || loader->dataset->stream ? batch : rows);
     bool stored = loader->dataset->bytes || loader->dataset->images;
     bool pixels = stored && devices && !yoke_devices_share_memory(devices);
     return (yoke_slot_kind){
@@ -239,6 +259,7 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
 /* Stored rows are fast to prepare; files of images keep every core busy that computes nothing.
  * The ranks of DDP share the machine. */
 static int thread_limit(const yoke_dataset *dataset, const yoke_loader_options *options) {
+    if (dataset->stream) return 1;
     if (options->threads > 0) return options->threads;
     if (!dataset->images) return 1;
     cpu_set_t cores;
@@ -282,13 +303,15 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     loader->augmentation = augmentation_of(options, 0);
     loader->decoding = yoke_augment_decoding(dataset, &loader->augmentation);
     loader->kind = kind_of(loader);
-    loader->batches = dataset->rows / batch + rest;
+    loader->batches = dataset->stream ? SIZE_MAX : dataset->rows / batch + rest;
     loader->slot_count = slots_ahead(loader) + 1;
     TRY(allocate_all(loader, threads));
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->filled, NULL);
     loader->synchronised = true;
+    if (dataset->stream) TRY(yoke_stream_claim(dataset->stream, dataset, options));
+    loader->stream = dataset->stream;
     return start_threads(loader, threads);
 }
 
@@ -334,6 +357,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     free(loader->slots);
     free(loader->sums);
     free(loader->order);
+    yoke_stream_release(loader->stream);
     free(loader);
 }
 
@@ -366,6 +390,11 @@ static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
     return yoke_sampler_indices(&sampler, loader->order);
 }
 
+static yoke_status begin_pass(yoke_loader *loader, uint64_t epoch, size_t batch) {
+    loader->batches = SIZE_MAX;
+    return yoke_stream_begin(loader->stream, epoch, batch);
+}
+
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
     return yoke_loader_begin_at(loader, epoch, 0);
 }
@@ -373,13 +402,14 @@ yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {
 yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t batch) {
     if (!loader) return FAIL(YOKE_ERROR_ARGUMENT, "the loader is NULL");
     TRY(yoke_process_check(loader->process, "this loader"));
-    if (batch > loader->batches)
+    if (!loader->stream && batch > loader->batches)
         return FAIL(YOKE_ERROR_ARGUMENT, "batch %zu of an epoch: it has %zu", batch,
                     loader->batches);
     pthread_mutex_lock(&loader->mutex);
     cancel_epoch(loader, batch);
     loader->augmentation = augmentation_of(&loader->options, epoch);
-    yoke_status status = order_rows(loader, epoch);
+    yoke_status status =
+        loader->stream ? begin_pass(loader, epoch, batch) : order_rows(loader, epoch);
     loader->begun = status == YOKE_OK;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
@@ -398,6 +428,7 @@ static uint64_t await(yoke_loader *loader, const yoke_loader_slot *slot) {
 /* Releases the previous slot and takes the next one; *slot is NULL at the end of the epoch. */
 static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint64_t *waited_ns) {
     *slot = NULL;
+    loader->digest = 0;
     if (!loader->begun)
         return FAIL(YOKE_ERROR_ARGUMENT, "no epoch is running: call yoke_loader_begin first");
     if (loader->released < loader->next_read) {
@@ -411,6 +442,11 @@ static yoke_status take(yoke_loader *loader, const yoke_loader_slot **slot, uint
     *waited_ns = await(loader, next);
     /* A batch in error stays the next one: every later call returns the error again. */
     if (next->error.status != YOKE_OK) return yoke_error_restore(&next->error);
+    if (next->whole_rows == 0) { /* only now: how far ahead the thread is must decide nothing */
+        loader->batches = loader->next_read;
+        return YOKE_OK;
+    }
+    loader->digest = next->digest;
     loader->next_read++;
     *slot = next;
     return YOKE_OK;
@@ -448,6 +484,10 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
 
 size_t yoke_loader_batches(const yoke_loader *loader) {
     return loader ? loader->batches : 0;
+}
+
+uint64_t yoke_loader_digest(const yoke_loader *loader) {
+    return loader->digest;
 }
 
 bool yoke_loader_pixels(const yoke_loader *loader) {

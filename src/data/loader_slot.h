@@ -21,7 +21,8 @@ typedef struct yoke_loader_slot {
     int32_t *labels;            /* NULL for regression */
     float *targets;             /* NULL for classification */
     yoke_chunk part;            /* this rank's rows of the batch */
-    int whole_rows;
+    int whole_rows;             /* 0: the row stream's pass is over */
+    uint64_t digest;            /* of a row stream, in DDP */
     bool ready;
     yoke_error error;
 } yoke_loader_slot;

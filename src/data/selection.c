@@ -2,7 +2,7 @@
  * damaged. All draws are the same in every run and on every rank. */
 #include <stdlib.h>
 
-#include "data/data.h"
+#include "data/row_stream.h"
 
 size_t yoke_dataset_stored(const yoke_dataset *dataset, size_t row) {
     return dataset->kept != NULL ? dataset->kept[row] : row;
@@ -99,6 +99,7 @@ yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split sp
 yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
     TRY(yoke_pointer_check(dataset, "dataset"));
     if (rows == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a limit of 0 rows: at least 1");
+    if (dataset->stream) yoke_stream_limit(dataset->stream, rows);
     if (rows >= dataset->rows) return YOKE_OK;
     int64_t *order = malloc(dataset->rows * sizeof *order);
     bool *keep = calloc(dataset->rows, sizeof *keep);
