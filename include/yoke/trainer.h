@@ -75,7 +75,7 @@ typedef struct yoke_event {
     size_t struct_size;            /**< sizeof(yoke_event) of the library. */
     yoke_event_kind kind;          /**< What happened. */
     uint64_t step;                 /**< Updates done. */
-    uint64_t steps;                /**< Updates of the whole run. */
+    uint64_t steps;                /**< Updates of the whole run; 0: unknown, of a row stream. */
     uint64_t epoch;                /**< Counted from 0. */
     double loss;                   /**< Of the batch, of the evaluation, or EPOCH: the mean over its
                                         training rows. */
@@ -175,7 +175,8 @@ typedef struct yoke_trainer_options {
                        loss. 0: neither. Alike on all ranks. */
     /** Rows of the host program to train on (yoke_dataset_from_arrays, yoke_dataset_from_callback),
      * instead of `dataset`, which is then NULL. Borrowed: they must outlive the trainer. NULL:
-     * `dataset` names them. */
+     * `dataset` names them. A row stream (yoke_dataset_from_stream) needs no_shuffle; one without
+     * `rewind` ends the run where it ends. */
     const yoke_dataset *training_rows;
     const yoke_dataset *test_rows;  /**< Likewise, to evaluate on: of the same shape and classes.
                                          NULL beside training_rows needs evaluate_every -1. */

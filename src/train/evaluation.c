@@ -22,6 +22,8 @@ static yoke_status add_batches(yoke_evaluation *made, yoke_data_parallel *parall
     for (;;) {
         yoke_step_result result = {.struct_size = sizeof result};
         TRY(yoke_loader_next(loader, &batch, NULL));
+        if (batch.rows == 0 && made->rows == 0)
+            return FAIL(YOKE_ERROR_DATA, "the row stream gave no row to evaluate on");
         if (batch.rows == 0) return YOKE_OK;
         TRY(yoke_data_parallel_evaluate_outputs(parallel, &batch, &result, &made->outputs, NULL));
         yoke_tally_add(&made->tally,

@@ -45,10 +45,11 @@ const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char 
 void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_trainer_options *options = &trainer->options;
     const yoke_dataset_info *rows = &trainer->dataset;
-    char augmentation[160], loss[YOKE_LOSS_TEXT_BYTES];
-    yoke_facts_add(facts, "config.dataset", "%s of %zu rows %dx%dx%d, %d classes, %d targets",
-                   rows->name, rows->rows, rows->shape.channels, rows->shape.height,
-                   rows->shape.width, rows->classes, rows->target_count);
+    char augmentation[160], loss[YOKE_LOSS_TEXT_BYTES], count[24] = "unknown";
+    if (rows->rows > 0) snprintf(count, sizeof count, "%zu", rows->rows);
+    yoke_facts_add(facts, "config.dataset", "%s of %s rows %dx%dx%d, %d classes, %d targets",
+                   rows->name, count, rows->shape.channels, rows->shape.height, rows->shape.width,
+                   rows->classes, rows->target_count);
     yoke_facts_add(facts, "config.labels", "%s", trainer->labels);
     yoke_facts_add(facts, "config.shuffle", "%s",
                    options->sampling == YOKE_SAMPLING_BALANCED ? "balanced"
@@ -70,8 +71,10 @@ void yoke_trainer_add_facts(const yoke_trainer *trainer, yoke_facts *facts) {
     if (by_losses) yoke_facts_add(facts, "config.lr_patience", "%d", options->lr_patience);
     /* Where the rate does not depend on the end, a run may be resumed to more steps. */
     bool open = options->lr_schedule == YOKE_LR_CONSTANT || by_epochs || by_losses;
-    yoke_facts_add(facts, open ? "run.steps" : "config.steps", "%llu",
-                   (unsigned long long)trainer->steps);
+    snprintf(count, sizeof count, "unknown");
+    if (trainer->steps < UINT64_MAX)
+        snprintf(count, sizeof count, "%llu", (unsigned long long)trainer->steps);
+    yoke_facts_add(facts, open ? "run.steps" : "config.steps", "%s", count);
     yoke_facts_add(facts, "run.dataset", "%s", options->dataset);
     uint64_t threads;
     if (threads_of(trainer, &threads) == YOKE_OK)
@@ -191,20 +194,20 @@ static void plan_remaining(yoke_trainer *trainer) {
     uint64_t a_epoch = yoke_loader_batches(trainer->loader);
     uint64_t all = (uint64_t)trainer->options.epochs * a_epoch;
     uint64_t done = trainer->epoch * a_epoch + trainer->batches;
-    if (trainer->options.steps > 0) return;
+    if (trainer->options.steps > 0 || trainer->steps == UINT64_MAX) return;
     trainer->steps = trainer->step + (all > done ? all - done : 0);
     trainer->schedule.steps = trainer->steps;
 }
 
 static yoke_status go_on(yoke_trainer *trainer, const yoke_checkpoint *checkpoint) {
-    char text[PATH_MAX + 80];
+    char text[PATH_MAX + 80], steps[32];
     TRY(set_position(trainer, checkpoint));
     TRY(compare_threads(trainer, checkpoint));
     plan_remaining(trainer);
     trainer->checkpoints.resumed = true;
-    snprintf(text, sizeof text, "resumed from %s, after step %llu of %llu%s", checkpoint->file.path,
-             (unsigned long long)trainer->step, (unsigned long long)trainer->steps,
-             trainer->step < trainer->steps ? "" : ": the run is complete");
+    snprintf(text, sizeof text, "resumed from %s, after step %llu%s%s", checkpoint->file.path,
+             (unsigned long long)trainer->step, yoke_trainer_of_steps(trainer, steps),
+             yoke_trainer_is_over(trainer) ? ": the run is complete" : "");
     emit_text(trainer, YOKE_EVENT_RESUMED, text);
     return YOKE_OK;
 }

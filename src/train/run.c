@@ -10,7 +10,7 @@ void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
     if (trainer->options.on_event == NULL) return;
     event->struct_size = sizeof *event;
     event->step = trainer->step;
-    event->steps = trainer->steps;
+    event->steps = trainer->steps < UINT64_MAX ? trainer->steps : 0;
     event->epoch = trainer->epoch;
     if (trainer->begin_ns > 0)
         event->seconds_elapsed = (double)(yoke_now_ns() - trainer->begin_ns) * 1e-9;
@@ -49,7 +49,8 @@ static yoke_status prepare(yoke_trainer *trainer, size_t rows, bool training) {
     return rows == 0 ? YOKE_OK : yoke_data_parallel_prepare(trainer->parallel, (int)rows, training);
 }
 
-/* Makes the plans for every batch size now, so that no step makes one. */
+/* Makes the plans for every batch size now, so that no step makes one; but the last batch of a row
+ * stream has a size that nobody knows. */
 static yoke_status prepare_all(yoke_trainer *trainer) {
     size_t batch = (size_t)trainer->options.batch, rows = trainer->dataset.rows;
     TRY(prepare(trainer, batch, true));
@@ -57,7 +58,7 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
         TRY(prepare(trainer, rows % batch, true));
     if (trainer->test_loader == NULL) return YOKE_OK;
     size_t test_rows = trainer->test_dataset.rows;
-    if (test_rows >= batch) TRY(prepare(trainer, batch, false));
+    if (test_rows >= batch || test_rows == 0) TRY(prepare(trainer, batch, false));
     return prepare(trainer, test_rows % batch, false);
 }
 
@@ -74,6 +75,7 @@ static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
     TRY(yoke_loader_next(trainer->loader, batch, waited_ns));
+    TRY(yoke_trainer_agree(trainer, &trainer->dataset, trainer->loader, batch));
     if (!epoch_is_over(batch))
         yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
                         yoke_data_parallel_steps(trainer->parallel), begin, 0);
@@ -116,12 +118,22 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
 
 static yoke_status serve_requests(yoke_trainer *trainer) {
     yoke_requests asked;
+    char steps[32];
     yoke_trainer_collect_saves(trainer);
     TRY(yoke_trainer_poll(trainer, &asked));
     if (asked.save) TRY(yoke_trainer_begin_save(trainer));
     if (!asked.stop) return YOKE_OK;
-    return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu of %llu",
-                (unsigned long long)trainer->step, (unsigned long long)trainer->steps);
+    return FAIL(YOKE_ERROR_CANCELLED, "stopped after step %llu%s",
+                (unsigned long long)trainer->step, yoke_trainer_of_steps(trainer, steps));
+}
+
+/* An epoch of a row stream may be empty: without steps the run would never end. */
+static yoke_status check_epoch(const yoke_trainer *trainer) {
+    bool drops = trainer->options.drop_last;
+    if (trainer->batches > 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
+                drops ? "whole batch, and drop_last leaves out a short one," : "row",
+                (unsigned long long)trainer->epoch + 1);
 }
 
 /* A stopped or resumed run continues behind the batches of this epoch that it has trained on. */
@@ -132,7 +144,7 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         uint64_t waited_ns;
         TRY(serve_requests(trainer));
         TRY(next_batch(trainer, &batch, &waited_ns));
-        if (epoch_is_over(&batch)) return YOKE_OK;
+        if (epoch_is_over(&batch)) return check_epoch(trainer);
         TRY(take_step(trainer, &batch, waited_ns));
     }
     return YOKE_OK; /* a stop after the last step has no effect */
@@ -218,12 +230,15 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     TRY(yoke_loader_begin(trainer->test_loader, 0));
     for (;;) {
         TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
+        TRY(yoke_trainer_agree(trainer, &trainer->test_dataset, trainer->test_loader, &batch));
         yoke_requests asked;
+        if (epoch_is_over(&batch) && sum->rows == 0)
+            return FAIL(YOKE_ERROR_DATA, "the row stream gave no row to evaluate on");
         if (epoch_is_over(&batch)) return YOKE_OK;
         TRY(yoke_trainer_poll(trainer, &asked));
         if (asked.stop)
-            return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d of %zu rows",
-                        sum->rows, trainer->test_dataset.rows);
+            return FAIL(YOKE_ERROR_CANCELLED, "stopped during evaluation, after %d rows",
+                        sum->rows);
         TRY(evaluate_batch(trainer, &batch, sum));
     }
 }
@@ -256,20 +271,20 @@ static yoke_status evaluate(yoke_trainer *trainer) {
     return YOKE_OK;
 }
 
-static bool evaluation_is_due(const yoke_trainer *trainer) {
-    int every = trainer->options.evaluate_every;
-    if (every < 0) return false;
-    if (trainer->step >= trainer->steps) return true;
-    return every > 0 && (trainer->epoch + 1) % (uint64_t)every == 0;
-}
-
 static bool epoch_is_done(const yoke_trainer *trainer) {
     return trainer->batches >= yoke_loader_batches(trainer->loader);
 }
 
+static bool evaluation_is_due(const yoke_trainer *trainer) {
+    int every = trainer->options.evaluate_every;
+    if (every < 0) return false;
+    if (trainer->step >= trainer->steps) return true;
+    if (trainer->epoch + epoch_is_done(trainer) >= trainer->epochs) return true;
+    return every > 0 && (trainer->epoch + 1) % (uint64_t)every == 0;
+}
+
 bool yoke_trainer_evaluates_first(const yoke_trainer *trainer) {
-    return (trainer->step >= trainer->steps || epoch_is_done(trainer)) &&
-           evaluation_is_due(trainer);
+    return (yoke_trainer_is_over(trainer) || epoch_is_done(trainer)) && evaluation_is_due(trainer);
 }
 
 static yoke_status evaluate_and_keep(yoke_trainer *trainer) {
@@ -292,7 +307,8 @@ static void end_epoch(yoke_trainer *trainer) {
 /* A run that was complete only evaluates, at the end of its last epoch. */
 static yoke_status evaluate_again(yoke_trainer *trainer) {
     if (trainer->options.evaluate_every < 0) return YOKE_OK;
-    if (trainer->batches == 0 && trainer->epoch > 0) {
+    bool knows = trainer->dataset.rows > 0; /* how many batches an epoch had */
+    if (trainer->batches == 0 && trainer->epoch > 0 && knows) {
         trainer->epoch--;
         trainer->batches = yoke_loader_batches(trainer->loader);
     }
@@ -302,9 +318,9 @@ static yoke_status evaluate_again(yoke_trainer *trainer) {
 }
 
 static yoke_status train(yoke_trainer *trainer) {
-    bool was_complete = trainer->checkpoints.resumed && trainer->step >= trainer->steps;
+    bool was_complete = trainer->checkpoints.resumed && yoke_trainer_is_over(trainer);
     if (was_complete) return evaluate_again(trainer);
-    while (trainer->step < trainer->steps && !yoke_watch_is_over(trainer)) {
+    while (!yoke_trainer_is_over(trainer) && !yoke_watch_is_over(trainer)) {
         TRY(run_epoch(trainer));
         bool evaluates = evaluation_is_due(trainer);
         if (evaluates) TRY(evaluate_and_keep(trainer));

@@ -71,8 +71,9 @@ struct yoke_trainer {
     yoke_lr_schedule schedule;
 
     atomic_bool stopping;
-    bool in_step; /* a step began and did not finish: the weights are undefined */
-    uint64_t step, steps, epoch, batches; /* batches: done in this epoch */
+    bool in_step;                  /* a step began and did not finish: the weights are undefined */
+    uint64_t step, epoch, batches; /* batches: done in this epoch */
+    uint64_t steps, epochs;        /* either ends the run; UINT64_MAX: the other does */
     yoke_checkpoints checkpoints;
     uint64_t begin_ns, computed_ns, waited_ns; /* of run; sums over its steps */
     yoke_step_times times;
@@ -118,6 +119,17 @@ void yoke_epoch_add(yoke_epoch_sums *sums, const yoke_step_result *step, double 
 void yoke_trainer_report_epoch(yoke_trainer *trainer, bool evaluated);
 double yoke_epoch_loss(const yoke_epoch_sums *sums);
 double yoke_epoch_accuracy(const yoke_epoch_sums *sums);
+
+/* unknown_length.c: runs on a row stream, whose info says 0 rows; on other rows plan and agree have
+ * nothing to do. plan: how many epochs end the run, where the number of steps is not known;
+ * ARGUMENT: an option needs that number, or more passes than there are. is_over: whether all steps,
+ * or epochs, are done. of_steps: " of 120", or "" where the number is unknown. agree: all ranks,
+ * after each batch of these rows; PEER: their streams differ. */
+yoke_status yoke_trainer_plan_stream(yoke_trainer *trainer);
+bool yoke_trainer_is_over(const yoke_trainer *trainer);
+const char *yoke_trainer_of_steps(const yoke_trainer *trainer, char text[32]);
+yoke_status yoke_trainer_agree(yoke_trainer *trainer, const yoke_dataset_info *rows,
+                               const yoke_loader *loader, const yoke_batch *batch);
 
 /* watch.c. check: options. begin: fills the schedule. evaluation: after each one. is_over: whether
  * patience ends the run. end: gives the engine the best weights, if any were kept. describe, read,

@@ -198,7 +198,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
     info->struct_size = sizeof *info;
     TRY(yoke_dataset_describe(trainer->training_rows, info));
     TRY(yoke_trainer_labels_text(trainer->training_rows, trainer->labels));
-    if ((size_t)options->batch > info->rows)
+    if (info->rows > 0 && (size_t)options->batch > info->rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %d rows: %s has %zu rows to train on; choose a batch of at most "
                     "that many",
@@ -307,16 +307,18 @@ static yoke_status build_engine(yoke_trainer *trainer) {
     return yoke_data_parallel_synchronize(trainer->parallel);
 }
 
-static void plan_steps(yoke_trainer *trainer) {
+static yoke_status plan_steps(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     uint64_t a_epoch = yoke_loader_batches(trainer->loader);
     trainer->steps = options->steps > 0 ? options->steps : (uint64_t)options->epochs * a_epoch;
+    trainer->epochs = UINT64_MAX;
     trainer->schedule = (yoke_lr_schedule){.struct_size = sizeof trainer->schedule,
                                            .kind = options->lr_schedule,
                                            .learning_rate = options->optimizer->learning_rate,
                                            .steps = trainer->steps,
                                            .warmup_steps = options->warmup_steps};
     yoke_watch_begin(trainer);
+    return yoke_trainer_plan_stream(trainer);
 }
 
 static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *options) {
@@ -329,7 +331,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(describe_weights(trainer));
     TRY(check_files(trainer));
     TRY(build_engine(trainer));
-    plan_steps(trainer);
+    TRY(plan_steps(trainer));
     TRY(yoke_trainer_resume(trainer));
     return open_metrics(trainer);
 }
