@@ -58,7 +58,8 @@ typedef enum yoke_split {
  * - `csv:FILE,label=COLUMN[,ignore=COLUMN]...[,test=FILE][,validation=X]`: a first line with the
  *   names of the columns, then rows. Labels are words or whole numbers, the other columns numbers,
  *   normalized with the mean and deviation of the training rows. `target=COLUMN` instead of
- *   `label`: numbers, for regression.
+ *   `label`: numbers, for regression. `csv:FILE` alone, with neither: its test split is all rows,
+ *   without labels, for predictions.
  * - `synthetic[:CxHxW[,classes=N][,rows=N]]`: shapes and textures that Yoke draws. Default:
  *   3x32x32,classes=10,rows=5000; the test split has a fifth of the rows.
  *
@@ -217,6 +218,10 @@ typedef struct yoke_dataset_info {
         *feature_names; /**< [channels], borrowed: the columns of `csv`; NULL: none. */
     int resize; /**< `images`: the shorter side before the center is cut out; 0: other rows. */
     bool exact; /**< `images`: decode=exact. */
+    /** [channels], borrowed: the means that the columns of `csv` have over the training rows, with
+     * which they are normalized instead of `mean`. NULL: other rows. */
+    const float *means;
+    const float *deviations; /**< [channels], likewise. */
 } yoke_dataset_info;
 
 /** Describes a dataset.
@@ -237,6 +242,17 @@ YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dat
  */
 YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
                                             const float deviation[4]);
+
+/** Normalizes the columns of a table, `csv`, with other numbers than those of its training rows.
+ * Call it before any loader reads the dataset.
+ *
+ * @param dataset     The dataset.
+ * @param means       [channels], as in yoke_dataset_info; copied.
+ * @param deviations  [channels], each above 0; copied.
+ * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, or the rows are no table's.
+ */
+YOKE_API yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
+                                                    const float *deviations);
 
 /** The file of a row.
  *

@@ -33,6 +33,12 @@ typedef struct yoke_weights_info {
     bool exact;          /**< Images: decoded with Pillow's pixels. */
     const char *version; /**< Of the library that wrote the file; yoke_weights_save_described sets
                               it. NULL: not said. */
+    /** Without label smoothing, which training alone has. NULL: the file does not say, or the loss
+     * was the host program's own. */
+    const yoke_loss_options *loss;
+    const char *const *feature_names; /**< [input.channels]: the columns of a table; NULL: none. */
+    const float *means;      /**< [input.channels], as in yoke_dataset_info; NULL: `mean`. */
+    const float *deviations; /**< [input.channels], each above 0; set both or none. */
 } yoke_weights_info;
 
 /** yoke_weights_save with a description. The trainer writes one into its files by itself.

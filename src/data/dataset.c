@@ -317,6 +317,26 @@ yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
     return YOKE_OK;
 }
 
+yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
+                                           const float *deviations) {
+    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_pointer_check(means, "means"));
+    TRY(yoke_pointer_check(deviations, "deviations"));
+    size_t channels = (size_t)dataset->shape.channels;
+    if (dataset->means == NULL)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "rows of %s are no table's, whose columns have a mean each: "
+                    "yoke_dataset_normalize takes theirs",
+                    dataset->name);
+    for (size_t i = 0; i < channels; i++)
+        if (!(deviations[i] > 0))
+            return FAIL(YOKE_ERROR_ARGUMENT, "deviations[%zu] is %g: it must be above 0", i,
+                        (double)deviations[i]);
+    memcpy(dataset->means, means, channels * sizeof *means);
+    memcpy(dataset->deviations, deviations, channels * sizeof *deviations);
+    return YOKE_OK;
+}
+
 const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row) {
     if (dataset->images == NULL) return NULL;
     return yoke_images_path(dataset->images, yoke_dataset_stored(dataset, row));
@@ -336,7 +356,9 @@ yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dataset_info
                              .class_names = dataset->class_names,
                              .feature_names = dataset->feature_names,
                              .resize = dataset->resize,
-                             .exact = dataset->exact};
+                             .exact = dataset->exact,
+                             .means = dataset->means,
+                             .deviations = dataset->deviations};
     memcpy(own.mean, dataset->mean, sizeof own.mean);
     memcpy(own.deviation, dataset->deviation, sizeof own.deviation);
     return yoke_options_store(info, &own, sizeof own, "yoke_dataset_info");

@@ -232,6 +232,8 @@ size_t yoke_model_output_elements(const yoke_model *model, int output);
 size_t yoke_model_positions(const yoke_model *model);
 
 yoke_loss_kind yoke_model_loss_kind(const yoke_model *model);
+/* Of a finished model; its weights live as long as the model. */
+const yoke_loss_options *yoke_model_loss(const yoke_model *model);
 const char *yoke_model_loss_name(const yoke_model *model); /* for messages; static */
 /* "cross-entropy, ignore_index -100, weights 5f0c...", without the label smoothing. */
 #define YOKE_LOSS_TEXT_BYTES 128

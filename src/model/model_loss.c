@@ -38,6 +38,10 @@ yoke_loss_kind yoke_model_loss_kind(const yoke_model *model) {
     return model->loss.kind;
 }
 
+const yoke_loss_options *yoke_model_loss(const yoke_model *model) {
+    return &model->loss;
+}
+
 bool yoke_model_reads_labels(const yoke_model *model) {
     return model->loss.kind == YOKE_LOSS_CROSS_ENTROPY;
 }

@@ -2,11 +2,13 @@
  * value is checked. */
 #include "train/description.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "parallel/parallel.h"
 #include "train/weights.h"
 
@@ -24,6 +26,17 @@
 #define RESIZE "yoke.resize"
 #define DECODE "yoke.decode"
 #define VERSION "yoke.version"
+#define LOSS "yoke.loss"
+#define LOSS_WEIGHTS "yoke.loss_weights"
+#define HUBER_DELTA "yoke.huber_delta"
+#define IGNORE_INDEX "yoke.ignore_index"
+#define FEATURE_NAMES "yoke.feature_names"
+
+static const char *const losses[] = {[YOKE_LOSS_CROSS_ENTROPY] = "cross-entropy",
+                                     [YOKE_LOSS_MSE] = "mse",
+                                     [YOKE_LOSS_BCE] = "bce",
+                                     [YOKE_LOSS_HUBER] = "huber"};
+#define LOSSES (int)(sizeof losses / sizeof losses[0])
 
 /* Writing. */
 
@@ -66,13 +79,14 @@ static yoke_status add_reals(yoke_notes *notes, const char *key, const float *va
     return add_list(notes, key, &json);
 }
 
-static yoke_status add_names(yoke_notes *notes, const yoke_weights_info *info) {
+static yoke_status add_names(yoke_notes *notes, const char *key, const char *const *names,
+                             int count) {
     yoke_json json;
-    if (info->class_names == NULL) return YOKE_OK;
+    if (names == NULL) return YOKE_OK;
     begin_list(&json);
-    for (int i = 0; i < info->classes; i++)
-        yoke_json_text(&json, NULL, info->class_names[i]);
-    return add_list(notes, CLASS_NAMES, &json);
+    for (int i = 0; i < count; i++)
+        yoke_json_text(&json, NULL, names[i]);
+    return add_list(notes, key, &json);
 }
 
 /* [features], [positions, features] or [channels, height, width]. */
@@ -89,22 +103,48 @@ static yoke_status add_input(yoke_notes *notes, const yoke_shape *shape) {
     return add_list(notes, INPUT, &json);
 }
 
-static bool says_normalization(const yoke_weights_info *info) {
-    return info->deviation[0] > 0 && info->input.channels > 0;
+static yoke_status add_statistics(yoke_notes *notes, const yoke_weights_info *info) {
+    bool of_columns = info->means != NULL;
+    int channels = info->input.channels < 4 || of_columns ? info->input.channels : 4;
+    if (of_columns != (info->deviations != NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s is NULL and %s is not: set both or none",
+                    of_columns ? "deviations" : "means", of_columns ? "means" : "deviations");
+    if (info->input.channels == 0 || !(of_columns || info->deviation[0] > 0)) return YOKE_OK;
+    TRY(add_reals(notes, MEAN, of_columns ? info->means : info->mean, channels));
+    return add_reals(notes, DEVIATION, of_columns ? info->deviations : info->deviation, channels);
+}
+
+/* What it takes to compute the loss of other rows. */
+static yoke_status add_loss(yoke_notes *notes, const yoke_loss_options *given) {
+    yoke_loss_options loss;
+    char text[32];
+    if (given == NULL) return YOKE_OK;
+    TRY(yoke_options_load(&loss, sizeof loss, given, "yoke_loss_options"));
+    if ((int)loss.kind < 0 || (int)loss.kind >= LOSSES)
+        return FAIL(YOKE_ERROR_ARGUMENT, "loss kind %d: expected 0 to %d", (int)loss.kind,
+                    LOSSES - 1);
+    const float *weights = loss.class_weights != NULL ? loss.class_weights : loss.positive_weights;
+    TRY(add_text(notes, LOSS, losses[loss.kind]));
+    if (weights != NULL) TRY(add_reals(notes, LOSS_WEIGHTS, weights, loss.weight_count));
+    if (loss.set_ignore_index) {
+        snprintf(text, sizeof text, "%d", loss.ignore_index);
+        TRY(add_text(notes, IGNORE_INDEX, text));
+    }
+    if (loss.kind != YOKE_LOSS_HUBER) return YOKE_OK;
+    double delta = loss.huber_delta == 0 ? 1 : loss.huber_delta;
+    return add_text(notes, HUBER_DELTA, yoke_text_of_real(delta, text, sizeof text));
 }
 
 yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
     TRY(add_text(notes, MODEL, info->model));
     TRY(add_input(notes, &info->input));
     TRY(add_integer(notes, CLASSES, info->classes));
-    TRY(add_names(notes, info));
+    TRY(add_names(notes, CLASS_NAMES, info->class_names, info->classes));
     TRY(add_integer(notes, TARGETS, info->target_count));
     TRY(add_text(notes, DATASET, info->dataset));
-    if (says_normalization(info)) {
-        int channels = info->input.channels < 4 ? info->input.channels : 4;
-        TRY(add_reals(notes, MEAN, info->mean, channels));
-        TRY(add_reals(notes, DEVIATION, info->deviation, channels));
-    }
+    TRY(add_names(notes, FEATURE_NAMES, info->feature_names, info->input.channels));
+    TRY(add_statistics(notes, info));
+    TRY(add_loss(notes, info->loss));
     TRY(add_integer(notes, RESIZE, info->resize));
     return add_text(notes, DECODE, info->exact ? "exact" : NULL);
 }
@@ -150,8 +190,12 @@ yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke
 struct yoke_weights_description {
     yoke_safetensors file;
     yoke_weights_info info;
-    json_t *names;            /* owns the texts of class_names */
-    const char **class_names; /* [classes] */
+    yoke_loss_options loss;
+    json_t *name_lists[2];      /* own the texts of class_names and feature_names */
+    const char **class_names;   /* [classes] */
+    const char **feature_names; /* [channels] */
+    float *means, *deviations;  /* as many as the file has */
+    float *loss_weights;
 };
 
 static yoke_status wrong(const yoke_safetensors *file, const char *key, const char *expected) {
@@ -204,39 +248,100 @@ static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
     return YOKE_OK;
 }
 
-/* One number for each channel; those past the last have the last's. */
-static yoke_status read_reals(const yoke_safetensors *file, const char *key, bool positive,
-                              float *values) {
+/* Numbers of at least `least`. The caller frees *values; NULL: the file has no such note. */
+static yoke_status read_reals(const yoke_safetensors *file, const char *key, float least,
+                              float **values, size_t *count) {
     json_t *list;
     TRY(read_list(file, key, &list));
     if (list == NULL) return YOKE_OK;
-    size_t count = json_array_size(list);
-    bool right = count >= 1 && count <= 4;
-    for (size_t i = 0; right && i < 4; i++) {
-        const json_t *value = json_array_get(list, i < count ? i : count - 1);
-        values[i] = (float)json_number_value(value);
-        right = json_is_number(value) && isfinite(values[i]) && (!positive || values[i] > 0);
+    *count = json_array_size(list);
+    *values = calloc(*count + 1, sizeof **values);
+    bool right = *values != NULL && *count >= 1;
+    for (size_t i = 0; right && i < *count; i++) {
+        const json_t *value = json_array_get(list, i);
+        (*values)[i] = (float)json_number_value(value);
+        right = json_is_number(value) && isfinite((*values)[i]) && (*values)[i] >= least;
     }
     json_decref(list);
-    return right ? YOKE_OK : wrong(file, key, "1 to 4 finite numbers, deviations above 0");
+    if (*values == NULL) return FAIL_MEMORY(*count * sizeof **values, key);
+    return right ? YOKE_OK
+                 : wrong(file, key, "finite numbers; deviations above 0, weights at least 0");
 }
 
-static yoke_status read_names(yoke_weights_description *made) {
+/* A number for each channel, in *all; channels past the last of the four have the last's. */
+static yoke_status read_statistic(const yoke_weights_description *made, const char *key,
+                                  float least, float **all, float four[4]) {
+    size_t count = 0;
+    TRY(read_reals(&made->file, key, least, all, &count));
+    if (*all == NULL) return YOKE_OK;
+    if (count > 4 && count != (size_t)made->info.input.channels)
+        return wrong(&made->file, key, "1 to 4 numbers, or one for each channel");
+    for (size_t i = 0; i < 4; i++)
+        four[i] = (*all)[i < count ? i : count - 1];
+    if (count == (size_t)made->info.input.channels) return YOKE_OK;
+    free(*all);
+    *all = NULL;
+    return YOKE_OK;
+}
+
+static yoke_status read_statistics(yoke_weights_description *made) {
+    yoke_weights_info *info = &made->info;
+    TRY(read_statistic(made, MEAN, -FLT_MAX, &made->means, info->mean));
+    TRY(read_statistic(made, DEVIATION, FLT_TRUE_MIN, &made->deviations, info->deviation));
+    if (made->means == NULL || made->deviations == NULL) return YOKE_OK;
+    info->means = made->means;
+    info->deviations = made->deviations;
+    return YOKE_OK;
+}
+
+static yoke_status read_loss(yoke_weights_description *made) {
     const yoke_safetensors *file = &made->file;
-    size_t classes = (size_t)made->info.classes;
-    TRY(read_list(file, CLASS_NAMES, &made->names));
-    if (made->names == NULL) return YOKE_OK;
-    if (json_array_size(made->names) != classes)
-        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %zu names for %zu classes",
-                    file->path, CLASS_NAMES, json_array_size(made->names), classes);
-    made->class_names = calloc(classes + 1, sizeof *made->class_names);
-    if (made->class_names == NULL)
-        return FAIL_MEMORY(classes * sizeof *made->class_names, "the names of classes");
-    for (size_t i = 0; i < classes; i++) {
-        made->class_names[i] = json_string_value(json_array_get(made->names, i));
-        if (made->class_names[i] == NULL) return wrong(file, CLASS_NAMES, "a list of texts");
+    yoke_loss_options *loss = &made->loss;
+    const char *word = yoke_safetensors_note(file, LOSS);
+    const char *delta = yoke_safetensors_note(file, HUBER_DELTA);
+    const char *ignored = yoke_safetensors_note(file, IGNORE_INDEX);
+    int kind = 0, outputs = made->info.classes + made->info.target_count;
+    size_t count = 0;
+    int64_t index = 0;
+    if (word == NULL) return YOKE_OK;
+    while (kind < LOSSES && strcmp(word, losses[kind]) != 0)
+        kind++;
+    bool labels = kind == YOKE_LOSS_CROSS_ENTROPY;
+    if (kind == LOSSES || (labels ? made->info.target_count : made->info.classes) > 0)
+        return wrong(file, LOSS, "cross-entropy for classes; mse, bce or huber for targets");
+    *loss = (yoke_loss_options)YOKE_LOSS_OPTIONS_INIT;
+    loss->kind = (yoke_loss_kind)kind;
+    if (delta != NULL && !yoke_text_real(delta, FLT_MIN, FLT_MAX, &loss->huber_delta))
+        return wrong(file, HUBER_DELTA, "a number above 0");
+    if (ignored != NULL && !yoke_text_integer(ignored, INT32_MIN, INT32_MAX, &index))
+        return wrong(file, IGNORE_INDEX, "a label");
+    TRY(read_reals(file, LOSS_WEIGHTS, 0, &made->loss_weights, &count));
+    if (made->loss_weights != NULL && outputs > 0 && count != (size_t)outputs)
+        return wrong(file, LOSS_WEIGHTS, "a number for each class or target");
+    loss->set_ignore_index = ignored != NULL;
+    if (ignored != NULL) loss->ignore_index = (int)index;
+    loss->weight_count = (int)count;
+    *(kind == YOKE_LOSS_BCE ? &loss->positive_weights : &loss->class_weights) = made->loss_weights;
+    made->info.loss = loss;
+    return YOKE_OK;
+}
+
+/* Texts for `count` of what; the caller frees *names and closes *list, which owns the texts. */
+static yoke_status read_names(const yoke_safetensors *file, const char *key, int count,
+                              json_t **list, const char ***names) {
+    size_t found;
+    TRY(read_list(file, key, list));
+    if (*list == NULL) return YOKE_OK;
+    found = json_array_size(*list);
+    if (found != (size_t)count)
+        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %zu names for %d %s", file->path, key,
+                    found, count, strcmp(key, CLASS_NAMES) == 0 ? "classes" : "channels");
+    *names = calloc(found + 1, sizeof **names);
+    if (*names == NULL) return FAIL_MEMORY(found * sizeof **names, key);
+    for (size_t i = 0; i < found; i++) {
+        (*names)[i] = json_string_value(json_array_get(*list, i));
+        if ((*names)[i] == NULL) return wrong(file, key, "a list of texts");
     }
-    made->info.class_names = made->class_names;
     return YOKE_OK;
 }
 
@@ -253,9 +358,14 @@ static yoke_status read_info(yoke_weights_description *made) {
     TRY(read_integer(file, TARGETS, CLASSES_LIMIT, &info->target_count));
     TRY(read_integer(file, RESIZE, SIDE_LIMIT, &info->resize));
     TRY(read_input(file, &info->input));
-    TRY(read_reals(file, MEAN, false, info->mean));
-    TRY(read_reals(file, DEVIATION, true, info->deviation));
-    return read_names(made);
+    TRY(read_statistics(made));
+    TRY(read_loss(made));
+    TRY(read_names(file, CLASS_NAMES, info->classes, &made->name_lists[0], &made->class_names));
+    TRY(read_names(file, FEATURE_NAMES, info->input.channels, &made->name_lists[1],
+                   &made->feature_names));
+    info->class_names = made->class_names;
+    info->feature_names = made->feature_names;
+    return YOKE_OK;
 }
 
 yoke_status yoke_weights_description_open(yoke_weights_description **description,
@@ -277,8 +387,13 @@ yoke_status yoke_weights_description_open(yoke_weights_description **description
 
 void yoke_weights_description_close(yoke_weights_description *description) {
     if (description == NULL) return;
+    free(description->loss_weights);
+    free(description->deviations);
+    free(description->means);
+    free(description->feature_names);
     free(description->class_names);
-    json_decref(description->names);
+    json_decref(description->name_lists[1]);
+    json_decref(description->name_lists[0]);
     yoke_safetensors_close(&description->file);
     free(description);
 }

@@ -7,7 +7,7 @@
 #include "yoke/verify.h"
 #include "yoke/weights.h"
 
-#define YOKE_DESCRIPTION_NOTES 12
+#define YOKE_DESCRIPTION_NOTES 16
 typedef struct yoke_notes {
     yoke_file_note items[YOKE_DESCRIPTION_NOTES]; /* keys are literals */
     char *values[YOKE_DESCRIPTION_NOTES];         /* owned: the items' values */

@@ -229,7 +229,11 @@ static yoke_status describe_weights(yoke_trainer *trainer) {
                               .class_names = rows->class_names,
                               .dataset = rows->name,
                               .resize = rows->resize,
-                              .exact = rows->exact};
+                              .exact = rows->exact,
+                              .feature_names = rows->feature_names,
+                              .means = rows->means,
+                              .deviations = rows->deviations};
+    if (trainer->own_loss.compute == NULL) info.loss = yoke_model_loss(trainer->model);
     memcpy(info.mean, rows->mean, sizeof info.mean);
     memcpy(info.deviation, rows->deviation, sizeof info.deviation);
     return yoke_notes_write(&trainer->description, &info);

@@ -105,6 +105,71 @@ static void names_and_numbers_come_back_as_they_were(void **state) {
     free_rig(&made);
 }
 
+static void the_loss_comes_back_with_its_numbers(void **state) {
+    (void)state;
+    rig made = make_rig();
+    const float weights[] = {0.1f, 0, 3, 1e-7f, 2};
+    const yoke_loss_options losses[] = {
+        {.struct_size = sizeof losses[0],
+         .kind = YOKE_LOSS_CROSS_ENTROPY,
+         .label_smoothing = 0.1,
+         .class_weights = weights,
+         .weight_count = 5,
+         .set_ignore_index = true},
+        {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_MSE},
+        {.struct_size = sizeof losses[0],
+         .kind = YOKE_LOSS_BCE,
+         .positive_weights = weights,
+         .weight_count = 5},
+        {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_HUBER, .huber_delta = 0.3},
+    };
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        yoke_weights_info given = {.struct_size = sizeof given, .model = "mlp", .loss = &losses[i]},
+                          info;
+        *(i == 0 ? &given.classes : &given.target_count) = 5;
+        EXPECT_OK(yoke_weights_save_described(made.engine.parallel, made.model, &given, made.path));
+        yoke_weights_description *description = open_description(made.path, &info);
+        assert_int_equal(info.loss->kind, losses[i].kind);
+        assert_true(info.loss->label_smoothing == 0);
+        assert_true(info.loss->huber_delta == (i == 3 ? 0.3 : 1));
+        assert_int_equal(info.loss->set_ignore_index, i == 0);
+        assert_int_equal(info.loss->ignore_index, i == 0 ? 0 : -100);
+        assert_int_equal(info.loss->weight_count, losses[i].weight_count);
+        assert_int_equal(info.loss->class_weights != NULL, i == 0);
+        assert_int_equal(info.loss->positive_weights != NULL, i == 2);
+        if (i == 0) assert_memory_equal(info.loss->class_weights, weights, sizeof weights);
+        if (i == 2) assert_memory_equal(info.loss->positive_weights, weights, sizeof weights);
+        yoke_weights_description_close(description);
+    }
+    free_rig(&made);
+}
+
+static void columns_come_back_with_their_names_and_numbers(void **state) {
+    (void)state;
+    rig made = make_rig();
+    const char *const names[] = {"a", "b,c", "", "d", "\"e\"", "f"};
+    const float means[] = {0.1f, -2, 3e8f, 0, 5, 6}, deviations[] = {1, 1e-30f, 3, 4, 5, 0.6f};
+    yoke_weights_info given = {.struct_size = sizeof given,
+                               .input = {.channels = 6, .height = 1, .width = 1, .flat = true},
+                               .feature_names = names,
+                               .means = means},
+                      info;
+    assert_int_equal(
+        yoke_weights_save_described(made.engine.parallel, made.model, &given, made.path),
+        YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "deviations is NULL"));
+    given.deviations = deviations;
+    EXPECT_OK(yoke_weights_save_described(made.engine.parallel, made.model, &given, made.path));
+    yoke_weights_description *description = open_description(made.path, &info);
+    for (int i = 0; i < 6; i++)
+        assert_string_equal(info.feature_names[i], names[i]);
+    assert_memory_equal(info.means, means, sizeof means);
+    assert_memory_equal(info.deviations, deviations, sizeof deviations);
+    assert_null(info.loss);
+    yoke_weights_description_close(description);
+    free_rig(&made);
+}
+
 static void a_file_of_other_programs_says_nothing(void **state) {
     (void)state;
     rig made = make_rig();
@@ -116,6 +181,9 @@ static void a_file_of_other_programs_says_nothing(void **state) {
     assert_int_equal(info.input.channels, 0);
     assert_int_equal(info.classes, 0);
     assert_true(info.deviation[0] == 0);
+    assert_null(info.loss);
+    assert_null(info.means);
+    assert_null(info.feature_names);
     yoke_weights_description_close(description);
     free_rig(&made);
 }
@@ -139,6 +207,8 @@ static void a_wrong_description_is_refused_by_its_key(void **state) {
         {"yoke.class_names", "{}"},
         {"yoke.class_names", "[\"one\",\"two\"]"}, /* of no classes */
         {"yoke.resize", "1e3"},
+        {"yoke.loss", "focal"},
+        {"yoke.feature_names", "[\"one\"]"}, /* of no channels */
     };
     char path[128];
     in_folder("wrong.safetensors", path);
@@ -152,6 +222,35 @@ static void a_wrong_description_is_refused_by_its_key(void **state) {
         assert_int_equal(yoke_weights_description_open(&description, path), YOKE_ERROR_DATA);
         assert_null(description);
         assert_non_null(strstr(yoke_last_error(), wrong[i].key));
+        assert_non_null(strstr(yoke_last_error(), path));
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_wrong_loss_is_refused_by_its_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *loss, *key, *value;
+    } wrong[] = {
+        {"huber", "yoke.huber_delta", "0"},
+        {"huber", "yoke.huber_delta", "nan"},
+        {"mse", "yoke.classes", "3"},
+        {"cross-entropy", "yoke.targets", "3"},
+        {"cross-entropy", "yoke.ignore_index", "1.5"},
+        {"cross-entropy", "yoke.loss_weights", "[1,-1]"},
+    };
+    char path[128];
+    in_folder("wrong.safetensors", path);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        yoke_tensor_file *file;
+        yoke_weights_description *description = NULL;
+        EXPECT_OK(yoke_tensor_file_create(&file));
+        EXPECT_OK(yoke_tensor_file_note(file, "yoke.loss", wrong[i].loss));
+        EXPECT_OK(yoke_tensor_file_note(file, wrong[i].key, wrong[i].value));
+        EXPECT_OK(yoke_tensor_file_save(file, path));
+        yoke_tensor_file_close(file);
+        assert_int_equal(yoke_weights_description_open(&description, path), YOKE_ERROR_DATA);
+        assert_non_null(strstr(yoke_last_error(), "yoke."));
         assert_non_null(strstr(yoke_last_error(), path));
     }
     assert_int_equal(unlink(path), 0);
@@ -187,7 +286,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_describes_its_weights_and_its_best_checkpoint),
         cmocka_unit_test(names_and_numbers_come_back_as_they_were),
+        cmocka_unit_test(the_loss_comes_back_with_its_numbers),
+        cmocka_unit_test(columns_come_back_with_their_names_and_numbers),
         cmocka_unit_test(a_file_of_other_programs_says_nothing),
+        cmocka_unit_test(a_wrong_loss_is_refused_by_its_key),
         cmocka_unit_test(a_wrong_description_is_refused_by_its_key),
         cmocka_unit_test(a_file_of_torch_save_is_told_from_damage),
     };
