@@ -1,5 +1,5 @@
-/* csv:FILE,label=COLUMN or csv:FILE,target=COLUMN. The first line names the columns; every other
- * column is a feature, a number in each line. */
+/* csv:FILE,label=COLUMN or csv:FILE,target=COLUMN; csv:FILE alone has rows to predict. The first
+ * line names the columns; every other column is a feature, a number in each line. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,6 +21,7 @@ typedef struct table_options {
     const char *ignored[IGNORED_LIMIT];
     int ignored_count;
     double validation; /* 0: not given */
+    bool predicted;    /* rows without labels: neither label nor target is given, nor needed */
 } table_options;
 
 /* A file's columns and rows. */
@@ -153,14 +154,15 @@ static yoke_status read_header(table *own, const table_options *options) {
         return FAIL_MEMORY(own->columns * sizeof *own->names, "names of columns");
     memcpy(own->names, own->csv.fields, own->columns * sizeof *own->names);
     TRY(check_header(own));
-    if (options->label == NULL && options->target == NULL)
+    const char *learnt = options->label != NULL ? options->label : options->target;
+    if (learnt == NULL && !options->predicted)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "csv: which column of %s is to be learnt? Write label=COLUMN for classes or "
                     "target=COLUMN for numbers; its columns are %s",
                     own->csv.path, list_columns(own, list));
     for (int i = 0; i < options->ignored_count; i++)
         TRY(mark_column(own, options->ignored[i], IGNORED));
-    TRY(mark_column(own, options->label != NULL ? options->label : options->target, LABEL));
+    if (learnt != NULL) TRY(mark_column(own, learnt, LABEL));
     for (size_t i = 0; i < own->columns; i++)
         own->features += own->uses[i] == FEATURE;
     if (own->features > 0) return YOKE_OK;
@@ -182,13 +184,14 @@ static yoke_status grow(void *array, size_t item_bytes, size_t capacity) {
     return YOKE_OK;
 }
 
-static yoke_status reserve_row(table *own, bool labels) {
+static yoke_status reserve_row(table *own, const table_options *options) {
     if (own->rows < own->capacity) return YOKE_OK;
     own->capacity = own->capacity > 0 ? 2 * own->capacity : 256;
     TRY(grow(&own->values, own->features * sizeof *own->values, own->capacity));
     TRY(grow(&own->lines, sizeof *own->lines, own->capacity));
-    return labels ? grow(&own->labels, sizeof *own->labels, own->capacity)
-                  : grow(&own->targets, sizeof *own->targets, own->capacity);
+    if (options->predicted) return YOKE_OK;
+    return options->label != NULL ? grow(&own->labels, sizeof *own->labels, own->capacity)
+                                  : grow(&own->targets, sizeof *own->targets, own->capacity);
 }
 
 static yoke_status read_number(const table *own, size_t column, float *value) {
@@ -207,12 +210,13 @@ static yoke_status read_number(const table *own, size_t column, float *value) {
                 own->csv.path, own->csv.line, own->names[column], field, own->names[column]);
 }
 
-static yoke_status read_row(table *own, bool labels) {
+static yoke_status read_row(table *own, const table_options *options) {
+    bool labels = options->label != NULL;
     size_t feature = 0;
     if (own->csv.count != own->columns)
         return FAIL(YOKE_ERROR_DATA, "%s: line %zu has %zu fields, the header %zu", own->csv.path,
                     own->csv.line, own->csv.count, own->columns);
-    TRY(reserve_row(own, labels));
+    TRY(reserve_row(own, options));
     float *values = own->values + own->rows * own->features;
     for (size_t i = 0; i < own->columns; i++) {
         bool label = own->uses[i] == LABEL;
@@ -234,7 +238,7 @@ static yoke_status table_read(table *own, const char *path, const table_options 
     TRY(read_header(own, options));
     for (bool more = true; more;) {
         TRY(yoke_csv_next(&own->csv, &more));
-        if (more) TRY(read_row(own, options->label != NULL));
+        if (more) TRY(read_row(own, options));
     }
     if (own->rows > 0 && own->rows <= UINT32_MAX) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA, "%s: %zu lines behind the header, expected 1 to %u", path,
@@ -379,7 +383,7 @@ static yoke_status take_tables(yoke_dataset *dataset, const table_options *optio
     TRY(table_read(training, options->file, options));
     if (options->test == NULL) {
         TRY(take_rows(dataset, training, training));
-        return take_drawn(dataset, options, split);
+        return options->predicted ? measure(dataset, dataset) : take_drawn(dataset, options, split);
     }
     if (split == YOKE_SPLIT_TRAIN) {
         TRY(take_rows(dataset, training, training));
@@ -395,6 +399,8 @@ yoke_status yoke_csv_open(yoke_dataset *dataset, const char *text, yoke_split sp
     table_options options = {0};
     table training = {0}, test = {0};
     TRY(parse(text, &options));
+    options.predicted = split == YOKE_SPLIT_TEST && options.label == NULL &&
+                        options.target == NULL && options.test == NULL && options.validation == 0;
     yoke_status status = take_tables(dataset, &options, split, &training, &test);
     table_close(&test);
     table_close(&training);

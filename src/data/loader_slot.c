@@ -34,6 +34,7 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
     if (dataset->classes > 0)
         return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
                             (void **)&slot->labels);
+    if (targets == 0) return YOKE_OK; /* rows to predict */
     return reserve_rows(kind, targets * sizeof *slot->targets, (void **)&slot->targets);
 }
 
@@ -91,7 +92,7 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
     } else if (slot->labels) {
         memcpy(slot->labels + (size_t)i * labels, dataset->labels + row * labels,
                labels * sizeof *slot->labels);
-    } else {
+    } else if (slot->targets) {
         memcpy(slot->targets + (size_t)i * targets, dataset->targets + row * targets,
                targets * sizeof(float));
     }

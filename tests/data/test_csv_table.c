@@ -62,9 +62,38 @@ static void features_are_normalised_with_the_training_rows(void **state) {
             near(batch.inputs[2 * i + 1], (value - 2.5) / sqrt(1.25), 1e-6, 1, "width");
         }
         assert_int_equal(batch.labels[0], 1);
+        assert_int_equal(batch.inputs_count, 2 * batch.rows);
         yoke_loader_destroy(loader);
         yoke_dataset_close(dataset);
     }
+}
+
+static void a_table_to_predict_has_all_rows_and_no_labels(void **state) {
+    (void)state;
+    static const float means[] = {1, 10}, deviations[] = {2, 4};
+    yoke_dataset *dataset;
+    yoke_loader *loader;
+    yoke_loader_options options = YOKE_LOADER_OPTIONS_INIT;
+    yoke_batch batch = {.struct_size = sizeof batch};
+    options.batch = 4;
+    must(open_table(&dataset, FLOWERS, ",ignore=kind", YOKE_SPLIT_TEST));
+    must(yoke_dataset_normalize_columns(dataset, means, deviations));
+    must(yoke_loader_create(&loader, dataset, &options));
+    must(yoke_loader_begin(loader, 0));
+    must(yoke_loader_next(loader, &batch, NULL));
+    assert_int_equal(batch.rows, 4);
+    assert_null(batch.labels);
+    assert_null(batch.targets);
+    assert_int_equal(batch.inputs_count, 8);
+    assert_int_equal(batch.targets_count, 0);
+    for (int i = 0; i < 4; i++) {
+        near(batch.inputs[2 * i], i / 2.0, 1e-6, 1, "length");
+        near(batch.inputs[2 * i + 1], 10 * i / 4.0, 1e-6, 1, "width");
+    }
+    yoke_loader_destroy(loader);
+    const float none[] = {1, 0};
+    assert_int_equal(yoke_dataset_normalize_columns(dataset, means, none), YOKE_ERROR_ARGUMENT);
+    yoke_dataset_close(dataset);
 }
 
 static void whole_numbers_are_classes_in_their_order(void **state) {
@@ -183,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(columns_of_numbers_are_features_and_words_are_classes),
         IN_FOLDER(features_are_normalised_with_the_training_rows),
+        IN_FOLDER(a_table_to_predict_has_all_rows_and_no_labels),
         IN_FOLDER(whole_numbers_are_classes_in_their_order),
         IN_FOLDER(a_target_is_a_number_to_predict),
         IN_FOLDER(a_quoted_field_holds_commas_quotes_and_lines),
