@@ -470,11 +470,13 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
             own.first_row = slot->part.first;
             own.whole_rows = slot->whole_rows;
         }
+        const yoke_dataset *dataset = loader->dataset;
         own.inputs = slot->inputs;
         own.labels = slot->labels;
-        if (slot->labels)
-            own.labels_count = (size_t)own.rows * yoke_dataset_labels(loader->dataset);
         own.targets = slot->targets;
+        if (slot->inputs) own.inputs_count = (size_t)own.rows * yoke_dataset_values(dataset);
+        if (slot->labels) own.labels_count = (size_t)own.rows * yoke_dataset_labels(dataset);
+        own.targets_count = (size_t)own.rows * (size_t)dataset->target_count;
         own.pixels = slot->pixels;
         own.placements = slot->placements;
         if (slot->pixels) own.decoding = &loader->decoding;

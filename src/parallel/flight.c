@@ -37,6 +37,10 @@ static yoke_status check_count(const char *name, size_t count, int rows, size_t 
 static yoke_status check_counts(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     TRY(check_count("inputs", batch->inputs_count, batch->rows, parallel->limits.row_elements));
     TRY(check_count("labels", batch->labels_count, batch->rows, parallel->limits.positions));
+    /* Beside labels only a loss of the host reads targets: any number of them a row. */
+    if (parallel->limits.labels && batch->rows > 0 &&
+        batch->targets_count % (size_t)batch->rows == 0)
+        return YOKE_OK;
     return check_count("targets", batch->targets_count, batch->rows, parallel->limits.outputs);
 }
 
@@ -232,6 +236,12 @@ static void cut_round(yoke_data_parallel *parallel, const yoke_batch *batch) {
     }
 }
 
+/* Targets that only a loss of the host reads may be of any width. */
+static size_t target_width(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    bool known = batch->targets_count > 0 && batch->rows > 0;
+    return known ? batch->targets_count / (size_t)batch->rows : parallel->limits.outputs;
+}
+
 /* After a loss that is not finite the rest of the batch is left out: the step fails, but other
  * ranks still wait for this rank's buckets. */
 static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
@@ -250,7 +260,8 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
     if (batch->pixels != NULL) micro->pixels = batch->pixels + first * row;
     if (batch->placements != NULL) micro->placements = batch->placements + first;
     if (batch->labels != NULL) micro->labels = batch->labels + first * parallel->limits.positions;
-    if (batch->targets != NULL) micro->targets = batch->targets + first * parallel->limits.outputs;
+    if (batch->targets != NULL)
+        micro->targets = batch->targets + first * target_width(parallel, batch);
     flight->micro_first = part.first;
     int active = 0;
     for (int k = 0; k < parallel->count; k++) {
