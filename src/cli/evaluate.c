@@ -20,7 +20,8 @@ static const cli_option options[] = {
     TRAINED_OPTION_WEIGHTS(AT(trained)),
     {"init", "FILE", "another name of --weights", CLI_TEXT, AT(trained.weights), 0, 0},
     TRAINED_OPTION_MODEL(AT(trained)),
-    {"dataset", "SPEC", "as in yoke train; sizes are those of the weights (synthetic)", CLI_TEXT,
+    {"dataset", "SPEC",
+     "as in yoke train; sizes are those of the weights (synthetic, for weights of it)", CLI_TEXT,
      AT(dataset), 0, 0},
     {"confusion", NULL, "also print how often each class was taken for each other", CLI_FLAG,
      AT(confusion), 0, 0},
@@ -45,6 +46,7 @@ const cli_verb evaluate_verb = {
 
 typedef struct evaluation {
     trained trained;
+    const char *spec;
     yoke_dataset *dataset;
     yoke_loader *loader;
     yoke_evaluation *result;
@@ -55,6 +57,10 @@ typedef struct evaluation {
  * targets as there are outputs. */
 static yoke_status check_classes(const yoke_weights_info *own, const yoke_dataset_info *rows,
                                  const char *spec) {
+    if (rows->classes == 0 && rows->target_count == 0)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "%s names no labels to compare with: add label=COLUMN or target=COLUMN",
+                          spec);
     if (own->classes != rows->classes)
         return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d classes, the weights have %d", spec,
                           rows->classes, own->classes);
@@ -68,13 +74,24 @@ static yoke_status check_classes(const yoke_weights_info *own, const yoke_datase
     return YOKE_OK;
 }
 
+/* What can be drawn needs no name. */
+static yoke_status choose_dataset(evaluation *run, const evaluate_flags *flags) {
+    const char *of = run->trained.info.dataset;
+    run->spec = flags->dataset != NULL ? flags->dataset : "synthetic";
+    if (flags->dataset != NULL || of == NULL || strcmp(of, "synthetic") == 0) return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_ARGUMENT,
+                      "%s was trained on %s: name the rows to evaluate with --dataset SPEC",
+                      flags->trained.weights, of);
+}
+
 static yoke_status open_all(evaluation *run, const evaluate_flags *flags) {
     trained *own = &run->trained;
     yoke_dataset_info rows = {.struct_size = sizeof rows};
     TRY(trained_open(own, &flags->trained));
-    TRY(trained_dataset(own, flags->dataset, &flags->trained.data, &run->dataset));
+    TRY(choose_dataset(run, flags));
+    TRY(trained_dataset(own, run->spec, &flags->trained.data, &run->dataset));
     TRY(yoke_dataset_describe(run->dataset, &rows));
-    TRY(check_classes(&own->info, &rows, flags->dataset));
+    TRY(check_classes(&own->info, &rows, run->spec));
     yoke_loader_options loader = {.struct_size = sizeof loader,
                                   .batch = flags->trained.batch,
                                   .threads =
@@ -158,7 +175,7 @@ static yoke_status print_json(const evaluation *run, const evaluate_flags *flags
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
     yoke_json_text(&json, "model", run->trained.info.model);
-    yoke_json_text(&json, "dataset", flags->dataset);
+    yoke_json_text(&json, "dataset", run->spec);
     yoke_json_text(&json, "weights", flags->trained.weights);
     yoke_json_integer(&json, "devices", yoke_data_parallel_device_count(run->trained.parallel));
     yoke_json_integer(&json, "rows", (int64_t)info->rows);
@@ -214,7 +231,7 @@ static void print_confusion(const evaluation *run) {
 static void print_words(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
     int64_t rows = (int64_t)info->rows;
-    printf("%s on %s: loss %.4f", run->trained.info.model, flags->dataset, info->loss);
+    printf("%s on %s: loss %.4f", run->trained.info.model, run->spec, info->loss);
     if (info->classes > 0) printf(", accuracy %.2f %%", 100 * share(info->correct, info->labels));
     if (info->counts != NULL && info->classes > 5)
         printf(", top-5 %.2f %%", 100 * share(info->among_five, rows));
@@ -225,7 +242,7 @@ static void print_words(const evaluation *run, const evaluate_flags *flags) {
 }
 
 int evaluate_main(int argc, char **argv) {
-    evaluate_flags flags = {.trained = {.devices = "auto", .batch = 64}, .dataset = "synthetic"};
+    evaluate_flags flags = {.trained = {.devices = "auto", .batch = 64}};
     evaluation run = {0};
     int code = cli_parse(&evaluate_verb, argc, argv, &flags, NULL);
     if (code < 0) code = data_flags_check(&flags.trained.data, "evaluate");

@@ -1,4 +1,5 @@
 /* yoke predict: what saved weights say of photographs, or of a dataset's rows. */
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ typedef struct prediction {
     float *inputs, *outputs;          /* [batch] rows */
     yoke_error *errors;               /* [batch] of photographs */
     yoke_workers *decoders;
-    yoke_status first; /* the first photograph's that failed */
+    yoke_status first;                   /* the first photograph's that failed */
+    size_t not_finite, first_not_finite; /* rows of a SPEC with such inputs; which is the first */
 } prediction;
 
 static yoke_status open_printer(prediction *run) {
@@ -107,6 +109,18 @@ static yoke_status open_rows(prediction *run, const char *spec) {
     return trained_build(own, &run->flags->trained, run->batch, yoke_loader_pixels(run->loader));
 }
 
+/* NaN and infinity pass through a network, or vanish in its ReLU: nothing else would say so. */
+static void count_not_finite(prediction *run, const yoke_batch *batch, size_t first) {
+    size_t values = batch->inputs_count / (size_t)batch->rows;
+    for (size_t row = 0; row < (size_t)batch->rows; row++) {
+        size_t i = 0;
+        while (i < values && isfinite(batch->inputs[row * values + i]))
+            i++;
+        if (i == values) continue;
+        if (run->not_finite++ == 0) run->first_not_finite = first + row;
+    }
+}
+
 static yoke_status print_rows(prediction *run, size_t first, int rows) {
     for (int i = 0; i < rows; i++) {
         char number[32];
@@ -124,7 +138,8 @@ static yoke_status predict_rows(prediction *run, const char *spec) {
     TRY(yoke_loader_begin(run->loader, 0));
     for (size_t first = 0;; first += (size_t)batch.rows) {
         TRY(yoke_loader_next(run->loader, &batch, NULL));
-        if (batch.rows == 0) return YOKE_OK;
+        if (batch.rows == 0) break;
+        count_not_finite(run, &batch, first);
         batch.labels = NULL; /* they may be of other classes than the weights' */
         batch.labels_count = 0;
         batch.targets = NULL;
@@ -132,6 +147,10 @@ static yoke_status predict_rows(prediction *run, const char *spec) {
         TRY(forward(run, &batch));
         TRY(print_rows(run, first, batch.rows));
     }
+    if (run->not_finite > 0)
+        fprintf(stderr, "yoke: warning: %s: values of %zu rows are not finite, of row %zu first\n",
+                spec, run->not_finite, run->first_not_finite);
+    return YOKE_OK;
 }
 
 /* Photographs. */

@@ -114,19 +114,27 @@ static void text_classes(const predict_printer *printer, const candidate *all) {
 
 /* Values. */
 
+/* What BCE learns is a probability, of which the model computes the logit. */
+static double value_of(const predict_printer *printer, float output) {
+    const yoke_loss_options *loss = printer->of->info.loss;
+    bool logit = printer->of->described && loss != NULL && loss->kind == YOKE_LOSS_BCE;
+    return logit ? 1 / (1 + exp(-(double)output)) : (double)output;
+}
+
 static void print_values(predict_printer *printer, const char *name, const float *outputs) {
     yoke_json *json = &printer->json;
     if (printer->format == PREDICT_JSON) yoke_json_open(json, "outputs", '[');
     for (int i = 0; i < printer->of->info.target_count; i++) {
+        double value = value_of(printer, outputs[i]);
         if (printer->format == PREDICT_JSON) {
-            yoke_json_real(json, NULL, (double)outputs[i]);
+            yoke_json_real(json, NULL, value);
         } else if (printer->format == PREDICT_CSV) {
             print_field(name);
             printf(",%d,", i);
-            print_real((double)outputs[i]);
+            print_real(value);
             printf("\n");
         } else {
-            printf("  %.6g", (double)outputs[i]);
+            printf("  %.6g", value);
         }
     }
     if (printer->format == PREDICT_JSON) yoke_json_close(json, ']');

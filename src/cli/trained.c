@@ -49,19 +49,76 @@ static const char *complete(const yoke_weights_info *info, const char *spec, cha
     return text;
 }
 
+static const char *kind_of(const yoke_shape *shape) {
+    return shape->flat ? "features" : shape->sequence ? "sequences" : "images";
+}
+
 static yoke_status check_shape(const yoke_weights_info *info, const yoke_dataset_info *rows,
                                const char *spec) {
     const yoke_shape *own = &info->input, *other = &rows->shape;
     if (own->channels == other->channels && own->height == other->height &&
-        own->width == other->width)
+        own->width == other->width && own->flat == other->flat && own->sequence == other->sequence)
         return YOKE_OK;
+    if (own->flat != other->flat || own->sequence != other->sequence)
+        return cli_refuse(YOKE_ERROR_ARGUMENT,
+                          "rows of %s are %s, but the weights were trained on %s", spec,
+                          kind_of(other), kind_of(own));
     return cli_refuse(
         YOKE_ERROR_ARGUMENT, "rows of %s are %dx%dx%d, but the weights were trained on %dx%dx%d",
         spec, other->channels, other->height, other->width, own->channels, own->height, own->width);
 }
 
+static bool has_name(const char *const *names, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* The features of a table are the columns that the weights were trained on, in their order. */
+static yoke_status check_columns(const yoke_weights_info *info, const yoke_dataset_info *rows,
+                                 const char *spec) {
+    const char *const *own = info->feature_names, *const *other = rows->feature_names;
+    int wanted = info->input.channels, found = rows->shape.channels;
+    bool labelled = rows->classes > 0 || rows->target_count > 0;
+    if (own == NULL || other == NULL) return YOKE_OK;
+    for (int i = 0; i < found; i++)
+        if (!has_name(own, wanted, other[i]))
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "%s: the weights were not trained on the column '%s': ignore=%s "
+                              "leaves it out%s",
+                              spec, other[i], other[i],
+                              labelled ? "" : "; label= or target= names the column to learn");
+    for (int i = 0; i < wanted; i++)
+        if (!has_name(other, found, own[i]))
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "%s: has no feature '%s', a column that the weights were trained on",
+                              spec, own[i]);
+    for (int i = 0; i < wanted && i < found; i++)
+        if (strcmp(own[i], other[i]) != 0)
+            return cli_refuse(YOKE_ERROR_ARGUMENT,
+                              "%s: feature %d is '%s', of the weights '%s': put the columns in "
+                              "the order of the training",
+                              spec, i + 1, other[i], own[i]);
+    return YOKE_OK;
+}
+
 static bool says_normalization(const yoke_weights_info *info) {
     return info->deviation[0] > 0;
+}
+
+static yoke_status normalize(const yoke_weights_info *info, const yoke_dataset_info *rows,
+                             yoke_dataset *dataset, const char *spec) {
+    bool of_columns = rows->means != NULL;
+    if (of_columns && info->means != NULL)
+        return yoke_dataset_normalize_columns(dataset, info->means, info->deviations);
+    if (!of_columns && says_normalization(info))
+        return yoke_dataset_normalize(dataset, info->mean, info->deviation);
+    if (of_columns)
+        fprintf(stderr,
+                "yoke: warning: the weights do not say how their columns were normalized: %s is "
+                "normalized by its own rows\n",
+                spec);
+    return YOKE_OK;
 }
 
 yoke_status trained_dataset(trained *made, const char *spec, const data_flags *flags,
@@ -73,10 +130,9 @@ yoke_status trained_dataset(trained *made, const char *spec, const data_flags *f
                         YOKE_SPLIT_TEST, flags));
     TRY(yoke_dataset_describe(*dataset, &rows));
     if (made->described) {
+        TRY(check_columns(info, &rows, spec));
         TRY(check_shape(info, &rows, spec));
-        return says_normalization(info)
-                   ? yoke_dataset_normalize(*dataset, info->mean, info->deviation)
-                   : YOKE_OK;
+        return normalize(info, &rows, *dataset, spec);
     }
     info->input = rows.shape;
     info->classes = rows.classes;
@@ -132,6 +188,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
     choices_path choices;
     yoke_loss_options loss = {.struct_size = sizeof loss,
                               .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
+    if (made->described && info->loss != NULL) loss = *info->loss;
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
                                          .batch = batch,
