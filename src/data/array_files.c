@@ -33,10 +33,8 @@ static yoke_status set_file(array_options *options, const yoke_spec_word *word) 
     bool tested = word->name != NULL || options->test.x_file != NULL;
     array_place *place = tested ? &options->test : &options->training;
     bool second = word->name == NULL && place->x_file != NULL;
-    if (second ? place->y_file != NULL : place->x_file != NULL)
-        return word->name == NULL
-                   ? yoke_spec_unknown(options->format, word, NULL, 0, options->help)
-                   : FAIL(YOKE_ERROR_ARGUMENT, "%s: test is set twice", options->format);
+    if (second && place->y_file != NULL)
+        return yoke_spec_unknown(options->format, word, NULL, 0, options->help);
     if (second)
         place->y_file = word->value;
     else
@@ -141,12 +139,8 @@ static yoke_status has_arrays(const char *path, const yoke_file_mapping *zip, co
                               const char *y, bool *has) {
     const char *const names[] = {x, y};
     *has = x != NULL;
-    for (int i = 0; *has && i < 2; i++) {
-        yoke_npz_member found;
-        TRY(yoke_npz_find(&found, path, zip, names[i]));
-        *has = found.data != NULL;
-        free(found.inflated);
-    }
+    for (int i = 0; *has && i < 2; i++)
+        TRY(yoke_npz_has(path, zip, names[i], has));
     return YOKE_OK;
 }
 
@@ -372,21 +366,9 @@ static yoke_status take_test(yoke_dataset *dataset, const array_options *options
     return status;
 }
 
-/* Both splits are measured on the training rows. */
-static yoke_status take_drawn(yoke_dataset *dataset, const array_options *options,
-                              yoke_split split) {
-    double part = options->validation > 0 ? options->validation : YOKE_VALIDATION;
-    size_t rows = dataset->rows;
-    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TRAIN));
+static yoke_status measure(yoke_dataset *dataset) {
     yoke_dataset_measure(dataset);
-    if (split == YOKE_SPLIT_TRAIN) return YOKE_OK;
-    free(dataset->kept);
-    dataset->kept = NULL;
-    dataset->rows = rows;
-    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
-    if (dataset->rows > 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: no row for the test split: a class needs two rows",
-                options->training.x_file);
+    return YOKE_OK;
 }
 
 static yoke_status open_arrays(yoke_dataset *dataset, const char *text, array_options *options,
@@ -396,7 +378,9 @@ static yoke_status open_arrays(yoke_dataset *dataset, const char *text, array_op
     bool divided = options->test.x_file != NULL;
     if (divided && split == YOKE_SPLIT_TEST) return take_test(dataset, options);
     TRY(take_place(dataset, &options->training, options, 0));
-    if (!divided) return take_drawn(dataset, options, split);
+    if (!divided)
+        return yoke_dataset_take_drawn(dataset, options->validation, split, measure,
+                                       options->training.x_file);
     yoke_dataset_measure(dataset);
     return YOKE_OK;
 }

@@ -33,8 +33,11 @@ typedef struct yoke_npz_member {
     uint8_t *inflated; /* NULL, or what `data` points to, which the caller frees */
 } yoke_npz_member;
 
-/* Finds NAME.npy in the archive. A stored file is not copied. DATA: the archive is damaged, or the
- * file is encrypted or packed in another way than by deflate. */
+/* *has: whether NAME.npy is in the archive's directory. DATA: there is no directory. */
+yoke_status yoke_npz_has(const char *path, const yoke_file_mapping *zip, const char *name,
+                         bool *has);
+/* Finds NAME.npy in the archive and compares its checksum. A stored file is not copied. DATA: the
+ * archive is damaged, or the file is encrypted or packed in another way than by deflate. */
 yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_file_mapping *zip,
                           const char *name);
 /* "x, y": the files of the archive without ".npy", as many as fit. */
@@ -48,6 +51,8 @@ typedef struct yoke_spec_word {
 /* Cuts the next word off; false at the end. A word is name=value if it has only lower case letters
  * before "=": another name must be written with its folder, ./a=b.npy. */
 bool yoke_spec_next(char **rest, yoke_spec_word *word);
+/* ARGUMENT: a setting of FILE,name=value stands there twice; `ignore` may. */
+yoke_status yoke_spec_check_repeats(const char *format, const char *text);
 /* ARGUMENT: `word` is no setting of `format`. names: [count]; help: how to write them. */
 yoke_status yoke_spec_unknown(const char *format, const yoke_spec_word *word,
                               const char *const *names, size_t count, const char *help);

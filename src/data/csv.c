@@ -13,6 +13,10 @@ yoke_status yoke_csv_read(yoke_csv *csv, const char *path) {
     TRY(yoke_file_read(path, FILE_LIMIT, &csv->text, &csv->bytes)); /* with a closing NUL */
     if (csv->bytes >= 3 && memcmp(csv->text, "\xef\xbb\xbf", 3) == 0) csv->next = 3; /* UTF-8 */
     const unsigned char *nul = memchr(csv->text, '\0', csv->bytes);
+    bool returns = memchr(csv->text, '\r', csv->bytes) != NULL;
+    if (returns && memchr(csv->text, '\n', csv->bytes) == NULL)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: its lines end in CR, as on old Macs; save it with LF or CR LF", path);
     if (nul == NULL) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA,
                 "%s: byte %zu is 0: no text in UTF-8; save the table as \"CSV UTF-8\"", path,

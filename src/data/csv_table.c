@@ -39,21 +39,18 @@ enum { FEATURE, LABEL, IGNORED };
 
 /* Options. */
 
-static yoke_status set_once(const char **field, const yoke_spec_word *word) {
-    if (*field != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT, "csv: %s is set twice: %s and %s",
-                    word->name != NULL ? word->name : "the file", *field, word->value);
+static yoke_status set(const char **field, const yoke_spec_word *word) {
     *field = word->value;
     return YOKE_OK;
 }
 
 static yoke_status set_word(table_options *options, const yoke_spec_word *word) {
     static const char *const names[] = {"label", "target", "ignore", "validation", "test"};
-    if (word->name == NULL && options->file == NULL) return set_once(&options->file, word);
+    if (word->name == NULL && options->file == NULL) return set(&options->file, word);
     if (word->name == NULL) return yoke_spec_unknown("csv", word, names, 5, HELP);
-    if (strcmp(word->name, "label") == 0) return set_once(&options->label, word);
-    if (strcmp(word->name, "target") == 0) return set_once(&options->target, word);
-    if (strcmp(word->name, "test") == 0) return set_once(&options->test, word);
+    if (strcmp(word->name, "label") == 0) return set(&options->label, word);
+    if (strcmp(word->name, "target") == 0) return set(&options->target, word);
+    if (strcmp(word->name, "test") == 0) return set(&options->test, word);
     if (strcmp(word->name, "validation") == 0)
         return yoke_spec_validation("csv", word, &options->validation);
     if (strcmp(word->name, "ignore") != 0) return yoke_spec_unknown("csv", word, names, 5, HELP);
@@ -77,6 +74,11 @@ static yoke_status parse(const char *text, table_options *options) {
     if (options->label != NULL && options->target != NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "csv: label=%s and target=%s: leave one out",
                     options->label, options->target);
+    const char *learnt = options->label != NULL ? options->label : options->target;
+    for (int i = 0; learnt != NULL && i < options->ignored_count; i++)
+        if (strcmp(learnt, options->ignored[i]) == 0)
+            return FAIL(YOKE_ERROR_ARGUMENT, "csv: the column '%s' is to be learnt and ignored",
+                        learnt);
     if (options->test != NULL && options->validation > 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "csv: validation=%g and test=%s: leave one out",
                     options->validation, options->test);
@@ -360,21 +362,8 @@ static yoke_status measure(yoke_dataset *dataset, const yoke_dataset *rows) {
     return YOKE_OK;
 }
 
-/* Every dataset is measured on the training rows; `training` has those that are stored in it. */
-static yoke_status take_drawn(yoke_dataset *dataset, const table_options *options,
-                              yoke_split split) {
-    double part = options->validation > 0 ? options->validation : YOKE_VALIDATION;
-    size_t rows = dataset->rows;
-    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TRAIN));
-    TRY(measure(dataset, dataset));
-    if (split == YOKE_SPLIT_TRAIN) return YOKE_OK;
-    free(dataset->kept);
-    dataset->kept = NULL;
-    dataset->rows = rows;
-    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
-    if (dataset->rows > 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s: no row for the test split: a class needs two rows",
-                options->file);
+static yoke_status measure_itself(yoke_dataset *dataset) {
+    return measure(dataset, dataset);
 }
 
 static yoke_status take_tables(yoke_dataset *dataset, const table_options *options,
@@ -383,7 +372,9 @@ static yoke_status take_tables(yoke_dataset *dataset, const table_options *optio
     TRY(table_read(training, options->file, options));
     if (options->test == NULL) {
         TRY(take_rows(dataset, training, training));
-        return options->predicted ? measure(dataset, dataset) : take_drawn(dataset, options, split);
+        return options->predicted ? measure_itself(dataset)
+                                  : yoke_dataset_take_drawn(dataset, options->validation, split,
+                                                            measure_itself, options->file);
     }
     if (split == YOKE_SPLIT_TRAIN) {
         TRY(take_rows(dataset, training, training));

@@ -88,6 +88,11 @@ yoke_status yoke_dataset_keep(yoke_dataset *dataset, const bool *keep);
 yoke_status yoke_split_draw(bool *test, size_t count, double part);
 yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split split);
 #define YOKE_VALIDATION 0.1 /* of rows whose files do not divide them */
+/* The rows of `split`, after `measure` has seen those of training; validation 0: YOKE_VALIDATION.
+ * DATA: there are none; the text begins with `file`. */
+yoke_status yoke_dataset_take_drawn(yoke_dataset *dataset, double validation, yoke_split split,
+                                    yoke_status (*measure)(yoke_dataset *dataset),
+                                    const char *file);
 
 /* Each fills a zeroed dataset from DIR. After a failure `owned` holds what was allocated. */
 yoke_status yoke_cifar_open(yoke_dataset *dataset, const char *directory, yoke_split split,

@@ -1,5 +1,6 @@
 /* Opens datasets by SPEC, from arrays or from a callback, and checks sizes and labels before the
  * first batch. */
+#include "data/arrays.h"
 #include "data/row_stream.h"
 #include "data/text_file.h"
 
@@ -234,6 +235,7 @@ static yoke_status build_from_spec(yoke_dataset *dataset, const char *spec, yoke
     if (!*place && format->place[0] != '[')
         return FAIL(YOKE_ERROR_ARGUMENT, "dataset '%s' is not complete: write %s:%s", spec,
                     format->name, format->place);
+    TRY(yoke_spec_check_repeats(format->name, place));
     TRY(format->open(dataset, place, split));
     return check_shape(dataset);
 }

@@ -106,6 +106,13 @@ static bool has_name(const zip_entry *entry, const char *name) {
            memcmp(entry->name + length, ".npy", 4) == 0;
 }
 
+static yoke_status check_sum(const char *path, const zip_entry *entry, const uint8_t *data) {
+    if (crc32_z(0, data, (z_size_t)entry->size) == entry->crc) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: %.*s is damaged: its checksum differs; copy or save the file again", path,
+                (int)entry->name_bytes, (const char *)entry->name);
+}
+
 /* packed: [entry->packed]. */
 static yoke_status inflate_entry(yoke_npz_member *member, const char *path, const zip_entry *entry,
                                  const uint8_t *packed) {
@@ -125,18 +132,16 @@ static yoke_status inflate_entry(yoke_npz_member *member, const char *path, cons
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return FAIL_MEMORY(entry->size, "inflating");
     int code = inflate(&stream, Z_FINISH);
     inflateEnd(&stream);
-    bool whole = code == Z_STREAM_END && stream.avail_out == 0;
-    if (!whole || crc32(0, member->inflated, (uInt)entry->size) != entry->crc)
-        return FAIL(YOKE_ERROR_DATA, "%s: %.*s is damaged%s; copy or save the file again", path,
-                    (int)entry->name_bytes, (const char *)entry->name,
-                    whole ? ": its checksum differs" : "");
+    if (code != Z_STREAM_END || stream.avail_out != 0)
+        return FAIL(YOKE_ERROR_DATA, "%s: %.*s is damaged; copy or save the file again", path,
+                    (int)entry->name_bytes, (const char *)entry->name);
     member->data = member->inflated;
     member->bytes = entry->size;
-    return YOKE_OK;
+    return check_sum(path, entry, member->data);
 }
 
-static yoke_status take_entry(yoke_npz_member *member, const char *path, const zip_reader *zip,
-                              const zip_entry *entry) {
+static yoke_status take_entry(yoke_npz_member *member, const char *path,
+                              const yoke_file_mapping *zip, const zip_entry *entry) {
     int length = (int)entry->name_bytes;
     const char *name = (const char *)entry->name;
     if (entry->flags & ENCRYPTED)
@@ -160,28 +165,40 @@ static yoke_status take_entry(yoke_npz_member *member, const char *path, const z
     if (entry->method == DEFLATED) return inflate_entry(member, path, entry, local + head);
     member->data = local + head;
     member->bytes = (size_t)entry->size;
-    return YOKE_OK;
+    return check_sum(path, entry, member->data);
 }
 
-yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_file_mapping *file,
-                          const char *name) {
+static yoke_status find_entry(const char *path, const yoke_file_mapping *file, const char *name,
+                              zip_entry *entry, bool *has) {
     zip_reader zip;
-    zip_entry entry;
-    *member = (yoke_npz_member){0};
+    *has = false;
     if (!zip_begin(&zip, file))
         return FAIL(YOKE_ERROR_DATA,
                     "%s: no .npz file, or cut off: no directory of a ZIP archive at its end; "
                     "numpy.savez writes one",
                     path);
-    while (zip_next(&zip, &entry)) {
-        if (!has_name(&entry, name)) continue;
-        yoke_status status = take_entry(member, path, &zip, &entry);
-        if (status == YOKE_OK) return YOKE_OK;
-        free(member->inflated);
-        *member = (yoke_npz_member){0};
-        return status;
-    }
+    while (!*has && zip_next(&zip, entry))
+        *has = has_name(entry, name);
     return YOKE_OK;
+}
+
+yoke_status yoke_npz_has(const char *path, const yoke_file_mapping *file, const char *name,
+                         bool *has) {
+    zip_entry entry;
+    return find_entry(path, file, name, &entry, has);
+}
+
+yoke_status yoke_npz_find(yoke_npz_member *member, const char *path, const yoke_file_mapping *file,
+                          const char *name) {
+    zip_entry entry;
+    bool has;
+    *member = (yoke_npz_member){0};
+    TRY(find_entry(path, file, name, &entry, &has));
+    yoke_status status = has ? take_entry(member, path, file, &entry) : YOKE_OK;
+    if (status == YOKE_OK) return YOKE_OK;
+    free(member->inflated);
+    *member = (yoke_npz_member){0};
+    return status;
 }
 
 void yoke_npz_list(const yoke_file_mapping *file, char *text, size_t size) {

@@ -96,6 +96,23 @@ yoke_status yoke_dataset_split(yoke_dataset *dataset, double part, yoke_split sp
     return status;
 }
 
+yoke_status yoke_dataset_take_drawn(yoke_dataset *dataset, double validation, yoke_split split,
+                                    yoke_status (*measure)(yoke_dataset *dataset),
+                                    const char *file) {
+    double part = validation > 0 ? validation : YOKE_VALIDATION;
+    size_t rows = dataset->rows;
+    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TRAIN));
+    TRY(measure(dataset));
+    if (split == YOKE_SPLIT_TRAIN) return YOKE_OK;
+    free(dataset->kept);
+    dataset->kept = NULL;
+    dataset->rows = rows;
+    TRY(yoke_dataset_split(dataset, part, YOKE_SPLIT_TEST));
+    if (dataset->rows > 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: no row for the test split: %s two rows", file,
+                dataset->classes > 0 ? "a class needs" : "the file needs");
+}
+
 yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
     TRY(yoke_pointer_check(dataset, "dataset"));
     if (rows == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a limit of 0 rows: at least 1");

@@ -3,16 +3,39 @@
 
 #include "data/arrays.h"
 
+/* Of the name in "name=value"; 0: the word has none. */
+static size_t name_length(const char *text) {
+    size_t letters = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    return text[letters] == '=' ? letters : 0;
+}
+
 bool yoke_spec_next(char **rest, yoke_spec_word *word) {
     if (*rest == NULL) return false;
     char *text = strsep(rest, ",");
-    size_t letters = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    size_t letters = name_length(text);
     *word = (yoke_spec_word){.value = text};
-    if (letters > 0 && text[letters] == '=') {
+    if (letters > 0) {
         text[letters] = '\0';
         *word = (yoke_spec_word){.name = text, .value = text + letters + 1};
     }
     return true;
+}
+
+static const char *word_behind(const char *word) {
+    const char *comma = strchr(word, ',');
+    return comma != NULL ? comma + 1 : NULL;
+}
+
+yoke_status yoke_spec_check_repeats(const char *format, const char *text) {
+    for (const char *word = text; word != NULL; word = word_behind(word)) {
+        size_t length = name_length(word);
+        if (length == 0 || strncmp(word, "ignore=", 7) == 0) continue;
+        for (const char *other = word_behind(word); other != NULL; other = word_behind(other))
+            if (strncmp(other, word, length + 1) == 0)
+                return FAIL(YOKE_ERROR_ARGUMENT, "%s: %.*s is set twice", format, (int)length,
+                            word);
+    }
+    return YOKE_OK;
 }
 
 yoke_status yoke_spec_unknown(const char *format, const yoke_spec_word *word,

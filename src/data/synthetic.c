@@ -36,7 +36,7 @@ static yoke_status read_shape(char *text, synthetic_options *options) {
     return read_number(width, "width", 8, 1024, &options->width);
 }
 
-static yoke_status read_setting(char *text, synthetic_options *options, unsigned *seen) {
+static yoke_status read_setting(char *text, synthetic_options *options) {
     static const char *const names[] = {"classes", "rows"};
     char *value = text;
     const char *name = strsep(&value, "=");
@@ -48,9 +48,6 @@ static yoke_status read_setting(char *text, synthetic_options *options, unsigned
                     "synthetic: unknown setting '%s'%s%s; known: classes, rows", name,
                     nearest ? ", did you mean " : "", nearest ? nearest : "");
     }
-    unsigned bit = classes ? 1 : 2;
-    if (*seen & bit) return FAIL(YOKE_ERROR_ARGUMENT, "synthetic: %s is set twice", name);
-    *seen |= bit;
     if (classes) return read_number(value, name, 2, YOKE_DRAWING_CLASSES, &options->classes);
     return read_number(value, name, 1, INT32_MAX, &options->rows);
 }
@@ -63,11 +60,10 @@ static yoke_status parse(const char *text, synthetic_options *options) {
                     length, OPTIONS_BYTES - 1);
     memcpy(copy, text, length + 1);
     char *rest = copy;
-    unsigned seen = 0;
     for (bool first = true; rest && length > 0; first = false) {
         char *item = strsep(&rest, ",");
         if (strchr(item, '=') || !first)
-            TRY(read_setting(item, options, &seen));
+            TRY(read_setting(item, options));
         else
             TRY(read_shape(item, options));
     }

@@ -202,7 +202,9 @@ static void settings_are_checked(void **state) {
                  {"npy:a,b,test=c,d,validation=0.1", "leave one out"},
                  {"npy:a,b,x=c", "unknown setting 'x'; write"},
                  {"npy:a,b,channels=last", "channels=last: expected channels=first"},
+                 {"npy:a,b,test=c,d,test=e,f", "test is set twice"},
                  {"npz:a,x=c", "belong together"},
+                 {"npz:a,x=b,y=d,x=c", "x is set twice"},
                  {"npz:a,b", "one file too many"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refusal(cases[i].spec, YOKE_SPLIT_TRAIN, YOKE_ERROR_ARGUMENT, cases[i].words);
@@ -229,18 +231,26 @@ static void a_file_that_ends_early_is_an_error(void **state) {
     }
 }
 
-static void a_flipped_bit_in_a_packed_array_is_noticed(void **state) {
+static void a_flipped_bit_in_an_archive_is_noticed(void **state) {
     (void)state;
-    char path[1024], spec[1400];
-    unsigned char *data;
-    size_t bytes;
-    snprintf(path, sizeof path, "%.900s", in_fixtures("@/packed.npz"));
-    must(yoke_file_read(path, 1 << 20, &data, &bytes));
-    data[120] ^= 4; /* in the first array */
-    write_file("bad", data, bytes);
-    free(data);
-    snprintf(spec, sizeof spec, "npz:%s", in_folder("bad"));
-    expect_refusal(spec, YOKE_SPLIT_TRAIN, YOKE_ERROR_DATA, "arr_0.npy is damaged");
+    static const struct {
+        const char *name;
+        size_t byte; /* in the values of an array */
+        const char *words;
+    } files[] = {{"packed.npz", 120, "arr_0.npy is damaged"},
+                 {"stored.npz", 400, "is damaged: its checksum differs"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[1024], spec[1400];
+        unsigned char *data;
+        size_t bytes;
+        snprintf(path, sizeof path, "%.900s%s", in_fixtures("@/"), files[i].name);
+        must(yoke_file_read(path, 1 << 20, &data, &bytes));
+        data[files[i].byte] ^= 4;
+        write_file("bad", data, bytes);
+        free(data);
+        snprintf(spec, sizeof spec, "npz:%s", in_folder("bad"));
+        expect_refusal(spec, YOKE_SPLIT_TRAIN, YOKE_ERROR_DATA, files[i].words);
+    }
 }
 
 /* A file with holes, which takes no room on the disk. */
@@ -315,7 +325,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_read_says_which_call_converts_it),
         cmocka_unit_test(settings_are_checked),
         IN_FOLDER(a_file_that_ends_early_is_an_error),
-        IN_FOLDER(a_flipped_bit_in_a_packed_array_is_noticed),
+        IN_FOLDER(a_flipped_bit_in_an_archive_is_noticed),
         IN_FOLDER(a_row_larger_than_an_operation_can_take_is_refused),
         cmocka_unit_test(a_limit_keeps_the_same_rows_in_their_order),
         cmocka_unit_test(batches_have_the_kept_rows),

@@ -155,6 +155,7 @@ static void what_is_wrong_is_named_with_line_and_column(void **state) {
         {"a;b\n1;x\n", ",label=b", "separated by commas, not by ';'"},
         {"1,2\n3,4\n", ",label=b", "line 1 has numbers only"},
         {"a,b\n", ",label=b", "0 lines behind the header"},
+        {"a,b\r1,x\r2,y\r", ",label=b", "its lines end in CR"},
         {"", ",label=b", "an empty file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -177,6 +178,8 @@ static void settings_are_checked(void **state) {
                  {",lable=b", "did you mean 'label'"},
                  {",other.csv", "one file too many"},
                  {",label=b,validation=0", "expected 0.001..0.9"},
+                 {",label=b,validation=0.2,validation=0.5", "validation is set twice"},
+                 {",label=b,ignore=a,ignore=b", "'b' is to be learnt and ignored"},
                  {",label=b,validation=0.1,test=x", "leave one out"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         yoke_dataset *dataset;
@@ -186,6 +189,16 @@ static void settings_are_checked(void **state) {
             fail_msg("%s: %s '%s' should contain '%s'", cases[i].settings, yoke_status_name(status),
                      yoke_last_error(), cases[i].words);
     }
+}
+
+/* One row of numbers leaves none to test. */
+static void a_split_without_rows_is_refused(void **state) {
+    (void)state;
+    yoke_dataset *dataset;
+    assert_int_equal(open_table(&dataset, "x,y\n1,2\n", ",target=y", YOKE_SPLIT_TEST),
+                     YOKE_ERROR_DATA);
+    if (strstr(yoke_last_error(), "no row for the test split: the file needs two") == NULL)
+        fail_msg("%s", yoke_last_error());
 }
 
 static void a_test_file_has_the_columns_and_classes_of_the_training_file(void **state) {
@@ -218,6 +231,7 @@ int main(void) {
         IN_FOLDER(a_quoted_field_holds_commas_quotes_and_lines),
         IN_FOLDER(what_is_wrong_is_named_with_line_and_column),
         IN_FOLDER(settings_are_checked),
+        IN_FOLDER(a_split_without_rows_is_refused),
         IN_FOLDER(a_test_file_has_the_columns_and_classes_of_the_training_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

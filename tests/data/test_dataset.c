@@ -34,6 +34,8 @@ static void specs_that_mean_nothing_are_refused_with_the_nearest_one(void **stat
         {"synthetic:3x32x32,rows=0", "rows '0'"},
         {"synthetic:3x32x32,rows=5,rows=6", "rows is set twice"},
         {"synthetic:3x32x32,rows=5x", "rows '5x'"},
+        {"text:x,context=8,validation=0.1,context=9", "text: context is set twice"},
+        {"images:x,size=32,size=64", "images: size is set twice"},
         {"synthetic:64x1024x1024,rows=1000000", "at most 16 GiB"},
         {"synthetic:rows=5,3x32x32", "unknown setting '3x32x32'"},
     };
