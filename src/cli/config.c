@@ -162,11 +162,21 @@ static const char *text_of(const json_t *value, char number[NUMBER_BYTES]) {
     return number;
 }
 
+/* A file names no other file, and does not say what becomes of it. */
+static bool is_for_commands(const config_place *place, const cli_option *option) {
+    const char *field = (const char *)place->values + option->offset;
+    return field == (const char *)&place->flags->file ||
+           field == (const char *)&place->flags->print;
+}
+
 static int apply_key(const config_place *place, const char *key, const json_t *value) {
     char number[NUMBER_BYTES];
     const cli_option *option = cli_find_option(place->verb, key);
     const char *text = text_of(value, number);
     if (option == NULL) return unknown_key(place, key);
+    if (is_for_commands(place, option))
+        return cli_usage_error(place->verb->name, "%s: '%s' is for the command line alone",
+                               place->flags->file, key);
     bool fits = text != NULL && (option->kind == CLI_FLAG) == json_is_boolean(value) &&
                 (option->kind != CLI_TEXT || json_is_string(value));
     if (fits) return cli_store(place->verb, option, text, place->values);
@@ -246,9 +256,8 @@ int config_print(const config_place *place) {
     for (int i = 0; i < place->verb->option_count; i++) {
         const cli_option *option = &place->verb->options[i];
         const char *field = (const char *)place->values + option->offset;
-        const config_flags *own = place->flags;
-        bool is_own = field == (const char *)&own->recipe || field == (const char *)&own->file ||
-                      field == (const char *)&own->print;
+        bool is_own =
+            field == (const char *)&place->flags->recipe || is_for_commands(place, option);
         if (!is_own && differs(place, option)) write_value(&json, option, field);
     }
     yoke_json_close(&json, '}');

@@ -26,18 +26,18 @@ void data_flags_fill(yoke_trainer_options *run, const data_flags *flags) {
     run->skip_bad = flags->skip_bad;
 }
 
-static void name_bad(const yoke_bad_row *bad, void *payload) {
+void data_flags_name_bad(const yoke_bad_row *bad, void *payload) {
     (void)payload;
     fprintf(stderr, "yoke: warning: %s\n", bad->text);
 }
 
 yoke_status data_flags_open(yoke_dataset **dataset, const char *spec, yoke_split split,
-                            const data_flags *flags) {
+                            const data_flags *flags, data_flags_on_bad *on_bad, void *payload) {
     yoke_status status = yoke_dataset_open(dataset, spec, split);
     if (status == YOKE_OK && flags->limit_rows > 0)
         status = yoke_dataset_limit(*dataset, flags->limit_rows);
     if (status == YOKE_OK && flags->skip_bad)
-        status = yoke_dataset_skip_bad(*dataset, loader_threads_read(flags->loader_threads),
-                                       name_bad, NULL);
+        status = yoke_dataset_skip_bad(*dataset, loader_threads_read(flags->loader_threads), on_bad,
+                                       payload);
     return status;
 }

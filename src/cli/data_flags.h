@@ -35,10 +35,13 @@ typedef struct data_flags {
 int data_flags_check(const data_flags *flags, const char *verb);
 /* The number of threads; 0: auto; -1: neither. */
 int loader_threads_read(const char *text);
-/* Checked flags. open: a split with the rows that the flags leave; names files on stderr that
- * cannot be read. */
+/* Prints the file on stderr. */
+typedef void data_flags_on_bad(const yoke_bad_row *bad, void *payload);
+data_flags_on_bad data_flags_name_bad;
+/* Checked flags. open: a split with the rows that the flags leave; on_bad as for
+ * yoke_dataset_skip_bad. */
 yoke_status data_flags_open(yoke_dataset **dataset, const char *spec, yoke_split split,
-                            const data_flags *flags);
+                            const data_flags *flags, data_flags_on_bad *on_bad, void *payload);
 void data_flags_fill(yoke_trainer_options *run, const data_flags *flags);
 
 #endif

@@ -34,9 +34,14 @@ static void add_values(data_sums *sums, const float *values, size_t count) {
 static void add_bad(const yoke_bad_row *bad, void *payload) {
     data_survey *survey = payload;
     char **larger = realloc(survey->bad, (survey->bad_count + 1) * sizeof *larger);
-    if (larger == NULL) return; /* it is counted all the same */
-    survey->bad = larger;
-    survey->bad[survey->bad_count++] = strdup(bad->text);
+    char *text = strdup(bad->text);
+    if (larger != NULL) survey->bad = larger;
+    if (larger == NULL || text == NULL) {
+        free(text);
+        survey->no_memory = true;
+        return;
+    }
+    survey->bad[survey->bad_count++] = text;
 }
 
 /* Where the next picture of the class goes; -1: nowhere. */
@@ -116,12 +121,11 @@ static yoke_status reserve(data_survey *survey) {
 yoke_status data_survey_take(data_survey *survey, const char *spec, yoke_split split,
                              const data_flags *flags) {
     survey->info.struct_size = sizeof survey->info;
-    yoke_status status = yoke_dataset_open(&survey->dataset, spec, split);
-    if (status == YOKE_OK && flags->limit_rows > 0)
-        status = yoke_dataset_limit(survey->dataset, flags->limit_rows);
-    if (status == YOKE_OK)
-        status = yoke_dataset_skip_bad(survey->dataset, loader_threads_read(flags->loader_threads),
-                                       add_bad, survey);
+    data_flags all = *flags;
+    all.skip_bad = true;
+    yoke_status status = data_flags_open(&survey->dataset, spec, split, &all, add_bad, survey);
+    if (status == YOKE_OK && survey->no_memory)
+        status = cli_refuse(YOKE_ERROR_MEMORY, "no memory for the names of damaged files");
     if (status == YOKE_OK) status = yoke_dataset_describe(survey->dataset, &survey->info);
     if (status == YOKE_OK) status = reserve(survey);
     if (survey->info.shape.flat || survey->info.shape.sequence) survey->with_pictures = false;

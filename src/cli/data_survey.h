@@ -22,6 +22,7 @@ typedef struct data_survey {
     yoke_dataset_info info;
     char **bad; /* [bad_count]: "file: what is wrong"; owned */
     size_t bad_count;
+    bool no_memory;      /* for one of them */
     size_t *class_rows;  /* [classes]: labels of each; a sequence has one for each position */
     data_sums *channels; /* [channels] */
     data_sums *targets;  /* [target_count] */

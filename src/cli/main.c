@@ -45,7 +45,10 @@ const char *cli_failure(yoke_status status) {
 }
 
 int cli_fail(yoke_status status) {
-    fprintf(stderr, "yoke: %s\n", cli_failure(status));
+    const char *text = cli_failure(status);
+    fprintf(stderr, "yoke: %s\n", text);
+    if (strstr(text, "yoke_dataset_skip_bad") != NULL)
+        fprintf(stderr, "yoke: --skip-bad calls it and names the files\n");
     return yoke_status_exit_code(status);
 }
 

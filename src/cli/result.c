@@ -293,11 +293,14 @@ static void print_again(FILE *out, const train_advice *run, const char *option, 
     fputc('\n', out);
 }
 
-/* "resnet20.safetensors", or the first of "resnet20-2.safetensors", ... that does not exist. */
+/* "resnet20.safetensors", or the first of "resnet20-2.safetensors", ... that does not exist;
+ * without the options of the model. */
 static const char *free_name(const char *model, char name[128]) {
-    snprintf(name, 128, "%.96s.safetensors", model);
+    int length = (int)strcspn(model, ":");
+    if (length > 96) length = 96;
+    snprintf(name, 128, "%.*s.safetensors", length, model);
     for (int i = 2; i < 1000 && access(name, F_OK) == 0; i++)
-        snprintf(name, 128, "%.96s-%d.safetensors", model, i);
+        snprintf(name, 128, "%.*s-%d.safetensors", length, model, i);
     return name;
 }
 
@@ -306,7 +309,7 @@ static void print_evaluate(FILE *out, const train_advice *run) {
     cli_print_word(out, run->command[0]);
     fprintf(out, " evaluate --init ");
     cli_print_word(out, run->save);
-    fprintf(out, " --model %s --dataset ", run->model);
+    fprintf(out, " --dataset ");
     cli_print_word(out, run->dataset);
     fputc('\n', out);
 }

@@ -103,12 +103,13 @@ static bool has_checkpoints(const char *folder) {
     return found;
 }
 
-int saving_flags_check_file(const saving_flags *flags, const char *save, bool force) {
+int saving_flags_check_file(const saving_flags *flags, const char *save, bool force, bool speaks) {
     struct stat file;
     bool goes_on =
         flags->resume != NULL && (!is_auto(flags->resume) || has_checkpoints(flags->dir));
     if (save == NULL || force || goes_on || is_restarted()) return -1;
     if (stat(save, &file) != 0 || !S_ISREG(file.st_mode)) return -1;
+    if (!speaks) return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
     return cli_usage_error("train",
                            "--save: %s exists; --force lets the run replace it, or choose another "
                            "name",

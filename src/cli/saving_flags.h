@@ -19,10 +19,11 @@ typedef struct saving_context {
     int evaluate_every;
 } saving_context;
 
-/* -1, or the exit code of a usage error. */
 /* Before anything is trained: a file of earlier weights is not overwritten, unless the run goes on
- * from a checkpoint and the file may be its own. -1, or the exit code. */
-int saving_flags_check_file(const saving_flags *flags, const char *save, bool force);
+ * from a checkpoint and the file may be its own. Every rank checks, so that none waits for another
+ * that has left; the one that `speaks` prints. -1, or the exit code. */
+int saving_flags_check_file(const saving_flags *flags, const char *save, bool force, bool speaks);
+/* -1, or the exit code of a usage error. */
 int saving_flags_check(const saving_flags *flags, const saving_context *context);
 /* Whether they say --resume auto. */
 bool saving_flags_are_auto(const saving_flags *flags);

@@ -589,8 +589,8 @@ int train_main(int argc, char **argv) {
     flags.evaluate_every = evaluations(&flags);
     if (code < 0) code = find_rank(&now);
     if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
-    if (code < 0 && now.speaks)
-        code = saving_flags_check_file(&flags.saving, flags.save, flags.force);
+    if (code < 0)
+        code = saving_flags_check_file(&flags.saving, flags.save, flags.force, now.speaks);
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);
     if (code < 0) code = open_and_run(&now, &flags);

@@ -127,7 +127,7 @@ yoke_status trained_dataset(trained *made, const char *spec, const data_flags *f
     yoke_weights_info *info = &made->info;
     yoke_dataset_info rows = {.struct_size = sizeof rows};
     TRY(data_flags_open(dataset, made->described ? complete(info, spec, text) : spec,
-                        YOKE_SPLIT_TEST, flags));
+                        YOKE_SPLIT_TEST, flags, data_flags_name_bad, NULL));
     TRY(yoke_dataset_describe(*dataset, &rows));
     if (made->described) {
         TRY(check_columns(info, &rows, spec));

@@ -344,5 +344,5 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
     free(data);
     if (status != YOKE_ERROR_DATA) return status;
     yoke_error cause = yoke_error_take(status);
-    return FAIL(status, "%s; --skip-bad leaves such files out", cause.text);
+    return FAIL(status, "%s; yoke_dataset_skip_bad leaves such rows out", cause.text);
 }

@@ -249,7 +249,7 @@ class Train(Case):
         self.assertTrue((self.folder / "mlp.safetensors").exists() and (self.folder / "trace.json").exists())
         offered = self.follow_advice(YOKE, "--trace", "my trace.json", "--save", "$w;.safetensors")
         self.assertEqual(len(offered), 2)
-        self.assertIn("evaluate --init '$w;.safetensors'", offered[0])
+        self.assertIn("evaluate --init '$w;.safetensors' --dataset", offered[0])
         again = self.follow_advice(YOKE, "--trace", "my trace.json")[0]
         self.assertEqual(again.count("--trace"), 1)
         self.assertIn("--save mlp-2.safetensors", again)  # mlp.safetensors is the first run's

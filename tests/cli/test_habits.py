@@ -4,6 +4,7 @@
 usage: test_habits.py YOKE [unittest arguments]
 """
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -99,6 +100,19 @@ class Options(Case):
     def options(self, *arguments):
         return json.loads(self.run_ok("train", *arguments, "--print-config").stdout)
 
+    def test_every_rank_sees_that_a_file_would_be_overwritten(self):
+        save = self.folder / "kept.safetensors"
+        save.write_text("older weights")
+        for rank, words in (("0", "--force"), ("1", "")):  # neither waits for the other
+            variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                         "MASTER_PORT": "1"}
+            result = subprocess.run([YOKE, "train", "--mode", "ddp", "--devices", "2xcpu", "--save", save],
+                                    env={**os.environ, **variables}, capture_output=True, text=True, timeout=LIMIT_S,
+                                    check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(words in result.stderr, True)
+            self.assertEqual(result.stderr == "", rank == "1")
+
     def test_a_printed_config_starts_the_same_run(self):
         run = [*SMALL, "--steps", "4", "--lr", "0.07", "--nesterov", "--lr-schedule", "cosine", "--seed", "3"]
         config = self.folder / "run.json"
@@ -151,6 +165,8 @@ class Options(Case):
                             ('{"nesterov": "yes"}', ["'nesterov' takes true or false"]),
                             ('{"model": 5}', ["'model' takes a text"]),
                             ('{"lr": 1, "lr": 2}', ["run.json: line 1", "duplicate"]),
+                            ('{"config": "other.json"}', ["'config' is for the command line alone"]),
+                            ('{"print-config": true}', ["'print-config' is for the command line alone"]),
                             ('[1]', ["run.json: not an object"]),
                             ('{"lr": 0.1,', ["run.json: line 1"])]:
             with self.subTest(text=text):

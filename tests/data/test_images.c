@@ -346,7 +346,7 @@ static void a_damaged_file_stops_its_batch_with_its_name(void **state) {
     must(yoke_loader_begin(loader, 0));
     assert_int_equal(yoke_loader_next(loader, &batch, NULL), YOKE_ERROR_DATA);
     assert_non_null(strstr(yoke_last_error(), "/bee/"));
-    assert_non_null(strstr(yoke_last_error(), "; --skip-bad leaves such files out"));
+    assert_non_null(strstr(yoke_last_error(), "; yoke_dataset_skip_bad leaves such rows out"));
     yoke_loader_destroy(loader);
     yoke_dataset_close(dataset);
 }
