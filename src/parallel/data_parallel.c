@@ -67,22 +67,16 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
     return YOKE_OK;
 }
 
-/* A loss of the host program, and the host memory that it reads and writes. */
-typedef struct host_loss {
-    const yoke_own_loss *loss; /* NULL: the model's */
-    const yoke_output_rows *rows;
-} host_loss;
-
 /* step_classic with the loss on the host. All ranks learn of a loss that is not finite before they
  * reduce. */
 static yoke_status step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
-                            double learning_rate, const host_loss *host) {
+                            double learning_rate, yoke_host_loss *host) {
     yoke_flight *flight = &parallel->flight;
     for (; flight->micro < flight->micros; flight->micro++) {
         TRY(yoke_scatter_micro_batch(parallel, batch));
         TRY(yoke_replicate(parallel));
         TRY(yoke_forward_replicas(parallel, true));
-        TRY(yoke_own_loss_compute(parallel, host->loss, host->rows));
+        TRY(yoke_own_loss_compute(parallel, host));
         TRY(yoke_own_loss_scatter(parallel, host->rows));
         TRY(yoke_backward_replicas(parallel));
     }
@@ -95,11 +89,12 @@ static yoke_status step_own(yoke_data_parallel *parallel, const yoke_batch *batc
 /* Checks, the step in its schedule, the result. */
 
 static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, bool training,
-                         yoke_batch *batch, yoke_step_result *result, const host_loss *host) {
+                         yoke_batch *batch, yoke_step_result *result, yoke_host_loss *host) {
     bool own = host->loss != NULL;
     TRY(yoke_engine_check_trains(parallel, training));
     if (training) TRY(yoke_average_check(parallel));
     if (training) TRY(yoke_unsynced_check_step(parallel));
+    if (own) TRY(yoke_own_loss_take(host, &given));
     TRY(yoke_flight_check(parallel, given, !own, batch));
     TRY(yoke_result_check(result));
     TRY(yoke_flight_begin(parallel, batch, false, training));
@@ -108,13 +103,13 @@ static yoke_status begin(yoke_data_parallel *parallel, const yoke_batch *given, 
 }
 
 static yoke_status store(yoke_data_parallel *parallel, yoke_step_result *result,
-                         const host_loss *host) {
+                         yoke_host_loss *host) {
     if (host->loss != NULL) parallel->flight.result.correct = -1;
     return yoke_result_store(parallel, result);
 }
 
 static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, double learning_rate,
-                        yoke_step_result *result, const host_loss *host) {
+                        yoke_step_result *result, yoke_host_loss *host) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
     yoke_status status = begin(parallel, given, true, &batch, result, host);
@@ -140,15 +135,15 @@ static yoke_status step(yoke_data_parallel *parallel, const yoke_batch *given, d
 yoke_status yoke_data_parallel_step(yoke_data_parallel *parallel, const yoke_batch *batch,
                                     double learning_rate, yoke_step_result *result) {
     TRY(yoke_enter(parallel, "yoke_data_parallel_step"));
-    return yoke_leave(parallel, step(parallel, batch, learning_rate, result, &(host_loss){0}));
+    return yoke_leave(parallel, step(parallel, batch, learning_rate, result, &(yoke_host_loss){0}));
 }
 
 yoke_status yoke_data_parallel_step_own(yoke_data_parallel *parallel, const yoke_batch *batch,
                                         double learning_rate, const yoke_own_loss *loss,
                                         const yoke_output_rows *rows, yoke_step_result *result) {
     TRY(yoke_enter(parallel, "yoke_data_parallel_step"));
-    return yoke_leave(parallel,
-                      step(parallel, batch, learning_rate, result, &(host_loss){loss, rows}));
+    return yoke_leave(parallel, step(parallel, batch, learning_rate, result,
+                                     &(yoke_host_loss){.loss = loss, .rows = rows}));
 }
 
 /* Without learning. */
@@ -172,10 +167,10 @@ static yoke_status gather_wanted(yoke_data_parallel *parallel, const yoke_output
     return yoke_gather_outputs(parallel, outputs);
 }
 
-static yoke_status evaluate_micro_batch(yoke_data_parallel *parallel, const host_loss *host) {
+static yoke_status evaluate_micro_batch(yoke_data_parallel *parallel, yoke_host_loss *host) {
     if (host->loss != NULL) {
         TRY(yoke_forward_replicas(parallel, false));
-        return yoke_own_loss_compute(parallel, host->loss, host->rows);
+        return yoke_own_loss_compute(parallel, host);
     }
     TRY(yoke_record_lanes(parallel, parallel->flight.batch.rows, false));
     TRY(yoke_apply_forward(parallel, "evaluate", evaluate_lane, parallel));
@@ -184,7 +179,7 @@ static yoke_status evaluate_micro_batch(yoke_data_parallel *parallel, const host
 }
 
 static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch *batch,
-                                  const host_loss *host) {
+                                  yoke_host_loss *host) {
     yoke_flight *flight = &parallel->flight;
     TRY(yoke_ranks_share_buffers(parallel));
     for (; flight->micro < flight->micros; flight->micro++) {
@@ -196,7 +191,7 @@ static yoke_status evaluate_batch(yoke_data_parallel *parallel, const yoke_batch
 }
 
 static yoke_status evaluate(yoke_data_parallel *parallel, const yoke_batch *given,
-                            yoke_step_result *result, const host_loss *host) {
+                            yoke_step_result *result, yoke_host_loss *host) {
     yoke_batch batch;
     uint64_t begin_ns = yoke_trace_now();
     TRY(begin(parallel, given, false, &batch, result, host));
@@ -212,7 +207,8 @@ yoke_status yoke_data_parallel_evaluate_outputs(yoke_data_parallel *parallel,
                                                 const yoke_output_rows *rows,
                                                 const yoke_own_loss *loss) {
     TRY(yoke_enter_settled(parallel, "yoke_data_parallel_evaluate"));
-    yoke_status status = evaluate(parallel, batch, result, &(host_loss){loss, rows});
+    yoke_status status =
+        evaluate(parallel, batch, result, &(yoke_host_loss){.loss = loss, .rows = rows});
     return yoke_leave(parallel, yoke_ranks_report(parallel, status));
 }
 

@@ -133,7 +133,7 @@ static yoke_status check_ids(const yoke_data_parallel *parallel, int input, cons
     if (tokens == 0 || on_device || ids == NULL) return YOKE_OK;
     for (size_t i = 0; i < (size_t)rows * row; i++)
         if (!(ids[i] >= 0 && ids[i] < (float)tokens && ids[i] == floorf(ids[i])))
-            return FAIL(YOKE_ERROR_DATA,
+            return FAIL(YOKE_ERROR_ARGUMENT,
                         "row %zu of the batch has token id %g at position %zu: this model's tokens "
                         "are 0 to %d",
                         i / row, (double)ids[i], i % row, tokens - 1);

@@ -20,6 +20,7 @@ typedef struct yoke_flight {
     int whole_rows;          /* of the batch, in all ranks */
     yoke_label_count own;    /* of the batch, in this process */
     double whole_weight;     /* of the batch, in all ranks; divides the loss gradient */
+    bool is_weighed;         /* whole_weight is right; false: no gradient may follow */
     int first_row;           /* where this process's rows begin in the whole batch */
     int micro_first;         /* where the micro-batch begins in this process's rows */
     bool by_shards;          /* options.shards cuts it: a round takes a shard of every lane */

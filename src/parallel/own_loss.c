@@ -7,6 +7,18 @@
 #include "parallel/engine.h"
 #include "parallel/stages.h"
 
+yoke_status yoke_own_loss_take(yoke_host_loss *host, const yoke_batch **given) {
+    TRY(yoke_pointer_check(*given, "batch"));
+    TRY(yoke_options_load(&host->given, sizeof host->given, *given, "yoke_batch"));
+    host->unlabelled = host->given;
+    host->unlabelled.labels = NULL;
+    host->unlabelled.labels_count = 0;
+    host->unlabelled.targets = NULL;
+    host->unlabelled.targets_count = 0;
+    *given = &host->unlabelled;
+    return YOKE_OK;
+}
+
 void yoke_own_loss_begin(yoke_data_parallel *parallel) {
     yoke_flight *flight = &parallel->flight;
     flight->own = (yoke_label_count){flight->rows, flight->rows};
@@ -19,6 +31,24 @@ static void find_rows(const yoke_data_parallel *parallel, float *const *whole, f
     size_t first = (size_t)parallel->flight.micro_first;
     for (int k = 0; k < yoke_model_output_count(parallel->model); k++)
         part[k] = whole[k] + first * yoke_model_output_elements(parallel->model, k);
+}
+
+/* The micro-batch with its part of the labels and targets, as many for each row as the counts of
+ * the loader say. */
+static yoke_batch label_rows(const yoke_data_parallel *parallel, const yoke_batch *given) {
+    yoke_batch rows = parallel->flight.batch;
+    size_t first = (size_t)parallel->flight.micro_first, whole = (size_t)given->rows;
+    if (given->labels != NULL) {
+        size_t each = given->labels_count / whole;
+        rows.labels = given->labels + first * each;
+        rows.labels_count = (size_t)rows.rows * each;
+    }
+    if (given->targets != NULL) {
+        size_t each = given->targets_count / whole;
+        rows.targets = given->targets + first * each;
+        rows.targets_count = (size_t)rows.rows * each;
+    }
+    return rows;
 }
 
 /* From the mean over this micro-batch to that over the whole batch. */
@@ -36,8 +66,8 @@ static void scale_gradients(const yoke_data_parallel *parallel, float *const *gr
     }
 }
 
-yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_own_loss *loss,
-                                  const yoke_output_rows *rows) {
+yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_host_loss *host) {
+    const yoke_output_rows *rows = host->rows;
     yoke_flight *flight = &parallel->flight;
     float *outputs[YOKE_OUTPUTS_LIMIT], *gradients[YOKE_OUTPUTS_LIMIT];
     int count = yoke_model_output_count(parallel->model);
@@ -50,13 +80,14 @@ yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_own_l
         memset(gradients[k], 0,
                (size_t)flight->batch.rows * yoke_model_output_elements(parallel->model, k) *
                    sizeof(float));
+    yoke_batch batch = label_rows(parallel, &host->given);
     yoke_outputs given = {.struct_size = sizeof given,
-                          .batch = &flight->batch,
+                          .batch = &batch,
                           .count = count,
                           .outputs = (const float *const *)outputs,
                           .gradients = flight->training ? gradients : NULL};
     yoke_error_forget();
-    TRY(yoke_error_of_host(loss->compute(loss->payload, &given, &mean), "own_loss"));
+    TRY(yoke_error_of_host(host->loss->compute(host->loss->payload, &given, &mean), "own_loss"));
     flight->result.loss += mean * flight->batch.rows;
     flight->result.rows += flight->batch.rows;
     if (flight->training) scale_gradients(parallel, gradients);

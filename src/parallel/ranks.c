@@ -213,6 +213,7 @@ static yoke_status weigh_batch(yoke_data_parallel *parallel, const yoke_batch *b
     bool weighs = yoke_model_weighs_labels(parallel->model);
     double labels = (double)flight->whole_rows * (double)parallel->limits.positions;
     flight->whole_weight = batch->whole_weight > 0 ? batch->whole_weight : labels;
+    flight->is_weighed = batch->whole_weight > 0 || !weighs || flight->training;
     if (batch->whole_weight > 0 || !weighs || !flight->training) return YOKE_OK;
     flight->whole_weight = flight->own.weight;
     if (ranks->world == 1) {

@@ -128,20 +128,24 @@ yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_ba
     return YOKE_OK;
 }
 
-static yoke_status scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+static yoke_status scatter(yoke_data_parallel *parallel, const yoke_batch *given, bool training) {
     yoke_batch batch;
     TRY(yoke_flight_check(parallel, given, false, &batch));
     if (batch.rows > parallel->limits.micro_rows)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "a batch of %d rows at once: this engine computes up to %d at a time",
                     batch.rows, parallel->limits.micro_rows);
-    TRY(yoke_flight_begin(parallel, &batch, true, true));
+    TRY(yoke_flight_begin(parallel, &batch, true, training));
     return yoke_scatter_micro_batch(parallel, &batch);
 }
 
-yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+yoke_status yoke_scatter_for(yoke_data_parallel *parallel, const yoke_batch *given, bool training) {
     TRY(yoke_enter_settled(parallel, "yoke_scatter"));
-    return yoke_leave(parallel, yoke_ranks_report(parallel, scatter(parallel, given)));
+    return yoke_leave(parallel, yoke_ranks_report(parallel, scatter(parallel, given, training)));
+}
+
+yoke_status yoke_scatter(yoke_data_parallel *parallel, const yoke_batch *given) {
+    return yoke_scatter_for(parallel, given, true);
 }
 
 static yoke_status scatter_to_lane(yoke_data_parallel *parallel, const yoke_lane *lane,

@@ -26,6 +26,10 @@ static yoke_status forward_replicas(yoke_data_parallel *parallel, bool training)
     TRY(yoke_flight_require(parallel, "yoke_forward_replicas", YOKE_STAGE_SCATTER,
                             YOKE_STAGE_BACKWARD));
     yoke_flight *flight = &parallel->flight;
+    if (training && !flight->is_weighed)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a forward in training mode of a batch that came for evaluation: nobody has "
+                    "counted what its labels weigh; call yoke_scatter first");
     flight->training = training;
     flight->losses_known = false;
     flight->progress = YOKE_STAGE_SCATTER;
@@ -121,7 +125,7 @@ yoke_status yoke_update(yoke_data_parallel *parallel, double learning_rate) {
 
 static yoke_status forward(yoke_data_parallel *parallel, const yoke_batch *batch, bool training,
                            float *const *outputs) {
-    TRY(yoke_scatter(parallel, batch));
+    TRY(yoke_scatter_for(parallel, batch, training));
     TRY(yoke_replicate(parallel));
     TRY(yoke_forward_replicas(parallel, training));
     return yoke_gather_outputs(parallel, outputs);

@@ -9,6 +9,10 @@ yoke_status yoke_scatter_micro_batch(yoke_data_parallel *parallel, const yoke_ba
 yoke_status yoke_scatter_output_gradients(yoke_data_parallel *parallel,
                                           const float *const *gradients); /* [outputs]; NULL: 0 */
 
+/* scatter.c: yoke_scatter for a forward whose mode is known. Without training the ranks do not
+ * count what their labels weigh: no gradient follows. */
+yoke_status yoke_scatter_for(yoke_data_parallel *parallel, const yoke_batch *batch, bool training);
+
 /* replicate.c: the root's weights and, if `buffers`, running statistics go to stale replicas. */
 yoke_status yoke_replicate_stale(yoke_data_parallel *parallel, bool buffers);
 

@@ -1,5 +1,6 @@
 /* DDP with threads as ranks: n ranks learn what n devices of one engine learn, and what one
  * device learns. */
+#include "model/model.h"
 #include "support/ddp_check.h"
 
 /* DDP(n) = DP(n) to the bit; = one device to rounding, unless batch norm sees each shard. */
@@ -115,8 +116,12 @@ static yoke_status predict_alone(yoke_process_group *group, const script *play) 
     check_batch rows = check_batch_make(8, 3);
     rows.batch.whole_rows = 8;
     yoke_status status = begin_rank(&rig, plan, play, group);
-    if (status == YOKE_OK && group->rank == 1)
+    if (status == YOKE_OK && group->rank == 1) {
         status = yoke_data_parallel_forward(rig.parallel, &rows.batch, false, outputs);
+        bool trains = status == YOKE_OK && yoke_forward_replicas(rig.parallel, true) == YOKE_OK;
+        if (trains && yoke_model_weighs_labels(plan->model))
+            status = FAIL(YOKE_ERROR_INTERNAL, "what divides this loss? nobody counted labels");
+    }
     status = end_rank(&rig, status);
     check_batch_free(&rows);
     return status;
@@ -124,14 +129,21 @@ static yoke_status predict_alone(yoke_process_group *group, const script *play) 
 
 static void one_rank_can_predict_while_the_others_do_not(void **state) {
     (void)state;
-    yoke_model *model = check_model(true, 0);
-    const ddp_setting s = {.batch = 16, .accumulate = 1, .norm = true};
-    course plan = {.setting = &s, .model = model};
-    script play = {.world = 2, .timeout_ms = TIMEOUT_MS, .scene = predict_alone, .detail = &plan};
-    outcome *outcomes = play_threads(&play);
-    expect_all_well(outcomes, play.world);
-    free(outcomes);
-    yoke_model_destroy(model);
+    static const float weights[CHECK_CLASSES] = {1, 2, 3, 4, 5};
+    yoke_loss_options weighted = YOKE_LOSS_OPTIONS_INIT;
+    weighted.class_weights = weights;
+    weighted.weight_count = CHECK_CLASSES;
+    for (int i = 0; i < 2; i++) {
+        yoke_model *model = check_model_with(true, 0, i == 0 ? NULL : &weighted);
+        const ddp_setting s = {.batch = 16, .accumulate = 1, .norm = true};
+        course plan = {.setting = &s, .model = model};
+        script play = {
+            .world = 2, .timeout_ms = TIMEOUT_MS, .scene = predict_alone, .detail = &plan};
+        outcome *outcomes = play_threads(&play);
+        expect_all_well(outcomes, play.world);
+        free(outcomes);
+        yoke_model_destroy(model);
+    }
 }
 
 /* A step by hand over two parts of a batch, the ranks' gradients all-reduced behind the second. */
