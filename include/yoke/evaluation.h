@@ -34,6 +34,9 @@ YOKE_API yoke_status yoke_evaluation_run(yoke_evaluation **evaluation, yoke_data
  */
 YOKE_API void yoke_evaluation_destroy(yoke_evaluation *evaluation);
 
+/** An evaluation counts by true and by predicted class up to so many classes: 128 MiB of counts. */
+#define YOKE_COUNTS_CLASSES 4096
+
 /** What an evaluation found. */
 typedef struct yoke_evaluation_info {
     size_t struct_size;    /**< sizeof(yoke_evaluation_info). */
@@ -44,7 +47,10 @@ typedef struct yoke_evaluation_info {
     int64_t correct;       /**< Labels whose output is the largest. */
     int64_t among_five;    /**< Labels that are among the five largest outputs; sequence: 0. */
     const int64_t *counts; /**< [classes, classes]: labels by true class, then by predicted class;
-                                borrowed from the evaluation. NULL: a sequence, or no classes. */
+                                borrowed from the evaluation. NULL: a sequence, no classes, or
+                                more than YOKE_COUNTS_CLASSES. */
+    size_t tallied;        /**< Rows that among_five and counts are of: those whose label counts;
+                                0: a sequence, or no classes. */
 } yoke_evaluation_info;
 
 /** What an evaluation found.

@@ -320,7 +320,8 @@ typedef struct yoke_predictions {
     size_t rows;           /**< 0: no evaluation was complete, or the model does not classify. */
     int classes;           /**< Of the dataset; 0: the model does not classify. */
     const int64_t *counts; /**< [classes, classes]: rows by true class, then by predicted class,
-                              that of the largest output. NULL: rows is 0. */
+                              that of the largest output. NULL: rows is 0, or there are more
+                              classes than YOKE_COUNTS_CLASSES. */
     int mistakes;     /**< What yoke_trainer_mistake has: options.mistakes, or all wrong rows if
                            they are fewer. */
     yoke_shape shape; /**< Of one row. */

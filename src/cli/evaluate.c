@@ -14,6 +14,7 @@ typedef struct evaluate_flags {
     bool confusion, json;
 } evaluate_flags;
 
+#define WHY_BYTES 96
 #define AT(field) offsetof(evaluate_flags, field)
 
 static const cli_option options[] = {
@@ -140,6 +141,17 @@ static double share(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : (double)NAN;
 }
 
+/* Many classes: their counts would fill the memory. */
+static bool lacks_counts(const yoke_evaluation_info *info) {
+    return info->tallied > 0 && info->counts == NULL;
+}
+
+static const char *say_why(const yoke_evaluation_info *info, char text[WHY_BYTES]) {
+    snprintf(text, WHY_BYTES, "%d classes: counts by class are kept of up to %d", info->classes,
+             YOKE_COUNTS_CLASSES);
+    return text;
+}
+
 /* JSON. */
 
 static void add_classes(yoke_json *json, const evaluation *run) {
@@ -170,7 +182,7 @@ static void add_confusion(yoke_json *json, const yoke_evaluation_info *info) {
 
 static yoke_status print_json(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
-    int64_t rows = info->counts != NULL ? (int64_t)info->rows : 0;
+    char why[WHY_BYTES];
     yoke_json json;
     yoke_json_begin(&json);
     yoke_json_open(&json, NULL, '{');
@@ -181,7 +193,8 @@ static yoke_status print_json(const evaluation *run, const evaluate_flags *flags
     yoke_json_integer(&json, "rows", (int64_t)info->rows);
     yoke_json_real(&json, "loss", info->loss);
     yoke_json_real(&json, "accuracy", share(info->correct, info->labels));
-    yoke_json_real(&json, "accuracy_top5", share(info->among_five, rows));
+    yoke_json_real(&json, "accuracy_top5", share(info->among_five, (int64_t)info->tallied));
+    if (lacks_counts(info)) yoke_json_text(&json, "counts_left_out", say_why(info, why));
     if (info->counts != NULL) {
         add_classes(&json, run);
         add_confusion(&json, info);
@@ -231,11 +244,13 @@ static void print_confusion(const evaluation *run) {
 static void print_words(const evaluation *run, const evaluate_flags *flags) {
     const yoke_evaluation_info *info = &run->info;
     int64_t rows = (int64_t)info->rows;
+    char why[WHY_BYTES];
     printf("%s on %s: loss %.4f", run->trained.info.model, run->spec, info->loss);
     if (info->classes > 0) printf(", accuracy %.2f %%", 100 * share(info->correct, info->labels));
-    if (info->counts != NULL && info->classes > 5)
-        printf(", top-5 %.2f %%", 100 * share(info->among_five, rows));
+    if (info->tallied > 0 && info->classes > 5)
+        printf(", top-5 %.2f %%", 100 * share(info->among_five, (int64_t)info->tallied));
     printf(" over %lld rows\n", (long long)rows);
+    if (lacks_counts(info)) printf("%s\n", say_why(info, why));
     if (info->counts == NULL) return;
     print_classes(run);
     if (flags->confusion) print_confusion(run);

@@ -139,6 +139,7 @@ static void say_absent(yoke_report_predictions *to, const train_page *page,
     if (!page->evaluates)
         why = "The run evaluates nothing (--evaluate-every -1): there are no predictions of the "
               "test split.";
+    if (from->rows > 0) why = "The dataset has too many classes to count the predictions of each.";
     if (from->classes == 0) why = "The model does not classify: there are no classes to count.";
     snprintf(to->absent, sizeof to->absent, "%s", why);
 }
@@ -163,7 +164,7 @@ static yoke_status fill_mistakes(yoke_report_predictions *to, const train_page *
 static yoke_status fill_predictions(yoke_report_predictions *to, const train_page *page) {
     yoke_predictions from = {.struct_size = sizeof from};
     TRY(yoke_trainer_predictions(page->trainer, &from));
-    if (from.rows == 0) {
+    if (from.counts == NULL) {
         say_absent(to, page, &from);
         return YOKE_OK;
     }

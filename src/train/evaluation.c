@@ -89,6 +89,7 @@ yoke_status yoke_evaluation_describe(const yoke_evaluation *evaluation,
                                 .labels = evaluation->classes > 0 ? evaluation->labels : 0,
                                 .correct = evaluation->classes > 0 ? evaluation->correct : 0,
                                 .among_five = tally->among_five,
-                                .counts = tally->counts};
+                                .counts = tally->counts,
+                                .tallied = tally->rows};
     return yoke_options_store(info, &own, sizeof own, "yoke_evaluation_info");
 }

@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "yoke/evaluation.h"
+
 yoke_status yoke_tally_create(yoke_tally *tally, int classes, int capacity) {
-    size_t count = (size_t)classes;
     tally->capacity = capacity;
-    tally->counts = calloc(count * count, sizeof *tally->counts);
+    tally->count_of_counts = classes <= YOKE_COUNTS_CLASSES ? (size_t)classes * (size_t)classes : 0;
+    size_t bytes = tally->count_of_counts * sizeof *tally->counts;
+    if (bytes > 0) tally->counts = malloc(bytes);
     tally->worst = calloc((size_t)capacity + 1, sizeof *tally->worst);
-    if (tally->counts == NULL || tally->worst == NULL)
-        return FAIL_MEMORY(count * count * sizeof *tally->counts, "predictions");
+    if ((bytes > 0 && tally->counts == NULL) || tally->worst == NULL)
+        return FAIL_MEMORY(bytes, "predictions");
+    if (bytes > 0) memset(tally->counts, 0, bytes);
     tally->classes = classes; /* off until all of it exists */
     return YOKE_OK;
 }
@@ -22,12 +26,12 @@ void yoke_tally_end(yoke_tally *tally) {
 }
 
 void yoke_tally_begin(yoke_tally *tally, uint64_t step) {
-    size_t classes = (size_t)tally->classes;
     tally->step = step;
     tally->rows = 0;
     tally->among_five = 0;
     tally->worst_count = 0;
-    if (classes > 0) memset(tally->counts, 0, classes * classes * sizeof *tally->counts);
+    if (tally->counts != NULL)
+        memset(tally->counts, 0, tally->count_of_counts * sizeof *tally->counts);
 }
 
 /* A larger loss first; of equal ones the earlier row. */
@@ -79,16 +83,21 @@ static bool counts(const yoke_tally *tally, const yoke_tally_rows *rows, int32_t
     return rows->model == NULL || !yoke_model_ignores(rows->model, label);
 }
 
+/* With a loss of the host the outputs need not be classes. */
+static bool are_classes(const yoke_tally *tally, const yoke_model *model) {
+    return model == NULL || yoke_model_output_elements(model, 0) == (size_t)tally->classes;
+}
+
 void yoke_tally_add(yoke_tally *tally, const yoke_tally_rows *rows) {
     const yoke_batch *batch = rows->batch;
     size_t classes = (size_t)tally->classes;
-    if (classes == 0) return;
+    if (classes == 0 || !are_classes(tally, rows->model)) return;
     for (int i = 0; i < batch->rows; i++) {
         const float *outputs = rows->outputs + (size_t)i * classes;
         int label = batch->labels[i], predicted = largest_of(outputs, tally->classes);
         if (!counts(tally, rows, label)) continue;
         tally->rows++;
-        tally->counts[(size_t)label * classes + (size_t)predicted]++;
+        if (tally->counts != NULL) tally->counts[(size_t)label * classes + (size_t)predicted]++;
         tally->among_five += rank_of(outputs, tally->classes, label) < 5;
         if (predicted == label) continue;
         yoke_wrong_row wrong = describe(outputs, tally->classes, label, predicted);

@@ -20,7 +20,9 @@ typedef struct yoke_tally {
     uint64_t step;         /* updates done */
     size_t rows;           /* all that were added; 0: none yet */
     int64_t among_five;    /* of these: their class is among the five largest outputs */
-    int64_t *counts;       /* [classes, classes]: true class, predicted class */
+    int64_t *counts;       /* [classes, classes]: true class, predicted class; NULL: of more than
+                              YOKE_COUNTS_CLASSES */
+    size_t count_of_counts;
     yoke_wrong_row *worst; /* [capacity], by loss, the largest first, then by row */
     int worst_count;
 } yoke_tally;

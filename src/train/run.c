@@ -1,6 +1,8 @@
 /* The loop: epochs of batches, each batch one step; then evaluation, checkpoint and trace. */
 #include "train/run.h"
 
+#include <string.h>
+
 #include "trace/trace.h"
 #include "train/weights.h"
 
@@ -351,17 +353,20 @@ static yoke_status write_weights(void *context) {
 }
 
 static yoke_status collect_weights(yoke_trainer *trainer, yoke_tensor_file **file) {
-    TRY(yoke_weights_collect(trainer->parallel, trainer->model, file));
+    const yoke_state *state = trainer->checkpoints.state;
+    TRY(trainer->watch.has_best
+            ? yoke_weights_collect_best(state, trainer->parallel, trainer->model, file)
+            : yoke_weights_collect(trainer->parallel, trainer->model, file));
     return yoke_notes_attach(&trainer->description, *file);
 }
 
-/* together: the other ranks wait; otherwise they have failed, or rank 0 has. ends_with_best: the
- * engine has the weights to save, not their average. */
-static yoke_status save(yoke_trainer *trainer, bool together, bool ends_with_best) {
+/* The best weights so far, or the present ones. together: the other ranks wait; otherwise they have
+ * failed, or rank 0 has. */
+static yoke_status save(yoke_trainer *trainer, bool together) {
     saved_weights weights = {.path = trainer->options.save};
     bool writes = yoke_trainer_writes(trainer);
     if (weights.path == NULL || (!writes && !together)) return YOKE_OK;
-    bool averages = trainer->options.ema_decay > 0 && !ends_with_best;
+    bool averages = trainer->options.ema_decay > 0 && !trainer->watch.has_best;
     if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
     if (writes) weights.collected = yoke_error_take(collect_weights(trainer, &weights.file));
     yoke_status status =
@@ -399,6 +404,17 @@ static bool settle(yoke_trainer *trainer, yoke_error *first) {
     return !is_numeric;
 }
 
+/* A user of patience who stops the run wants the best weights, too. */
+static void say_best(const yoke_trainer *trainer, yoke_error *first) {
+    size_t used = strlen(first->text);
+    if (first->status == YOKE_OK || !trainer->watch.has_best || !yoke_trainer_writes(trainer) ||
+        trainer->options.save == NULL)
+        return;
+    snprintf(first->text + used, sizeof first->text - used,
+             "; %s has the weights of epoch %llu, the best evaluation", trainer->options.save,
+             (unsigned long long)trainer->watch.best_epoch + 1);
+}
+
 /* Waits for the checkpoint in progress. Writes the last one, unless a loss or gradient is not
  * finite: the step that failed would be the next one of a resumed run. Saves the weights after the
  * last step, after a stop, after a failure of the data, and after a loss or gradient that is not
@@ -411,7 +427,9 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     bool ends_with_best = first.status == YOKE_OK && trainer->watch.has_best;
     if (ends_with_best) add_failure(trainer, &first, yoke_watch_end(trainer));
-    if (!trainer->in_step) add_failure(trainer, &first, save(trainer, together, ends_with_best));
+    yoke_status saved = trainer->in_step ? YOKE_OK : save(trainer, together);
+    if (saved == YOKE_OK && !trainer->in_step) say_best(trainer, &first);
+    add_failure(trainer, &first, saved);
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
     if (is_common(first.status) && trainer->ranks != NULL)

@@ -35,6 +35,7 @@ typedef struct yoke_watch {
     double best_loss, best_rows, best_labels, best_correct;
     uint64_t best_epoch; /* from 0 */
     int bad;             /* evaluations since the best one */
+    uint64_t step;       /* of the last evaluation that counted */
 } yoke_watch;
 
 /* The checkpoints of a run: saving.c writes them, resume.c reads them. */

@@ -39,10 +39,10 @@ static yoke_status add_worst(const yoke_trainer *trainer, yoke_tally *tally) {
 }
 
 static yoke_status add_ranks(const yoke_trainer *trainer, yoke_tally *tally) {
-    size_t classes = (size_t)tally->classes;
     int64_t sums[] = {(int64_t)tally->rows, tally->among_five};
-    TRY(yoke_process_group_all_reduce(trainer->ranks, tally->counts, classes * classes,
-                                      YOKE_ELEMENT_INT64, YOKE_SUM));
+    if (tally->counts != NULL)
+        TRY(yoke_process_group_all_reduce(trainer->ranks, tally->counts, tally->count_of_counts,
+                                          YOKE_ELEMENT_INT64, YOKE_SUM));
     TRY(yoke_process_group_all_reduce(trainer->ranks, sums, 2, YOKE_ELEMENT_INT64, YOKE_SUM));
     tally->rows = (size_t)sums[0];
     tally->among_five = sums[1];

@@ -58,11 +58,15 @@ static void report_end(yoke_trainer *trainer) {
     yoke_trainer_emit(trainer, &event);
 }
 
+/* A run that resumes behind an evaluation repeats it: it counts once. */
 yoke_status yoke_watch_evaluation(yoke_trainer *trainer) {
     yoke_watch *watch = &trainer->watch;
     double loss = trainer->last_evaluation.loss;
-    if (trainer->options.lr_schedule == YOKE_LR_PLATEAU)
-        trainer->schedule.learning_rate = yoke_lr_plateau_update(&watch->plateau, loss);
+    bool plateau = trainer->options.lr_schedule == YOKE_LR_PLATEAU;
+    bool watches = plateau || trainer->options.patience > 0;
+    if (!watches || watch->step == trainer->step) return YOKE_OK;
+    watch->step = trainer->step;
+    if (plateau) trainer->schedule.learning_rate = yoke_lr_plateau_update(&watch->plateau, loss);
     if (trainer->options.patience == 0) return YOKE_OK;
     bool lower = !watch->has_best || loss < watch->best_loss - trainer->options.min_delta;
     bool better = isfinite(loss) && lower;
@@ -121,6 +125,7 @@ void yoke_watch_describe(const yoke_trainer *trainer, yoke_facts *facts) {
     if (watch.plateau.evaluations > 0)
         yoke_facts_add(facts, "watch.plateau_evaluations", "%llu",
                        (unsigned long long)watch.plateau.evaluations);
+    if (watch.step > 0) yoke_facts_add(facts, "watch.step", "%llu", (unsigned long long)watch.step);
     if (watch.has_best)
         yoke_facts_add(facts, "watch.best_epoch", "%llu", (unsigned long long)watch.best_epoch);
 }
@@ -147,6 +152,7 @@ yoke_status yoke_watch_read(yoke_trainer *trainer, const yoke_checkpoint *checkp
                       yoke_safetensors_note(&checkpoint->file, "watch.best_epoch") != NULL;
     TRY(yoke_checkpoint_number(checkpoint, "watch.plateau_evaluations", INT32_MAX,
                                &watch->plateau.evaluations));
+    TRY(yoke_checkpoint_number(checkpoint, "watch.step", YOKE_STEPS_LIMIT, &watch->step));
     return yoke_checkpoint_number(checkpoint, "watch.best_epoch", INT32_MAX, &watch->best_epoch);
 }
 

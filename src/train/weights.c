@@ -24,29 +24,46 @@ static yoke_status check_finite(const yoke_tensor_info *tensor, const float *val
     return YOKE_OK;
 }
 
-/* values[of the largest tensor] */
-static yoke_status add_tensor(yoke_tensor_file *file, yoke_data_parallel *parallel,
-                              const yoke_tensor_info *info, float *values) {
+/* Where weights come from. */
+typedef struct weight_source {
+    yoke_data_parallel *parallel;
+    const yoke_state *best; /* NULL: the engine's weights */
+    float *values;          /* [of the largest tensor] */
+} weight_source;
+
+static yoke_status read_values(const weight_source *source, int tensor,
+                               const yoke_tensor_info *info) {
+    const yoke_state *best = source->best;
+    if (best == NULL)
+        return yoke_data_parallel_read(source->parallel, info->name, source->values, info->count);
+    for (int i = 0; i < best->count; i++)
+        if (best->tensors[i].part == YOKE_STATE_BEST && best->tensors[i].copy_of == tensor)
+            memcpy(source->values, best->tensors[i].values, info->count * sizeof(float));
+    return YOKE_OK;
+}
+
+static yoke_status add_tensor(yoke_tensor_file *file, const weight_source *source, int tensor,
+                              const yoke_tensor_info *info) {
     yoke_tensor_file_entry entry = {.struct_size = sizeof entry,
                                     .name = info->name,
                                     .type = YOKE_TENSOR_INT64,
                                     .ndim = info->ndim};
     for (int i = 0; i < info->ndim; i++)
         entry.shape[i] = info->shape[i];
-    int64_t batches = (int64_t)yoke_data_parallel_batches_tracked(parallel);
+    int64_t batches = (int64_t)yoke_data_parallel_batches_tracked(source->parallel);
     if (info->integer) return yoke_tensor_file_add(file, &entry, &batches);
     entry.type = YOKE_TENSOR_FLOAT32;
-    TRY(yoke_data_parallel_read(parallel, info->name, values, info->count));
-    TRY(check_finite(info, values));
-    return yoke_tensor_file_add(file, &entry, values);
+    TRY(read_values(source, tensor, info));
+    TRY(check_finite(info, source->values));
+    return yoke_tensor_file_add(file, &entry, source->values);
 }
 
-static yoke_status add_tensors(yoke_tensor_file *file, yoke_data_parallel *parallel,
-                               const yoke_model *model, float *values) {
+static yoke_status add_tensors(yoke_tensor_file *file, const weight_source *source,
+                               const yoke_model *model) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++) {
         yoke_tensor_info info = {.struct_size = sizeof info};
         TRY(yoke_model_tensor(model, i, &info));
-        TRY(add_tensor(file, parallel, &info, values));
+        TRY(add_tensor(file, source, i, &info));
     }
     return YOKE_OK;
 }
@@ -68,18 +85,28 @@ static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke
     return yoke_pointer_check(path, "path");
 }
 
-yoke_status yoke_weights_collect(yoke_data_parallel *parallel, const yoke_model *model,
-                                 yoke_tensor_file **file) {
+static yoke_status collect(weight_source *source, const yoke_model *model,
+                           yoke_tensor_file **file) {
     size_t largest;
     *file = NULL;
     TRY(largest_tensor(model, &largest));
     TRY(yoke_tensor_file_create(file));
-    float *values = malloc(largest * sizeof *values);
-    if (values == NULL)
-        return FAIL_MEMORY(largest * sizeof *values, "a tensor on its way to a file");
-    yoke_status status = add_tensors(*file, parallel, model, values);
-    free(values);
+    source->values = malloc(largest * sizeof *source->values);
+    if (source->values == NULL)
+        return FAIL_MEMORY(largest * sizeof *source->values, "a tensor on its way to a file");
+    yoke_status status = add_tensors(*file, source, model);
+    free(source->values);
     return status;
+}
+
+yoke_status yoke_weights_collect(yoke_data_parallel *parallel, const yoke_model *model,
+                                 yoke_tensor_file **file) {
+    return collect(&(weight_source){.parallel = parallel}, model, file);
+}
+
+yoke_status yoke_weights_collect_best(const yoke_state *state, yoke_data_parallel *parallel,
+                                      const yoke_model *model, yoke_tensor_file **file) {
+    return collect(&(weight_source){.parallel = parallel, .best = state}, model, file);
 }
 
 yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,

@@ -204,6 +204,22 @@ class Predict(unittest.TestCase):
         self.assertAlmostEqual(said["accuracy_top5"], hits / len(rows))
         self.assertTrue(0 < hits < len(rows))
 
+    def test_of_many_classes_evaluate_says_that_it_keeps_no_counts(self):
+        save, page = self.folder / "many.safetensors", self.folder / "many.html"
+        table = self.folder / "many.csv"
+        table.write_text("x,y,kind\n" + "".join(f"{i % 7},{i % 11},k{i % 4200}\n" for i in range(8400)))
+        spec, why = f"csv:{table},label=kind", "4200 classes: counts by class are kept of up to 4096"
+        self.run_ok("train", "--dataset", spec, "--model", "mlp", "--steps", "1", "--batch", "32", "--quiet", "--save",
+                    save, "--report", page)
+        self.assertIn("too many classes", page.read_text())
+        text = self.run_ok("evaluate", "--weights", save, "--dataset", spec, "--confusion")
+        self.assertIn("top-5", text)
+        self.assertEqual(text.splitlines()[1:], [why])
+        said = json.loads(self.run_ok("evaluate", "--weights", save, "--dataset", spec, "--json"))
+        self.assertEqual(said["counts_left_out"], why)
+        self.assertTrue(0 <= said["accuracy"] <= said["accuracy_top5"] <= 1)
+        self.assertNotIn("confusion", said)
+
     def test_classes_of_another_folder_are_refused_by_name(self):
         other = self.folder / "other"
         for name in ("blue", "green, light", "rot"):

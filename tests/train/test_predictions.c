@@ -243,6 +243,26 @@ static void the_worst_rows_come_by_loss_then_by_row(void **state) {
     yoke_tally_end(&tally);
 }
 
+/* The counts of 50 257 classes would take 20 GB. */
+static void of_many_classes_only_the_rows_are_counted(void **state) {
+    (void)state;
+    enum { MANY = 50257, PLACE = 4 };
+    yoke_tally tally = {0};
+    float *outputs = calloc(2 * MANY, sizeof *outputs);
+    assert_non_null(outputs);
+    for (int i = 0; i <= PLACE; i++)
+        outputs[MANY - 1 - i] = outputs[MANY + i] = (float)(PLACE + 1 - i);
+    const int32_t labels[] = {MANY - 1 - PLACE, PLACE + 1}; /* the fifth, the sixth */
+    yoke_batch batch = {.struct_size = sizeof batch, .rows = 2, .labels = labels};
+    EXPECT_OK(yoke_tally_create(&tally, MANY, 2));
+    yoke_tally_begin(&tally, 1);
+    yoke_tally_add(&tally, &(yoke_tally_rows){.batch = &batch, .outputs = outputs});
+    assert_null(tally.counts);
+    assert_true(tally.rows == 2 && tally.among_five == 1 && tally.worst_count == 2);
+    yoke_tally_end(&tally);
+    free(outputs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_mistakes_are_those_of_a_float64_model),
@@ -250,6 +270,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_that_is_stopped_leaves_the_one_before),
         cmocka_unit_test(a_trainer_that_counts_none_says_so),
         cmocka_unit_test(the_worst_rows_come_by_loss_then_by_row),
+        cmocka_unit_test(of_many_classes_only_the_rows_are_counted),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
 }

@@ -213,6 +213,68 @@ static void a_run_that_stopped_early_and_is_resumed_knows_its_best_accuracy(void
     clear_saves();
 }
 
+/* With the best evaluation's weights in the file, the engine keeps those of the step. */
+static void a_run_that_is_stopped_saves_its_best_weights_and_goes_on_with_its_own(void **state) {
+    (void)state;
+    for (int averages = 0; averages < 2; averages++) {
+        char path[128], words[256];
+        watched whole = {0}, run = {0};
+        yoke_step_result result = {.struct_size = sizeof result};
+        yoke_trainer_options options = watching(&whole);
+        options.devices = devices_of(2);
+        options.patience = 3;
+        options.ema_decay = averages ? 0.5 : 0;
+        EXPECT_OK(train(&whole.log, &options));
+        int best = best_of(&whole);
+        options.payload = &run;
+        options.save = in_folder("weights", path);
+        run.log.stop_after = (uint64_t)(best + 2) * BATCHES + 1; /* behind a worse evaluation */
+        assert_int_equal(train(&run.log, &options), YOKE_ERROR_CANCELLED);
+        snprintf(words, sizeof words, "%s has the weights of epoch %d, the best evaluation", path,
+                 best + 1);
+        assert_non_null(strstr(yoke_last_error(), words));
+        EXPECT_OK(yoke_weights_load(yoke_trainer_engine(whole.log.trainer),
+                                    yoke_trainer_model(whole.log.trainer), path));
+        EXPECT_OK(yoke_trainer_evaluate(whole.log.trainer, &result));
+        assert_true(result.loss == whole.losses[best]);
+        yoke_trainer_destroy(whole.log.trainer);
+
+        run.log.first_step = run.log.steps;
+        EXPECT_OK(yoke_trainer_run(run.log.trainer));
+        assert_int_equal(run.evaluations, whole.evaluations);
+        assert_memory_equal(run.losses, whole.losses, (size_t)run.evaluations * sizeof *run.losses);
+        yoke_trainer_destroy(run.log.trainer);
+        unlink(path);
+    }
+}
+
+/* A complete run, one evaluation behind its best, does not stop early when it is resumed. */
+static void an_evaluation_that_is_repeated_counts_once(void **state) {
+    (void)state;
+    watched whole = {0}, run = {0}, again = {0};
+    yoke_trainer_options options = watching(&whole);
+    options.patience = 3;
+    EXPECT_OK(train(&whole.log, &options));
+    yoke_trainer_destroy(whole.log.trainer);
+    clear_saves();
+    options.checkpoint_dir = saves;
+    options.checkpoint_every = EPOCHS;
+    options.resume = "auto";
+    options.epochs = best_of(&whole) + 2;
+    options.patience = 2;
+    options.payload = &run;
+    EXPECT_OK(train(&run.log, &options));
+    yoke_trainer_destroy(run.log.trainer);
+    options.payload = &again;
+    EXPECT_OK(train(&again.log, &options));
+    yoke_trainer_destroy(again.log.trainer);
+    assert_true(again.evaluations == 1 && run.evaluations == options.epochs);
+    assert_true(again.losses[0] == run.losses[run.evaluations - 1]);
+    assert_string_equal(run.log.stopped, "");
+    assert_string_equal(again.log.stopped, "");
+    clear_saves();
+}
+
 /* NaN, then 1, 1/2, 1/3, ... */
 static yoke_status falls_after_nan(void *payload, const yoke_outputs *rows, double *loss) {
     const watched *run = payload;
@@ -298,6 +360,8 @@ int main(void) {
         cmocka_unit_test(the_exponential_rate_falls_in_every_epoch),
         cmocka_unit_test(a_resumed_run_watches_on_bit_for_bit),
         cmocka_unit_test(a_run_that_stopped_early_and_is_resumed_knows_its_best_accuracy),
+        cmocka_unit_test(a_run_that_is_stopped_saves_its_best_weights_and_goes_on_with_its_own),
+        cmocka_unit_test(an_evaluation_that_is_repeated_counts_once),
         cmocka_unit_test(a_loss_that_is_no_number_is_never_the_best),
         cmocka_unit_test(the_average_is_evaluated_and_saved),
         cmocka_unit_test(what_cannot_be_watched_is_refused),
