@@ -15,8 +15,8 @@ typedef struct yoke_stream_reader yoke_stream_reader; /* data/row_stream.h */
 struct yoke_dataset {
     char name[32];
     size_t rows; /* 0: a row stream's, unknown */
-    uint32_t
-        *kept; /* [rows]: the stored row of each, ascending; owned. NULL: row i is stored row i */
+    /* [rows]: the stored row of each, ascending; owned. NULL: row i is stored row i */
+    uint32_t *kept;
     yoke_shape shape;
     int classes, target_count;
     int label_count;             /* labels of a row; 0: 1 */

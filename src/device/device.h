@@ -251,7 +251,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_FLATTEN,      /* [channels, height, width] -> [features], row-major order */
     YOKE_OP_SEQUENCE,     /* [channels, height, width] -> a sequence [height * width, channels] */
     YOKE_OP_EMBEDDING,    /* flat float32 token ids -> a sequence of their rows of weight [table,
-                             features]; the row of an id that is none of 0 .. table - 1 is NaN */
+                             features]; an id that is no integer from 0 to table - 1 gives NaN */
     YOKE_OP_POSITIONS, /* adds to each position of a sequence its row of weight [table, features] */
     YOKE_OP_DROPOUT,
     YOKE_OP_CLASS_TOKEN,   /* puts its weight [1, 1, channels] before the positions of a sequence */
@@ -317,12 +317,15 @@ typedef struct yoke_operation {
     uint32_t layer; /* part of the key of dropout's random numbers */
 } yoke_operation;
 
-/* Adaptive pooling along one direction: output `place` of `outputs` is the average of inputs
- * begin .. end - 1 of `inputs`. */
+/* The places begin .. end - 1 of a line. */
 typedef struct yoke_window {
     int begin, end;
 } yoke_window;
+/* Adaptive pooling along one direction: output `place` is the average of these inputs. */
 yoke_window yoke_adaptive_window(int place, int outputs, int inputs);
+/* Convolution along one direction: the outputs whose tap at `offset` lies inside the input, that is
+ * 0 <= output * stride + offset < inputs. */
+yoke_window yoke_tap_window(int outputs, int inputs, int stride, int offset);
 
 #define YOKE_PLAN_INPUTS 2
 #define YOKE_PLAN_PARAMETERS 2

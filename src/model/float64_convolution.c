@@ -3,18 +3,6 @@
 
 #include "model/float64.h"
 
-/* The places of an output row (or column) whose tap at `offset` lies inside the input:
- * 0 <= place * stride + offset < inputs. */
-typedef struct span {
-    int begin, end;
-} span;
-
-static span inside(int outputs, int inputs, int stride, int offset) {
-    int begin = offset >= 0 ? 0 : (stride - 1 - offset) / stride;
-    int end = inputs - 1 - offset < 0 ? 0 : (inputs - 1 - offset) / stride + 1;
-    return (span){begin, end < outputs ? end : outputs};
-}
-
 /* One tap of a kernel between a plane of the output and one of the input. */
 typedef struct conv_tap {
     const yoke_operation *operation;
@@ -27,8 +15,8 @@ static void conv_forward_tap(const conv_tap *tap, const double *input, double *o
     const yoke_operation *o = tap->operation;
     int offset_y = tap->ky * o->dilation - o->padding;
     int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
-    span ys = inside(o->output.height, o->input.height, stride, offset_y);
-    span xs = inside(o->output.width, o->input.width, stride, offset_x);
+    yoke_window ys = yoke_tap_window(o->output.height, o->input.height, stride, offset_y);
+    yoke_window xs = yoke_tap_window(o->output.width, o->input.width, stride, offset_x);
     for (int oy = ys.begin; oy < ys.end; oy++) {
         const double *x =
             input + tap->in + (ptrdiff_t)(oy * stride + offset_y) * o->input.width + offset_x;
@@ -45,8 +33,8 @@ static double conv_backward_tap(const conv_tap *tap, const double *input,
     const yoke_operation *o = tap->operation;
     int offset_y = tap->ky * o->dilation - o->padding;
     int offset_x = tap->kx * o->dilation - o->padding, stride = o->stride;
-    span ys = inside(o->output.height, o->input.height, stride, offset_y);
-    span xs = inside(o->output.width, o->input.width, stride, offset_x);
+    yoke_window ys = yoke_tap_window(o->output.height, o->input.height, stride, offset_y);
+    yoke_window xs = yoke_tap_window(o->output.width, o->input.width, stride, offset_x);
     double sum = 0;
     for (int oy = ys.begin; oy < ys.end; oy++) {
         ptrdiff_t at = (ptrdiff_t)(oy * stride + offset_y) * o->input.width + offset_x;

@@ -13,8 +13,8 @@ typedef struct yoke_guard {
     uint64_t batches_tracked;
 } yoke_guard;
 #define YOKE_GUARDS 2
-int yoke_guard_count(
-    const yoke_data_parallel *parallel); /* the first alone on CPUs, none to predict */
+/* On CPUs the first alone; none to predict. */
+int yoke_guard_count(const yoke_data_parallel *parallel);
 
 yoke_status yoke_guard_create(yoke_data_parallel *parallel);
 void yoke_guard_destroy(yoke_data_parallel *parallel);

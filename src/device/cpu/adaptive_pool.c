@@ -15,18 +15,6 @@ typedef struct adaptive_plan {
     void *result, *input_gradient;
 } adaptive_plan;
 
-static float load(const adaptive_plan *pool, const void *values, size_t at) {
-    return pool->half ? yoke_bfloat16_widen(((const uint16_t *)values)[at])
-                      : ((const float *)values)[at];
-}
-
-static void store(const adaptive_plan *pool, void *values, size_t at, float value) {
-    if (pool->half)
-        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
-    else
-        ((float *)values)[at] = value;
-}
-
 /* Where a channel of a row of the input begins. */
 static size_t plane_begin(const cpu_geometry *g, size_t row, size_t channel) {
     return row * g->row_stride + channel / g->block * g->block_stride + channel % g->block;
@@ -42,8 +30,9 @@ static float average(const adaptive_plan *pool, size_t plane, yoke_window down,
     float sum = 0;
     for (int y = down.begin; y < down.end; y++)
         for (int x = across.begin; x < across.end; x++)
-            sum += load(pool, pool->values,
-                        plane + (size_t)(y * pool->input.width + x) * pool->from.pixel_stride);
+            sum += cpu_load(pool->values,
+                            plane + (size_t)(y * pool->input.width + x) * pool->from.pixel_stride,
+                            pool->half);
     return sum / (float)(length(down) * length(across));
 }
 
@@ -54,7 +43,7 @@ static void forward_plane(const adaptive_plan *pool, size_t row, size_t channel)
     for (int i = 0; i < out.height * out.width; i++) {
         yoke_window down = yoke_adaptive_window(i / out.width, out.height, in.height);
         yoke_window across = yoke_adaptive_window(i % out.width, out.width, in.width);
-        store(pool, pool->result, at + (size_t)i, average(pool, plane, down, across));
+        cpu_store(pool->result, at + (size_t)i, pool->half, average(pool, plane, down, across));
     }
 }
 
@@ -69,7 +58,7 @@ static float gradient_of(const adaptive_plan *pool, size_t at, int y, int x) {
         int height = length(yoke_adaptive_window(i, out.height, in.height));
         for (int j = columns.begin; j < columns.end; j++) {
             int width = length(yoke_adaptive_window(j, out.width, in.width));
-            sum += load(pool, pool->output_gradient, at + (size_t)(i * out.width + j)) /
+            sum += cpu_load(pool->output_gradient, at + (size_t)(i * out.width + j), pool->half) /
                    (float)(height * width);
         }
     }
@@ -84,7 +73,7 @@ static void backward_plane(const adaptive_plan *pool, size_t row, size_t channel
     int width = pool->input.width;
     for (int i = 0; i < pool->input.height * width; i++) {
         float sum = channel < g->channels ? gradient_of(pool, at, i / width, i % width) : 0;
-        store(pool, pool->input_gradient, plane + (size_t)i * g->pixel_stride, sum);
+        cpu_store(pool->input_gradient, plane + (size_t)i * g->pixel_stride, pool->half, sum);
     }
 }
 

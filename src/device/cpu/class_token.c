@@ -56,13 +56,8 @@ static yoke_status prepend(yoke_plan *plan, const yoke_plan_step *step) {
     size_t others = self->longer - 1;
     for (size_t row = 0; row < self->rows; row++) {
         void *first = longer_at(self, binding->output, row, 0);
-        for (size_t k = 0; k < self->features; k++) {
-            float value = binding->parameters[0][k];
-            if (self->half)
-                ((uint16_t *)first)[k] = yoke_bfloat16_round(value);
-            else
-                ((float *)first)[k] = value;
-        }
+        for (size_t k = 0; k < self->features; k++)
+            cpu_store(first, k, self->half, binding->parameters[0][k]);
         memcpy(longer_at(self, binding->output, row, 1),
                row_at(self, binding->inputs[0], row, others), bytes_of(self, others));
     }
@@ -75,8 +70,7 @@ static void add_token_gradients(const token_plan *self) {
     for (size_t row = 0; row < self->rows; row++) {
         const void *first = longer_at(self, self->binding.output_gradient, row, 0);
         for (size_t k = 0; k < self->features; k++)
-            gradient[k] += self->half ? yoke_bfloat16_widen(((const uint16_t *)first)[k])
-                                      : ((const float *)first)[k];
+            gradient[k] += cpu_load(first, k, self->half);
     }
 }
 

@@ -104,10 +104,20 @@ typedef struct cpu_primitive_plan {
 yoke_status cpu_primitive_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 yoke_status cpu_primitive_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 void cpu_primitive_plan_destroy(yoke_plan *plan); /* also frees the plan */
-size_t cpu_primitive_plan_scratch(
-    const cpu_primitive_plan *plan); /* the larger of the two passes' bytes */
+/* The larger of the two passes' bytes. */
+size_t cpu_primitive_plan_scratch(const cpu_primitive_plan *plan);
 
 dnnl_data_type_t cpu_data_type(yoke_precision precision); /* f32 or bf16 */
+/* values[at] of float32 values or, with `half`, of bfloat16. */
+static inline float cpu_load(const void *values, size_t at, bool half) {
+    return half ? yoke_bfloat16_widen(((const uint16_t *)values)[at]) : ((const float *)values)[at];
+}
+static inline void cpu_store(void *values, size_t at, bool half, float value) {
+    if (half)
+        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
+    else
+        ((float *)values)[at] = value;
+}
 /* A value's four dimensions (yoke_dims_shape) in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);

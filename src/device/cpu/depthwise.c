@@ -110,18 +110,11 @@ CPU_CLONES static void add_line(float *sums, const float *x, size_t x_step, cons
             sums[lane] += x[lane] * dy[lane];
 }
 
-/* The places of a line of outputs whose tap at `offset` lies inside the inputs. */
-static yoke_window inside(int outputs, int inputs, int stride, int offset) {
-    int begin = offset >= 0 ? 0 : (stride - 1 - offset) / stride;
-    int end = inputs - 1 - offset < 0 ? 0 : (inputs - 1 - offset) / stride + 1;
-    return (yoke_window){begin, end < outputs ? end : outputs};
-}
-
 static void sum_tap(const cpu_depthwise *self, size_t channel, size_t lanes, int ky, int kx,
                     float *sums) {
     int top = ky * self->dilation - self->padding, left = kx * self->dilation - self->padding;
-    yoke_window down = inside(self->out_height, self->height, self->stride, top);
-    yoke_window across = inside(self->out_width, self->width, self->stride, left);
+    yoke_window down = yoke_tap_window(self->out_height, self->height, self->stride, top);
+    yoke_window across = yoke_tap_window(self->out_width, self->width, self->stride, left);
     if (across.end <= across.begin) return;
     for (size_t row = 0; row < self->rows; row++)
         for (int y = down.begin; y < down.end; y++) {

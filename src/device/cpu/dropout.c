@@ -50,12 +50,8 @@ static void mask_channel(const dropout_plan *dropout, const uint8_t *mask, size_
     size_t element = channel * geometry->pixels;
     for (size_t pixel = 0; pixel < geometry->pixels; pixel++, element++) {
         bool kept = !padding && is_kept(mask, element);
-        if (dropout->half) {
-            float value = yoke_bfloat16_widen(((const uint16_t *)from)[at]);
-            ((uint16_t *)to)[at] = yoke_bfloat16_round(kept ? value * dropout->scale : 0);
-        } else {
-            ((float *)to)[at] = kept ? ((const float *)from)[at] * dropout->scale : 0;
-        }
+        float value = kept ? cpu_load(from, at, dropout->half) * dropout->scale : 0;
+        cpu_store(to, at, dropout->half, value);
         at += geometry->pixel_stride;
     }
 }

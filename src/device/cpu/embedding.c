@@ -27,18 +27,6 @@ static bool is_parallel(const embedding_plan *self) {
            self->rows * self->positions * self->features >= PARALLEL_ELEMENTS;
 }
 
-static float value_at(const embedding_plan *self, const void *values, size_t at) {
-    return self->half ? yoke_bfloat16_widen(((const uint16_t *)values)[at])
-                      : ((const float *)values)[at];
-}
-
-static void store(const embedding_plan *self, void *values, size_t at, float value) {
-    if (self->half)
-        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
-    else
-        ((float *)values)[at] = value;
-}
-
 static yoke_status create(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request,
                           const yoke_plan_calls *calls) {
     TRY(yoke_plan_allocate(plan, sizeof(embedding_plan), &device->base, request, calls));
@@ -73,8 +61,8 @@ static yoke_status tokens_forward(yoke_plan *plan, const yoke_plan_step *step) {
         size_t token = 0;
         bool known = find_token(self, i, &token);
         for (size_t k = 0; k < features; k++)
-            store(self, self->binding.output, i * features + k,
-                  known ? weight[token * features + k] : NAN);
+            cpu_store(self->binding.output, i * features + k, self->half,
+                      known ? weight[token * features + k] : NAN);
     }
     return YOKE_OK;
 }
@@ -88,7 +76,7 @@ static void add_features(const embedding_plan *self, float *gradient, size_t beg
         if (!find_token(self, i, &token)) continue;
         float *to = gradient + token * self->features;
         for (size_t k = begin; k < end; k++)
-            to[k] += value_at(self, self->binding.output_gradient, i * self->features + k);
+            to[k] += cpu_load(self->binding.output_gradient, i * self->features + k, self->half);
     }
 }
 
@@ -136,8 +124,8 @@ static yoke_status positions_forward(yoke_plan *plan, const yoke_plan_step *step
 #pragma omp parallel for num_threads(plan->device->threads) if (is_parallel(self))
     for (size_t i = 0; i < self->rows; i++)
         for (size_t k = 0; k < row; k++)
-            store(self, self->binding.output, i * row + k,
-                  value_at(self, self->binding.inputs[0], i * row + k) + weight[k]);
+            cpu_store(self->binding.output, i * row + k, self->half,
+                      cpu_load(self->binding.inputs[0], i * row + k, self->half) + weight[k]);
     return YOKE_OK;
 }
 
@@ -155,8 +143,8 @@ static yoke_status positions_backward(yoke_plan *plan, const yoke_plan_step *ste
             memset(gradient, 0, features * sizeof *gradient);
             for (size_t i = 0; i < rows; i++)
                 for (size_t k = 0; k < features; k++)
-                    gradient[k] +=
-                        value_at(self, binding->output_gradient, i * row + position * features + k);
+                    gradient[k] += cpu_load(binding->output_gradient,
+                                            i * row + position * features + k, self->half);
         }
     }
     if (binding->input_gradients[0] != NULL &&

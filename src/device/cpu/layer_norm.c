@@ -31,26 +31,15 @@ typedef struct layer_norm_plan {
 
 /* One position. */
 
-static inline float load(const void *values, size_t at, bool half) {
-    return half ? yoke_bfloat16_widen(((const uint16_t *)values)[at]) : ((const float *)values)[at];
-}
-
-static inline void store(void *values, size_t at, bool half, float value) {
-    if (half)
-        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
-    else
-        ((float *)values)[at] = value;
-}
-
 static inline moments measure(const layer_norm_plan *norm, size_t at, bool half) {
     float sum = 0, square = 0, count = (float)norm->features;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < norm->features; i++)
-        sum += load(norm->input, at + i, half);
+        sum += cpu_load(norm->input, at + i, half);
     float mean = sum / count;
 #pragma omp simd reduction(+ : square)
     for (size_t i = 0; i < norm->features; i++) {
-        float off = load(norm->input, at + i, half) - mean;
+        float off = cpu_load(norm->input, at + i, half) - mean;
         square += off * off;
     }
     return (moments){mean, 1 / sqrtf(square / count + norm->epsilon)};
@@ -61,8 +50,8 @@ static inline void normalise(const layer_norm_plan *norm, size_t position, bool 
     moments m = measure(norm, at, half);
 #pragma omp simd
     for (size_t i = 0; i < norm->features; i++) {
-        float value = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
-        store(norm->output, at + i, half, value * norm->weight[i] + norm->bias[i]);
+        float value = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        cpu_store(norm->output, at + i, half, value * norm->weight[i] + norm->bias[i]);
     }
     if (norm->saved != NULL) norm->saved[position] = m;
 }
@@ -75,8 +64,8 @@ static inline void differentiate(const layer_norm_plan *norm, size_t position, f
     float sum = 0, projection = 0, count = (float)norm->features;
 #pragma omp simd reduction(+ : sum, projection)
     for (size_t i = 0; i < norm->features; i++) {
-        float dy = load(norm->output_gradient, at + i, half);
-        float xhat = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        float dy = cpu_load(norm->output_gradient, at + i, half);
+        float xhat = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;
         weight_sum[i] += dy * xhat;
         bias_sum[i] += dy;
         sum += dy * norm->weight[i];
@@ -87,9 +76,9 @@ static inline void differentiate(const layer_norm_plan *norm, size_t position, f
     projection /= count;
 #pragma omp simd
     for (size_t i = 0; i < norm->features; i++) {
-        float g = load(norm->output_gradient, at + i, half) * norm->weight[i];
-        float xhat = (load(norm->input, at + i, half) - m.mean) * m.reciprocal;
-        store(norm->input_gradient, at + i, half, m.reciprocal * (g - sum - xhat * projection));
+        float g = cpu_load(norm->output_gradient, at + i, half) * norm->weight[i];
+        float xhat = (cpu_load(norm->input, at + i, half) - m.mean) * m.reciprocal;
+        cpu_store(norm->input_gradient, at + i, half, m.reciprocal * (g - sum - xhat * projection));
     }
 }
 

@@ -2,8 +2,8 @@
  * chooses layouts for its fastest kernels, and those add all products of an output one after the
  * other. On plain matrices it takes kernels that add blocks of a few hundred: the rounding error of
  * 1024 products is 0.6 times as large, the speed nearly the same. YOKE_ALGORITHM_DIRECT's fixed
- * rule takes plain matrices, the weights as [in, out], which forward reads twice as fast as [out,
- * in]. A transposed weight is plain, [in, out], by every rule. */
+ * rule takes plain matrices. It takes the weights transposed, as in x out, which forward reads
+ * twice as fast. A transposed weight is plain, in x out, by every rule. */
 #include <stdio.h>
 
 #include "device/cpu/weighted.h"

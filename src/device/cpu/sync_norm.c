@@ -31,17 +31,6 @@ static row_view view_row(const cpu_geometry *geometry) {
     return view;
 }
 
-static inline float load(const void *values, size_t at, bool half) {
-    return half ? yoke_bfloat16_widen(((const uint16_t *)values)[at]) : ((const float *)values)[at];
-}
-
-static inline void store(void *values, size_t at, bool half, float value) {
-    if (half)
-        ((uint16_t *)values)[at] = yoke_bfloat16_round(value);
-    else
-        ((float *)values)[at] = value;
-}
-
 /* The sums of `width` <= TILE channels side by side. */
 static inline void sum_tile(const row_view *view, const void *values, size_t at, bool half,
                             size_t width, const float *origin, double *sums, double *squares) {
@@ -49,7 +38,7 @@ static inline void sum_tile(const row_view *view, const void *values, size_t at,
     for (size_t pixel = 0; pixel < view->pixels; pixel++, at += view->pixel_stride) {
 #pragma omp simd
         for (size_t i = 0; i < width; i++) {
-            double difference = (double)load(values, at + i, half) - (double)origin[i];
+            double difference = (double)cpu_load(values, at + i, half) - (double)origin[i];
             tile_sums[i] += difference;
             tile_squares[i] += difference * difference;
         }
@@ -64,7 +53,7 @@ static inline void sum_plane(const row_view *view, const void *values, size_t at
     double sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum, square)
     for (size_t pixel = 0; pixel < view->pixels; pixel++) {
-        double difference = (double)load(values, at + pixel, half) - origin;
+        double difference = (double)cpu_load(values, at + pixel, half) - origin;
         sum += difference;
         square += difference * difference;
     }
@@ -119,9 +108,10 @@ static inline void correct_row(const correction *by, size_t row, bool half) {
 #pragma omp simd
             for (size_t i = 0; i < inner; i++) {
                 size_t c = planes ? group : group * view->width + i;
-                float x = load(by->input, at + i, half) - by->mean[c];
-                float gradient = load(by->gradient, at + i, half);
-                store(by->gradient, at + i, half, gradient - (by->offset[c] + by->slope[c] * x));
+                float x = cpu_load(by->input, at + i, half) - by->mean[c];
+                float gradient = cpu_load(by->gradient, at + i, half);
+                cpu_store(by->gradient, at + i, half,
+                          gradient - (by->offset[c] + by->slope[c] * x));
             }
         }
     }
@@ -147,7 +137,7 @@ static void sum_rows(const cpu_sync_norm *sync) {
     const void *input = sync->operands.input;
     size_t channels = geometry->padded_channels;
     for (size_t c = 0; c < channels; c++)
-        sync->origin[c] = load(
+        sync->origin[c] = cpu_load(
             input, c / geometry->block * geometry->block_stride + c % geometry->block, sync->half);
 #pragma omp parallel for num_threads(sync->threads) if (is_parallel(sync))
     for (size_t row = 0; row < sync->rows; row++) {

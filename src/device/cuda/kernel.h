@@ -46,6 +46,13 @@ static inline unsigned cuda_blocks(size_t count) {
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
+/* Blocks and threads for one position, a vector of channels, per block. */
+#define CUDA_POSITION_THREADS 128
+static inline unsigned cuda_position_blocks(size_t positions) {
+    size_t most = 1 << 20;
+    return (unsigned)(positions < most ? positions : most);
+}
+
 /* Values in the compute precision are float or __nv_bfloat16; kernels compute in float. */
 static inline __host__ __device__ float cuda_widen(float value) {
     return value;

@@ -240,8 +240,8 @@ typedef struct cuda_dropout_job {
 } cuda_dropout_job;
 cudaError_t cuda_run_dropout(const cuda_dropout_job *job, cudaStream_t stream);
 
-/* Values [rows, positions, features]; weight [table, features]. A token id is a float: the row of
- * one that is none of 0 .. table - 1 is NaN. Backward writes the whole weight gradient. */
+/* Values [rows, positions, features]; weight [table, features]. A token id is a float; one
+ * that is no integer from 0 to table - 1 gives NaN. Backward writes the whole weight gradient. */
 typedef struct cuda_embedding_job {
     size_t rows, positions, features, table;
     bool half;

@@ -7,7 +7,6 @@
 
 constexpr int PARTS = 64;
 constexpr size_t PART_POSITIONS = 8; /* at least, in each part but the last */
-constexpr int POSITION_THREADS = 128;
 
 /* Adjacent ranges of positions. */
 typedef struct division {
@@ -19,11 +18,6 @@ static division divide(size_t positions) {
     size_t each = (positions + PARTS - 1) / PARTS;
     if (each < PART_POSITIONS) each = PART_POSITIONS;
     return {each, (int)((positions + each - 1) / each)};
-}
-
-static unsigned position_blocks(size_t positions) {
-    size_t most = 1 << 20;
-    return (unsigned)(positions < most ? positions : most);
 }
 
 template <typename T> static __global__ void normalise(cuda_layer_norm_job job) {
@@ -107,7 +101,8 @@ static __global__ void add_parts(cuda_layer_norm_job job, int parts) {
 }
 
 template <typename T> static void forward(const cuda_layer_norm_job *job, cudaStream_t stream) {
-    LAUNCH_BLOCK(normalise<T>, position_blocks(job->positions), POSITION_THREADS, stream, *job);
+    LAUNCH_BLOCK(normalise<T>, cuda_position_blocks(job->positions), CUDA_POSITION_THREADS, stream,
+                 *job);
 }
 
 /* The sums come first: dx may overwrite dy. */
@@ -120,7 +115,8 @@ template <typename T> static void backward(const cuda_layer_norm_job *job, cudaS
                cut.parts);
     }
     if (job->input_gradient == NULL) return;
-    LAUNCH_BLOCK(differentiate<T>, position_blocks(job->positions), POSITION_THREADS, stream, *job);
+    LAUNCH_BLOCK(differentiate<T>, cuda_position_blocks(job->positions), CUDA_POSITION_THREADS,
+                 stream, *job);
 }
 
 extern "C" size_t cuda_layer_norm_partial_bytes(size_t positions, int features) {

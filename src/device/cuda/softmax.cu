@@ -4,13 +4,6 @@
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
 
-constexpr int POSITION_THREADS = 128;
-
-static unsigned position_blocks(size_t positions) {
-    size_t most = 1 << 20;
-    return (unsigned)(positions < most ? positions : most);
-}
-
 /* The largest of the block, to every thread; NaN where one is. part: [CUDA_WARP]. */
 static __device__ float block_largest(float value, float *part) {
     for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) {
@@ -64,19 +57,19 @@ template <typename T> static __global__ void softmax_backward(cuda_softmax_job j
 }
 
 extern "C" cudaError_t cuda_run_softmax(const cuda_softmax_job *job, cudaStream_t stream) {
-    unsigned blocks = position_blocks(job->positions);
+    unsigned blocks = cuda_position_blocks(job->positions);
     if (job->half)
-        LAUNCH_BLOCK(softmax<__nv_bfloat16>, blocks, POSITION_THREADS, stream, *job);
+        LAUNCH_BLOCK(softmax<__nv_bfloat16>, blocks, CUDA_POSITION_THREADS, stream, *job);
     else
-        LAUNCH_BLOCK(softmax<float>, blocks, POSITION_THREADS, stream, *job);
+        LAUNCH_BLOCK(softmax<float>, blocks, CUDA_POSITION_THREADS, stream, *job);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t cuda_run_softmax_backward(const cuda_softmax_job *job, cudaStream_t stream) {
-    unsigned blocks = position_blocks(job->positions);
+    unsigned blocks = cuda_position_blocks(job->positions);
     if (job->half)
-        LAUNCH_BLOCK(softmax_backward<__nv_bfloat16>, blocks, POSITION_THREADS, stream, *job);
+        LAUNCH_BLOCK(softmax_backward<__nv_bfloat16>, blocks, CUDA_POSITION_THREADS, stream, *job);
     else
-        LAUNCH_BLOCK(softmax_backward<float>, blocks, POSITION_THREADS, stream, *job);
+        LAUNCH_BLOCK(softmax_backward<float>, blocks, CUDA_POSITION_THREADS, stream, *job);
     return cudaGetLastError();
 }
