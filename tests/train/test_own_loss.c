@@ -1,0 +1,133 @@
+/* A loss of the host program: what it reads, and that a run with it is one with the model's own. */
+#include "host_rows.h"
+
+/* On one to three devices, in micro-batches, in every schedule. */
+static void a_loss_of_the_host_trains_as_the_models_own(void **state) {
+    (void)state;
+    host_rows *rows = make_rows();
+    log_of_run wanted = {0}, run = {0};
+    yoke_trainer_options options = on_rows(&wanted, rows);
+    run_to_the_end(&wanted, &options);
+    own_loss own = {0};
+    const yoke_own_loss loss = {sizeof loss, compute, &own};
+    options.own_loss = &loss;
+    options.payload = &run;
+    for (int i = 0; i < 12; i++) {
+        options.devices = devices_of(1 + i % 3);
+        options.accumulate = 1 + i % 2;
+        options.schedule = (yoke_schedule)(i / 4);
+        run_to_the_end(&run, &options);
+        assert_int_equal(run.steps, wanted.steps);
+        for (int step = 0; step < run.steps; step++)
+            assert_true(fabs(run.losses[step] - wanted.losses[step]) <= 1e-5);
+        assert_true(fabs(run.evaluation.loss - wanted.evaluation.loss) <= 1e-5);
+        assert_true(run.evaluation.accuracy == -1 && run.evaluation.rows == ROWS);
+    }
+    assert_true(own.evaluations > 0 && own.evaluations < own.calls);
+    options.shards = 2;
+    expect_refused(&options, "own_loss with 2 shards");
+    free_rows(rows);
+}
+
+/* YOKE_LOSS_MSE with targets that are all the row's label. */
+static yoke_status pull_to_label(void *payload, const yoke_outputs *rows, double *loss) {
+    int count = rows->batch->rows, width = *(const int *)payload;
+    *loss = 0;
+    assert_true(rows->batch->labels_count % (size_t)count == 0);
+    size_t each = rows->batch->labels_count / (size_t)count;
+    for (int i = 0; i < count * width; i++) {
+        size_t row = (size_t)(i / width);
+        double off = (double)rows->outputs[0][i] - rows->batch->labels[(row + 1) * each - 1];
+        *loss += off * off / (count * width);
+        if (rows->gradients != NULL) rows->gradients[0][i] = (float)(2 * off / (count * width));
+    }
+    return YOKE_OK;
+}
+
+/* labels_each: labels of a row, of which the last one is the row's. */
+static yoke_dataset *labelled(const host_rows *rows, int labels_each) {
+    static int32_t labels[ROWS * 4];
+    yoke_dataset *dataset = NULL;
+    for (int i = 0; i < ROWS * labels_each; i++)
+        labels[i] =
+            i % labels_each == labels_each - 1 ? rows->labels[i / labels_each] : i % CLASSES;
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = ROWS,
+                          .shape = {FEATURES, 1, 1, true},
+                          .inputs = rows->inputs[0],
+                          .classes = CLASSES,
+                          .label_count = labels_each,
+                          .labels = labels};
+    EXPECT_OK(yoke_dataset_from_arrays(&dataset, &arrays));
+    return dataset;
+}
+
+/* The same with targets, which the model's own loss reads. */
+static yoke_dataset *with_targets(const host_rows *rows, int width) {
+    static float targets[ROWS * CLASSES];
+    yoke_dataset *dataset = NULL;
+    for (int i = 0; i < ROWS * width; i++)
+        targets[i] = (float)rows->labels[i / width];
+    yoke_arrays arrays = {.struct_size = sizeof arrays,
+                          .rows = ROWS,
+                          .shape = {FEATURES, 1, 1, true},
+                          .inputs = rows->inputs[0],
+                          .target_count = width,
+                          .targets = targets};
+    EXPECT_OK(yoke_dataset_from_arrays(&dataset, &arrays));
+    return dataset;
+}
+
+/* Labels of more classes than the first output has channels, and several of them a row; the class
+ * weights of the model's own loss do not count. */
+static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(void **state) {
+    (void)state;
+    int width = CLASSES - 1;
+    static const float class_weights[] = {2, 3};
+    yoke_loss_options mse = {.struct_size = sizeof mse, .kind = YOKE_LOSS_MSE};
+    yoke_loss_options weighted = {.struct_size = sizeof weighted,
+                                  .kind = YOKE_LOSS_CROSS_ENTROPY,
+                                  .class_weights = class_weights,
+                                  .weight_count = 2};
+    host_rows *rows = make_rows();
+    yoke_dataset *targets = with_targets(rows, width);
+    yoke_model *regression = make_model("regression", width, &mse);
+    yoke_model *embedding = make_model("embedding", width, &weighted);
+    log_of_run wanted = {0}, run = {0};
+    yoke_trainer_options options = on_rows(&wanted, rows);
+    options.training_rows = options.test_rows = targets;
+    options.model = NULL;
+    options.own_model = regression;
+    run_to_the_end(&wanted, &options);
+    const yoke_own_loss loss = {sizeof loss, pull_to_label, &width};
+    options.own_model = embedding;
+    options.own_loss = &loss;
+    options.payload = &run;
+    options.mistakes = 4; /* of outputs that are no classes: none */
+    for (int labels = 1; labels <= 4; labels += 3) {
+        yoke_dataset *dataset = labelled(rows, labels);
+        options.training_rows = options.test_rows = dataset;
+        for (int i = 0; i < 4; i++) {
+            options.devices = devices_of(1 + i % 2);
+            options.accumulate = 1 + i / 2;
+            run_to_the_end(&run, &options);
+            assert_int_equal(run.steps, wanted.steps);
+            for (int step = 0; step < run.steps; step++)
+                assert_true(fabs(run.losses[step] - wanted.losses[step]) <= 1e-5);
+            assert_true(fabs(run.evaluation.loss - wanted.evaluation.loss) <= 1e-5);
+        }
+        yoke_dataset_close(dataset);
+    }
+    yoke_model_destroy(regression);
+    yoke_model_destroy(embedding);
+    yoke_dataset_close(targets);
+    free_rows(rows);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loss_of_the_host_trains_as_the_models_own),
+        cmocka_unit_test(a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse),
+    };
+    return RUN_ON_DEVICES(tests, make_folder, remove_folder);
+}
