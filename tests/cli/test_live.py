@@ -208,12 +208,12 @@ class Case(unittest.TestCase):
 
 class Picture(Case):
     def test_the_view_is_drawn_in_place_and_its_last_picture_stays(self):
-        terminal = self.start(*SMALL, "--live", "--epochs", "400", stdout=subprocess.DEVNULL)
+        terminal = self.start(*SMALL, "--live", "--epochs", "100", stdout=subprocess.DEVNULL)
         self.assertEqual(terminal.finish(), 0)
         self.assertGreater(terminal.bytes.count(TITLE.encode()), 1)
         self.assertEqual(self.count(terminal, TITLE), 1)
         lines = terminal.screen.all()
-        for pattern in [r"epoch +█+ 100 % 400 of 400, 3/3$", r"run +█+ 100 % 1200/1200, \d\d:\d\d gone, 00:00 left",
+        for pattern in [r"epoch +█+ 100 % 100 of 100, 3/3$", r"run +█+ 100 % 300/300, \d\d:\d\d gone, 00:00 left",
                         r"speed +\d+ img/s now, \d+ mean", r" cpu:0 +█.* work +[\d.]+ %  wait +[\d.]+ %  idle",
                         r" cpu:1 +█.* work", r"step +[\d.]+ ms 100.0 %  mean of \d+ steps and 2 devices",
                         r" forward +[\d.]+ ms +[\d.]+ %", r"loss     train [\d.]+, test [\d.]+ \(o\), accuracy "]:
@@ -250,18 +250,18 @@ class Picture(Case):
         self.assertEqual(self.count(terminal, TITLE), 1)
 
     def test_epochs_are_drawn_and_not_printed(self):
-        terminal = self.start(*SMALL, "--live", "--epochs", "1000", "--evaluate-every", "1", stdout=subprocess.DEVNULL)
+        terminal = self.start(*SMALL, "--live", "--epochs", "200", "--evaluate-every", "1", stdout=subprocess.DEVNULL)
         self.assertEqual(terminal.finish(), 0)
         lines = terminal.screen.all()
         self.assertEqual([line for line in lines if re.match(r"epoch \d+ |.*train loss ", line)], [])
-        self.assertEqual(sum(re.match(r"epoch +█+ 100 % 1000 of 1000, 3/3$", line) is not None for line in lines), 1)
+        self.assertEqual(sum(re.match(r"epoch +█+ 100 % 200 of 200, 3/3$", line) is not None for line in lines), 1)
         seconds = int(re.search(r" 00:(\d\d) gone,", "\n".join(lines))[1])
         self.assertLessEqual(terminal.bytes.count(TITLE.encode()), 4 * (seconds + 1) + 2)  # first and last
 
     def test_the_result_is_that_of_a_run_without_the_view(self):
         results = []
         for live in [["--live"], []]:
-            terminal = self.start(*SMALL, *live, "--epochs", "300", stdout=subprocess.PIPE)
+            terminal = self.start(*SMALL, *live, "--epochs", "60", stdout=subprocess.PIPE)
             self.assertEqual(terminal.finish(), 0)
             result = terminal.process.stdout.read().decode()
             self.assertNotIn("\033", result)
@@ -272,18 +272,18 @@ class Picture(Case):
         self.assertEqual(results[0], results[1])
 
     def test_ascii_and_no_color(self):
-        terminal = self.start(*SMALL, "--live", "--epochs", "100", stdout=subprocess.DEVNULL, LC_ALL="C")
+        terminal = self.start(*SMALL, "--live", "--epochs", "30", stdout=subprocess.DEVNULL, LC_ALL="C")
         self.assertEqual(terminal.finish(), 0)
         self.assertTrue(terminal.bytes.isascii())
         self.assertIn(b"\033[32m####", terminal.bytes)
-        terminal = self.start(*SMALL, "--live", "--epochs", "100", stdout=subprocess.DEVNULL, NO_COLOR="1")
+        terminal = self.start(*SMALL, "--live", "--epochs", "30", stdout=subprocess.DEVNULL, NO_COLOR="1")
         self.assertEqual(terminal.finish(), 0)
         self.assertEqual(self.count(terminal, TITLE), 1)
         self.assertNotRegex(terminal.bytes, rb"\033\[[0-9;]*m")
 
     def test_ranks_of_ddp_draw_rank_0(self):
         terminal = self.start("--nproc-per-node", "2", "--", "train", "--mode", "ddp", *SMALL, "--devices", "cpu",
-                              "--live", "--epochs", "300", verb="launch")
+                              "--live", "--epochs", "60", verb="launch")
         self.assertEqual(terminal.finish(), 0)
         self.assertEqual(self.count(terminal, "| ddp overlap over shared memory | 2 x cpu |"), 1)
         self.assertEqual(self.count(terminal, "(rank 0 of 2 alone)"), 1)
@@ -340,12 +340,12 @@ class PlainLines(Case):
         self.check_restored(terminal)
 
     def test_a_terminal_that_is_small_from_the_start_gets_one_note(self):
-        terminal = self.start(*SMALL, "--live", "--epochs", "600", stdout=subprocess.DEVNULL, columns=38, rows=40)
+        terminal = self.start(*SMALL, "--live", "--epochs", "60", stdout=subprocess.DEVNULL, columns=38, rows=40)
         self.assertEqual(terminal.finish(), 0)
         self.assertEqual(terminal.bytes.count(b"--live needs 40 columns and 10 rows"), 1)
         self.assertNotIn(b"\033[J", terminal.bytes)
         rows = re.findall(rb"\nepoch (\d+) +[\d.]+ +[\d.]+ % ", terminal.bytes)
-        self.assertEqual([int(row) for row in rows], list(range(1, 601)))
+        self.assertEqual([int(row) for row in rows], list(range(1, 61)))
 
 
 class Ends(Case):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Yoke configures, builds and trains without each optional part, and without all of them. Every build runs in a
 temporary overlay of this machine's file system, from which the test deletes the part's files wherever they are: no
-search can find them, and the test trusts no build option.
+search can find them, and the test trusts no build option. Debug builds: they compile in a third of the time.
 
 usage: absences.py ROOT. Exit code 77: this machine allows no overlay. Parts it lacks need none.
 """
@@ -77,7 +77,7 @@ def table(text):
 def build_and_train(root, files, asked):
     """The exit code, and every step's output in one text."""
     tool = "/absences/yoke"
-    script = (f"set -e; cmake -S '{root}' -B /absences -G Ninja; cmake --build /absences --target yoke-tool >/absences/log"
+    script = (f"set -e; cmake -S '{root}' -B /absences -G Ninja -DCMAKE_BUILD_TYPE=Debug; cmake --build /absences --target yoke-tool >/absences/log"
               f" || {{ tail -n 40 /absences/log; exit 1; }}; echo LINKED; readelf -d {tool} | grep NEEDED;"
               f" nm -u {tool}; echo DEVICES; {tool} devices; echo TRAINED; {tool} {' '.join(TRAIN)}; echo ASKED;"
               f" for words in {' '.join(repr(words) for words in asked)}; do"
