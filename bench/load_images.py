@@ -14,26 +14,13 @@ import subprocess
 import tempfile
 import time
 
-import numpy as np
 import torch
-from PIL import Image
 from torchvision import datasets, transforms
+
+from photographs import draw_photographs
 
 CLASSES, EACH = 4, 200
 RESIZED_CROP_FLIP = 3  # YOKE_AUGMENT_RESIZED_CROP_FLIP
-
-
-def draw_photographs(folder, side):
-    """Waves and noise: about as many bytes a pixel as a photograph."""
-    rng = np.random.default_rng(0)
-    y, x = np.mgrid[0:side, 0:side * 4 // 3]
-    for label in range(CLASSES):
-        (folder / str(label)).mkdir()
-        for i in range(EACH):
-            waves = np.stack([128 + 90 * np.sin(x / (9 + i % 7) + label), 128 + 90 * np.cos(y / (7 + i % 5)),
-                              128 + 80 * np.sin((x + y) / 13)], -1)
-            pixels = (waves + rng.normal(0, 12, waves.shape)).clip(0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / str(label) / f"{i}.jpg", quality=85)
 
 
 class Yoke:
@@ -80,7 +67,7 @@ def main():
     with tempfile.TemporaryDirectory() as drawn:
         if options.folder is None:
             options.folder = pathlib.Path(drawn)
-            draw_photographs(options.folder, options.side)
+            draw_photographs(options.folder, CLASSES, EACH, options.side)
         contenders = {"yoke": Yoke(options.program, options), "torchvision": Torchvision(options)}
         batches, ratios = CLASSES * EACH // options.batch - 4, []
         for number in range(-1, options.rounds):  # the first round warms up

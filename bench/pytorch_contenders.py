@@ -1,88 +1,13 @@
-"""PyTorch's side of the race: models with torchvision's names, and ways to take a training step."""
+"""PyTorch's side of the race: ways to take a training step."""
 import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-CLASSES, LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 10, 1e-3, 0.9, 5e-4  # as `yoke bench`
+from pytorch_models import MODELS, input_of
 
-
-# Models, with torchvision's names.
-
-
-def convolution(inputs, outputs, kernel, stride):
-    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
-
-
-class Block(nn.Module):
-    def __init__(self, inputs, width, stride, bottleneck, project):
-        super().__init__()
-        outputs = 4 * width if bottleneck else width
-        first = 1 if bottleneck else stride
-        self.conv1 = convolution(inputs, width, 1 if bottleneck else 3, first)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = convolution(width, width, 3, stride if bottleneck else 1)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = convolution(width, outputs, 1, 1) if bottleneck else None
-        self.bn3 = nn.BatchNorm2d(outputs) if bottleneck else None
-        self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride),
-                                        nn.BatchNorm2d(outputs)) if project else None
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        if self.conv3 is not None:
-            y = self.bn3(self.conv3(self.relu(y)))
-        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
-
-
-class ResNet(nn.Module):
-    def __init__(self, blocks, width, bottleneck, large):
-        super().__init__()
-        self.conv1 = convolution(3, width, 7 if large else 3, 2 if large else 1)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.pool = nn.MaxPool2d(3, 2, 1) if large else nn.Identity()
-        channels = width
-        for stage, count in enumerate(blocks):
-            layers = []
-            for i in range(count):
-                project = i == 0 and (stage > 0 or bottleneck)
-                stride = 2 if i == 0 and stage > 0 else 1
-                layers.append(Block(channels, width << stage, stride, bottleneck, project))
-                channels = (width << stage) * (4 if bottleneck else 1)
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
-        self.stages = len(blocks)
-        self.fc = nn.Linear(channels, CLASSES)
-
-    def forward(self, x):
-        x = self.pool(F.relu(self.bn1(self.conv1(x)), inplace=True))
-        for stage in range(self.stages):
-            x = getattr(self, f"layer{stage + 1}")(x)
-        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
-
-
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 1024), nn.Linear(1024, 1024), nn.Linear(1024, CLASSES)
-
-    def forward(self, x):
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))))
-
-
-def of_torchvision(name):
-    """Without dropout, whose masks are each side's own."""
-    from torchvision import models  # only these races need it
-    return getattr(models, name)(num_classes=CLASSES, dropout=0.0)
-
-
-MODELS = {"mlp": Mlp,
-          "resnet18-cifar": lambda: ResNet((2, 2, 2, 2), 64, False, False),
-          "resnet50": lambda: ResNet((3, 4, 6, 3), 64, True, True),
-          "resnet20": lambda: ResNet((3, 3, 3), 16, False, False),
-          "vgg11_bn:dropout=0": lambda: of_torchvision("vgg11_bn"),
-          "mobilenet_v2:dropout=0": lambda: of_torchvision("mobilenet_v2")}
+LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 1e-3, 0.9, 5e-4  # as `yoke bench`
 
 
 # What `yoke bench --drive` writes.
@@ -96,14 +21,13 @@ def read_weights(path, tensors):
 
 
 def read_batch(path, values, setup):
-    """inputs of as many values [rows, channels, side, side], labels"""
+    """inputs of as many values, as the model reads them; labels, of text [rows, tokens]"""
     with open(path, "rb") as file:
         data = bytearray(file.read())
     inputs = torch.frombuffer(data, dtype=torch.float32, count=values)
     labels = torch.frombuffer(data, dtype=torch.int32, offset=4 * values)
-    mlp = setup.model == "mlp"
-    side = setup.side or (28 if mlp else 32)
-    return inputs.view(-1, 1 if mlp else 3, side, side).clone(), labels.long()
+    inputs = input_of(setup.model, inputs, setup.side)
+    return inputs, labels.long().view(len(inputs), -1).squeeze(1)
 
 
 # PyTorch's contenders.
@@ -138,7 +62,7 @@ class Eager:
     def loss(self, inputs, labels):
         half = self.setup.precision == "bfloat16"
         with torch.autocast(self.device, dtype=torch.bfloat16, enabled=half):
-            return F.cross_entropy(self.call(inputs), labels)
+            return F.cross_entropy(self.call(inputs), labels.flatten())
 
     def step(self):
         inputs = self.inputs.to(self.device, non_blocking=True)

@@ -25,11 +25,14 @@ from gpu_rows import make_setup
 from pytorch_race import (Driven, DrivenError, Yoke, interval, judge, largest_difference,
                           others_seconds)
 
-MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp", "mobilenet_v2:dropout=0", "vgg11_bn:dropout=0")
+MODELS = ("resnet18-cifar", "resnet50", "resnet20", "mlp", "mobilenet_v2:dropout=0", "vgg11_bn:dropout=0", "vit_tiny",
+          "gpt2")
+TEXT = ("gpt2",)  # ranks of `yoke bench` get images
 PRECISIONS = ("float32", "bfloat16")
 CONTENDERS = ("eager", "compile", "ddp")
 DEVICES, ROWS = 2, 32   # rows of each device, as `yoke bench` has them
-LINE = 1.5              # Yoke against the best of PyTorch's
+LINE = 1.5              # Yoke against the best of PyTorch's; of transformers and torchvision's others:
+LINES = {"gpt2": 1, "vit_tiny": 1, "mobilenet_v2:dropout=0": 1, "vgg11_bn:dropout=0": 1}
 LOSS_STEPS = 3          # the third knows the gradients and the momentum
 LOSS_TOLERANCE = {"float32": 1e-3, "bfloat16": 3e-2}  # float32: Yoke may choose Winograd
 SETTLE_S = 0.02         # before a turn: the last contender's threads go from spinning to sleep
@@ -73,6 +76,8 @@ class Race:
     def __init__(self, setup, field, arguments):
         self.setup, self.field, self.arguments = setup, field, arguments
         self.runners, self.facts, self.failed, self.times = {}, {}, {}, {}
+        self.line = LINES.get(setup.model, LINE)
+        self.ways = [way for way in arguments.contenders if way != "ddp" or setup.model not in TEXT]
         self.opened = []  # (program, name)
         self.repeated = self.disturbed = 0  # rounds
 
@@ -97,19 +102,19 @@ class Race:
                        for name in ("yoke", "whole")}
         yoke.ask("close", "whole")
         self.runners["yoke"] = self.runners["yoke again"] = self.run_with(yoke, "yoke")
-        if "ddp" in self.arguments.contenders:
+        if "ddp" in self.ways:
             self.ask_yoke("yoke-ddp", f"ranks={DEVICES}", "threads=1")
             self.runners["yoke-ddp"] = self.run_with(yoke, "yoke-ddp")
 
     def layouts(self, way):
         """Inductor lays out every convolution channels last itself: one layout is enough of it, and
         compiling a ResNet-50 takes minutes."""
-        if self.setup.model == "mlp":
+        if self.setup.model in ("mlp", *TEXT):
             return ("",)
         return ("-channels_last",) if way == "compile" else ("", "-channels_last")
 
     def open_torch(self, folder):
-        for way in self.arguments.contenders:
+        for way in self.ways:
             for name in (way + layout for layout in self.layouts(way)):
                 try:
                     self.open_contender(self.field.torch[way == "ddp"], name, folder)
@@ -179,7 +184,7 @@ class Race:
         return max(abs(end - 1) for end in self.ratio("yoke again", "yoke")[1:])
 
     def row(self, against, base, rivals):
-        found = {"name": f"{self.setup.name} {against}", "line": LINE}
+        found = {"name": f"{self.setup.name} {against}", "line": self.line}
         if base not in self.times or not rivals:
             return {**found, "verdict": "skipped", "text": "no contender ran"}
         rival = min(rivals, key=self.median_ms)
@@ -187,8 +192,8 @@ class Race:
         found.update(value=value, low=low, high=high, rival=rival, noise=self.noise())
         apart = self.facts[rival]["loss_difference"]
         within = apart <= LOSS_TOLERANCE[self.setup.precision]
-        found["verdict"] = judge(low, high, LINE, False, found["noise"]) if within else "void"
-        found["text"] = (f"{base} / {rival} {value:.2f} ({low:.2f} .. {high:.2f}), line {LINE:g}, "
+        found["verdict"] = judge(low, high, self.line, False, found["noise"]) if within else "void"
+        found["text"] = (f"{base} / {rival} {value:.2f} ({low:.2f} .. {high:.2f}), line {self.line:g}, "
                          f"noise {100 * found['noise']:.1f} %")
         if self.disturbed:
             found["text"] += f"; {self.disturbed} of {self.arguments.rounds} rounds were disturbed"
@@ -197,7 +202,7 @@ class Race:
     def rows(self):
         ran = [name for name in self.times if name in self.facts]
         rows = [self.row("best", "yoke", ran)]
-        if "ddp" in self.arguments.contenders:
+        if "ddp" in self.ways:
             rows.append(self.row("ddp", "yoke-ddp", [name for name in ran if name.startswith("ddp")]))
         return rows
 
@@ -257,7 +262,7 @@ def race_setup(setup, field, arguments, report):
         rows = race.rows()
         report["setups"].append(race.record())
     except DrivenError as error:
-        rows = [{"name": setup.name, "line": LINE, "verdict": "MISS", "text": str(error)}]
+        rows = [{"name": setup.name, "line": race.line, "verdict": "MISS", "text": str(error)}]
     finally:
         race.close()
     print(f"{setup.name}, {time.monotonic() - begin:.0f} s", *race.table(), sep="\n")

@@ -24,7 +24,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # torch.set_num_threads does not reach thre
 
 import torch
 
-from pytorch_contenders import MODELS
+from pytorch_models import MODELS
 
 
 def times(work, rounds):

@@ -9,30 +9,43 @@
 #include "yoke/bench.h"
 
 #define CLASSES 10
+#define TOKENS 65 /* bytes that occur in a text, as in Tiny Shakespeare */
+
+static bool reads_text(const bench_setup *setup) {
+    return strncmp(setup->model, "gpt2", 4) == 0;
+}
 
 yoke_shape bench_input_shape(const bench_setup *setup) {
+    if (reads_text(setup))
+        return (yoke_shape){
+            .channels = setup->side > 0 ? setup->side : 128, .height = 1, .width = 1, .flat = true};
     bool mlp = strcmp(setup->model, "mlp") == 0;
     int side = setup->side > 0 ? setup->side : mlp ? 28 : 32;
     return (yoke_shape){.channels = mlp ? 1 : 3, .height = side, .width = side};
 }
 
+static uint32_t next_word(uint32_t *state) {
+    return *state = *state * 1664525u + 1013904223u;
+}
+
 /* Random values: kernels can be faster on zeros. */
 static yoke_status fill_batch(bench_engine *engine) {
     yoke_shape shape = bench_input_shape(&engine->setup);
-    int rows = engine->setup.rows * engine->setup.devices;
-    size_t count = (size_t)rows * (size_t)(shape.channels * shape.height * shape.width);
+    bool text = reads_text(&engine->setup);
+    size_t rows = (size_t)(engine->setup.rows * engine->setup.devices);
+    size_t count = rows * (size_t)(shape.channels * shape.height * shape.width);
+    size_t labels = text ? count : rows;
+    uint32_t state = 2026, classes = text ? TOKENS : CLASSES;
     engine->inputs = malloc(count * sizeof *engine->inputs);
-    engine->labels = malloc((size_t)rows * sizeof *engine->labels);
+    engine->labels = malloc(labels * sizeof *engine->labels);
     if (!engine->inputs || !engine->labels) return YOKE_ERROR_MEMORY;
-    uint32_t state = 2026;
     for (size_t i = 0; i < count; i++) {
-        state = state * 1664525u + 1013904223u;
-        engine->inputs[i] = (float)(state >> 8) * 0x1p-23f - 1.0f;
+        uint32_t word = next_word(&state);
+        engine->inputs[i] =
+            text ? (float)((word >> 16) % classes) : (float)(word >> 8) * 0x1p-23f - 1.0f;
     }
-    for (int i = 0; i < rows; i++) {
-        state = state * 1664525u + 1013904223u;
-        engine->labels[i] = (int32_t)((state >> 16) % CLASSES);
-    }
+    for (size_t i = 0; i < labels; i++)
+        engine->labels[i] = (int32_t)((next_word(&state) >> 16) % classes);
     return YOKE_OK;
 }
 
@@ -42,12 +55,14 @@ static yoke_status open_dataset(bench_engine *engine) {
         return yoke_dataset_open(&engine->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
     yoke_status status = fill_batch(engine);
     if (status != YOKE_OK) return status;
+    bool text = reads_text(setup);
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = (size_t)(setup->rows * setup->devices),
                           .shape = bench_input_shape(setup),
                           .inputs = engine->inputs,
-                          .classes = CLASSES,
+                          .classes = text ? TOKENS : CLASSES,
                           .labels = engine->labels};
+    if (text) arrays.label_count = arrays.shape.channels;
     return yoke_dataset_from_arrays(&engine->dataset, &arrays);
 }
 
@@ -90,6 +105,7 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .skip_finite_check = setup->skip_finite_check,
                                           .accumulate = setup->accumulate,
                                           .shards = setup->shards,
+                                          .inference = setup->inference,
                                           .batch = setup->rows * setup->devices};
     yoke_dataset_info data = {.struct_size = sizeof data};
     yoke_device_info device = {.struct_size = sizeof device};
@@ -100,9 +116,11 @@ static yoke_status build_engine(bench_engine *engine) {
     if (device.capability > 0) options.bucket_bytes = setup->gpu_bucket_bytes;
     if (status == YOKE_OK)
         status = yoke_model_preset(&engine->model, setup->model, data.shape, data.classes, NULL);
+    double begin = race_clock();
     if (status == YOKE_OK)
         status = yoke_data_parallel_create(&engine->parallel, engine->model, engine->devices,
                                            &optimizer, &options);
+    engine->made_ms = (race_clock() - begin) * 1e3;
     return status;
 }
 
@@ -159,6 +177,16 @@ yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
 yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds) {
     double mean;
     return run_steps(context, steps, &mean, milliseconds);
+}
+
+yoke_status bench_engine_forward(bench_engine *engine, int count, float *outputs,
+                                 double *milliseconds) {
+    yoke_status status = YOKE_OK;
+    double begin = race_clock();
+    for (int i = 0; i < count && status == YOKE_OK; i++)
+        status = yoke_data_parallel_forward(engine->parallel, &engine->batch, false, outputs);
+    *milliseconds = (race_clock() - begin) * 1e3 / count;
+    return status;
 }
 
 static yoke_status time_kernels(bench_engine *engine, yoke_kernel_timing timing, int repeat,

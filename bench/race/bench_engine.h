@@ -8,11 +8,12 @@
 typedef struct bench_setup {
     const char *model;    /* a preset */
     const char *dataset;  /* as yoke train takes it; NULL: random images of 3x32x32, for mlp of
-                             1x28x28, in 10 classes */
+                             1x28x28, in 10 classes; for gpt2 128 of 65 random tokens a row, and as
+                             many labels */
     const char *list;     /* of devices; NULL: that many CPU devices */
     int devices, threads; /* compute threads per device */
     int rows;             /* per device */
-    int side;             /* of the images; 0: as above */
+    int side;             /* of the images, or tokens of a row; 0: as above */
     yoke_precision precision;
     yoke_schedule schedule;
     yoke_algorithm algorithm;
@@ -21,6 +22,7 @@ typedef struct bench_setup {
     int accumulate;          /* micro-batches of a batch; 0: 1 */
     int shards;              /* of a batch; 0: one per device */
     size_t gpu_bucket_bytes; /* 0: one bucket where a GPU is alone */
+    bool inference;          /* the engine only predicts */
 } bench_setup;
 
 typedef struct bench_engine {
@@ -34,6 +36,7 @@ typedef struct bench_engine {
     yoke_loader *loader;
     yoke_batch batch; /* of the loader's */
     double loss;      /* of the last step */
+    double made_ms;   /* how long yoke_data_parallel_create took */
 } bench_engine;
 
 #define BENCH_MOMENTUM 0.9
@@ -49,6 +52,10 @@ void bench_engine_destroy(bench_engine *engine);
  * bound calling thread. */
 yoke_status bench_engine_steps(void *context, int steps, double *milliseconds);
 yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds);
+/* The mean of `count` forwards in evaluation mode, on the calling thread, where it is. outputs:
+ * [rows, output shape] of the last; may be NULL. */
+yoke_status bench_engine_forward(bench_engine *engine, int count, float *outputs,
+                                 double *milliseconds);
 /* Kernel time of a step, the best of `steps`: each kernel alone, or all in the order of a step. */
 yoke_status bench_engine_kernels_alone(void *context, int steps, double *milliseconds);
 yoke_status bench_engine_kernels_in_order(void *context, int steps, double *milliseconds);

@@ -84,12 +84,14 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
                          .precision = (yoke_precision)precision,
                          .schedule = (yoke_schedule)schedule,
                          .algorithm =
-                             algorithm == 0 ? YOKE_ALGORITHM_MEASURED : YOKE_ALGORITHM_DIRECT};
+                             algorithm == 0 ? YOKE_ALGORITHM_MEASURED : YOKE_ALGORITHM_DIRECT,
+                         .inference = number_of(request, "inference") != 0};
     if (ranks > 0) return bench_ranks_create(&slot->ranks, &setup);
     yoke_status status = bench_engine_create(&slot->engine, &setup);
     if (status != YOKE_OK) return status;
     yoke_json_integer(answer, "devices", slot->engine->setup.devices);
     yoke_json_integer(answer, "rows", slot->engine->batch.rows);
+    yoke_json_real(answer, "made_ms", slot->engine->made_ms);
     return YOKE_OK;
 }
 
@@ -151,10 +153,11 @@ static yoke_status write_batch(drive_request *request, yoke_json *answer) {
     yoke_shape shape = yoke_model_input_shape(engine->model);
     size_t rows = (size_t)engine->batch.rows;
     size_t values = rows * (size_t)shape.channels * (size_t)shape.height * (size_t)shape.width;
+    size_t labels = engine->batch.labels_count;
     FILE *file = create_file(request);
     if (!file) return YOKE_ERROR_IO;
     bool written = fwrite(engine->batch.inputs, sizeof(float), values, file) == values &&
-                   fwrite(engine->batch.labels, sizeof(int32_t), rows, file) == rows;
+                   fwrite(engine->batch.labels, sizeof(int32_t), labels, file) == labels;
     written = fclose(file) == 0 && written;
     yoke_json_integer(answer, "values", (int64_t)values);
     return written ? YOKE_OK : refuse(request, "cannot write the batch");
@@ -185,6 +188,29 @@ static yoke_status run_steps(drive_request *request, yoke_json *answer) {
     return YOKE_OK;
 }
 
+/* Also writes the outputs, if the request has a fourth word. */
+static yoke_status run_forwards(drive_request *request, yoke_json *answer) {
+    bench_engine *engine = request->slot->engine;
+    int count = request->count > 2 ? atoi(request->words[2]) : 0;
+    if (count < 1) return refuse(request, "forward needs a number of forwards");
+    yoke_shape shape = yoke_model_output_shape(engine->model);
+    size_t values = (size_t)engine->batch.rows * (size_t)shape.channels * (size_t)shape.height *
+                    (size_t)shape.width;
+    float *outputs = malloc(values * sizeof *outputs);
+    if (outputs == NULL) return refuse(request, "no memory for the outputs");
+    double milliseconds = 0;
+    yoke_status status = bench_engine_forward(engine, count, outputs, &milliseconds);
+    if (status == YOKE_OK && request->count > 3) {
+        FILE *file = fopen(request->words[3], "wb");
+        bool written = file != NULL && fwrite(outputs, sizeof *outputs, values, file) == values;
+        if (file == NULL || fclose(file) != 0 || !written)
+            status = refuse(request, "cannot write the outputs");
+    }
+    free(outputs);
+    yoke_json_real(answer, "ms", milliseconds);
+    return status;
+}
+
 static yoke_status run_kernels(drive_request *request, yoke_json *answer) {
     int count = request->count > 3 ? atoi(request->words[3]) : 0;
     if (count < 1)
@@ -201,9 +227,10 @@ static const struct {
     const char *word;
     drive_function function;
     bool of_ranks; /* ranks serve it, too */
-} functions[] = {{"open", open_engine, true},         {"weights", write_weights, false},
-                 {"batch", write_batch, false},       {"steps", run_steps, true},
-                 {"kernel_time", run_kernels, false}, {"close", close_engine, true}};
+} functions[] = {{"open", open_engine, true},      {"weights", write_weights, false},
+                 {"batch", write_batch, false},    {"steps", run_steps, true},
+                 {"forward", run_forwards, false}, {"kernel_time", run_kernels, false},
+                 {"close", close_engine, true}};
 
 static drive_engine *find_slot(drive_engine *engines, const char *name, bool opens) {
     drive_engine *unused = NULL;
@@ -227,8 +254,9 @@ static yoke_status serve(drive_engine *engines, drive_request *request, yoke_jso
             return request->slot->ranks && !functions[i].of_ranks
                        ? refuse(request, "ranks serve steps and close only")
                        : functions[i].function(request, answer);
-    return refuse(request,
-                  "a request begins with open, weights, batch, steps, kernel_time or close");
+    return refuse(
+        request,
+        "a request begins with open, weights, batch, steps, forward, kernel_time or close");
 }
 
 static void read_words(char *line, drive_request *request) {

@@ -5,12 +5,15 @@
 
 /* Requests, one a line; NAME is the name that `open` gave to an engine:
  *   open NAME model=M devices=LIST rows=N [precision=P] [schedule=S] [side=N] [threads=N]
- *        [algorithm=A]
+ *        [algorithm=A] [inference=1]
+ *                     made_ms: how long creating the engine took
  *   open NAME model=M ranks=N rows=N ...  ranks of DDP, which serve steps and close only
  *   weights NAME FILE  writes float32 values of all tensors but integers, as in state_dict
- *   batch NAME FILE    writes float32 inputs, then int32 labels
+ *   batch NAME FILE    writes float32 inputs, then int32 labels, of text one for each token
  *   steps NAME N       mean wall and processor milliseconds of N steps, and the last loss;
  *                      of ranks, the wall milliseconds of the slowest
+ *   forward NAME N [FILE]
+ *                      mean milliseconds of N forwards in evaluation mode; writes the outputs
  *   kernel_time NAME alone|in-order N
  *                      milliseconds of the kernels of a step, best of N
  *   close NAME

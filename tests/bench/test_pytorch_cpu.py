@@ -32,17 +32,18 @@ def race(command, yoke, *options):
 
 
 def check_equal_work(python, yoke):
-    _, _, report = race([python, "pytorch_cpu.py"], yoke, "--models", "resnet20,mlp", "--contenders", "eager,ddp",
+    _, _, report = race([python, "pytorch_cpu.py"], yoke, "--models", "resnet20,mlp,gpt2", "--contenders", "eager,ddp",
                         "--precisions", "float32")
     names = [row["name"] for row in report["rows"]]
-    assert names == [f"{model}-b32-float32-x2 {against}" for model in ("resnet20", "mlp")
-                     for against in ("best", "ddp")], names
+    assert names == [*(f"{model}-b32-float32-x2 {against}" for model in ("resnet20", "mlp")
+                       for against in ("best", "ddp")), "gpt2-b32-float32-x2 best"], names
     assert all(row["verdict"] in ("pass", "in noise", "MISS") and row["value"] > 0 for row in report["rows"]), \
         "equal work was called unequal"
-    images, mlp = report["setups"]
+    images, mlp, text = report["setups"]
     assert set(images["contenders"]) == {"eager", "eager-channels_last", "ddp", "ddp-channels_last"}
     assert set(mlp["ms"]) == {"yoke", "yoke again", "yoke-ddp", "eager", "ddp"}
-    for setup in (images, mlp):
+    assert set(text["contenders"]) == {"eager"}, "the ranks of `yoke bench` read no text"
+    for setup in (images, mlp, text):
         assert not setup["failed"], setup["failed"]
         assert all(len(times) == 3 and min(times) > 0 for times in setup["ms"].values())
         assert all(math.isfinite(loss) for facts in setup["contenders"].values() for loss in facts["losses"])

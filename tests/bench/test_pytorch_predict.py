@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""bench/pytorch_predict.py, in tiny rounds: it races equal outputs and refuses unequal ones; without PyTorch it says so.
+
+usage: test_pytorch_predict.py YOKE. Skipped (77) where no Python here has PyTorch.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from test_pytorch_gpu import BENCH, python_with_torch
+
+OTHER_WEIGHTS = "import sys, pytorch_contenders, pytorch_predict; pytorch_contenders.load = lambda *_: None; " \
+    "sys.exit(pytorch_predict.main())"
+NO_TORCH = "import importlib.util, sys; " \
+    "importlib.util.find_spec = lambda name: None; import pytorch_predict; sys.exit(pytorch_predict.main())"
+TINY = ("--model", "resnet20", "--side", "32", "--rows", "2", "--threads", "1", "--rounds", "3", "--seconds", "0.5")
+
+
+def race(command, yoke):
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "times.json"
+        done = subprocess.run([*command, "--yoke", yoke, "--json", report, *TINY], cwd=BENCH, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+        print(done.stdout)
+        return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else None
+
+
+def main():
+    python, yoke = python_with_torch(), str(pathlib.Path(sys.argv[1]).resolve())
+    code, _, report = race([python, "pytorch_predict.py"], yoke)
+    assert report["apart"] < 1e-4 and report["made_ms"] > 0, report
+    assert set(report["ms"]) == {"eager", "eager-channels_last", "yoke", "yoke again"}, report["ms"]
+    assert all(len(times) == 3 and min(times) > 0 for times in report["ms"].values()), report["ms"]
+    assert (code == 1) == ("MISS" in report["verdicts"]) and "void" not in report["verdicts"], report
+    code, _, report = race([python, "-c", OTHER_WEIGHTS], yoke)
+    assert code == 1 and report["verdicts"][0] == "void", report
+    code, text, report = race([python, "-c", NO_TORCH], yoke)
+    assert code == 77 and "skipped" in text and report is None, text
+
+
+if __name__ == "__main__":
+    main()
