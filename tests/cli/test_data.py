@@ -154,6 +154,25 @@ class Train(Case):
         self.assertAlmostEqual(one["test_loss"], two["test_loss"], places=4)
         self.assertEqual(ranks.stderr.count("bee/4.jpg: 4 colour components"), 1)
 
+    def test_compare_and_verify_leave_out_the_same_rows(self):
+        spec = self.photographs()
+        small = ["--model", "mlp:width=8", "--batch", "4", "--threads", "1", "--quiet", "--dataset", spec]
+        verify = ["verify", *small, "--steps", "4", "--reference", "no", "--devices", "2xcpu"]
+        compare = ["compare", *small, "--learn-steps", "4", "--steps", "1", "--seconds", "0.1", "--algorithm", "direct",
+                   "--devices", "2xcpu", "--json"]
+        self.expect(yoke(*verify), BAD_DATA, "yoke_dataset_skip_bad", "yoke: --skip-bad")
+        for command in verify, compare:
+            with self.subTest(command=command[0]):
+                run = self.succeed(*command, "--skip-bad")
+                named = [line for line in run.stderr.splitlines() if "warning" in line and ".jpg: " in line]
+                self.assertEqual((len(named) > 0, len(named)), (True, len(set(named))))
+                self.expect(yoke(*command, "--skip-bad", "--limit-rows", "3"), 2, "is more than the")
+        record = self.folder / "record.safetensors"
+        alone = ["verify", *small, "--steps", "1", "--reference", "no", "--devices", "cpu", "--skip-bad"]
+        self.succeed(*alone, "--limit-rows", "9", "--record", record)
+        self.succeed(*alone, "--limit-rows", "9", "--against", record)
+        self.expect(yoke(*alone, "--against", record), 2, "--limit-rows 9")
+
     def test_rows_and_batches_are_as_many_as_the_options_say(self):
         spec = f"npy:{ARRAYS}/floats.npy,{ARRAYS}/labels.npy"
         self.assertEqual(self.train(spec, "--epochs", "1")["steps"], 5)

@@ -9,6 +9,7 @@
 
 #include "cli/choices_place.h"
 #include "cli/cli.h"
+#include "cli/data_flags.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/progress.h"
 #include "cli/result.h"
@@ -20,6 +21,7 @@ typedef struct compare_flags {
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
+    data_flags data;
     double lr, tolerance, seconds, interpreter_us, bucket_mb;
     bool lesson, json, quiet, rank_worker;
 } compare_flags;
@@ -31,6 +33,8 @@ static const cli_option options[] = {
     {"lesson", NULL, "why PyTorch recommends DDP: see below", CLI_FLAG, AT(lesson), 0, 0},
     {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC", "as in yoke train (synthetic)", CLI_TEXT, AT(dataset), 0, 0},
+    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
+    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; single uses the first one (every GPU, or 2xcpu)",
      CLI_TEXT, AT(devices), 0, 0},
     {"counts", "all|doubling", "race on 2, 3, 4 ... or on 2, 4, 8 ... devices (all)", CLI_CHOICE,
@@ -122,6 +126,8 @@ static int fill_choices(compare_setup *setup, const compare_flags *flags) {
 static int fill_setup(compare_setup *setup, const compare_flags *flags) {
     setup->batch = flags->batch;
     setup->seed = flags->seed;
+    setup->limit_rows = flags->data.limit_rows;
+    setup->skip_bad = flags->data.skip_bad;
     setup->precision = (yoke_precision)flags->precision;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->collectives = (yoke_collectives)flags->collectives;

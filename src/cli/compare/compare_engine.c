@@ -65,7 +65,7 @@ static yoke_status open_data(compare_engine *engine) {
                                    .devices = engine->devices,
                                    .rank = engine->role.rank.rank,
                                    .world = engine->role.rank.world};
-    yoke_status status = yoke_dataset_open(&engine->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
+    yoke_status status = compare_setup_open(setup, !is_rank(engine), &engine->dataset);
     engine->rows.struct_size = sizeof engine->rows;
     if (status == YOKE_OK) status = yoke_dataset_describe(engine->dataset, &engine->rows);
     if (status != YOKE_OK) return status;

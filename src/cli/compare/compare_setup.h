@@ -9,6 +9,8 @@ struct device_view; /* cli/result.h */
 
 typedef struct compare_setup {
     char model[64], dataset[1024];
+    uint64_t limit_rows; /* as data_flags, and skip_bad; without pointers: ranks get a copy */
+    bool skip_bad;
     char link[96];      /* "": none */
     char names[64][32]; /* of the devices, the root first; a contender uses the first few */
     int device_count;
@@ -33,6 +35,10 @@ int compare_check_launcher(const char *verb);
 /* Likewise: copies the names, or says that one is too long. */
 int compare_setup_names(compare_setup *setup, const char *verb, const char *model,
                         const char *dataset);
+
+/* Opens the training split with the rows that the setup leaves; names_bad: the first call prints
+ * the files that cannot be read. Every contender opens its own. */
+yoke_status compare_setup_open(const compare_setup *setup, bool names_bad, yoke_dataset **dataset);
 
 /* Opens the devices of a list; NULL: every GPU, or the CPU as two devices. */
 yoke_status compare_open_devices(struct device_view *view, const char *list, int threads);

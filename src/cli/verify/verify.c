@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/data_flags.h"
 #include "cli/progress.h"
 #include "cli/result.h"
 #include "cli/shared_options.h"
@@ -20,6 +21,7 @@ typedef struct verify_flags {
     const char *model, *dataset, *devices, *record, *against;
     int threads, batch, shards, steps, optimizer, algorithm, reference, record_every;
     uint64_t seed;
+    data_flags data;
     double lr, tolerance;
     bool json, quiet;
 } verify_flags;
@@ -30,6 +32,8 @@ enum { FOLLOW, FREE, NO }; /* of --reference */
 static const cli_option options[] = {
     {"model", "NAME", "as in yoke train (resnet20)", CLI_TEXT, AT(model), 0, 0},
     {"dataset", "SPEC", "as in yoke train (synthetic:3x16x16)", CLI_TEXT, AT(dataset), 0, 0},
+    CLI_OPTION_LIMIT_ROWS(AT(data.limit_rows)),
+    CLI_OPTION_SKIP_BAD(AT(data.skip_bad)),
     {"devices", "LIST", "2xcpu, 4xcuda, ...; one device: single alone (every GPU, or 2xcpu)",
      CLI_TEXT, AT(devices), 0, 0},
     CLI_OPTION_THREADS(AT(threads)),
@@ -199,7 +203,7 @@ static yoke_status open_batches(session *now) {
                                   .drop_last = true,
                                   .seed = setup->seed};
     now->batch.struct_size = sizeof now->batch;
-    yoke_status status = yoke_dataset_open(&now->dataset, setup->dataset, YOKE_SPLIT_TRAIN);
+    yoke_status status = compare_setup_open(setup, false, &now->dataset);
     if (status == YOKE_OK) status = yoke_loader_create(&now->loader, now->dataset, &wanted);
     return status == YOKE_OK ? yoke_loader_begin(now->loader, 0) : status;
 }
@@ -348,6 +352,8 @@ static int prepare(session *now) {
     setup->batch = flags->batch;
     setup->shards = flags->shards;
     setup->seed = flags->seed;
+    setup->limit_rows = flags->data.limit_rows;
+    setup->skip_bad = flags->data.skip_bad;
     setup->algorithm = (yoke_algorithm)flags->algorithm;
     setup->optimizer =
         cli_optimizer((yoke_optimizer_kind)flags->optimizer, sgd_default ? 0.01 : flags->lr);

@@ -36,11 +36,13 @@ static void add_number(configuration *all, const char *key, double value) {
 /* What two runs must share, in words that another program can read. */
 static void configure(configuration *all, const verify_run *run) {
     const yoke_optimizer_options *optimizer = &run->setup->optimizer;
-    char seed[32];
+    char seed[32], rows[TEXT_BYTES];
     all->count = 0;
     snprintf(seed, sizeof seed, "%" PRIu64, run->setup->seed);
     add_text(all, "model", run->setup->model);
-    add_text(all, "dataset", run->setup->dataset);
+    snprintf(rows, sizeof rows, "%.960s --limit-rows %" PRIu64, run->setup->dataset,
+             run->setup->limit_rows);
+    add_text(all, "dataset", run->setup->limit_rows > 0 ? rows : run->setup->dataset);
     add_text(all, "seed", seed);
     add_number(all, "batch", run->setup->batch);
     add_number(all, "shards", run->setup->shards);
