@@ -306,16 +306,17 @@ static void end_epoch(yoke_trainer *trainer) {
     trainer->batches = 0;
 }
 
-/* A run that was complete only evaluates, at the end of its last epoch. */
+/* A run that was complete only evaluates, at the end of its last epoch. Of a row stream nobody
+ * knows how many batches that had: SIZE_MAX. */
 static yoke_status evaluate_again(yoke_trainer *trainer) {
     if (trainer->options.evaluate_every < 0) return YOKE_OK;
-    bool knows = trainer->dataset.rows > 0; /* how many batches an epoch had */
-    if (trainer->batches == 0 && trainer->epoch > 0 && knows) {
+    if (trainer->batches == 0 && trainer->epoch > 0) {
         trainer->epoch--;
         trainer->batches = yoke_loader_batches(trainer->loader);
     }
     TRY(evaluate_and_keep(trainer));
     yoke_trainer_report_epoch(trainer, true);
+    end_epoch(trainer);
     return YOKE_OK;
 }
 

@@ -33,9 +33,11 @@ bool yoke_trainer_save_is_due(const yoke_trainer *trainer) {
 /* What the next steps need beside the engine's state, and the options that decide them. */
 static void describe(const yoke_trainer *trainer, yoke_facts *facts) {
     const yoke_checkpoints *own = &trainer->checkpoints;
+    bool ended = trainer->batches == SIZE_MAX; /* a row stream's epoch, by an earlier run */
     yoke_facts_add(facts, "step", "%llu", (unsigned long long)own->state->steps);
-    yoke_facts_add(facts, "epoch", "%llu", (unsigned long long)trainer->epoch);
-    yoke_facts_add(facts, "epoch_batches", "%llu", (unsigned long long)trainer->batches);
+    yoke_facts_add(facts, "epoch", "%llu", (unsigned long long)trainer->epoch + ended);
+    yoke_facts_add(facts, "epoch_batches", "%llu",
+                   (unsigned long long)(ended ? 0 : trainer->batches));
     yoke_facts_add(facts, "batches_tracked", "%llu",
                    (unsigned long long)own->state->batches_tracked);
     if (own->best.exists) yoke_facts_add_real(facts, "best", own->best.value);

@@ -207,6 +207,39 @@ static void a_resumed_run_goes_on_where_the_stream_was(void **state) {
     }
 }
 
+/* Nobody knows how many batches the last epoch had. */
+static void a_complete_run_evaluates_again_and_stays_complete(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    char best[PATH_MAX];
+    clear_saves();
+    yoke_folder_best_path(best, saves);
+    array_stream own = over_rows();
+    yoke_dataset *stream = open_stream(&own), *arrays = open_arrays();
+    yoke_trainer_options options = on_rows(&run, stream, arrays);
+    options.checkpoint_dir = saves;
+    options.keep_best = true;
+    uint64_t hash = run_to_the_end(&run, &options);
+    double loss = run.evaluation.loss;
+    assert_int_equal(unlink(best), 0); /* so that the next run writes it */
+    options.resume = "auto";
+    for (int again = 0; again < 2; again++) {
+        run = (log_of_run){0};
+        EXPECT_OK(train(&run, &options));
+        assert_true(hash_of(run.trainer) == hash && run.evaluation.loss == loss);
+        assert_true(run.evaluations == 1 && run.epochs == 1 && run.steps == 8);
+        assert_true(run.evaluation.epoch == 1 && run.epoch.epoch == 1);
+        EXPECT_OK(yoke_trainer_run(run.trainer));
+        assert_true(run.evaluations == 2 && run.steps == 8);
+        yoke_trainer_destroy(run.trainer);
+        options.resume = best;
+    }
+    assert_int_equal(own.passes, 2);
+    clear_saves();
+    yoke_dataset_close(stream);
+    yoke_dataset_close(arrays);
+}
+
 static void an_epoch_without_a_row_is_an_error(void **state) {
     (void)state;
     log_of_run run = {0};
@@ -344,6 +377,36 @@ static void ranks_train_on_the_stream_as_one_process_and_as_on_the_array(void **
     yoke_dataset_close(arrays);
 }
 
+/* Rank 0 stops after step 5, in the second epoch. */
+static void ranks_resume_in_mid_stream(void **state) {
+    (void)state;
+    clear_saves();
+    rank_streams *whole = make_ranks(), *parts = make_ranks();
+    run_ranks(whole->ranks);
+    expect_all_well(whole->ranks);
+    for (int k = 0; k < RANK_RUNS; k++) {
+        parts->ranks[k].options.checkpoint_dir = saves;
+        parts->ranks[k].options.resume = "auto";
+    }
+    parts->ranks[0].run.stop_after = 5;
+    run_ranks(parts->ranks);
+    for (int k = 0; k < RANK_RUNS; k++) {
+        assert_int_equal(parts->ranks[k].error.status, YOKE_ERROR_CANCELLED);
+        parts->ranks[k].run = (log_of_run){.steps = 5, .first_step = 5};
+    }
+    run_ranks(parts->ranks);
+    expect_all_well(parts->ranks);
+    for (int k = 0; k < RANK_RUNS; k++) {
+        const log_of_run *run = &parts->ranks[k].run, *wanted = &whole->ranks[k].run;
+        assert_int_equal(run->steps, 8);
+        assert_memory_equal(run->losses + 5, wanted->losses + 5, 3 * sizeof run->losses[0]);
+        assert_true(run->evaluation.loss == wanted->evaluation.loss);
+    }
+    clear_saves();
+    free_ranks(whole);
+    free_ranks(parts);
+}
+
 static void expect_disagreement(rank_streams *all, const char *words, int steps) {
     run_ranks(all->ranks);
     for (int k = 0; k < RANK_RUNS; k++) {
@@ -393,10 +456,12 @@ int main(void) {
         cmocka_unit_test(an_endless_stream_trains_for_its_steps),
         cmocka_unit_test(a_stream_of_one_pass_ends_training),
         cmocka_unit_test(a_resumed_run_goes_on_where_the_stream_was),
+        cmocka_unit_test(a_complete_run_evaluates_again_and_stays_complete),
         cmocka_unit_test(an_epoch_without_a_row_is_an_error),
         cmocka_unit_test(what_the_stream_says_reaches_the_caller),
         cmocka_unit_test(what_needs_the_length_is_refused),
         cmocka_unit_test(ranks_train_on_the_stream_as_one_process_and_as_on_the_array),
+        cmocka_unit_test(ranks_resume_in_mid_stream),
         cmocka_unit_test(ranks_whose_streams_differ_end_together),
         cmocka_unit_test(a_stream_that_fails_on_one_rank_ends_all),
     };
