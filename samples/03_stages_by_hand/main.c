@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <yoke/yoke.h>
 
-enum { BATCH = 64, STEPS = 20 };
+enum { BATCH = 64, STEPS = 10 };
 
 static void must(yoke_status status) {
     if (status == YOKE_OK) return;

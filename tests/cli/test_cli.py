@@ -23,7 +23,7 @@ import unittest
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 BACKEND = os.environ.get("YOKE_TEST_BACKEND", "cpu")
 os.environ.setdefault("SIMCUDA_DEVICES", "3")  # `yoke devices` measures every pair
-SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20",
+SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20",
          "--threads", "1", "--devices", BACKEND]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
 LIMIT_S = 100
@@ -332,7 +332,7 @@ class Train(Case):
     def test_saved_weights_evaluate_to_the_same_numbers(self):
         save = self.folder / "w.safetensors"
         said = self.train("--epochs", "4", "--save", save, *devices(2))
-        model = ["--model", "mlp", "--dataset", SMALL[3]]
+        model = SMALL[:4]
         again = json.loads(self.run_ok("evaluate", "--init", save, *model, "--json").stdout)
         self.assertEqual(again["rows"], 12)
         self.assertEqual(again["accuracy"], said["test_accuracy"])
@@ -345,7 +345,7 @@ class Train(Case):
         save = self.folder / "w.safetensors"
         self.train("--steps", "1", "--save", save)
         save = save.rename(os.fsdecode(bytes(self.folder) + b"/w\xff\x01\"\xc3\xa9.safetensors"))
-        model = ["--model", "mlp", "--dataset", SMALL[3]]
+        model = SMALL[:4]
         result = subprocess.run([YOKE, "evaluate", "--init", save, *model, "--json"], stdout=subprocess.PIPE,
                                 timeout=LIMIT_S, check=True)
         weights = json.loads(result.stdout.decode("utf-8", "strict"))["weights"]
@@ -361,7 +361,7 @@ class Train(Case):
     def test_a_replaced_layer_starts_anew_and_is_listed(self):
         save = self.folder / "w.safetensors"
         self.train("--steps", "2", "--save", save)
-        other = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=4,rows=60", "--batch", "20", "--steps", "2"]
+        other = [*SMALL[:2], "--dataset", "synthetic:1x8x8,classes=4,rows=60", "--batch", "20", "--steps", "2"]
         self.fails(2, "--allow-missing", "train", *other, "--allow-missing", "fc3.*")
         result = self.run_ok("train", *other, "--init", save, "--allow-missing", "fc3.*", "--json")
         self.assertIn("fc3.bias is [3] in the file and [4] in the model", result.stderr)
@@ -374,8 +374,8 @@ class Train(Case):
         result = self.run_ok("train", *SMALL, "--steps", "3", *devices(2), "--init", first, "--save", save,
                              "--freeze", "fc1.*,fc2.bias", "--group", "fc2.*:lr=0.1;fc3.weight:lr=2,decay=0.1",
                              "--no-decay", "*.bias")
-        self.assertIn("groups   fc1.*,fc2.bias: 3 tensors, 67584 parameters, frozen\n", result.stderr)
-        self.assertIn(" fc3.weight: 1 tensor, 3072 parameters, learning rate x 2, weight decay 0.1\n",
+        self.assertIn("groups   fc1.*,fc2.bias: 3 tensors, 33792 parameters, frozen\n", result.stderr)
+        self.assertIn(" fc3.weight: 1 tensor, 1536 parameters, learning rate x 2, weight decay 0.1\n",
                       result.stderr)
         self.assertIn(" *.bias: 1 tensor, 3 parameters, weight decay 0\n", result.stderr)
         before, after = (tensors_of(path) for path in (first, save))
@@ -444,7 +444,7 @@ class Signals(Case):
             self.assertIn("stopped after step", stderr)
             lines = metrics.read_text().splitlines()
             self.assertEqual(json.loads(stdout)["steps"], json.loads(lines[-1])["step"])
-            self.run_ok("evaluate", "--init", save, "--model", "mlp", "--dataset", SMALL[3])
+            self.run_ok("evaluate", "--init", save, *SMALL[:4])
 
     @unittest.skipIf(BACKEND != "cpu", "needs a step of a second or so")
     def test_the_second_signal_ends_at_once(self):

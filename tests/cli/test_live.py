@@ -23,10 +23,10 @@ import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 LIMIT_S = 100
-SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
+SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
          "--devices", "2xcpu", "--choices", "none", "--algorithm", "direct"]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
-TITLE = "mlp | dp overlap | 2 x cpu | batch 20 | "
+TITLE = "mlp:width=512 | dp overlap | 2 x cpu | batch 20 | "
 
 
 class Screen:
@@ -245,7 +245,7 @@ class Picture(Case):
         lines = terminal.screen.all()
         self.assertEqual(len([line for line in lines if re.match(r"epoch \d+/30 step \d/3 \[.*\]$", line)]), 90 // 7)
         self.assertIn(f"wrote {self.folder / 'w.safetensors'}", lines)
-        for words in ["model    mlp, ", "devices  2 x "]:
+        for words in ["model    mlp:width=512, ", "devices  2 x "]:
             self.assertEqual(sum(line.startswith(words) for line in lines), 1)
         self.assertEqual(self.count(terminal, TITLE), 1)
 
@@ -357,6 +357,8 @@ class Ends(Case):
                     terminal = self.start(*LONG, "--live")
                     terminal.frames(1)
                     time.sleep(delay)
+                    while number == signal.SIGKILL and terminal.read():  # no program ends its frame then
+                        pass
                     terminal.process.send_signal(number)
                     polite = {signal.SIGINT: 130, signal.SIGTERM: 143}
                     self.assertEqual(terminal.finish(), polite.get(number, -number), terminal.screen.all())

@@ -23,7 +23,7 @@ import zlib
 from page_case import LIMIT_S, SVG, YOKE, contrast, mixed, parse, themes, yoke
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-RUN = ["--model", "mlp", "--threads", "1", "--algorithm", "direct", "--quiet", "--json"]
+RUN = ["--model", "mlp:width=512", "--threads", "1", "--algorithm", "direct", "--quiet", "--json"]
 SMALL = ["--dataset", "synthetic:1x8x8,classes=3,rows=100", "--batch", "10"]
 MISTAKES = 24
 CONTRAST = 4.5
@@ -139,7 +139,7 @@ def tensors(path):
 
 
 def logits(weights, pixels, mean, deviation):
-    """The model "mlp" in float64."""
+    """The model in float64."""
     values = [(pixel / 255 - mean) / deviation for pixel in pixels]
     for layer in ("fc1", "fc2", "fc3"):
         weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
@@ -362,7 +362,7 @@ class Numbers(Case):
         terms = parse(text).find(".//dl")
         facts = dict(zip([term.text for term in terms.findall("dt")], [value.text for value in terms.findall("dd")]))
         self.assertEqual(facts["weights hash"], result["weights_hash"])
-        self.assertEqual(facts["model"], f"mlp, {result['parameters']} parameters, float32")
+        self.assertEqual(facts["model"], f"mlp:width=512, {result['parameters']} parameters, float32")
         self.assertEqual((facts["steps"], facts["seed"], facts["algorithms"]), ("40 of 40", "0", "direct"))
         self.assertEqual(facts["mode"], "dp, overlap")
         self.assertTrue(facts["devices"].startswith("2 x "))

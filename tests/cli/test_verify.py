@@ -14,7 +14,7 @@ import unittest
 
 from launch_case import LIMIT_S, YOKE, environment
 
-SMALL = ["--model", "mlp", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
+SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=40", "--batch", "9", "--threads", "1",
          "--steps", "3"]
 NORMALIZED = ["--model", "resnet20", "--dataset", "synthetic:3x8x8,classes=3,rows=40"]
 
@@ -182,7 +182,7 @@ class Files(unittest.TestCase):
         self.assertEqual((pair["with"], pair["must_agree_by"], pair["equal_steps"]), ("file", "bits", 3))
         header, _ = self.header()
         self.assertEqual(header["batch_000003/inputs"]["shape"], [9, 1, 8, 8])
-        self.assertEqual(header["step_000000/fc1.weight"]["shape"], [1024, 64])
+        self.assertEqual(header["step_000000/fc1.weight"]["shape"], [512, 64])
         self.assertIn("gradient_000002/fc3.bias", header)
 
     def test_every_second_step_alone_can_be_recorded(self):

@@ -57,14 +57,16 @@ static void convolve(const tensors *t, const shape *s, cpu_direction direction, 
     ptrdiff_t high = t->descs[Y]->dims[2], wide = t->descs[Y]->dims[3];
     double *x = t->exact[X] + plane[X] * (size_t)(s->height * s->width);
     double *w = t->exact[W] + plane[W] * 9, *y = t->exact[Y] + plane[Y] * (size_t)(high * wide);
-    for (ptrdiff_t at = 0; at < high * wide * 9; at++) {
-        ptrdiff_t tap = at % 9, h = at / 9 / wide + tap / 3 - s->padding;
-        ptrdiff_t v = at / 9 % wide + tap % 3 - s->padding;
-        if (h < 0 || v < 0 || h >= s->height || v >= s->width) continue;
-        double *input = &x[h * s->width + v], *output = &y[at / 9];
-        if (direction == CPU_FORWARD) *output += *input * w[tap];
-        if (direction == CPU_BACKWARD_DATA) *input += *output * w[tap];
-        if (direction == CPU_BACKWARD_WEIGHTS) w[tap] += *output * *input;
+    for (ptrdiff_t pixel = 0; pixel < high * wide; pixel++) {
+        ptrdiff_t top = pixel / wide - s->padding, left = pixel % wide - s->padding;
+        for (ptrdiff_t tap = 0; tap < 9; tap++) {
+            ptrdiff_t h = top + tap / 3, v = left + tap % 3;
+            if (h < 0 || v < 0 || h >= s->height || v >= s->width) continue;
+            double *input = &x[h * s->width + v], *output = &y[pixel];
+            if (direction == CPU_FORWARD) *output += *input * w[tap];
+            if (direction == CPU_BACKWARD_DATA) *input += *output * w[tap];
+            if (direction == CPU_BACKWARD_WEIGHTS) w[tap] += *output * *input;
+        }
     }
 }
 

@@ -12,14 +12,14 @@ static void a_model_of_the_host_trains_as_the_preset_of_its_layers(void **state)
     yoke_model *model = NULL;
     yoke_trainer_options options = on_rows(&run, rows);
     uint64_t preset = run_to_the_end(&run, &options);
-    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
+    EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
     options.model = NULL;
     options.own_model = model;
     assert_true(run_to_the_end(&run, &options) == preset);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
     EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));
-    assert_string_equal(summary.model, "mlp");
+    assert_string_equal(summary.model, MODEL);
     assert_ptr_equal(yoke_trainer_model(run.trainer), model);
     yoke_trainer_destroy(run.trainer);
     yoke_model_destroy(model); /* the trainer borrowed it */
@@ -35,7 +35,7 @@ static void a_model_that_does_not_fit_the_rows_is_refused(void **state) {
     yoke_model *regression = make_model("regression", CLASSES, &mse);
     yoke_trainer_options options = on_rows(&run, rows);
     options.own_model = model;
-    expect_refused(&options, "model mlp and own_model are both set");
+    expect_refused(&options, "model " MODEL " and own_model are both set");
     options.model = NULL;
     options.label_smoothing = 0.1;
     expect_refused(&options, "own_model has a loss");

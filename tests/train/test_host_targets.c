@@ -44,7 +44,7 @@ static void micro_batches_begin_with_the_targets_of_their_rows(void **state) {
     const yoke_own_loss loss = {sizeof loss, compare_pairs, &seen};
     yoke_model *model = NULL;
     yoke_dataset *dataset = make_pairs();
-    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
+    EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){FEATURES, 1, 1, true}, CLASSES, NULL));
     yoke_trainer_options options = small(&run);
     options.dataset = NULL;
     options.model = NULL;

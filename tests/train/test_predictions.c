@@ -7,11 +7,10 @@
 #define PICTURES "synthetic:1x8x8,classes=5,rows=300"
 #define TEST_ROWS 60
 #define CLASSES 5
-#define HIDDEN 1024
 #define PIXELS 64
 #define KEPT 7
 
-/* The model "mlp" in float64. */
+/* The model in float64. */
 
 typedef struct linear_layer {
     float *weight, *bias; /* [outputs, inputs], [outputs] */
@@ -39,9 +38,9 @@ static void forward(const linear_layer *layer, const double *inputs, double *out
 
 /* logits: [TEST_ROWS, CLASSES]. The pixels are normalised as the dataset says. */
 static void compute_logits(yoke_trainer *trainer, const yoke_dataset *rows, double *logits) {
-    static const size_t sizes[] = {PIXELS, HIDDEN, HIDDEN, CLASSES};
+    static const size_t sizes[] = {PIXELS, WIDTH, WIDTH, CLASSES};
     static const char *const names[] = {"fc1", "fc2", "fc3"};
-    static double values[2][HIDDEN];
+    static double values[2][WIDTH];
     linear_layer layers[3];
     for (size_t k = 0; k < 3; k++)
         layers[k] = (linear_layer){

@@ -315,7 +315,7 @@ static void the_summary_says_what_happened(void **state) {
     EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));
     assert_string_equal(summary.mode, "dp");
     assert_string_equal(summary.schedule, "sharded");
-    assert_string_equal(summary.model, "mlp");
+    assert_string_equal(summary.model, MODEL);
     assert_string_equal(summary.dataset, SMALL);
     assert_string_equal(summary.precision, "float32");
     assert_int_equal(summary.devices, 2);

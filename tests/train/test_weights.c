@@ -89,7 +89,7 @@ static void weights_of_another_model_are_refused_by_name_and_change_nothing(void
     EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
     uint64_t before = hash_of(next.trainer);
     yoke_model *model;
-    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){1, 8, 8, false}, 4, NULL));
+    EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){1, 8, 8, false}, 4, NULL));
     assert_int_equal(yoke_weights_load(yoke_trainer_engine(next.trainer), model, path),
                      YOKE_ERROR_DATA);
     assert_non_null(strstr(yoke_last_error(), "2 of a different shape"));
@@ -97,7 +97,7 @@ static void weights_of_another_model_are_refused_by_name_and_change_nothing(void
     assert_true(hash_of(next.trainer) == before);
     yoke_model_destroy(model);
     /* A model that fits the file and not the engine. */
-    EXPECT_OK(yoke_model_preset(&model, "mlp", (yoke_shape){1, 8, 8, false}, 3, NULL));
+    EXPECT_OK(yoke_model_preset(&model, MODEL, (yoke_shape){1, 8, 8, false}, 3, NULL));
     assert_int_equal(yoke_weights_load(yoke_trainer_engine(next.trainer), model, path),
                      YOKE_ERROR_DATA);
     assert_true(hash_of(next.trainer) == before);
@@ -152,11 +152,11 @@ static void a_replaced_layer_keeps_its_initial_values_and_the_rest_is_loaded(voi
     options.seed = 99;
     options.dataset = "synthetic:1x8x8,classes=4,rows=50";
     EXPECT_OK(yoke_trainer_create(&fresh.trainer, &options));
-    assert_true(same_tensor(next.trainer, fresh.trainer, "fc3.weight", 4 * 1024));
+    assert_true(same_tensor(next.trainer, fresh.trainer, "fc3.weight", 4 * WIDTH));
     assert_true(same_tensor(next.trainer, fresh.trainer, "fc3.bias", 4));
-    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", 1024 * 64));
-    assert_true(same_tensor(next.trainer, run.trainer, "fc2.bias", 1024));
-    assert_false(same_tensor(next.trainer, fresh.trainer, "fc1.weight", 1024 * 64));
+    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", WIDTH * 64));
+    assert_true(same_tensor(next.trainer, run.trainer, "fc2.bias", WIDTH));
+    assert_false(same_tensor(next.trainer, fresh.trainer, "fc1.weight", WIDTH * 64));
     yoke_trainer_destroy(run.trainer);
     yoke_trainer_destroy(next.trainer);
     yoke_trainer_destroy(fresh.trainer);
@@ -227,7 +227,7 @@ static void check_changed(void (*change)(yoke_file_tensor *, char[64], float *),
     options.init_allow_unknown = unknown;
     EXPECT_OK(yoke_trainer_create(&next.trainer, &options));
     assert_int_equal(next.skipped, skips);
-    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", 1024 * 64));
+    assert_true(same_tensor(next.trainer, run.trainer, "fc1.weight", WIDTH * 64));
     yoke_trainer_destroy(next.trainer);
     yoke_trainer_destroy(run.trainer);
     assert_int_equal(unlink(path) + unlink(changed), 0);

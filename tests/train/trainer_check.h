@@ -18,6 +18,9 @@
 #include "support/devices.h"
 #include "train/train.h"
 
+/* A quarter of the parameters that mlp has by itself, and as many buckets. */
+#define WIDTH 512
+#define MODEL "mlp:width=512"
 #define SMALL "synthetic:1x8x8,classes=3,rows=50"
 #define STEPS_KEPT 64
 
@@ -112,7 +115,7 @@ static inline yoke_trainer_options small(log_of_run *run) {
     static const yoke_optimizer_options sgd = {
         .struct_size = sizeof sgd, .learning_rate = 0.05, .momentum = 0.9};
     return (yoke_trainer_options){.struct_size = sizeof(yoke_trainer_options),
-                                  .model = "mlp",
+                                  .model = MODEL,
                                   .dataset = SMALL,
                                   .devices = devices_of(1),
                                   .threads = 1,
