@@ -6,7 +6,7 @@
  * Data-parallel training on all the devices of one machine from one process.
  *
  * - trainer.h: training from a dataset to a checkpoint with one call; host_parts.h: loss and
- * metrics of the host program for it
+ * metrics of the host program for it; lr_find.h: which learning rate to train with
  * - checkpoint.h: a run that goes on bit for bit
  * - data_parallel.h: the engine; stages.h: the stages of a step by hand
  * - model.h, optimizer.h, dataset.h: what it trains, how, and on what; transformer.h: layers of
@@ -44,6 +44,7 @@
 #include "yoke/distributed.h"
 #include "yoke/evaluation.h"
 #include "yoke/host_parts.h"
+#include "yoke/lr_find.h"
 #include "yoke/model.h"
 #include "yoke/optimizer.h"
 #include "yoke/preset.h"

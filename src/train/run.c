@@ -64,6 +64,15 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
     return prepare(trainer, test_rows % batch, false);
 }
 
+yoke_status yoke_trainer_begin(yoke_trainer *trainer) {
+    TRY(prepare_all(trainer));
+    trainer->begin_ns = yoke_now_ns();
+    warn_of_choices(trainer);
+    yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
+    yoke_trainer_emit(trainer, &ready);
+    return YOKE_OK;
+}
+
 /* A step. */
 
 /* Whether the loader is at the end of the epoch. A batch with rows = 0 may be one whose rows other
@@ -72,7 +81,7 @@ static bool epoch_is_over(const yoke_batch *batch) {
     return batch->rows == 0 && batch->whole_rows == 0;
 }
 
-static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
+yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
     yoke_trace *trace = yoke_data_parallel_recorder(trainer->parallel);
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
@@ -84,18 +93,23 @@ static yoke_status next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t
     return YOKE_OK;
 }
 
-static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uint64_t waited_ns) {
-    double rate = yoke_learning_rate(&trainer->schedule, trainer->step);
-    yoke_step_result result = {.struct_size = sizeof result};
-    uint64_t begin = yoke_now_ns();
+yoke_status yoke_trainer_update(yoke_trainer *trainer, const yoke_batch *batch, double rate,
+                                yoke_step_result *result) {
     trainer->in_step = true;
     yoke_status status =
         trainer->own_loss.compute != NULL
             ? yoke_data_parallel_step_own(trainer->parallel, batch, rate, &trainer->own_loss,
-                                          &trainer->host_rows, &result)
-            : yoke_data_parallel_step(trainer->parallel, batch, rate, &result);
+                                          &trainer->host_rows, result)
+            : yoke_data_parallel_step(trainer->parallel, batch, rate, result);
     trainer->in_step = status != YOKE_OK && status != YOKE_ERROR_NUMERIC;
-    if (status != YOKE_OK) return status;
+    return status;
+}
+
+static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uint64_t waited_ns) {
+    double rate = yoke_learning_rate(&trainer->schedule, trainer->step);
+    yoke_step_result result = {.struct_size = sizeof result};
+    uint64_t begin = yoke_now_ns();
+    TRY(yoke_trainer_update(trainer, batch, rate, &result));
     uint64_t computed_ns = yoke_now_ns() - begin;
     double step_ms = (double)(computed_ns + waited_ns) * 1e-6;
     trainer->step++;
@@ -130,7 +144,7 @@ static yoke_status serve_requests(yoke_trainer *trainer) {
 }
 
 /* An epoch of a row stream may be empty: without steps the run would never end. */
-static yoke_status check_epoch(const yoke_trainer *trainer) {
+yoke_status yoke_trainer_check_epoch(const yoke_trainer *trainer) {
     bool drops = trainer->options.drop_last;
     if (trainer->batches > 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_DATA, "the row stream gave no %s in epoch %llu",
@@ -145,8 +159,8 @@ static yoke_status run_epoch(yoke_trainer *trainer) {
         yoke_batch batch = {.struct_size = sizeof batch};
         uint64_t waited_ns;
         TRY(serve_requests(trainer));
-        TRY(next_batch(trainer, &batch, &waited_ns));
-        if (epoch_is_over(&batch)) return check_epoch(trainer);
+        TRY(yoke_trainer_next_batch(trainer, &batch, &waited_ns));
+        if (epoch_is_over(&batch)) return yoke_trainer_check_epoch(trainer);
         TRY(take_step(trainer, &batch, waited_ns));
     }
     return YOKE_OK; /* a stop after the last step has no effect */
@@ -391,7 +405,7 @@ static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status la
 
 /* Results that all ranks reach after the same step. A launcher ends the other ranks when one exits
  * with a failure, so these ranks wait for each other. */
-static bool is_common(yoke_status status) {
+bool yoke_trainer_is_common(yoke_status status) {
     return status == YOKE_OK || status == YOKE_ERROR_CANCELLED || status == YOKE_ERROR_NUMERIC;
 }
 
@@ -423,7 +437,7 @@ static void say_best(const yoke_trainer *trainer, yoke_error *first) {
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     bool is_finite = settle(trainer, &first);
-    bool together = trainer->ranks == NULL || is_common(first.status);
+    bool together = trainer->ranks == NULL || yoke_trainer_is_common(first.status);
     if (!trainer->in_step && together)
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     bool ends_with_best = first.status == YOKE_OK && trainer->watch.has_best;
@@ -433,9 +447,9 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     add_failure(trainer, &first, saved);
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
-    if (is_common(first.status) && trainer->ranks != NULL)
+    if (yoke_trainer_is_common(first.status) && trainer->ranks != NULL)
         add_failure(trainer, &first, yoke_process_group_barrier(trainer->ranks));
-    if (!is_common(first.status)) {
+    if (!yoke_trainer_is_common(first.status)) {
         (void)yoke_error_restore(&first);
         (void)yoke_process_group_abort(trainer->ranks, first.status);
     }
@@ -443,11 +457,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
 }
 
 static yoke_status run(yoke_trainer *trainer) {
-    TRY(prepare_all(trainer));
-    trainer->begin_ns = yoke_now_ns();
-    warn_of_choices(trainer);
-    yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
-    yoke_trainer_emit(trainer, &ready);
+    TRY(yoke_trainer_begin(trainer));
     return finish(trainer, train(trainer));
 }
 

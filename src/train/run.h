@@ -9,6 +9,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/description.h"
 #include "train/digest.h"
+#include "train/lr_curve.h"
 #include "train/own_metrics.h"
 #include "train/predictions.h"
 #include "train/train.h"
@@ -84,6 +85,7 @@ struct yoke_trainer {
     yoke_tally tally;                            /* of the evaluation that goes on */
     yoke_tally predictions;                      /* of the last complete one */
     uint8_t *mistake_pixels; /* [mistakes] rows, where the dataset decodes files */
+    yoke_lr_curve lr_curve;  /* of the last range test */
 };
 
 /* host_parts.c: the model, loss and metrics of the host program, or what takes their place. check:
@@ -108,8 +110,18 @@ typedef struct yoke_requests {
 yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked);
 yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
 
-/* run.c. emit: calls the host program's on_event; fills in the fields that all events share. warn:
- * reports the last error as a warning. */
+/* run.c. begin: makes plans, and reports that the run is ready. next_batch: rows and whole_rows are
+ * 0 at the end of the epoch. check_epoch: at that end, DATA where there was no batch. update: one
+ * step of the engine. is_common: whether all ranks get this result after the same step. emit: calls
+ * the host program's on_event; fills in the fields that all events share. warn: reports the last
+ * error as a warning.
+ */
+yoke_status yoke_trainer_begin(yoke_trainer *trainer);
+yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns);
+yoke_status yoke_trainer_check_epoch(const yoke_trainer *trainer);
+yoke_status yoke_trainer_update(yoke_trainer *trainer, const yoke_batch *batch, double rate,
+                                yoke_step_result *result);
+bool yoke_trainer_is_common(yoke_status status);
 void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
 void yoke_trainer_warn(yoke_trainer *trainer);
 void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);

@@ -362,6 +362,7 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_state_destroy(trainer->checkpoints.state);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
+    yoke_lr_curve_clear(&trainer->lr_curve);
     free(trainer->mistake_pixels);
     yoke_trainer_close_host_parts(trainer);
     yoke_tally_end(&trainer->predictions);
