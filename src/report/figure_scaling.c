@@ -241,6 +241,7 @@ void yoke_figure_runs(yoke_markup *out, const yoke_report *report) {
                                                "accuracy %", "weights hash"};
     const char *headers[COLUMNS + 1] = {"run"};
     int columns[COLUMNS], count = 0;
+    if (report->rates != NULL) return; /* a range test is no run */
     for (int column = 0; column < COLUMNS; column++) {
         if (!has_column(report, column)) continue;
         columns[count++] = column;

@@ -177,7 +177,8 @@ static void lines_table(yoke_markup *out, const yoke_svg_xy *chart) {
     yoke_html_table_begin(out, summary, chart->y_name, headers, columns + 1);
     for (double x = next_x(chart, -INFINITY); isfinite(x); x = next_x(chart, x)) {
         if (row++ % stride != 0) continue;
-        yoke_html_row_begin(out, yoke_decimal(x, 2, number));
+        yoke_html_row_begin(out,
+                            chart->log_x ? yoke_scientific(x, number) : yoke_decimal(x, 2, number));
         for (int s = 0; s < columns; s++)
             point_cell(out, &chart->series[s], x);
         yoke_html_row_end(out);

@@ -187,3 +187,15 @@ const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]) {
     int decimals = 2 - (int)floor(log10(size));
     return decimal(value, decimals < 0 ? 0 : decimals > 6 ? 6 : decimals, false, text);
 }
+
+const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]) {
+    double size = fabs(value);
+    if (!(size > 0) || !isfinite(size) || (size >= 1e-3 && size < 1e6))
+        return yoke_number(value, text);
+    int power = (int)floor(log10(size));
+    if (round(size / pow(10, power - 2)) >= 1000) power++; /* 9.999e-8 */
+    (void)yoke_decimal(value / pow(10, power), 2, text);
+    size_t used = strlen(text);
+    snprintf(text + used, YOKE_NUMBER_BYTES - used, "e%d", power);
+    return text;
+}

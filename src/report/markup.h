@@ -40,9 +40,11 @@ void yoke_markup_element(yoke_markup *out, const char *element, const char *clas
 void yoke_markup_raw(yoke_markup *out, const char *text);
 
 #define YOKE_NUMBER_BYTES 32
-/* Both return `text`. decimal: rounded, without closing zeros. number: three significant digits, as
- * people read them ("0.0123", "41.3", "12345"). A value that is not finite gives "-". */
+/* All return `text`. decimal: rounded, without closing zeros. number: three significant digits, as
+ * people read them ("0.0123", "41.3", "12345"). scientific: likewise, below 0.001 and from a
+ * million as "1.23e-7". A value that is not finite gives "-". */
 const char *yoke_decimal(double value, int decimals, char text[YOKE_NUMBER_BYTES]);
 const char *yoke_number(double value, char text[YOKE_NUMBER_BYTES]);
+const char *yoke_scientific(double value, char text[YOKE_NUMBER_BYTES]);
 
 #endif

@@ -29,6 +29,7 @@ static void write_figures(yoke_markup *out, const yoke_report *report) {
     yoke_figure_links(out, report);
     yoke_figure_moved(out, report);
     yoke_figure_curves(out, report);
+    yoke_figure_rates(out, report);
     yoke_figure_predictions(out, report);
     yoke_markup_close(out);
 }

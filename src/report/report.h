@@ -115,6 +115,15 @@ typedef struct yoke_report_predictions {
     int mistake_count;
 } yoke_report_predictions;
 
+/* A learning rate range test. */
+typedef struct yoke_report_rates {
+    int count;
+    const double *rates, *losses, *smoothed; /* [count]; borrowed; rates grow */
+    int suggested;                           /* -1: none */
+    double cautious;                         /* another rate; 0: none */
+    const char *text;                        /* what follows; borrowed */
+} yoke_report_rates;
+
 typedef struct yoke_report_fact {
     char key[YOKE_REPORT_NAME_BYTES], value[1024];
 } yoke_report_fact;
@@ -133,6 +142,7 @@ typedef struct yoke_report {
     yoke_report_mode *modes;
     int mode_count;
     const yoke_report_predictions *predictions; /* of a training run; borrowed; NULL: no such run */
+    const yoke_report_rates *rates;             /* borrowed; NULL: no range test */
 } yoke_report;
 
 /* Takes a zeroed struct. */

@@ -11,8 +11,13 @@
 #define TICKS_MAX 40 /* where a tick is less than the rounding error of its place */
 
 double yoke_svg_place(const svg_scale *scale, double value) {
-    double range = scale->high - scale->low;
-    double share = range > 0 ? (value - scale->low) / range : 0;
+    double low = scale->low, high = scale->high;
+    if (scale->log) {
+        low = log10(low);
+        high = log10(high);
+        value = log10(value);
+    }
+    double share = high > low ? (value - low) / (high - low) : 0;
     return scale->begin + share * (scale->end - scale->begin);
 }
 
@@ -152,21 +157,48 @@ static double tick_at(const svg_scale *scale, double tick, int i) {
     return tick * (ceil(scale->low / tick - 1e-9) + i) + 0.0;
 }
 
+static void x_tick(yoke_markup *out, const svg_scale *scale, svg_box box, double value,
+                   const char *text) {
+    double x = yoke_svg_place(scale, value), bottom = box.y + box.height;
+    yoke_svg_line(out, "grid", x, box.y, x, bottom);
+    yoke_svg_label(out, "middle", x, bottom + 15, text, 16);
+}
+
+static void x_line(yoke_markup *out, svg_box box, const char *name) {
+    double bottom = box.y + box.height;
+    yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
+    yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);
+}
+
+void yoke_svg_log_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name) {
+    static const int digits[] = {1, 2, 5};
+    int first = (int)floor(log10(scale->low)), last = (int)floor(log10(scale->high) + 1e-9);
+    int each = last - first < 3 ? 3 : 1, stride = 1 + (last - first) / 12;
+    char text[YOKE_NUMBER_BYTES];
+    for (int power = first; power <= last; power += stride) {
+        for (int i = 0; i < each; i++) {
+            double value = digits[i] * pow(10, power);
+            if (value < scale->low * (1 - 1e-9) || value > scale->high * (1 + 1e-9)) continue;
+            snprintf(text, sizeof text, "%de%d", digits[i], power);
+            x_tick(out, scale, box, value,
+                   power < -2 || power > 3 ? text : tick_text(value, false, text));
+        }
+    }
+    x_line(out, box, name);
+}
+
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick, bool bytes) {
     char text[YOKE_NUMBER_BYTES];
-    double bottom = box.y + box.height;
     if (bytes) {
         double unit = binary_unit(scale->high);
         tick = unit * yoke_svg_tick(scale->high / unit, 4, false);
     }
     for (int i = 0; i < TICKS_MAX && tick_at(scale, tick, i) <= scale->high + 1e-9 * tick; i++) {
-        double value = tick_at(scale, tick, i), x = yoke_svg_place(scale, value);
-        yoke_svg_line(out, "grid", x, box.y, x, bottom);
-        yoke_svg_label(out, "middle", x, bottom + 15, tick_text(value, bytes, text), 16);
+        double value = tick_at(scale, tick, i);
+        x_tick(out, scale, box, value, tick_text(value, bytes, text));
     }
-    yoke_svg_line(out, "axis", box.x, bottom, box.x + box.width, bottom);
-    yoke_svg_label(out, "middle", box.x + box.width / 2, bottom + 31, name, 80);
+    x_line(out, box, name);
 }
 
 void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
@@ -192,8 +224,9 @@ static void draw_key(yoke_markup *out, const svg_key *key, double x, double y) {
     if (key->line) {
         snprintf(style, sizeof style, "line %s%s", key->style, key->dashed ? " dashed" : "");
         yoke_svg_line(out, style, x, y + 6, x + 20, y + 6);
-        if (key->marker) yoke_svg_marker(out, key->style, x + 10, y + 6, NULL);
-    } else {
+    }
+    if (key->marker) yoke_svg_marker(out, key->style, x + 10, y + 6, NULL);
+    if (!key->line && !key->marker) {
         yoke_svg_rect(out, key->style, (svg_box){x + 4, y, 14, 12}, NULL);
     }
     yoke_svg_label(out, "start", x + 24, y + 10, key->name, 48);

@@ -25,6 +25,8 @@ typedef struct yoke_svg_series {
     yoke_svg_point *points;       /* [count], by x; borrowed */
     int count;
     bool markers, dashed;
+    bool apart;   /* no line joins the points */
+    bool upright; /* a vertical line goes through each marker */
     double shift; /* of markers to the right, in units of the view box */
 } yoke_svg_series;
 
@@ -32,6 +34,8 @@ typedef struct yoke_svg_xy {
     yoke_svg_head head;
     const char *x_name, *y_name;
     bool whole_x;                  /* ticks at whole numbers only */
+    bool log_x;                    /* a logarithmic axis; x above 0 */
+    double y_most;                 /* what is above is not drawn; 0: everything is */
     bool from_zero;                /* the y axis begins at 0 */
     const yoke_svg_series *series; /* [count] */
     int count;

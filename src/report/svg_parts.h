@@ -11,6 +11,7 @@
 /* An axis from `low` to `high` in the model, from `begin` to `end` on paper. */
 typedef struct svg_scale {
     double low, high, begin, end;
+    bool log; /* low and high above 0 */
 } svg_scale;
 double yoke_svg_place(const svg_scale *scale, double value);
 
@@ -37,6 +38,8 @@ void yoke_svg_group(yoke_markup *out, const char *name, double y);
 /* Ticks with grid lines over `box`, and the axis's name below it. bytes: numbers are bytes. */
 void yoke_svg_x_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick, bool bytes);
+/* Likewise of a logarithmic scale: ticks at powers of ten, and between them where there are few. */
+void yoke_svg_log_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name);
 void yoke_svg_y_axis(yoke_markup *out, const svg_scale *scale, svg_box box, const char *name,
                      double tick);
 

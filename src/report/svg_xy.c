@@ -37,8 +37,10 @@ static void find_range(const yoke_svg_xy *chart, svg_plot *plot) {
     }
     if (!(plot->x.low <= plot->x.high)) plot->x.low = plot->x.high = 0;
     if (!(plot->y.low <= plot->y.high)) plot->y.low = plot->y.high = 0;
+    if (chart->y_most > 0 && plot->y.high > chart->y_most) plot->y.high = chart->y_most;
     if (chart->from_zero && plot->y.low > 0) plot->y.low = 0;
-    if (plot->x.low == plot->x.high) plot->x.high = plot->x.low + 1;
+    if (plot->x.low == plot->x.high)
+        plot->x.high = chart->log_x ? 10 * plot->x.low : plot->x.low + 1;
     if (plot->y.low == plot->y.high)
         plot->y.high = plot->y.low + (plot->y.low > 0 ? plot->y.low : 1);
 }
@@ -57,16 +59,20 @@ static double x_of(const svg_plot *plot, const yoke_svg_series *series,
     return yoke_svg_place(&plot->x, point->x) + (series->markers ? series->shift : 0);
 }
 
+static bool is_drawn(const svg_plot *plot, const yoke_svg_point *point) {
+    return isfinite(point->y) && point->y <= plot->y.high;
+}
+
 static void draw_path(yoke_markup *out, const svg_plot *plot, const yoke_svg_series *series) {
     char style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES], point[80];
-    if (series->count < 2) return;
+    if (series->count < 2 || series->apart) return;
     snprintf(style, sizeof style, "line %s%s", series->style, series->dashed ? " dashed" : "");
     yoke_markup_open(out, "path");
     yoke_markup_attribute(out, "class", style);
     yoke_markup_path_begin(out);
     bool pen_down = false;
     for (int i = 0; i < series->count; i++) {
-        if (!isfinite(series->points[i].y)) {
+        if (!is_drawn(plot, &series->points[i])) {
             pen_down = false;
             continue;
         }
@@ -84,8 +90,10 @@ static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_s
                         const yoke_svg_point *point) {
     char title[256], style[2 * YOKE_CLASS_BYTES], number[2][YOKE_NUMBER_BYTES];
     double x = x_of(plot, series, point), y = yoke_svg_place(&plot->y, point->y);
-    if (!isfinite(point->y)) return;
+    if (!is_drawn(plot, point)) return;
     snprintf(style, sizeof style, "line %s", series->style);
+    if (series->upright)
+        yoke_svg_line(out, style, x, plot->box.y, x, plot->box.y + plot->box.height);
     if (point->low < point->high) {
         double low = yoke_svg_place(&plot->y, point->low);
         double high = yoke_svg_place(&plot->y, point->high);
@@ -94,8 +102,19 @@ static void draw_marker(yoke_markup *out, const svg_plot *plot, const yoke_svg_s
         yoke_svg_line(out, style, x - 4, high, x + 4, high);
     }
     snprintf(title, sizeof title, "%s: %s at %s", series->name, yoke_number(point->y, number[0]),
-             yoke_decimal(point->x, 2, number[1]));
+             plot->x.log ? yoke_scientific(point->x, number[1])
+                         : yoke_decimal(point->x, 2, number[1]));
     yoke_svg_marker(out, series->style, x, y, title);
+}
+
+/* Of the series that a line joins, or of those apart. */
+static void draw_markers(yoke_markup *out, const svg_plot *plot, const yoke_svg_xy *chart,
+                         bool apart) {
+    for (int s = 0; s < chart->count && s < SERIES_MAX; s++) {
+        const yoke_svg_series *series = &chart->series[s];
+        for (int i = 0; series->markers && series->apart == apart && i < series->count; i++)
+            draw_marker(out, plot, series, &series->points[i]);
+    }
 }
 
 void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
@@ -104,11 +123,12 @@ void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     for (int i = 0; i < count; i++)
         keys[i] = (svg_key){.name = chart->series[i].name,
                             .style = chart->series[i].style,
-                            .line = true,
+                            .line = !chart->series[i].apart,
                             .dashed = chart->series[i].dashed,
                             .marker = chart->series[i].markers};
     svg_plot plot = {.box = {LEFT, TOP, WIDTH - LEFT - 16, PLOT_HEIGHT}};
     find_range(chart, &plot);
+    plot.x.log = chart->log_x;
     double y_tick = round_range(&plot.y);
     double margin = chart->whole_x ? 24 : 0;
     plot.x.begin = plot.box.x + margin;
@@ -119,13 +139,15 @@ void yoke_svg_draw_xy(yoke_markup *out, const yoke_svg_xy *chart) {
     double height = legend.y + yoke_svg_legend_height(keys, count, legend.width) + 2;
     yoke_svg_begin(out, &chart->head, WIDTH, height);
     yoke_svg_y_axis(out, &plot.y, plot.box, chart->y_name, y_tick);
-    yoke_svg_x_axis(out, &plot.x, plot.box, chart->x_name,
-                    yoke_svg_tick(plot.x.high - plot.x.low, 7, chart->whole_x), false);
+    if (chart->log_x)
+        yoke_svg_log_axis(out, &plot.x, plot.box, chart->x_name);
+    else
+        yoke_svg_x_axis(out, &plot.x, plot.box, chart->x_name,
+                        yoke_svg_tick(plot.x.high - plot.x.low, 7, chart->whole_x), false);
+    draw_markers(out, &plot, chart, true); /* lines lie over points that have none */
     for (int s = 0; s < count; s++)
         draw_path(out, &plot, &chart->series[s]);
-    for (int s = 0; s < count; s++)
-        for (int i = 0; chart->series[s].markers && i < chart->series[s].count; i++)
-            draw_marker(out, &plot, &chart->series[s], &chart->series[s].points[i]);
+    draw_markers(out, &plot, chart, false);
     yoke_svg_legend(out, keys, count, legend);
     yoke_svg_finish(out);
 }
