@@ -175,6 +175,18 @@ static int unknown_option(const cli_verb *verb, const char *given) {
                            near != NULL ? "?" : "");
 }
 
+bool cli_names_option(const char *word, const char *name) {
+    return strncmp(word, "--", 2) == 0 && matches(name, word + 2, strcspn(word + 2, "="));
+}
+
+/* Of "[N=100]", 100. */
+static int store_implied(const cli_verb *verb, const cli_option *option, void *values) {
+    char text[WORD_BYTES];
+    const char *begin = strchr(option->value, '=') + 1;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(begin, "]"), begin);
+    return cli_store(verb, option, text, values);
+}
+
 /* One "--name", "--name=value" or "--name value" at argv[*index]. */
 static int parse_option(const cli_verb *verb, int argc, char **argv, int *index, void *values) {
     const char *given = argv[*index] + 2;
@@ -186,7 +198,9 @@ static int parse_option(const cli_verb *verb, int argc, char **argv, int *index,
         return cli_usage_error(verb->name, "--%s takes no value", option->name);
     if (option->kind == CLI_FLAG) return cli_store(verb, option, "true", values);
     if (attached) return cli_store(verb, option, given + length + 1, values);
-    if (*index + 1 >= argc || strncmp(argv[*index + 1], "--", 2) == 0)
+    bool alone = *index + 1 >= argc || strncmp(argv[*index + 1], "--", 2) == 0;
+    if (alone && option->value[0] == '[') return store_implied(verb, option, values);
+    if (alone)
         return cli_usage_error(verb->name, "--%s needs a value: %s", option->name, option->value);
     return cli_store(verb, option, argv[++*index], values);
 }

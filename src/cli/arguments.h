@@ -18,7 +18,8 @@ typedef enum cli_kind {
 
 typedef struct cli_option {
     const char *name;  /* "warmup-steps": --warmup-steps N, --warmup-steps=N, --warmup_steps N */
-    const char *value; /* placeholder in help, or the words of a choice; NULL for flags */
+    const char *value; /* placeholder in help, or the words of a choice; NULL for flags. "[N=100]":
+                          the value may be left out, and is then 100 */
     const char *help;  /* one line, with the default; NULL: hidden */
     cli_kind kind;
     size_t offset;    /* of the field in the verb's struct */
@@ -43,6 +44,8 @@ typedef struct cli_verb {
  * exit code to leave with: help or a usage error is printed. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, void *values, int *operand_count);
 
+/* Whether a word of a command is this option, "--name" or "--name=value". */
+bool cli_names_option(const char *word, const char *name);
 /* The option that a name stands for, with - or _; NULL: none. The nearest one's name, or NULL. */
 const cli_option *cli_find_option(const cli_verb *verb, const char *name);
 const char *cli_nearest_option(const cli_verb *verb, const char *name);

@@ -1,10 +1,8 @@
 /* yoke train: one run, from the command line to its result. */
 #include <math.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/augment_flags.h"
 #include "cli/choices_place.h"
@@ -13,14 +11,14 @@
 #include "cli/data_flags.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/live/live.h"
-#include "cli/live/live_terminal.h"
 #include "cli/loss_flags.h"
 #include "cli/parameter_groups.h"
 #include "cli/progress.h"
+#include "cli/range_test.h"
 #include "cli/result.h"
 #include "cli/saving_flags.h"
 #include "cli/shared_options.h"
-#include "cli/signal_stack.h"
+#include "cli/stop_signals.h"
 #include "cli/straggler_flag.h"
 #include "cli/train_page.h"
 #include "cli/tuning_flags.h"
@@ -310,29 +308,6 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
     saving_flags_fill(run, &flags->saving);
 }
 
-/* Signals. */
-
-/* A signal handler has no context argument: a run leaves here what the handler needs. */
-static yoke_trainer *running;
-static volatile sig_atomic_t caught;
-
-/* A second signal, SIGINT or SIGTERM, ends the process. */
-static void on_signal(int number) {
-    static const char text[] = "\nyoke: finishing the step; a second signal ends at once\n";
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    caught = number;
-    yoke_trainer_stop(running);
-    live_terminal_disturb();
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return; /* stderr is closed */
-}
-
-static void catch_signals(yoke_trainer *trainer) {
-    running = trainer;
-    cli_handle_signal(SIGINT, on_signal, 0, NULL);
-    cli_handle_signal(SIGTERM, on_signal, 0, NULL);
-}
-
 /* The run. */
 
 typedef struct session {
@@ -352,6 +327,7 @@ typedef struct session {
     group_list groups;
     loss_choice loss;
     straggler straggler;
+    yoke_lr_find_result found; /* with --lr-find */
     skipped_list skipped;
     choices_path choices;
     bool speaks;    /* rank 0; the others print failures only */
@@ -396,6 +372,10 @@ static void on_event(const yoke_event *event, void *payload) {
 
 static void print_advice(const session *now) {
     const train_flags *flags = now->flags;
+    if (flags->tuning.lr_find > 0) {
+        range_test_print_next(stderr, &now->found, now->command, now->rank.world > 1);
+        return;
+    }
     print_train_advice(stderr, &(train_advice){.command = now->command,
                                                .model = flags->model,
                                                .dataset = flags->dataset,
@@ -409,14 +389,17 @@ static void print_advice(const session *now) {
 
 /* The result of a run of one step at least. */
 static yoke_status report(session *now) {
-    FILE *words = now->flags->json ? stderr : stdout;
+    const train_flags *flags = now->flags;
+    if (flags->tuning.lr_find > 0)
+        return range_test_report(now->trainer, &now->found, flags->json, flags->quiet);
+    FILE *words = flags->json ? stderr : stdout;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     yoke_status status = yoke_trainer_summarize(now->trainer, &summary);
     if (status != YOKE_OK || summary.steps == 0) return status;
-    if (!now->flags->quiet)
+    if (!flags->quiet)
         print_stages(words, yoke_data_parallel_trace(yoke_trainer_engine(now->trainer)));
-    if (!now->flags->json || !now->flags->quiet) print_result(words, &summary);
-    if (now->flags->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
+    if (!flags->json || !flags->quiet) print_result(words, &summary);
+    if (flags->json) status = print_result_json(stdout, now->trainer, &summary, &now->skipped);
     fflush(stdout); /* the advice on stderr comes after it, also in one file */
     return status;
 }
@@ -436,7 +419,8 @@ static yoke_status write_page(const session *now, const char *ended) {
                                  (flags->shards > 0 && flags->choices == NULL),
                        .evaluates = flags->evaluate_every >= 0,
                        .seconds = now->seconds,
-                       .ended = ended};
+                       .ended = ended,
+                       .found = flags->tuning.lr_find > 0 ? &now->found : NULL};
     if (flags->report == NULL || !now->speaks) return YOKE_OK;
     yoke_status status = train_page_write(flags->report, &page);
     if (status == YOKE_OK && !flags->quiet) fprintf(stderr, "wrote %s\n", flags->report);
@@ -445,11 +429,12 @@ static yoke_status write_page(const session *now, const char *ended) {
 
 static int run(session *now) {
     const train_flags *flags = now->flags;
+    bool tests = flags->tuning.lr_find > 0;
     char ended[512] = "";
-    catch_signals(now->trainer);
-    yoke_status status = yoke_trainer_run(now->trainer);
-    signal(SIGINT, SIG_DFL); /* the handler uses the trainer, which ends soon */
-    signal(SIGTERM, SIG_DFL);
+    stop_signals_begin(now->trainer);
+    yoke_status status = tests ? range_test_run(now->trainer, flags->tuning.lr_find, &now->found)
+                               : yoke_trainer_run(now->trainer);
+    int caught = stop_signals_end();
     progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
     if (status != YOKE_OK) snprintf(ended, sizeof ended, "%s", cli_failure(status));
@@ -564,9 +549,11 @@ static int open_and_run(session *now, train_flags *flags) {
     run_options.groups = now->groups.groups;
     run_options.group_count = now->groups.count;
     if (flags->mode == YOKE_MODE_DISTRIBUTED_DATA_PARALLEL) run_options.process_group = &now->group;
+    if (flags->tuning.lr_find > 0) range_test_fill(&run_options);
     run_options.on_event = on_event;
     run_options.payload = now;
-    progress_begin(&now->progress, flags->steps > 0 ? 0 : flags->epochs, flags->log_every,
+    bool counts_steps = flags->steps > 0 || flags->tuning.lr_find > 0;
+    progress_begin(&now->progress, counts_steps ? 0 : flags->epochs, flags->log_every,
                    flags->quiet || !now->speaks);
     begin_live(now);
     progress_note(&now->progress, "measuring the fastest algorithms ...");
@@ -584,12 +571,13 @@ int train_main(int argc, char **argv) {
     config_place place = {&train_verb, &flags, &defaults, sizeof flags, &flags.config};
     int code = cli_parse(&train_verb, argc, argv, &flags, NULL);
     if (code < 0) code = config_apply(&place, argc, argv);
+    if (code < 0 && flags.tuning.lr_find > 0) code = range_test_check(argc, argv);
     if (code < 0) code = check_flags(&flags);
     if (code < 0 && flags.config.print) code = config_print(&place);
     flags.evaluate_every = evaluations(&flags);
     if (code < 0) code = find_rank(&now);
     if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
-    if (code < 0)
+    if (code < 0 && flags.tuning.lr_find == 0)
         code = saving_flags_check_file(&flags.saving, flags.save, flags.force, now.speaks);
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);
     if (code < 0) code = group_list_read(&now.groups, &flags.groups);

@@ -53,15 +53,17 @@ static yoke_status add_devices(yoke_report *report, const train_page *page,
     return add_fact(report, "link", "%s, modelled", summary->link);
 }
 
-static yoke_status add_optimizer(yoke_report *report, const yoke_optimizer_options *optimizer) {
+static yoke_status add_optimizer(yoke_report *report, const train_page *page) {
+    const yoke_optimizer_options *optimizer = page->optimizer;
     bool sgd = optimizer->kind == YOKE_SGD;
-    char momentum[64] = "";
+    char momentum[64] = "", rate[64] = "";
+    if (page->found == NULL)
+        snprintf(rate, sizeof rate, ", learning rate %g", optimizer->learning_rate);
     if (sgd)
         snprintf(momentum, sizeof momentum, ", momentum %g%s", optimizer->momentum,
                  optimizer->nesterov ? " (Nesterov)" : "");
-    return add_fact(report, "optimizer", "%s, learning rate %g%s, weight decay %g",
-                    sgd ? "sgd" : "adamw", optimizer->learning_rate, momentum,
-                    optimizer->weight_decay);
+    return add_fact(report, "optimizer", "%s%s%s, weight decay %g", sgd ? "sgd" : "adamw", rate,
+                    momentum, optimizer->weight_decay);
 }
 
 static const char *duration_text(double seconds, char text[32]) {
@@ -84,6 +86,10 @@ static const char *backend_text(const device_view *view) {
     return wanted;
 }
 
+static uint64_t taken(const train_page *page, const yoke_trainer_summary *summary) {
+    return page->found != NULL ? (uint64_t)page->found->count : summary->steps;
+}
+
 static yoke_status add_facts(yoke_report *report, const train_page *page,
                              const yoke_trainer_summary *summary) {
     char text[32];
@@ -92,12 +98,14 @@ static yoke_status add_facts(yoke_report *report, const train_page *page,
     TRY(add_fact(report, "dataset", "%s", summary->dataset));
     TRY(add_devices(report, page, summary));
     TRY(add_fact(report, "batch", "%d rows on all devices together", summary->batch));
-    TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, summary->steps, page->steps));
-    TRY(add_optimizer(report, page->optimizer));
+    TRY(add_fact(report, "steps", "%" PRIu64 " of %" PRIu64, taken(page, summary), page->steps));
+    TRY(add_optimizer(report, page));
     TRY(add_fact(report, "algorithms", page->direct ? "direct" : "measured"));
     TRY(add_fact(report, "seed", "%" PRIu64, page->seed));
-    TRY(add_fact(report, "duration", "%s, with evaluations", duration_text(page->seconds, text)));
-    TRY(add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
+    TRY(add_fact(report, "duration", "%s%s", duration_text(page->seconds, text),
+                 page->found != NULL ? "" : ", with evaluations"));
+    if (page->found == NULL)
+        TRY(add_fact(report, "weights hash", "%016" PRIx64, summary->weights_hash));
     TRY(add_fact(report, "versions", "yoke %s, %s", yoke_version(), backend_text(page->view)));
     return add_command(report, page);
 }
@@ -108,7 +116,8 @@ static yoke_status add_notes(yoke_report *report, const train_page *page,
     if (page->ended != NULL)
         TRY(yoke_report_add_note(report,
                                  "The run ended early, after step %" PRIu64 " of %" PRIu64 ": %s",
-                                 summary->steps, page->steps, page->ended));
+                                 taken(page, summary), page->steps, page->ended));
+    if (page->found != NULL) return YOKE_OK;
     if (first > 1)
         TRY(yoke_report_add_note(report,
                                  "The run went on from a checkpoint after step %" PRIu64
@@ -178,26 +187,49 @@ static yoke_status fill_predictions(yoke_report_predictions *to, const train_pag
     return fill_mistakes(to, page, from.mistakes);
 }
 
-static yoke_status fill(yoke_report *report, yoke_report_predictions *predictions,
-                        const train_page *page) {
+/* What a page has besides facts and notes: a run, or a range test. */
+typedef struct page_parts {
+    yoke_report_predictions predictions;
+    yoke_report_rates rates;
+} page_parts;
+
+static yoke_status fill_run(yoke_report *report, page_parts *parts, const train_page *page,
+                            const yoke_trainer_summary *summary) {
+    TRY(add_mode(report, page, summary));
+    TRY(fill_predictions(&parts->predictions, page));
+    report->predictions = &parts->predictions;
+    return YOKE_OK;
+}
+
+static void fill_test(yoke_report *report, page_parts *parts, const yoke_lr_find_result *found) {
+    parts->rates = (yoke_report_rates){.count = found->count,
+                                       .rates = found->learning_rates,
+                                       .losses = found->losses,
+                                       .smoothed = found->smoothed,
+                                       .suggested = found->suggested,
+                                       .cautious = found->cautious,
+                                       .text = found->text};
+    report->rates = &parts->rates;
+}
+
+static yoke_status fill(yoke_report *report, page_parts *parts, const train_page *page) {
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     TRY(yoke_trainer_summarize(page->trainer, &summary));
-    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a training run", summary.model,
-             summary.dataset);
+    snprintf(report->title, sizeof report->title, "%.30s on %.40s: a %s", summary.model,
+             summary.dataset, page->found != NULL ? "range test" : "training run");
     TRY(add_facts(report, page, &summary));
     TRY(add_notes(report, page, &summary));
-    TRY(add_mode(report, page, &summary));
-    TRY(fill_predictions(predictions, page));
-    report->predictions = predictions;
+    if (page->found == NULL) return fill_run(report, parts, page, &summary);
+    fill_test(report, parts, page->found);
     return YOKE_OK;
 }
 
 yoke_status train_page_write(const char *path, const train_page *page) {
     yoke_report report = {0};
-    yoke_report_predictions predictions = {.absent = ""};
-    yoke_status status = fill(&report, &predictions, page);
+    page_parts parts = {.predictions.absent = ""};
+    yoke_status status = fill(&report, &parts, page);
     if (status == YOKE_OK) status = yoke_report_write(&report, path);
-    free(predictions.mistakes);
+    free(parts.predictions.mistakes);
     yoke_report_clear(&report);
     return status;
 }

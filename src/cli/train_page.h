@@ -4,6 +4,7 @@
 
 #include "cli/result.h"
 #include "cli/train_curves.h"
+#include "yoke/lr_find.h"
 
 /* The trainer's option, for the page. */
 #define TRAIN_PAGE_MISTAKES 24
@@ -16,8 +17,9 @@ typedef struct train_page {
     const yoke_optimizer_options *optimizer;
     uint64_t seed, steps; /* steps: of the whole run */
     bool direct, evaluates;
-    double seconds;    /* from the begin of training to its last event */
-    const char *ended; /* why the run ended early; NULL: it did not */
+    double seconds;                   /* from the begin of training to its last event */
+    const char *ended;                /* why the run ended early; NULL: it did not */
+    const yoke_lr_find_result *found; /* of a range test; NULL: a run */
 } train_page;
 
 /* IO: the file is as it was before. */

@@ -10,6 +10,7 @@
 
 typedef struct tuning_flags {
     int lr_patience, patience;
+    int lr_find; /* steps; 0: no range test */
     double lr_gamma, min_delta, ema;
     bool new_head;
 } tuning_flags;
@@ -37,6 +38,13 @@ typedef struct tuning_flags {
          (at) + offsetof(tuning_flags, lr_patience),                                               \
          0,                                                                                        \
          1 << 20},                                                                                 \
+        {"lr-find",                                                                                \
+         "[STEPS=100]",                                                                            \
+         "do not train: try rates from 1e-7 to 10 in so many steps, and suggest one for --lr",     \
+         CLI_INTEGER,                                                                              \
+         (at) + offsetof(tuning_flags, lr_find),                                                   \
+         20,                                                                                       \
+         1000000},                                                                                 \
         {"ema",                                                                                    \
          "DECAY",                                                                                  \
          "average the weights over the steps, as in 0.999; evaluations and --save use it",         \
