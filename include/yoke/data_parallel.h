@@ -78,7 +78,7 @@ typedef struct yoke_data_parallel_options {
                                  numbers of rows. */
     bool pixels;            /**< Batches come as pixels (yoke_loader_pixels): GPUs keep a quarter of
                                  the memory for the next one. A batch of inputs still works, but its
-                                 copy waits for the computation. */
+                                 copy waits for the computation; one with crops does not. */
     bool input_gradients;   /**< Continue backward to the inputs, for
                                  yoke_data_parallel_read_input_gradients; needs accumulate 1. */
     /** Learning rate, weight decay and frozen parameters by name, the first match counts; NULL: the

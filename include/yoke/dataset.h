@@ -39,7 +39,8 @@ typedef enum yoke_split {
  *   shorter side is resized to N, 8 / 7 of that, and the center cut out, but see
  *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and deviations are ImageNet's. `exact` gives Pillow's
  *   pixels; `scaled`, the default, decodes a JPEG at a half, a fourth or an eighth of its size
- *   where that leaves enough pixels. Loader threads read the files while the engine computes.
+ *   where that leaves enough pixels. GPUs crop and scale rows themselves, with the CPU's pixels,
+ * but for `,crop=cpu`. Loader threads read the files while the engine computes.
  * - `text:FILE[,context=N][,validation=X]`: a file of bytes. A token is a byte that occurs in the
  *   file; class_names has its character, or "\\x0a". A row is a window of N tokens, 128, and each
  *   has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
@@ -317,6 +318,9 @@ typedef struct yoke_batch {
     double whole_weight; /**< What divides the sum of the losses of the batch of all ranks or parts;
                               0: their labels or, with class_weights or ignore_index, what the ranks
                               count. Parts of yoke_no_sync need it then. */
+    const yoke_crop *crops; /**< [rows], host memory: `pixels` are parts of decoded images, which
+                                 GPUs scale. A batch of a loader; NULL: pixels have the shape of
+                                 rows. */
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its
@@ -436,10 +440,11 @@ YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, ui
  */
 YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
 
-/** Whether batches come as pixels; pass it on as yoke_data_parallel_options.pixels.
+/** Whether batches come as pixels of the rows' shape; pass it on as
+ * yoke_data_parallel_options.pixels.
  *
  * @param loader  The loader; not NULL.
- * @return true: as pixels; false: as inputs.
+ * @return true: as such pixels; false: as inputs, or as crops, which take up to as many bytes.
  */
 YOKE_API bool yoke_loader_pixels(const yoke_loader *loader);
 

@@ -24,6 +24,10 @@ typedef struct yoke_placement {
     bool flip;          /**< Mirror left and right. */
 } yoke_placement;
 
+/** Where a row lies in the pixels of a batch whose images have sizes of their own, and how a GPU
+ * scales it. Loaders alone make it. */
+typedef struct yoke_crop yoke_crop;
+
 /** What the images of a batch have in common: input = (pixel / 255 - mean) / deviation. Channels
  * past the fourth use the fourth's numbers. */
 typedef struct yoke_decoding {

@@ -36,6 +36,7 @@ struct yoke_dataset {
     void *feature_text;          /* owned: what they point to */
     int resize;                  /* images: the shorter side before the crop; 0: none */
     bool exact;                  /* images: Pillow's pixels */
+    bool host_crop;              /* images: the host crops and scales for GPUs, too */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
     yoke_file_mapping mapping;   /* of pixels, or none */
 };
@@ -153,9 +154,13 @@ typedef struct yoke_augmentation {
 void yoke_augment_row(const yoke_dataset *dataset, size_t row, const yoke_stored_row *stored,
                       const yoke_augmentation *augmentation, float *output);
 const char *yoke_images_path(const yoke_image_folder *folder, size_t row);
-/* Decodes a row's file: [3, size, size]. Any thread. DATA: the file is no image, or damaged. */
+/* Decodes a row's file: [3, size, size]; or, with a crop, what yoke_image_cut makes. Any thread.
+ * DATA: the file is no image, or damaged. */
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
-                             const yoke_augmentation *augmentation, uint8_t *pixels);
+                             const yoke_augmentation *augmentation, yoke_crop *crop,
+                             uint8_t *pixels);
+/* Whether GPUs crop and scale its rows; NULL: no. */
+bool yoke_dataset_has_crops(const yoke_dataset *dataset);
 /* Decodes the whole file, a JPEG at an eighth of its size. */
 yoke_status yoke_images_check(const yoke_image_folder *folder, size_t row);
 /* Where two sides of a box come from: a share of an image's area, uniform between smallest and

@@ -45,6 +45,10 @@ size_t yoke_dataset_labels(const yoke_dataset *dataset) {
     return dataset->label_count > 1 ? (size_t)dataset->label_count : 1;
 }
 
+bool yoke_dataset_has_crops(const yoke_dataset *dataset) {
+    return dataset != NULL && dataset->images != NULL && !dataset->host_crop;
+}
+
 yoke_stored_row yoke_dataset_row(const yoke_dataset *dataset, size_t stored) {
     size_t first = stored * yoke_dataset_values(dataset);
     if (dataset->bytes) return (yoke_stored_row){.bytes = dataset->bytes + first};

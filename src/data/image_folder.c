@@ -17,7 +17,7 @@ typedef struct image_options {
     char directory[YOKE_DATA_PATH_BYTES];
     int64_t size, resize; /* resize 0: size * 8 / 7, as 256 for 224 */
     double validation;    /* 0: not given */
-    bool exact;
+    bool exact, host_crop;
 } image_options;
 
 typedef struct names {
@@ -35,7 +35,7 @@ struct yoke_image_folder {
 /* Options. */
 
 static yoke_status read_setting(char *text, image_options *options) {
-    static const char *const known[] = {"size", "resize", "validation", "decode"};
+    static const char *const known[] = {"size", "resize", "validation", "decode", "crop"};
     char *value = text;
     const char *name = strsep(&value, "=");
     if (value == NULL) value = "";
@@ -50,10 +50,14 @@ static yoke_status read_setting(char *text, image_options *options) {
         options->exact = value[0] == 'e';
         return YOKE_OK;
     }
+    if (strcmp(name, "crop") == 0 && (strcmp(value, "gpu") == 0 || strcmp(value, "cpu") == 0)) {
+        options->host_crop = value[0] == 'c';
+        return YOKE_OK;
+    }
     const char *near = yoke_text_nearest(name, known, sizeof known / sizeof *known);
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "images: setting '%s=%s'%s%s%s; possible: size=8..4096, resize=8..8000, "
-                "validation=0.001..0.9, decode=scaled|exact",
+                "validation=0.001..0.9, decode=scaled|exact, crop=gpu|cpu",
                 name, value, near != NULL && strcmp(near, name) != 0 ? ", did you mean '" : "",
                 near != NULL && strcmp(near, name) != 0 ? near : "",
                 near != NULL && strcmp(near, name) != 0 ? "'" : "");
@@ -289,6 +293,7 @@ yoke_status yoke_images_open(yoke_dataset *dataset, const char *text, yoke_split
     dataset->class_names = (const char **)folder->classes.items;
     dataset->resize = folder->resize;
     dataset->exact = folder->exact;
+    dataset->host_crop = options.host_crop;
     memcpy(dataset->mean, imagenet_mean, sizeof imagenet_mean);
     memcpy(dataset->deviation, imagenet_deviation, sizeof imagenet_deviation);
     return YOKE_OK;
@@ -328,7 +333,8 @@ const char *yoke_images_path(const yoke_image_folder *folder, size_t row) {
 }
 
 yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
-                             const yoke_augmentation *augmentation, uint8_t *pixels) {
+                             const yoke_augmentation *augmentation, yoke_crop *crop,
+                             uint8_t *pixels) {
     yoke_image image = {.name = folder->paths.items[row]};
     unsigned char *data = NULL;
     TRY(yoke_file_read(image.name, FILE_LIMIT, &data, &image.bytes));
@@ -339,7 +345,9 @@ yoke_status yoke_images_read(const yoke_image_folder *folder, size_t row,
         yoke_image_view view =
             random ? yoke_image_random(image.width, image.height, folder->size, augmentation, row)
                    : yoke_image_center(image.width, image.height, folder->resize, folder->size);
-        status = yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
+        status = crop != NULL
+                     ? yoke_image_cut(&image, &view, folder->size, !folder->exact, crop, pixels)
+                     : yoke_image_render(&image, &view, folder->size, !folder->exact, pixels);
     }
     free(data);
     if (status != YOKE_ERROR_DATA) return status;

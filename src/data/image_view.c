@@ -109,22 +109,95 @@ static int denominator_for(const yoke_image *image, const yoke_image_view *view,
     return denominator;
 }
 
-yoke_status yoke_image_render(const yoke_image *image, const yoke_image_view *view, int size,
-                              bool scaled, uint8_t *pixels) {
+/* How a view is read: decoded at 1 / denominator, where the box begins at (left, top). */
+typedef struct reading {
+    int denominator, left, top;
+    yoke_resampling_span across, down;
+} reading;
+
+static reading read_view(const yoke_image *image, const yoke_image_view *view, int size,
+                         bool scaled) {
     int denominator = denominator_for(image, view, scaled);
     axis x = scale_axis(view->left, view->box_width, denominator);
     axis y = scale_axis(view->top, view->box_height, denominator);
-    yoke_resampling_span across = {x.begin, x.end, x.inputs, view->width, view->window_left, size};
-    yoke_resampling_span down = {y.begin, y.end, y.inputs, view->height, view->window_top, size};
-    size_t bytes = 3 * (size_t)size * (size_t)y.inputs;
-    scaled_lines lines = {.left = x.first, .top = y.first};
-    TRY(yoke_resampling_plan(&lines.across, &across));
+    return (reading){.denominator = denominator,
+                     .left = x.first,
+                     .top = y.first,
+                     .across = {x.begin, x.end, x.inputs, view->width, view->window_left, size},
+                     .down = {y.begin, y.end, y.inputs, view->height, view->window_top, size}};
+}
+
+yoke_status yoke_image_render(const yoke_image *image, const yoke_image_view *view, int size,
+                              bool scaled, uint8_t *pixels) {
+    reading plan = read_view(image, view, size, scaled);
+    size_t bytes = 3 * (size_t)size * (size_t)plan.down.inputs;
+    scaled_lines lines = {.left = plan.left, .top = plan.top};
+    TRY(yoke_resampling_plan(&lines.across, &plan.across));
     lines.bytes = malloc(bytes);
-    yoke_image_part part = {denominator, y.first, y.first + y.inputs, take_line, &lines};
+    yoke_image_part part = {plan.denominator, plan.top, plan.top + plan.down.inputs, take_line,
+                            &lines};
     yoke_status status = lines.bytes != NULL ? yoke_image_decode(image, &part)
                                              : FAIL_MEMORY(bytes, "lines of an image");
-    if (status == YOKE_OK) status = scale_down(&lines, &down, pixels);
+    if (status == YOKE_OK) status = scale_down(&lines, &plan.down, pixels);
     free(lines.bytes);
     yoke_resampling_clear(&lines.across);
     return status;
+}
+
+/* For a device. */
+
+/* The inputs that the outputs of a span read, from *first on. */
+static int read_by(const yoke_resampling_span *span, int *first) {
+    int32_t weights[YOKE_CROP_TAPS];
+    int last;
+    (void)yoke_resampling_weights(span, 0, first, weights);
+    return yoke_resampling_weights(span, span->outputs - 1, &last, weights) + last - *first;
+}
+
+/* Describes the crop that a device scales; false: none of its bounds. */
+static bool fits(const reading *plan, int size, yoke_crop *crop) {
+    if (yoke_resampling_stretch(&plan->across) > YOKE_CROP_STRETCH) return false;
+    if (yoke_resampling_stretch(&plan->down) > YOKE_CROP_STRETCH) return false;
+    crop->across = plan->across;
+    crop->down = plan->down;
+    crop->width = read_by(&plan->across, &crop->left);
+    crop->height = read_by(&plan->down, &crop->top);
+    return yoke_crop_bytes(crop, 3) <= 3 * sizeof(float) * (size_t)size * (size_t)size;
+}
+
+/* Lines of a crop. */
+typedef struct crop_lines {
+    const yoke_crop *crop;
+    int left, top; /* of the crop in the decoded image */
+    uint8_t *pixels;
+} crop_lines;
+
+static void take_planes(void *context, int y, const uint8_t *rgb) {
+    const crop_lines *lines = context;
+    size_t width = (size_t)lines->crop->width, plane = width * (size_t)lines->crop->height;
+    if (y < lines->top || y >= lines->top + lines->crop->height) return;
+    uint8_t *red = lines->pixels + width * (size_t)(y - lines->top);
+    uint8_t *green = red + plane, *blue = green + plane;
+    rgb += 3 * (size_t)lines->left;
+    for (size_t x = 0; x < width; x++) {
+        red[x] = rgb[3 * x];
+        green[x] = rgb[3 * x + 1];
+        blue[x] = rgb[3 * x + 2];
+    }
+}
+
+yoke_status yoke_image_cut(const yoke_image *image, const yoke_image_view *view, int size,
+                           bool scaled, yoke_crop *crop, uint8_t *pixels) {
+    reading plan = read_view(image, view, size, scaled);
+    if (!fits(&plan, size, crop)) {
+        crop->width = crop->height = size;
+        crop->left = crop->top = 0;
+        crop->across = crop->down = (yoke_resampling_span){0, size, size, size, 0, size};
+        return yoke_image_render(image, view, size, scaled, pixels);
+    }
+    crop_lines lines = {crop, plan.left + crop->left, plan.top + crop->top, pixels};
+    /* As far as the host would read, so that the same files count as damaged. */
+    yoke_image_part part = {plan.denominator, plan.top, plan.top + plan.down.inputs, take_planes,
+                            &lines};
+    return yoke_image_decode(image, &part);
 }

@@ -4,6 +4,7 @@
 #define DATA_IMAGES_H
 
 #include "data/data.h"
+#include "device/resample.h"
 
 /* A JPEG or PNG file in memory. */
 typedef struct yoke_image {
@@ -37,12 +38,7 @@ typedef struct yoke_resampling {
     int32_t *weights;     /* [outputs, taps] */
 } yoke_resampling;
 
-/* Scales inputs begin .. end, of `inputs`, to `size` outputs and keeps `outputs` of them from
- * `first` on. MEMORY. */
-typedef struct yoke_resampling_span {
-    double begin, end;
-    int inputs, size, first, outputs;
-} yoke_resampling_span;
+/* MEMORY. */
 yoke_status yoke_resampling_plan(yoke_resampling *plan, const yoke_resampling_span *span);
 void yoke_resampling_clear(yoke_resampling *plan);
 /* [inputs, 3] to [outputs, 3]. */
@@ -67,5 +63,10 @@ yoke_image_view yoke_image_random(int width, int height, int size,
  * a half, a fourth or an eighth of its size. */
 yoke_status yoke_image_render(const yoke_image *image, const yoke_image_view *view, int size,
                               bool scaled, uint8_t *pixels);
+/* The same for a device that scales: decodes the part of the image that it needs and describes it,
+ * but for the offset. What is more than a crop holds is scaled here: then the crop is the row.
+ * pixels: room for the bytes of [3, size, size] floats. */
+yoke_status yoke_image_cut(const yoke_image *image, const yoke_image_view *view, int size,
+                           bool scaled, yoke_crop *crop, uint8_t *pixels);
 
 #endif

@@ -253,6 +253,8 @@ static yoke_slot_kind kind_of(const yoke_loader *loader) {
         .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
                     .rows,
         .pixels = pixels,
+        .cropped = pixels && yoke_dataset_has_crops(loader->dataset) &&
+                   !yoke_color_jitter_on(&options->color_jitter),
         .placed = pixels && (options->augment != YOKE_AUGMENT_NONE || options->erasing > 0)};
 }
 
@@ -464,6 +466,11 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
     if (waited_ns) *waited_ns = waited;
     TRY(status);
     yoke_batch own = {.struct_size = sizeof own};
+    if (loader->kind.cropped && batch->struct_size < offsetof(yoke_batch, crops) + sizeof own.crops)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "a yoke_batch of %zu bytes has no room for crops, %zu do: compile against "
+                    "this version, or open images with crop=cpu",
+                    batch->struct_size, sizeof own);
     if (slot) {
         own.rows = slot->part.rows;
         if (loader->options.world > 1) {
@@ -478,6 +485,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         if (slot->labels) own.labels_count = (size_t)own.rows * yoke_dataset_labels(dataset);
         own.targets_count = (size_t)own.rows * (size_t)dataset->target_count;
         own.pixels = slot->pixels;
+        own.crops = slot->crops;
         own.placements = slot->placements;
         if (slot->pixels) own.decoding = &loader->decoding;
     }
@@ -493,5 +501,5 @@ uint64_t yoke_loader_digest(const yoke_loader *loader) {
 }
 
 bool yoke_loader_pixels(const yoke_loader *loader) {
-    return loader && loader->kind.pixels;
+    return loader && loader->kind.pixels && !loader->kind.cropped;
 }

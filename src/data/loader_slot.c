@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/text_file.h"
+#include "device/resample.h"
 
 #define SLOT_ALIGNMENT 64
 
@@ -29,7 +30,9 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
     if (!kind->pixels)
         TRY(reserve_rows(kind, values * sizeof(float), (void **)&slot->inputs));
     else
-        TRY(reserve_rows(kind, values, (void **)&slot->pixels));
+        TRY(reserve_rows(kind, kind->cropped ? values * sizeof(float) : values,
+                         (void **)&slot->pixels));
+    if (kind->cropped) TRY(reserve_rows(kind, sizeof *slot->crops, (void **)&slot->crops));
     if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
     if (dataset->classes > 0)
         return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
@@ -39,8 +42,8 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
 }
 
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
-    void *const owned[] = {slot->targets, slot->labels, slot->placements, slot->pixels,
-                           slot->inputs};
+    void *const owned[] = {slot->targets, slot->labels, slot->placements,
+                           slot->crops,   slot->pixels, slot->inputs};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
         if (kind->device)
             yoke_device_free_host(kind->device, owned[i]);
@@ -69,11 +72,19 @@ static yoke_status copy_pixels(const yoke_slot_kind *kind, size_t row, uint8_t *
     const yoke_dataset *dataset = kind->dataset;
     size_t values = yoke_dataset_values(dataset);
     if (dataset->images)
-        TRY(yoke_images_read(dataset->images, row, kind->augmentation, pixels));
+        TRY(yoke_images_read(dataset->images, row, kind->augmentation, NULL, pixels));
     else
         memcpy(pixels, dataset->bytes + row * values, values);
     yoke_color_jitter_row(pixels, values / 3, kind->augmentation, row);
     return YOKE_OK;
+}
+
+/* A thread fills the rows of a slot in their order: each crop begins where the last one ends. */
+static yoke_status cut(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row) {
+    yoke_crop *crop = &slot->crops[i];
+    crop->offset = i > 0 ? crop[-1].offset + yoke_crop_bytes(&crop[-1], 3) : 0;
+    return yoke_images_read(kind->dataset->images, row, kind->augmentation, crop,
+                            slot->pixels + crop->offset);
 }
 
 yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *kind, size_t row,
@@ -97,7 +108,10 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
                targets * sizeof(float));
     }
     uint8_t *pixels = kind->pixels ? slot->pixels + (size_t)i * values : buffer->decoded;
-    if (pixels) TRY(copy_pixels(kind, row, pixels));
+    if (kind->cropped)
+        TRY(cut(slot, i, kind, row));
+    else if (pixels)
+        TRY(copy_pixels(kind, row, pixels));
     if (!kind->pixels) {
         yoke_stored_row stored = stored_row(dataset, row, buffer);
         yoke_augment_row(dataset, row, &stored, kind->augmentation,

@@ -12,11 +12,13 @@ typedef struct yoke_slot_kind {
     yoke_device *device; /* slots lie in memory pinned for it; NULL: in ordinary memory */
     size_t rows;         /* rows that a slot has room for */
     bool pixels, placed; /* slots hold stored pixels; and placements */
+    bool cropped;        /* the pixels are crops, which GPUs scale */
 } yoke_slot_kind;
 
 typedef struct yoke_loader_slot {
     float *inputs;              /* or */
     uint8_t *pixels;            /* with */
+    yoke_crop *crops;           /* NULL: pixels have the size of rows */
     yoke_placement *placements; /* NULL: images are not moved */
     int32_t *labels;            /* NULL for regression */
     float *targets;             /* NULL for classification */

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "device/decode.h"
+#include "device/resample.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 
@@ -446,6 +447,8 @@ typedef struct yoke_decode_request {
     int rows;
     yoke_dims image;
     const uint8_t *pixels;
+    const yoke_crop *crops;           /* [rows]: each is scaled to the image; the pixels begin with
+                                         the first. NULL: pixels are [rows, image] */
     const yoke_placement *placements; /* NULL: none */
     yoke_decoding decoding;
     float *inputs;

@@ -59,6 +59,10 @@ static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_b
                     yoke_device_name(parallel->lanes[0].device));
     if (batch->decoding == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch's pixels come without a decoding");
+    if (batch->crops != NULL && parallel->options.pixels)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has crops, for which this engine has no room: leave "
+                    "yoke_data_parallel_options.pixels false, as yoke_loader_pixels says");
     return YOKE_OK;
 }
 
@@ -257,7 +261,10 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
         flight->more_inputs[k] =
             batch->more_inputs[k] + first * yoke_model_input_elements(parallel->model, k + 1);
     micro->more_inputs = flight->more_inputs;
-    if (batch->pixels != NULL) micro->pixels = batch->pixels + first * row;
+    if (batch->crops != NULL)
+        micro->crops = batch->crops + first; /* whose offsets find the pixels */
+    else if (batch->pixels != NULL)
+        micro->pixels = batch->pixels + first * row;
     if (batch->placements != NULL) micro->placements = batch->placements + first;
     if (batch->labels != NULL) micro->labels = batch->labels + first * parallel->limits.positions;
     if (batch->targets != NULL)

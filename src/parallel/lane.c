@@ -35,6 +35,8 @@ static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane 
         TRY(yoke_device_allocate(
             lane->device, rows * yoke_model_input_elements(parallel->model, k) * sizeof(float),
             "the next shard", (void **)&staging->more_inputs[k - 1]));
+    TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->crops, "the next crops",
+                             (void **)&staging->crops));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
                              "the next placements", (void **)&staging->placements));
     if (parallel->limits.labels)
@@ -85,6 +87,7 @@ void yoke_lane_close(yoke_data_parallel *parallel, int index) {
     yoke_device_free(lane->device, lane->staging.labels);
     yoke_device_free(lane->device, lane->staging.targets);
     yoke_device_free(lane->device, lane->staging.placements);
+    yoke_device_free(lane->device, lane->staging.crops);
     for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
         yoke_device_free(lane->device, lane->staging.more_inputs[k]);
     yoke_device_free(lane->device, lane->staging.rows);

@@ -30,7 +30,8 @@ typedef struct yoke_lane_events {
 
 /* Device memory the next shard is copied to while the compute stream works on this one. */
 typedef struct yoke_staging {
-    void *rows; /* pixels; inputs too, unless the options promise pixels */
+    void *rows; /* pixels; crops and inputs too, unless the options promise pixels */
+    yoke_crop *crops;
     float *more_inputs[YOKE_INPUTS_LIMIT];
     yoke_placement *placements;
     float *targets;

@@ -18,11 +18,25 @@ typedef struct scatter_part {
 } scatter_part;
 
 typedef struct scatter_parts {
-    /* every input, the first perhaps as pixels and placements; labels or targets */
-    scatter_part of[YOKE_INPUTS_LIMIT + 2];
+    /* every input, the first perhaps as pixels, crops and placements; labels or targets */
+    scatter_part of[YOKE_INPUTS_LIMIT + 3];
     int count;
     size_t input_bytes;
 } scatter_parts;
+
+static scatter_part pixels_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
+    const yoke_batch *batch = &parallel->flight.batch;
+    size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
+    size_t row = parallel->limits.row_elements, begin = first * row, end = begin + rows * row;
+    if (batch->crops != NULL) {
+        const yoke_crop *last = &batch->crops[first + rows - 1];
+        begin = batch->crops[first].offset;
+        end =
+            last->offset + yoke_crop_bytes(last, yoke_model_input_shape(parallel->model).channels);
+    }
+    return (scatter_part){NULL, lane->staging.rows, batch->pixels + begin, end - begin,
+                          parallel->flight.locations.inputs[0]};
+}
 
 static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
     const yoke_batch *batch = &parallel->flight.batch;
@@ -36,9 +50,7 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
         parts.of[parts.count++] = (scatter_part){
             lane->memory->inputs[0], parallel->options.pixels ? NULL : staging->rows,
             batch->inputs + first * row, rows * row * sizeof *batch->inputs, locations->inputs[0]};
-    if (batch->pixels != NULL)
-        parts.of[parts.count++] = (scatter_part){NULL, staging->rows, batch->pixels + first * row,
-                                                 rows * row, locations->inputs[0]};
+    if (batch->pixels != NULL) parts.of[parts.count++] = pixels_of(parallel, lane);
     for (int k = 0; k < yoke_model_input_count(parallel->model) - 1; k++) {
         size_t elements = yoke_model_input_elements(parallel->model, k + 1);
         parts.of[parts.count++] =
@@ -48,6 +60,9 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     }
     for (int i = 0; i < parts.count; i++)
         parts.input_bytes += parts.of[i].bytes;
+    if (batch->crops != NULL)
+        parts.of[parts.count++] = (scatter_part){NULL, staging->crops, batch->crops + first,
+                                                 rows * sizeof *batch->crops, NULL};
     if (batch->placements != NULL)
         parts.of[parts.count++] =
             (scatter_part){NULL, staging->placements, batch->placements + first,
@@ -82,6 +97,7 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
         .rows = lane->shard.rows,
         .image = {shape.channels, shape.height, shape.width},
         .pixels = lane->staging.rows,
+        .crops = flight->batch.crops != NULL ? lane->staging.crops : NULL,
         .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
         .decoding = flight->decoding,
         .inputs = lane->memory->inputs[0]};

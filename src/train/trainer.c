@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
 #include "train/run.h"
 #include "train/weights.h"
 
@@ -277,6 +278,12 @@ static yoke_status load_init(yoke_trainer *trainer) {
     return status;
 }
 
+/* Training rows as crops arrive as pixels where their colours change, test rows do not. */
+static bool rows_come_as_pixels(const yoke_trainer *trainer) {
+    return yoke_loader_pixels(trainer->loader) && !yoke_dataset_has_crops(trainer->training_rows) &&
+           !yoke_dataset_has_crops(trainer->options.test_rows);
+}
+
 static yoke_status build_engine(yoke_trainer *trainer) {
     const yoke_trainer_options *options = &trainer->options;
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
@@ -292,7 +299,7 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .process_group = trainer->ranks,
                                          .broadcast_buffers = options->broadcast_buffers,
                                          .mean_of_ranks = options->mean_of_ranks,
-                                         .pixels = yoke_loader_pixels(trainer->loader),
+                                         .pixels = rows_come_as_pixels(trainer),
                                          .groups = options->groups,
                                          .group_count = options->group_count,
                                          .choices = options->choices,

@@ -288,7 +288,8 @@ static void settings_are_checked(void **state) {
                  {"images:/tmp,size=7", "size=8..4096"},
                  {"images:/tmp,size=64,resize=32", "resize=32 is smaller than size=64"},
                  {"images:/tmp,validation=2", "validation=0.001..0.9"},
-                 {"images:/tmp,decode=fast", "decode=scaled|exact"}};
+                 {"images:/tmp,decode=fast", "decode=scaled|exact"},
+                 {"images:/tmp,crop=tpu", "crop=gpu|cpu"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         yoke_dataset *dataset;
         assert_int_not_equal(yoke_dataset_open(&dataset, cases[i].spec, YOKE_SPLIT_TRAIN), YOKE_OK);
