@@ -4,7 +4,7 @@
 #define DATA_IMAGES_H
 
 #include "data/data.h"
-#include "device/resample.h"
+#include "device/device.h"
 
 /* A JPEG or PNG file in memory. */
 typedef struct yoke_image {

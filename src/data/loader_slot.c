@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "data/text_file.h"
-#include "device/resample.h"
 
 #define SLOT_ALIGNMENT 64
 
