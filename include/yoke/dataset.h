@@ -321,6 +321,10 @@ typedef struct yoke_batch {
     const yoke_crop *crops; /**< [rows], host memory: `pixels` are parts of decoded images, which
                                  GPUs scale. A batch of a loader; NULL: pixels have the shape of
                                  rows. */
+    /** [rows], host memory: second labels; NULL: each row has one. For cross-entropy of outputs
+     * without positions and without ignore_index. As in PyTorch with probabilities as targets, the
+     * rows divide the sum of the losses, whatever class_weights. All ranks give them, or none. */
+    const yoke_label_mix *mixes;
 } yoke_batch;
 
 /** Augmentation, for images with labels only. Order and arithmetic are torchvision's: beyond its

@@ -1,5 +1,6 @@
 /** @file
- * How stored pixels become inputs: shift, mirror, cut out, normalise.
+ * What devices read of a row beside its values: how stored pixels become inputs (shift, mirror, cut
+ * out, normalise), and a second label.
  */
 #ifndef YOKE_DECODING_H
 #define YOKE_DECODING_H
@@ -36,6 +37,13 @@ typedef struct yoke_decoding {
     float deviation[4]; /**< [channel] */
     float cut_value[4]; /**< [channel]: the input inside a placement's box. */
 } yoke_decoding;
+
+/** A second label of a row, as torchvision's MixUp and CutMix give it: cross-entropy compares with
+ * share * onehot(the row's label) + (1 - share) * onehot(this label). */
+typedef struct yoke_label_mix {
+    int32_t label; /**< 0 <= label < classes. */
+    float share;   /**< Of the row's own label, 0 to 1. */
+} yoke_label_mix;
 
 #ifdef __cplusplus
 }

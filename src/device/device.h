@@ -395,12 +395,13 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     void *saved, *scratch;
-    const int32_t *labels; /* [rows, positions]; cross-entropy */
-    const float *targets;  /* [rows, shape of a row]; losses without labels */
-    double *loss_sum;      /* device memory: sum over rows and positions (with targets: of the row
-                              means) */
-    int32_t *correct;      /* device memory: rows and positions whose first largest output is the
-                              label */
+    const int32_t *labels;       /* [rows, positions]; cross-entropy */
+    const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
+    const float *targets;        /* [rows, shape of a row]; losses without labels */
+    double *loss_sum; /* device memory: sum over rows and positions (with targets: of the row
+                         means) */
+    int32_t *correct; /* device memory: rows and positions whose first largest output is the
+                         label */
 } yoke_plan_binding;
 
 /* The values that change from step to step. */
@@ -409,6 +410,7 @@ typedef struct yoke_plan_step {
     uint64_t first_row; /* global row of this shard's row 0, for dropout */
     float loss_scale;   /* 1 / what divides the whole batch's sum: its rows, or the weights of its
                            labels; the loss multiplies its gradient by it */
+    bool mixed;         /* rows have second labels; not those of sequences */
     /* For batch norms with a norm_group. idle: this participant has no rows, and the plan only
      * takes part in the all-gather. alone: the plan gathers nothing and normalises its own rows. */
     bool idle, alone;

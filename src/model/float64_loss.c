@@ -11,6 +11,8 @@ static double weight_of(const yoke_float64_model *r, int j) {
 
 static void cross_entropy_row(yoke_float64_model *r, int row, const double *x, double *gradient) {
     int classes = yoke_model_output_shape(r->model).channels, best = 0, label = r->labels[row];
+    int second = r->mixes != NULL ? r->mixes[row].label : label;
+    double share = r->mixes != NULL ? (double)r->mixes[row].share : 1;
     double smoothing = r->model->loss.label_smoothing, sum = 0, targets = 0;
     if (yoke_model_ignores(r->model, label)) return;
     for (int j = 0; j < classes; j++)
@@ -19,14 +21,15 @@ static void cross_entropy_row(yoke_float64_model *r, int row, const double *x, d
         sum += exp(x[j] - x[best]);
     for (int j = 0; j < classes; j++) {
         double log_p = x[j] - x[best] - log(sum);
-        double target = weight_of(r, j) * ((j == label ? 1 - smoothing : 0) + smoothing / classes);
+        double hard = (j == label ? share : 0) + (j == second ? 1 - share : 0);
+        double target = weight_of(r, j) * (hard * (1 - smoothing) + smoothing / classes);
         r->loss_sum -= target * log_p;
         gradient[j] = -target * r->loss_scale;
         targets += target;
     }
     for (int j = 0; j < classes; j++)
         gradient[j] += targets * exp(x[j] - x[best] - log(sum)) * r->loss_scale;
-    r->correct += best == label;
+    r->correct += best == (share >= 0.5 ? label : second);
 }
 
 /* One output and its target: the loss and its slope. */

@@ -98,6 +98,7 @@ typedef struct yoke_replica_memory {
     uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
     float *inputs[YOKE_INPUTS_LIMIT];   /* [rows, input shape], float32; scatter writes them */
     int32_t *labels;                    /* [rows, positions] */
+    yoke_label_mix *mixes;              /* [rows] */
     float *targets;                     /* [rows, shape of output 0] */
     float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
     /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
@@ -179,6 +180,7 @@ typedef struct yoke_float64_model {
     yoke_plan_step step;   /* its loss_scale is not read */
     double loss_scale;     /* of the loss gradient: 1 / what divides the whole batch's loss */
     const int32_t *labels;
+    const yoke_label_mix *mixes; /* NULL: each row has one label */
     const float *targets;
 } yoke_float64_model;
 
@@ -242,14 +244,17 @@ const char *yoke_model_loss_text(const yoke_model *model, char text[YOKE_LOSS_TE
 bool yoke_model_reads_labels(const yoke_model *model);
 /* Whether labels count differently: by class weights, or not at all. Otherwise each weighs 1. */
 bool yoke_model_weighs_labels(const yoke_model *model);
+bool yoke_model_has_ignore_index(const yoke_model *model);
 bool yoke_model_ignores(const yoke_model *model, int32_t label);
 /* Valid labels of these rows that the loss does not ignore, and the sum of their weights, which
- * divides the sum of their losses. labels NULL: none, unless each weighs 1. */
+ * divides the sum of their losses; mixed labels weigh 1 a row. labels NULL: none, unless each
+ * weighs 1. */
 typedef struct yoke_label_count {
     double weight;
     int labels;
 } yoke_label_count;
-yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows);
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows,
+                                         bool mixed);
 /* Of the widest batch norm; 0: the model has none. */
 int yoke_model_norm_channels(const yoke_model *model);
 

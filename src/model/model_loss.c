@@ -155,14 +155,19 @@ bool yoke_model_weighs_labels(const yoke_model *model) {
     return model->loss.class_weights != NULL || model->loss.set_ignore_index;
 }
 
+bool yoke_model_has_ignore_index(const yoke_model *model) {
+    return model->loss.set_ignore_index;
+}
+
 bool yoke_model_ignores(const yoke_model *model, int32_t label) {
     return model->loss.set_ignore_index && label == model->loss.ignore_index;
 }
 
-yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows) {
+yoke_label_count yoke_model_count_labels(const yoke_model *model, const int32_t *labels, int rows,
+                                         bool mixed) {
     int count = rows * (int)yoke_model_positions(model);
     yoke_label_count sum = {0};
-    if (!yoke_model_weighs_labels(model)) return (yoke_label_count){count, count};
+    if (mixed || !yoke_model_weighs_labels(model)) return (yoke_label_count){count, count};
     for (int i = 0; labels != NULL && i < count; i++) {
         if (yoke_model_ignores(model, labels[i])) continue;
         const float *weights = model->loss.class_weights;

@@ -213,6 +213,7 @@ static yoke_status bind_loss(const yoke_program *program, const yoke_replica_mem
         .saved = yoke_program_address(program, memory, program->loss_saved),
         .scratch = scratch,
         .labels = memory->labels,
+        .mixes = memory->mixes,
         .targets = memory->targets,
         .loss_sum = memory->loss_sum,
         .correct = memory->correct,

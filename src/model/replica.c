@@ -37,7 +37,8 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     size_t rows = (size_t)replica->options.rows;
     size_t targets = rows * yoke_model_output_elements(model, 0), floats = targets;
     size_t label_bytes = rows * yoke_model_positions(model) * sizeof(int32_t);
-    void *labels = NULL, *loss_sum = NULL, *correct = NULL;
+    size_t mix_bytes = rows * sizeof *memory->mixes;
+    void *labels = NULL, *mixes = NULL, *loss_sum = NULL, *correct = NULL;
     for (int k = 0; k < model->input_count; k++) {
         size_t count = rows * yoke_model_input_elements(model, k);
         TRY(allocate_floats(replica, count, "the inputs of a shard", &memory->inputs[k]));
@@ -54,11 +55,13 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     }
     TRY(yoke_device_allocate(device, label_bytes, "the labels of a shard", &labels));
     memory->labels = labels;
+    TRY(yoke_device_allocate(device, mix_bytes, "the second labels of a shard", &mixes));
+    memory->mixes = mixes;
     TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
     memory->loss_sum = loss_sum;
     TRY(yoke_device_allocate(device, sizeof(int32_t), "the number of correct rows", &correct));
     memory->correct = correct;
-    memory->batch_bytes = floats * sizeof(float) + label_bytes;
+    memory->batch_bytes = floats * sizeof(float) + label_bytes + mix_bytes;
     return YOKE_OK;
 }
 
@@ -250,9 +253,9 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
         yoke_device_free(device, memory->inputs[k]);
     void *const owned[] = {
-        memory->shadow,    replica->scratch.address, replica->arena.address, memory->correct,
-        memory->loss_sum,  memory->targets,          memory->labels,         memory->buffers,
-        memory->gradients, memory->parameters,
+        memory->shadow,   replica->scratch.address, replica->arena.address, memory->correct,
+        memory->loss_sum, memory->targets,          memory->mixes,          memory->labels,
+        memory->buffers,  memory->gradients,        memory->parameters,
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         yoke_device_free(device, owned[i]);

@@ -128,6 +128,32 @@ static yoke_status check_labels(const yoke_data_parallel *parallel, const yoke_b
     return YOKE_OK;
 }
 
+/* As PyTorch, which takes no ignore_index with probabilities as targets. */
+static yoke_status check_mixes(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    if (batch->mixes == NULL) return YOKE_OK;
+    if (!parallel->limits.labels)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has mixes, which are second labels, but the %s loss reads targets: "
+                    "mix those",
+                    yoke_model_loss_name(parallel->model));
+    if (parallel->limits.positions > 1 || yoke_model_has_ignore_index(parallel->model))
+        return FAIL(YOKE_ERROR_ARGUMENT, "mixed labels with %s: leave mixup or mixes out",
+                    parallel->limits.positions > 1 ? "a label for each position" : "ignore_index");
+    for (int i = 0; i < batch->rows; i++) {
+        const yoke_label_mix *mix = &batch->mixes[i];
+        if (mix->label < 0 || mix->label >= parallel->limits.channels)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %d of the batch has the second label %d: this model's classes are 0 "
+                        "to %d",
+                        i, (int)mix->label, parallel->limits.channels - 1);
+        if (!(mix->share >= 0 && mix->share <= 1))
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "row %d of the batch gives its label a share of %g: must be 0 to 1", i,
+                        (double)mix->share);
+    }
+    return YOKE_OK;
+}
+
 /* The ids of one input; those on a device make NaN of a wrong one. */
 static yoke_status check_ids(const yoke_data_parallel *parallel, int input, const float *ids,
                              int rows) {
@@ -163,6 +189,7 @@ yoke_status yoke_flight_check(yoke_data_parallel *parallel, const yoke_batch *gi
     if (with_labels) TRY(yoke_flight_require_labels(parallel, batch));
     TRY(locate_arrays(parallel, batch));
     TRY(check_labels(parallel, batch));
+    TRY(check_mixes(parallel, batch));
     TRY(check_tokens(parallel, batch));
     if (batch->pixels == NULL) return YOKE_OK;
     return yoke_options_load(decoding, sizeof *decoding, batch->decoding, "yoke_decoding");
@@ -200,7 +227,8 @@ yoke_status yoke_flight_begin(yoke_data_parallel *parallel, const yoke_batch *ba
     int parts = in_one ? 1 : by_shards ? parallel->shards.rounds : parallel->options.accumulate;
     yoke_decoding decoding = parallel->flight.decoding;
     yoke_locations locations = parallel->flight.locations;
-    yoke_label_count own = yoke_model_count_labels(parallel->model, batch->labels, batch->rows);
+    yoke_label_count own =
+        yoke_model_count_labels(parallel->model, batch->labels, batch->rows, batch->mixes != NULL);
     parallel->flight = (yoke_flight){
         .decoding = decoding,
         .locations = locations,
@@ -267,6 +295,7 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
         micro->pixels = batch->pixels + first * row;
     if (batch->placements != NULL) micro->placements = batch->placements + first;
     if (batch->labels != NULL) micro->labels = batch->labels + first * parallel->limits.positions;
+    if (batch->mixes != NULL) micro->mixes = batch->mixes + first;
     if (batch->targets != NULL)
         micro->targets = batch->targets + first * target_width(parallel, batch);
     flight->micro_first = part.first;

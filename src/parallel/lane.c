@@ -39,6 +39,8 @@ static yoke_status create_staging(const yoke_data_parallel *parallel, yoke_lane 
                              (void **)&staging->crops));
     TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->placements,
                              "the next placements", (void **)&staging->placements));
+    TRY(yoke_device_allocate(lane->device, rows * sizeof *staging->mixes, "the next second labels",
+                             (void **)&staging->mixes));
     if (parallel->limits.labels)
         return yoke_device_allocate(lane->device,
                                     rows * parallel->limits.positions * sizeof(int32_t),
@@ -86,6 +88,7 @@ void yoke_lane_close(yoke_data_parallel *parallel, int index) {
     yoke_clock_destroy(parallel, index);
     yoke_device_free(lane->device, lane->staging.labels);
     yoke_device_free(lane->device, lane->staging.targets);
+    yoke_device_free(lane->device, lane->staging.mixes);
     yoke_device_free(lane->device, lane->staging.placements);
     yoke_device_free(lane->device, lane->staging.crops);
     for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
@@ -144,6 +147,7 @@ yoke_plan_step yoke_lane_plan_step(const yoke_data_parallel *parallel, int lane)
         .first_row =
             (uint64_t)(flight->first_row + flight->micro_first + parallel->lanes[lane].shard.first),
         .loss_scale = weight > 0 ? 1.0f / (float)weight : 0,
+        .mixed = flight->batch.mixes != NULL,
     };
 }
 

@@ -36,6 +36,7 @@ typedef struct yoke_staging {
     yoke_placement *placements;
     float *targets;
     int32_t *labels;
+    yoke_label_mix *mixes;
 } yoke_staging;
 
 typedef struct yoke_recordings yoke_recordings; /* recorded.c */

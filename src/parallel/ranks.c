@@ -210,7 +210,7 @@ static yoke_status weigh_batch(yoke_data_parallel *parallel, const yoke_batch *b
     const yoke_ranks *ranks = &parallel->ranks;
     yoke_flight *flight = &parallel->flight;
     double weights[YOKE_AGREE_RANKS];
-    bool weighs = yoke_model_weighs_labels(parallel->model);
+    bool weighs = yoke_model_weighs_labels(parallel->model) && batch->mixes == NULL;
     double labels = (double)flight->whole_rows * (double)parallel->limits.positions;
     flight->whole_weight = batch->whole_weight > 0 ? batch->whole_weight : labels;
     flight->is_weighed = batch->whole_weight > 0 || !weighs || flight->training;

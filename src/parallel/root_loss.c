@@ -14,6 +14,8 @@ static yoke_status allocate(yoke_data_parallel *parallel) {
     TRY(yoke_device_allocate(root, bytes, "gathered outputs", (void **)&loss->outputs));
     TRY(yoke_device_allocate(root, bytes, "output gradients", (void **)&loss->gradients));
     TRY(yoke_device_allocate(root, bytes, "targets", (void **)&loss->targets));
+    TRY(yoke_device_allocate(root, rows * sizeof *loss->mixes, "second labels",
+                             (void **)&loss->mixes));
     return yoke_device_allocate(root, rows * parallel->limits.positions * sizeof *loss->labels,
                                 "labels", (void **)&loss->labels);
 }
@@ -33,6 +35,7 @@ void yoke_root_loss_destroy(yoke_data_parallel *parallel) {
     yoke_device *root = parallel->lanes[0].device;
     yoke_device_free(root, loss->scratch);
     yoke_device_free(root, loss->labels);
+    yoke_device_free(root, loss->mixes);
     yoke_device_free(root, loss->targets);
     yoke_device_free(root, loss->gradients);
     yoke_device_free(root, loss->outputs);
@@ -74,6 +77,7 @@ static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
                                  .saved = loss->scratch,
                                  .scratch = (char *)loss->scratch + needs->saved_bytes,
                                  .labels = loss->labels,
+                                 .mixes = loss->mixes,
                                  .targets = loss->targets,
                                  .loss_sum = memory->loss_sum,
                                  .correct = memory->correct};
@@ -121,6 +125,10 @@ yoke_status yoke_gather_to_root(yoke_data_parallel *parallel) {
             root, YOKE_STREAM_COMPUTE, expected + (size_t)lane->position * row_bytes,
             parallel->flight.locations.targets, given + (size_t)lane->shard.first * row_bytes,
             (size_t)lane->shard.rows * row_bytes));
+        if (micro->mixes != NULL)
+            TRY(yoke_device_receive(root, YOKE_STREAM_COMPUTE, loss->mixes + lane->position, NULL,
+                                    micro->mixes + lane->shard.first,
+                                    (size_t)lane->shard.rows * sizeof *micro->mixes));
         if (k > 0) stage.bytes[k] = (size_t)lane->shard.rows * width * sizeof(float);
     }
     yoke_links_run(parallel, &stage);

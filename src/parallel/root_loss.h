@@ -9,6 +9,7 @@
 typedef struct yoke_root_loss {
     float *outputs, *gradients; /* [rows of a micro-batch, output channels] */
     int32_t *labels;
+    yoke_label_mix *mixes;
     float *targets;
     struct yoke_root_loss_plan {
         int rows;

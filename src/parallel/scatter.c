@@ -18,8 +18,8 @@ typedef struct scatter_part {
 } scatter_part;
 
 typedef struct scatter_parts {
-    /* every input, the first perhaps as pixels, crops and placements; labels or targets */
-    scatter_part of[YOKE_INPUTS_LIMIT + 3];
+    /* every input, the first perhaps as pixels, crops and placements; labels or targets; mixes */
+    scatter_part of[YOKE_INPUTS_LIMIT + 4];
     int count;
     size_t input_bytes;
 } scatter_parts;
@@ -71,6 +71,10 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
         parts.of[parts.count++] =
             (scatter_part){lane->memory->labels, staging->labels, batch->labels + first * labels,
                            rows * labels * sizeof *batch->labels, NULL};
+    if (batch->mixes != NULL)
+        parts.of[parts.count++] =
+            (scatter_part){lane->memory->mixes, staging->mixes, batch->mixes + first,
+                           rows * sizeof *batch->mixes, NULL};
     if (!parallel->limits.labels && batch->targets != NULL)
         parts.of[parts.count++] =
             (scatter_part){lane->memory->targets, staging->targets, batch->targets + first * width,

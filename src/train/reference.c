@@ -121,6 +121,7 @@ static void run_shard(yoke_reference *reference, const yoke_batch *batch, double
     net->step.first_row = (uint64_t)first;
     net->loss_scale = weight > 0 ? 1 / weight : 0;
     net->labels = batch->labels != NULL ? batch->labels + (size_t)first * labels : NULL;
+    net->mixes = batch->mixes != NULL ? batch->mixes + first : NULL;
     net->targets = batch->targets != NULL ? batch->targets + (size_t)first * outputs : NULL;
     const float *inputs[YOKE_INPUTS_LIMIT] = {batch->inputs +
                                               (size_t)first * yoke_float64_row(net, 0)};
@@ -133,7 +134,8 @@ static void run_shard(yoke_reference *reference, const yoke_batch *batch, double
 }
 
 static yoke_step_result run_batch(yoke_reference *reference, const yoke_batch *batch) {
-    yoke_label_count own = yoke_model_count_labels(reference->model, batch->labels, batch->rows);
+    yoke_label_count own =
+        yoke_model_count_labels(reference->model, batch->labels, batch->rows, batch->mixes != NULL);
     yoke_step_result result = {.struct_size = sizeof result,
                                .rows = batch->rows,
                                .weight = own.weight,

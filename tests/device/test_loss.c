@@ -4,6 +4,15 @@
 
 static const int32_t labels[] = {2, 0, 6, 3, 3};
 
+static const yoke_label_mix *mixes; /* [rows]; NULL: each row has one label */
+
+/* What a row is compared with, before smoothing and weights. */
+static double target_of(size_t row, int32_t class) {
+    double share = mixes != NULL ? (double)mixes[row].share : 1;
+    double target = class == labels[row] ? share : 0;
+    return mixes != NULL && class == mixes[row].label ? target + 1 - share : target;
+}
+
 static double cross_entropy(const operation_check *check, const double *logits) {
     size_t classes = (size_t)check->operation.input.channels;
     double smoothing = check->operation.label_smoothing, total = 0;
@@ -19,7 +28,7 @@ static double cross_entropy(const operation_check *check, const double *logits) 
         }
         for (size_t j = 0; j < classes; j++) {
             double share = smoothing / (double)classes;
-            if ((int32_t)j == labels[row]) share += 1 - smoothing;
+            share += (1 - smoothing) * target_of(row, (int32_t)j);
             if (weights != NULL) share *= (double)weights[j];
             total -= share * (logits[j] - largest - log(sum));
         }
@@ -87,12 +96,13 @@ static loss_result run(operation_check *check, const double *values, const int32
         wanted[i] = (float)targets[i];
     }
     check->binding.labels = row_labels;
+    check->binding.mixes = mixes;
     check->binding.targets = wanted;
     check->binding.loss_sum = &result.sum;
     check->binding.correct = &result.correct;
     check_bind(check);
     check_store(&check->inputs[0], check->binding.inputs[0], values);
-    yoke_plan_step step = {.loss_scale = 0.125f};
+    yoke_plan_step step = {.loss_scale = 0.125f, .mixed = mixes != NULL};
     CHECK(yoke_plan_forward(check->plan, &step));
     if (gradient != NULL) {
         CHECK(yoke_plan_backward(check->plan, &step));
@@ -164,6 +174,34 @@ static void class_weights_and_ignored_labels_are_torchs(void **state) {
         check.operation.ignored = 3;
         compare(&check, cross_entropy, 3);
     }
+}
+
+static void mixed_labels_are_torchs_with_smoothing_and_weights(void **state) {
+    (void)state;
+    static const yoke_label_mix given[] = {{5, 0.3f}, {1, 0.5f}, {2, 0}, {3, 0.8f}, {0, 1}};
+    mixes = given;
+    for (int i = 0; i < 4; i++) {
+        operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 5, 7, i % 2 == 0 ? 0 : 0.1);
+        if (i / 2 == 1) check.operation.weights = weights;
+        compare(&check, cross_entropy, 3);
+    }
+    mixes = NULL;
+}
+
+static void the_label_with_the_larger_share_counts_and_one_without_is_no_loss(void **state) {
+    (void)state;
+    const double logits[] = {3, 0, -INFINITY, /**/ 3, 0, 1, /**/ 3, 0, 1};
+    const int32_t row_labels[] = {2, 1, 0};
+    static const yoke_label_mix given[] = {{0, 0}, {0, 0.49f}, {1, 0.5f}};
+    double gradient[9];
+    operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 3, 3, 0);
+    mixes = given;
+    loss_result result = run(&check, logits, row_labels, gradient);
+    mixes = NULL;
+    double rest = log(1 + exp(-3) + exp(-2)), own = (double)0.49f;
+    double expected = log(1 + exp(-3)) + rest + own * 3 + rest + 0.5 * 3;
+    assert_int_equal(result.correct, 3);
+    assert_true(fabs(result.sum - expected) < 1e-6);
 }
 
 static void an_ignored_row_is_never_correct_and_may_have_any_label(void **state) {
@@ -284,6 +322,8 @@ int main(void) {
         cmocka_unit_test(cross_entropy_is_stable_for_huge_logits),
         cmocka_unit_test(mean_squared_error_is_torchs_summed_over_rows),
         cmocka_unit_test(class_weights_and_ignored_labels_are_torchs),
+        cmocka_unit_test(mixed_labels_are_torchs_with_smoothing_and_weights),
+        cmocka_unit_test(the_label_with_the_larger_share_counts_and_one_without_is_no_loss),
         cmocka_unit_test(an_ignored_row_is_never_correct_and_may_have_any_label),
         cmocka_unit_test(binary_cross_entropy_is_torchs_with_and_without_weights),
         cmocka_unit_test(binary_cross_entropy_is_exact_for_huge_logits),

@@ -1,6 +1,6 @@
-/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights and
- * ignore_index, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. All sum over rows in
- * double, in order. Backward multiplies the gradient by the step's loss_scale. */
+/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights,
+ * ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. All sum
+ * over rows in double, in order. Backward multiplies the gradient by the step's loss_scale. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +36,38 @@ static size_t first_largest(const float *logits, size_t classes) {
     return best;
 }
 
-/* (1 - s) * -log p_label + s / classes * sum_j -log p_j, with -log p_j = log_sum - (x_j - largest).
- */
-static double cross_entropy_row(const loss_plan *loss, const float *logits, size_t label,
-                                saved_row *saved) {
+static double weight_of(const loss_plan *loss, size_t output) {
+    return loss->weights != NULL ? (double)loss->weights[output] : 1;
+}
+
+/* The labels of a row; the second has no share unless the step is mixed. */
+typedef struct row_labels {
+    size_t own, second;
+    float share, rest;
+} row_labels;
+
+static row_labels labels_of(const loss_plan *loss, const yoke_plan_step *step, size_t row) {
+    size_t own = (size_t)loss->binding.labels[row];
+    if (!step->mixed) return (row_labels){own, own, 1, 0};
+    const yoke_label_mix *mix = &loss->binding.mixes[row];
+    return (row_labels){own, (size_t)mix->label, mix->share, 1 - mix->share};
+}
+
+/* w_label * -log p_label, with -log p_j = log_sum - (x_j - largest): of both labels, by their
+ * shares. A label without a share is no loss, even where its logit is -infinity. */
+static double label_loss_of(const loss_plan *loss, const float *logits, const row_labels *labels,
+                            double log_sum, float largest) {
+    double own = weight_of(loss, labels->own) * (log_sum - (double)(logits[labels->own] - largest));
+    if (labels->rest == 0) return own;
+    double second =
+        weight_of(loss, labels->second) * (log_sum - (double)(logits[labels->second] - largest));
+    if (labels->share == 0) return second;
+    return (double)labels->share * own + (double)labels->rest * second;
+}
+
+/* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
+static double cross_entropy_row(const loss_plan *loss, const float *logits,
+                                const row_labels *labels, saved_row *saved) {
     float largest = logits[first_largest(logits, loss->outputs)];
     double sum = 0, distance = 0;
     for (size_t j = 0; j < loss->outputs; j++) {
@@ -48,7 +76,7 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits, size
         distance -= (double)below;
     }
     double log_sum = log(sum);
-    double label_loss = log_sum - (double)(logits[label] - largest);
+    double label_loss = label_loss_of(loss, logits, labels, log_sum, largest);
     if (saved != NULL) *saved = (saved_row){.largest = largest, .reciprocal_sum = (float)(1 / sum)};
     if (loss->smoothing == 0) return label_loss; /* a logit of -infinity is then no loss */
     double mean_loss = log_sum + distance / (double)loss->outputs;
@@ -56,8 +84,8 @@ static double cross_entropy_row(const loss_plan *loss, const float *logits, size
 }
 
 /* As PyTorch weights it: sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes
- * * w_j. The caller divides by the sum of w_label over the batch. */
-static double weighted_row(const loss_plan *loss, const float *logits, size_t label,
+ * * w_j. The caller divides by the sum of w_label over the batch, of mixed rows by their number. */
+static double weighted_row(const loss_plan *loss, const float *logits, const row_labels *labels,
                            saved_row *saved) {
     float largest = logits[first_largest(logits, loss->outputs)];
     double sum = 0, distance = 0;
@@ -67,8 +95,7 @@ static double weighted_row(const loss_plan *loss, const float *logits, size_t la
         if (loss->smoothing > 0) distance -= (double)loss->weights[j] * (double)below;
     }
     double log_sum = log(sum);
-    double label_loss =
-        (double)loss->weights[label] * (log_sum - (double)(logits[label] - largest));
+    double label_loss = label_loss_of(loss, logits, labels, log_sum, largest);
     if (saved != NULL) *saved = (saved_row){.largest = largest, .reciprocal_sum = (float)(1 / sum)};
     if (loss->smoothing == 0) return label_loss;
     double mean_loss = (loss->weight_sum * log_sum + distance) / (double)loss->outputs;
@@ -80,7 +107,6 @@ static bool is_ignored(const loss_plan *loss, size_t row) {
 }
 
 static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
     const loss_plan *loss = (const loss_plan *)plan;
     const float *logits = loss->binding.inputs[0];
     saved_row *saved = plan->backward != NULL ? loss->binding.saved : NULL;
@@ -88,43 +114,50 @@ static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *
     int32_t correct = 0;
     for (size_t row = 0; row < loss->rows; row++, logits += loss->outputs) {
         if (is_ignored(loss, row)) continue;
-        size_t label = (size_t)loss->binding.labels[row];
+        row_labels labels = labels_of(loss, step, row);
+        size_t larger = labels.share >= labels.rest ? labels.own : labels.second;
         saved_row *kept = saved != NULL ? saved + row : NULL;
-        sum += loss->weights != NULL ? weighted_row(loss, logits, label, kept)
-                                     : cross_entropy_row(loss, logits, label, kept);
-        if (first_largest(logits, loss->outputs) == label) correct++;
+        sum += loss->weights != NULL ? weighted_row(loss, logits, &labels, kept)
+                                     : cross_entropy_row(loss, logits, &labels, kept);
+        if (first_largest(logits, loss->outputs) == larger) correct++;
     }
     *loss->binding.loss_sum = sum;
     *loss->binding.correct = correct;
     return YOKE_OK;
 }
 
-/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes. */
-static void plain_slopes(const loss_plan *loss, size_t row, float scale, float *gradient) {
+/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
+ * both. */
+static void plain_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
+                         float *gradient) {
     const float *logits = (const float *)loss->binding.inputs[0] + row * loss->outputs;
     const saved_row *saved = (const saved_row *)loss->binding.saved + row;
-    size_t label = (size_t)loss->binding.labels[row];
+    row_labels labels = labels_of(loss, step, row);
     float everywhere = (float)(loss->smoothing / (double)loss->outputs);
-    float at_label = (float)(1 - loss->smoothing);
+    float at_label = (float)(1 - loss->smoothing), at_own = at_label * labels.share;
+    float at_second = at_label * labels.rest;
     for (size_t j = 0; j < loss->outputs; j++) {
         float p = expf(logits[j] - saved->largest) * saved->reciprocal_sum;
-        float target = j == label ? at_label + everywhere : everywhere;
-        gradient[j] = (p - target) * scale;
+        float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+        gradient[j] = (p - (target + everywhere)) * step->loss_scale;
     }
 }
 
 /* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_row. */
-static void weighted_slopes(const loss_plan *loss, size_t row, float scale, float *gradient) {
+static void weighted_slopes(const loss_plan *loss, const yoke_plan_step *step, size_t row,
+                            float *gradient) {
     const float *logits = (const float *)loss->binding.inputs[0] + row * loss->outputs;
     const saved_row *saved = (const saved_row *)loss->binding.saved + row;
-    size_t label = (size_t)loss->binding.labels[row];
-    double share = loss->smoothing / (double)loss->outputs;
-    double at_label = (1 - loss->smoothing) * (double)loss->weights[label];
-    float all = (float)(at_label + share * loss->weight_sum);
+    row_labels labels = labels_of(loss, step, row);
+    double each = loss->smoothing / (double)loss->outputs, at_label = 1 - loss->smoothing;
+    double at_own = at_label * weight_of(loss, labels.own) * (double)labels.share;
+    double at_second = at_label * weight_of(loss, labels.second) * (double)labels.rest;
+    float all = (float)(at_own + at_second + each * loss->weight_sum);
     for (size_t j = 0; j < loss->outputs; j++) {
         float p = expf(logits[j] - saved->largest) * saved->reciprocal_sum;
-        double target = share * (double)loss->weights[j] + (j == label ? at_label : 0);
-        gradient[j] = (p * all - (float)target) * scale;
+        double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+        target += each * (double)loss->weights[j];
+        gradient[j] = (p * all - (float)target) * step->loss_scale;
     }
 }
 
@@ -135,9 +168,9 @@ static yoke_status cross_entropy_backward(yoke_plan *plan, const yoke_plan_step 
         if (is_ignored(loss, row))
             memset(gradient, 0, loss->outputs * sizeof *gradient);
         else if (loss->weights != NULL)
-            weighted_slopes(loss, row, step->loss_scale, gradient);
+            weighted_slopes(loss, step, row, gradient);
         else
-            plain_slopes(loss, row, step->loss_scale, gradient);
+            plain_slopes(loss, step, row, gradient);
     }
     return YOKE_OK;
 }
@@ -182,10 +215,6 @@ static double mse_term(const loss_plan *loss, size_t output, double value, doubl
 static float mse_slope(const loss_plan *loss, size_t output, float value, float target) {
     (void)loss, (void)output;
     return value - target;
-}
-
-static double weight_of(const loss_plan *loss, size_t output) {
-    return loss->weights != NULL ? (double)loss->weights[output] : 1;
 }
 
 /* (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)), without overflow. */

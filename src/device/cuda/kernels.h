@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "yoke/decoding.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,6 +20,7 @@ extern "C" {
 typedef struct cuda_step {
     uint64_t seed, step, first_row;
     float loss_scale;
+    bool mixed; /* rows have second labels */
 } cuda_step;
 cudaError_t cuda_set_step(cuda_step *step, cuda_step values, cudaStream_t stream);
 /* Fails where this build has neither code nor PTX for the current GPU. */
@@ -301,11 +304,12 @@ typedef struct cuda_loss_job {
     int32_t ignored;
     const float *values;           /* [rows, outputs], as are targets and gradient */
     const int32_t *labels;         /* cross-entropy */
+    const yoke_label_mix *mixes;   /* [rows], read where the step is mixed */
     const float *targets;          /* the others */
     cuda_loss_row *saved;          /* [rows], cross-entropy; NULL: no backward */
     double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], scratch of forward */
     int32_t *correct, *correct_parts;
-    const cuda_step *step; /* backward: its loss_scale */
+    const cuda_step *step; /* its loss_scale, and whether it is mixed */
     float *gradient;
 } cuda_loss_job;
 size_t cuda_loss_parts(size_t rows, int outputs);

@@ -1,6 +1,6 @@
-/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights and
- * ignore_index, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. Sums are in double.
- * Backward multiplies the gradient by the step's loss_scale in device memory. */
+/* Losses over plain float32 rows: torch.nn.CrossEntropyLoss with label smoothing, class weights,
+ * ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss with pos_weight, and HuberLoss. Sums
+ * are in double. Backward multiplies the gradient by the step's loss_scale in device memory. */
 #include <stdlib.h>
 
 #include "device/cuda/kernel_plan.h"
@@ -37,6 +37,7 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cuda_loss_job *job = &loss->job;
     job->values = binding->inputs[0];
     job->labels = binding->labels;
+    job->mixes = binding->mixes;
     job->targets = binding->targets;
     job->saved = plan->needs.saved_bytes > 0 ? binding->saved : NULL;
     job->loss_sum = binding->loss_sum;

@@ -1,6 +1,6 @@
 /* Losses over plain float32 rows, one warp for each row, sums in double: torch.nn.CrossEntropyLoss
- * with label smoothing, class weights and ignore_index, MSELoss, BCEWithLogitsLoss with pos_weight,
- * and HuberLoss. */
+ * with label smoothing, class weights, ignore_index and mixed labels, MSELoss, BCEWithLogitsLoss
+ * with pos_weight, and HuberLoss. */
 #include <limits.h>
 #include <math.h>
 
@@ -49,13 +49,43 @@ static __device__ place first_largest(const float *values, int count) {
     return best;
 }
 
+static __device__ float weight_of(const cuda_loss_job &job, int output) {
+    return job.weights != NULL ? job.weights[output] : 1.0f;
+}
+
+/* The labels of a row; the second has no share unless the step is mixed. */
+struct row_labels {
+    int own, second;
+    float share, rest;
+    __device__ row_labels(const cuda_loss_job &job, size_t row)
+        : own(job.labels[row]), second(own), share(1), rest(0) {
+        if (!job.step->mixed) return;
+        second = job.mixes[row].label;
+        share = job.mixes[row].share;
+        rest = 1 - share;
+    }
+    __device__ int larger() const { return share >= rest ? own : second; }
+};
+
+/* w_label * -log p_label, with -log p_j = log_sum - (x_j - largest): of both labels, by their
+ * shares. A label without a share is no loss, even where its logit is -infinity. */
+static __device__ double label_loss_of(const cuda_loss_job &job, const float *logits,
+                                       const row_labels &labels, double log_sum, float largest) {
+    double own =
+        (double)weight_of(job, labels.own) * (log_sum - (double)(logits[labels.own] - largest));
+    if (labels.rest == 0) return own;
+    double second = (double)weight_of(job, labels.second) *
+                    (log_sum - (double)(logits[labels.second] - largest));
+    if (labels.share == 0) return second;
+    return (double)labels.share * own + (double)labels.rest * second;
+}
+
 /* row() returns the row's loss to every lane and adds 1 to *correct if the prediction is right. */
 struct cross_entropy {
-    /* (1 - s) * -log p_label + s / classes * sum_j -log p_j, with -log p_j = log_sum - (x_j -
-     * largest). */
+    /* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
     static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
         const float *logits = job.values + row * (size_t)job.outputs;
-        int label = job.labels[row];
+        row_labels labels(job, row);
         place best = first_largest(logits, job.outputs);
         double sum = 0, distance = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
@@ -67,26 +97,23 @@ struct cross_entropy {
         distance = warp_sum(distance);
         if (job.saved != NULL && lane_of_warp() == 0)
             job.saved[row] = {best.value, (float)(1 / sum)};
-        *correct += best.index == label;
-        double log_sum = log(sum), label_loss = log_sum - (double)(logits[label] - best.value);
+        *correct += best.index == labels.larger();
+        double log_sum = log(sum);
+        double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
         if (job.smoothing == 0) return label_loss; /* a logit of -infinity is then no loss */
         double mean_loss = log_sum + distance / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
     }
 };
 
-static __device__ float weight_of(const cuda_loss_job &job, int output) {
-    return job.weights != NULL ? job.weights[output] : 1.0f;
-}
-
 /* sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes * w_j; 0 where the
  * label is ignored. */
 struct weighted_cross_entropy {
     static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
         const float *logits = job.values + row * (size_t)job.outputs;
-        int label = job.labels[row];
-        if (job.ignores && label == job.ignored) return 0;
+        if (job.ignores && job.labels[row] == job.ignored) return 0;
         if (job.weights == NULL) return cross_entropy::row(job, row, correct);
+        row_labels labels(job, row);
         place best = first_largest(logits, job.outputs);
         double sum = 0, distance = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
@@ -98,10 +125,9 @@ struct weighted_cross_entropy {
         distance = warp_sum(distance);
         if (job.saved != NULL && lane_of_warp() == 0)
             job.saved[row] = {best.value, (float)(1 / sum)};
-        *correct += best.index == label;
+        *correct += best.index == labels.larger();
         double log_sum = log(sum);
-        double label_loss =
-            (double)job.weights[label] * (log_sum - (double)(logits[label] - best.value));
+        double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
         if (job.smoothing == 0) return label_loss;
         double mean_loss = (job.weight_sum * log_sum + distance) / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
@@ -189,37 +215,44 @@ static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
     *job.correct = correct;
 }
 
-/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes. */
+/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
+ * both. */
 static __global__ void cross_entropy_backward(cuda_loss_job job) {
     float everywhere = (float)(job.smoothing / job.outputs);
     float at_label = (float)(1 - job.smoothing), scale = job.step->loss_scale;
     for (size_t row = first_row(); row < job.rows; row += row_stride()) {
         cuda_loss_row saved = job.saved[row];
-        int label = job.labels[row];
+        row_labels labels(job, row);
+        float at_own = at_label * labels.share, at_second = at_label * labels.rest;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
             size_t at = row * (size_t)job.outputs + (size_t)j;
             float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
-            float target = j == label ? at_label + everywhere : everywhere;
-            job.gradient[at] = (p - target) * scale;
+            float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+            job.gradient[at] = (p - (target + everywhere)) * scale;
         }
     }
 }
 
 /* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_cross_entropy. */
 static __global__ void weighted_cross_entropy_backward(cuda_loss_job job) {
-    double share = job.smoothing / job.outputs;
+    double each = job.smoothing / job.outputs, at_label = 1 - job.smoothing;
+    double weights = job.weights != NULL ? job.weight_sum : job.outputs;
     float scale = job.step->loss_scale;
     for (size_t row = first_row(); row < job.rows; row += row_stride()) {
-        int label = job.labels[row];
-        bool ignored = job.ignores && label == job.ignored;
+        row_labels labels(job, row);
+        bool ignored = job.ignores && labels.own == job.ignored;
         cuda_loss_row saved = ignored ? cuda_loss_row{0, 0} : job.saved[row];
-        double at_label = ignored ? 0 : (1 - job.smoothing) * (double)weight_of(job, label);
-        double weights = job.weights != NULL ? job.weight_sum : job.outputs;
-        float all = (float)(at_label + share * weights);
+        double at_own = 0, at_second = 0;
+        if (!ignored) {
+            at_own = at_label * (double)weight_of(job, labels.own) * (double)labels.share;
+            at_second = at_label * (double)weight_of(job, labels.second) * (double)labels.rest;
+        }
+        float all = (float)(at_own + at_second + each * weights);
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
             size_t at = row * (size_t)job.outputs + (size_t)j;
             float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
-            double target = share * (double)weight_of(job, j) + (j == label ? at_label : 0);
+            double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+            target += each * (double)weight_of(job, j);
             job.gradient[at] = ignored ? 0 : (p * all - (float)target) * scale;
         }
     }

@@ -91,7 +91,8 @@ yoke_status cuda_begin_step(yoke_device *device, const yoke_plan_step *step) {
     cuda_step values = {.seed = step->seed,
                         .step = step->step,
                         .first_row = step->first_row,
-                        .loss_scale = step->loss_scale};
+                        .loss_scale = step->loss_scale,
+                        .mixed = step->mixed};
     TRY(cuda_use(device));
     TRY_CUDA(cuda, cuda_set_step(cuda->step, values, cuda->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
