@@ -379,13 +379,18 @@ typedef struct yoke_loader_options {
     double erasing; /**< Probability of torchvision's RandomErasing, with its default sizes: a box
                          of an image is set to the mean. */
     yoke_sampling sampling; /**< Which rows an epoch has; `balanced` needs `shuffle`. */
+    double mixup; /**< alpha of torchvision's MixUp: row i becomes share * row i + (1 - share) * row
+                       i - 1 of the whole batch, the first row's partner being the last. The share
+                       is drawn for each row from Beta(alpha, alpha), by (seed, epoch, stored row).
+                       Labels become `mixes`, targets are mixed like inputs. Batches then hold
+                       inputs, not pixels. 0: off. */
 } yoke_loader_options;
 
 /** The defaults; set batch. */
 #define YOKE_LOADER_OPTIONS_INIT                                                                   \
     {                                                                                              \
         sizeof(yoke_loader_options), 0, false, false, YOKE_AUGMENT_NONE, false, 0, 0, 0, NULL, 0,  \
-            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH                                              \
+            0, 0, {0, 0, 0, 0}, 0, YOKE_SAMPLING_EACH, 0                                           \
     }
 
 /** Prepares batches in the background while the caller computes on another. */

@@ -13,7 +13,8 @@ typedef enum yoke_random_use {
     YOKE_RANDOM_AUGMENT,
     YOKE_RANDOM_SYNTHETIC,
     YOKE_RANDOM_PROBE,
-    YOKE_RANDOM_TEXT
+    YOKE_RANDOM_TEXT,
+    YOKE_RANDOM_MIXUP
 } yoke_random_use;
 
 /* Four words for (seed, use, a, b, block): The meaning of a and b depends on the use (step and

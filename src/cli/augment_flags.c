@@ -35,4 +35,5 @@ void augment_flags_fill(yoke_trainer_options *run, const augment_flags *flags) {
     run->augment = (yoke_augment)flags->augment;
     if (flags->color_jitter != NULL) read_jitter(&run->color_jitter, flags->color_jitter);
     run->erasing = flags->random_erasing;
+    run->mixup = flags->mixup;
 }

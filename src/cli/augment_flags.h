@@ -7,7 +7,7 @@
 typedef struct augment_flags {
     int augment;
     const char *color_jitter; /* NULL: not given */
-    double random_erasing;
+    double random_erasing, mixup;
 } augment_flags;
 
 /* -1, or the exit code of a usage error. */

@@ -148,6 +148,7 @@ typedef struct yoke_augmentation {
     yoke_augment kind;
     yoke_color_jitter color_jitter; /* of the stored pixels: yoke_color_jitter_row */
     double erasing;
+    double mixup; /* alpha; 0: off */
     bool raw;
     uint64_t seed, epoch;
 } yoke_augmentation;
@@ -184,6 +185,11 @@ void yoke_color_adjust(uint8_t *image, size_t pixels, yoke_color_property proper
 bool yoke_color_jitter_on(const yoke_color_jitter *jitter);
 void yoke_color_jitter_row(uint8_t *image, size_t pixels, const yoke_augmentation *augmentation,
                            size_t row);
+
+/* mixup.c: torchvision's MixUp. share: what a row keeps of itself, from Beta(alpha, alpha). values:
+ * row[count] becomes share * row + (1 - share) * partner, in float32. */
+float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row);
+void yoke_mixup_values(float *row, const float *partner, size_t count, float share);
 
 /* The same in two halves, for rows that a GPU decodes: the placement of one row's image, and the
  * values that all rows share. */

@@ -2,6 +2,7 @@
  * only on (seed, epoch, batch), not on threads or time. Nothing is allocated after creation. */
 #include "data/row_stream.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -97,6 +98,9 @@ static void fill_batch(loader_thread *self, size_t batch) {
             return;
         }
     }
+    if (loader->options.mixup > 0 && !atomic_load(&loader->cancelled))
+        slot->error = yoke_error_take(
+            yoke_slot_mix(slot, &loader->kind, loader->order + first, &self->buffer));
 }
 
 static bool may_fill(const yoke_loader *loader) {
@@ -149,6 +153,21 @@ static yoke_status check_color_jitter(const yoke_dataset *dataset,
     return YOKE_OK;
 }
 
+static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
+    if (!(alpha >= 0) || isinf(alpha))
+        return FAIL(YOKE_ERROR_ARGUMENT, "mixup with alpha %g: must be finite and at least 0",
+                    alpha);
+    if (alpha == 0) return YOKE_OK;
+    if (dataset->source.read_batch)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for rows of read_batch: set read");
+    if (dataset->text || yoke_dataset_labels(dataset) > 1)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "mixup is for rows with one label or with targets; dataset '%s' has %zu labels "
+                    "a row: leave mixup at 0",
+                    dataset->name, yoke_dataset_labels(dataset));
+    return YOKE_OK;
+}
+
 static yoke_status check_augmentation(const yoke_dataset *dataset,
                                       const yoke_loader_options *options) {
     if (options->augment < YOKE_AUGMENT_NONE || options->augment > YOKE_AUGMENT_RESIZED_CROP_FLIP)
@@ -174,6 +193,7 @@ static yoke_status check_augmentation(const yoke_dataset *dataset,
                     "augmentation is for images with labels; dataset '%s' has "
                     "%s: use YOKE_AUGMENT_NONE",
                     dataset->name, dataset->shape.flat ? "flat rows" : "regression targets");
+    TRY(check_mixup(dataset, options->mixup));
     return check_color_jitter(dataset, &options->color_jitter);
 }
 
@@ -238,20 +258,22 @@ static yoke_status start_threads(yoke_loader *loader, int count) {
 }
 
 /* An image's bytes take a quarter of its floats' size: devices that need a copy decode the bytes
- * themselves. */
+ * themselves. Mixup adds up normalised floats, so it takes place here. */
 static yoke_slot_kind kind_of(const yoke_loader *loader) {
     const yoke_loader_options *options = &loader->options;
     yoke_devices *devices = options->devices;
     size_t rows = loader->dataset->rows, batch = (size_t)options->batch;
     int most = (int)(batch < rows || loader->dataset->stream ? batch : rows);
     bool stored = loader->dataset->bytes || loader->dataset->images;
-    bool pixels = stored && devices && !yoke_devices_share_memory(devices);
+    bool mixes = options->mixup > 0;
+    bool pixels = stored && !mixes && devices && !yoke_devices_share_memory(devices);
     return (yoke_slot_kind){
         .dataset = loader->dataset,
         .augmentation = &loader->augmentation,
         .device = devices ? yoke_devices_at(devices, 0) : NULL,
         .rows = (size_t)yoke_chunk_span(most, options->shards, 0, options->shards / options->world)
-                    .rows,
+                    .rows +
+                mixes,
         .pixels = pixels,
         .cropped = pixels && yoke_dataset_has_crops(loader->dataset) &&
                    !yoke_color_jitter_on(&options->color_jitter),
@@ -281,6 +303,7 @@ static yoke_augmentation augmentation_of(const yoke_loader_options *options, uin
     return (yoke_augmentation){.kind = options->augment,
                                .color_jitter = options->color_jitter,
                                .erasing = options->erasing,
+                               .mixup = options->mixup,
                                .raw = options->raw,
                                .seed = options->seed,
                                .epoch = epoch};
@@ -484,6 +507,7 @@ yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, uint64_t *w
         if (slot->inputs) own.inputs_count = (size_t)own.rows * yoke_dataset_values(dataset);
         if (slot->labels) own.labels_count = (size_t)own.rows * yoke_dataset_labels(dataset);
         own.targets_count = (size_t)own.rows * (size_t)dataset->target_count;
+        own.mixes = slot->mixes;
         own.pixels = slot->pixels;
         own.crops = slot->crops;
         own.placements = slot->placements;

@@ -33,6 +33,8 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
                          (void **)&slot->pixels));
     if (kind->cropped) TRY(reserve_rows(kind, sizeof *slot->crops, (void **)&slot->crops));
     if (kind->placed) TRY(reserve_rows(kind, sizeof *slot->placements, (void **)&slot->placements));
+    if (kind->augmentation->mixup > 0 && dataset->classes > 0)
+        TRY(reserve_rows(kind, sizeof *slot->mixes, (void **)&slot->mixes));
     if (dataset->classes > 0)
         return reserve_rows(kind, yoke_dataset_labels(dataset) * sizeof *slot->labels,
                             (void **)&slot->labels);
@@ -41,8 +43,8 @@ yoke_status yoke_slot_reserve(yoke_loader_slot *slot, const yoke_slot_kind *kind
 }
 
 void yoke_slot_release(yoke_loader_slot *slot, const yoke_slot_kind *kind) {
-    void *const owned[] = {slot->targets, slot->labels, slot->placements,
-                           slot->crops,   slot->pixels, slot->inputs};
+    void *const owned[] = {slot->mixes, slot->targets, slot->labels, slot->placements,
+                           slot->crops, slot->pixels,  slot->inputs};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
         if (kind->device)
             yoke_device_free_host(kind->device, owned[i]);

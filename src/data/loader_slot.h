@@ -10,7 +10,7 @@ typedef struct yoke_slot_kind {
     const yoke_dataset *dataset;
     const yoke_augmentation *augmentation; /* of the running epoch */
     yoke_device *device; /* slots lie in memory pinned for it; NULL: in ordinary memory */
-    size_t rows;         /* rows that a slot has room for */
+    size_t rows;         /* rows that a slot has room for: with mixup one more than its part */
     bool pixels, placed; /* slots hold stored pixels; and placements */
     bool cropped;        /* the pixels are crops, which GPUs scale */
 } yoke_slot_kind;
@@ -22,6 +22,7 @@ typedef struct yoke_loader_slot {
     yoke_placement *placements; /* NULL: images are not moved */
     int32_t *labels;            /* NULL for regression */
     float *targets;             /* NULL for classification */
+    yoke_label_mix *mixes;      /* NULL: no mixup, or regression */
     yoke_chunk part;            /* this rank's rows of the batch */
     int whole_rows;             /* 0: the row stream's pass is over */
     uint64_t digest;            /* of a row stream, in DDP */
@@ -46,6 +47,10 @@ yoke_status yoke_slot_fill(yoke_loader_slot *slot, int i, const yoke_slot_kind *
  * orders them. */
 yoke_status yoke_slot_fill_whole(yoke_loader_slot *slot, const yoke_slot_kind *kind,
                                  const int64_t *order, const yoke_row_buffer *buffer);
+/* mixup.c: mixes the filled rows of the slot, each with the row before it in the whole batch, which
+ * it reads for the first. order[whole_rows]: of that batch, as the loader orders it. */
+yoke_status yoke_slot_mix(yoke_loader_slot *slot, const yoke_slot_kind *kind, const int64_t *order,
+                          const yoke_row_buffer *buffer);
 /* What fill needs; the loader frees it. */
 yoke_status yoke_row_reserve(yoke_row_buffer *buffer, const yoke_slot_kind *kind);
 

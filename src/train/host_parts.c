@@ -165,6 +165,14 @@ static yoke_status check_labels(const yoke_trainer *trainer) {
                 trainer->options.dataset, rows->label_count, trainer->options.model, positions);
 }
 
+static yoke_status check_mixup(const yoke_trainer *trainer) {
+    if (trainer->options.mixup == 0 || !yoke_model_has_ignore_index(trainer->model)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "mixup %g with ignore_index: PyTorch's cross-entropy ignores no label of a mixture "
+                "either; leave one of the two out",
+                trainer->options.mixup);
+}
+
 yoke_status yoke_trainer_open_model(yoke_trainer *trainer) {
     if (trainer->options.own_model == NULL) {
         TRY(build_preset(trainer));
@@ -175,6 +183,7 @@ yoke_status yoke_trainer_open_model(yoke_trainer *trainer) {
     }
     yoke_operation loss;
     if (trainer->own_loss.compute == NULL) TRY(check_labels(trainer));
+    TRY(check_mixup(trainer));
     TRY(yoke_model_loss_operation(trainer->model, &loss));
     trainer->options.label_smoothing = loss.label_smoothing; /* of the records */
     trainer->options.loss = NULL;                            /* may be gone after create */

@@ -37,8 +37,11 @@ const char *yoke_trainer_augmentation(const yoke_trainer_options *options, char 
         used += (size_t)snprintf(text + used, size - used, "%s %s", i == 0 ? ", color jitter" : "",
                                  yoke_text_of_real(strengths[i], number, sizeof number));
     if (options->erasing > 0)
-        snprintf(text + used, size - used, ", erasing %s",
-                 yoke_text_of_real(options->erasing, number, sizeof number));
+        used += (size_t)snprintf(text + used, size - used, ", erasing %s",
+                                 yoke_text_of_real(options->erasing, number, sizeof number));
+    if (options->mixup > 0)
+        snprintf(text + used, size - used, ", mixup %s",
+                 yoke_text_of_real(options->mixup, number, sizeof number));
     return text;
 }
 

@@ -210,6 +210,7 @@ static yoke_status open_dataset(yoke_trainer *trainer) {
                                   .augment = options->augment,
                                   .color_jitter = options->color_jitter,
                                   .erasing = options->erasing,
+                                  .mixup = options->mixup,
                                   .drop_last = options->drop_last,
                                   .sampling = options->sampling,
                                   .threads = options->loader_threads,

@@ -366,6 +366,7 @@ static inline yoke_batch pytorch_part_of(const test_rig *rig, yoke_batch batch, 
     batch.rows = part.rows;
     batch.inputs += part.first * shape->channels * shape->height * shape->width;
     if (batch.labels != NULL) batch.labels += part.first;
+    if (batch.mixes != NULL) batch.mixes += part.first;
     if (batch.targets != NULL) batch.targets += 3 * part.first;
     return batch;
 }

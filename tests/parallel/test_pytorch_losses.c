@@ -1,7 +1,8 @@
 /* Losses are PyTorch's: the mean divides by what counts in the whole batch, however many devices or
  * ranks share it, and wherever the rows that are ignored lie. Values come from
- * fixtures/make_losses_fixture.py. */
+ * fixtures/make_losses_fixture.py and, of mixed rows, make_mixup_fixture.py. */
 #include "base/chunk.h"
+#include "data/data.h"
 #include "pytorch_rig.h"
 #include "support/process_ranks.h"
 
@@ -12,7 +13,29 @@ static const subject_model *subject_of(const json_t *test_case) {
     return is_mlp ? &mlp : &convnet;
 }
 
-static yoke_batch batch_of(test_rig *rig, const json_t *test_case, size_t step) {
+/* Row i and row i - 1, of the whole batch: inputs, and labels or targets. */
+static void mix_rows(test_rig *rig, const json_t *shares, yoke_batch *batch,
+                     yoke_label_mix *mixes) {
+    const yoke_shape *shape = &rig->subject->input;
+    size_t values = (size_t)(shape->channels * shape->height * shape->width),
+           last = (size_t)batch->rows - 1;
+    float first_inputs[3 * 12 * 12], first_targets[3];
+    memcpy(first_inputs, rig->inputs + last * values, values * sizeof(float));
+    memcpy(first_targets, rig->targets + last * 3, sizeof first_targets);
+    for (size_t row = last + 1; row-- > 0;) {
+        size_t before = row > 0 ? row - 1 : last;
+        float share = (float)json_number_value(json_array_get(shares, row));
+        yoke_mixup_values(rig->inputs + row * values,
+                          row > 0 ? rig->inputs + before * values : first_inputs, values, share);
+        yoke_mixup_values(rig->targets + row * 3,
+                          row > 0 ? rig->targets + before * 3 : first_targets, 3, share);
+        mixes[row] = (yoke_label_mix){rig->labels[before], share};
+    }
+    if (batch->labels != NULL) batch->mixes = mixes;
+}
+
+static yoke_batch batch_of(test_rig *rig, const json_t *test_case, size_t step,
+                           yoke_label_mix *mixes) {
     yoke_batch batch = make_batch(rig, (int)real_at(test_case, "rows", step), (uint32_t)step);
     const json_t *loss = json_object_get(test_case, "loss");
     const json_t *labels = json_array_get(json_object_get(test_case, "labels"), step);
@@ -21,6 +44,8 @@ static yoke_batch batch_of(test_rig *rig, const json_t *test_case, size_t step) 
         rig->targets[i] = (float)(((double)rig->targets[i] + 1) / 2);
     for (int row = 0; row < batch.rows && labels != NULL; row++)
         rig->labels[row] = (int32_t)json_integer_value(json_array_get(labels, (size_t)row));
+    const json_t *shares = json_array_get(json_object_get(test_case, "shares"), step);
+    if (shares != NULL) mix_rows(rig, shares, &batch, mixes);
     return batch;
 }
 
@@ -30,7 +55,8 @@ static void train(test_rig *rig, const json_t *test_case, int world, int rank, b
     size_t steps = json_array_size(json_object_get(test_case, "losses"));
     assert_in_range(steps, 10, 10);
     for (size_t step = 0; step < steps; step++) {
-        yoke_batch whole = batch_of(rig, test_case, step);
+        yoke_label_mix mixes[MAX_ROWS];
+        yoke_batch whole = batch_of(rig, test_case, step, mixes);
         yoke_batch batch = pytorch_part_of(rig, whole, world, rank);
         yoke_step_result result = {.struct_size = sizeof result};
         must(yoke_data_parallel_step(rig->parallel, &batch, -1, &result));
@@ -57,9 +83,7 @@ static void run_case(const json_t *fixture, const json_t *test_case, int devices
     free(rig);
 }
 
-static void one_to_four_devices_train_as_pytorch_in_every_schedule(void **state) {
-    (void)state;
-    json_t *fixture = read_fixture("losses");
+static size_t one_to_four_devices_train_as(json_t *fixture) {
     size_t index;
     const json_t *test_case;
     json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
@@ -71,8 +95,18 @@ static void one_to_four_devices_train_as_pytorch_in_every_schedule(void **state)
         run_case(fixture, test_case, 2, (yoke_data_parallel_options){.accumulate = 3});
         run_case(fixture, test_case, 2, (yoke_data_parallel_options){.shards = 4});
     }
-    assert_int_equal(index, 8);
     json_decref(fixture);
+    return index;
+}
+
+static void one_to_four_devices_train_as_pytorch_in_every_schedule(void **state) {
+    (void)state;
+    assert_int_equal(one_to_four_devices_train_as(read_fixture("losses")), 8);
+}
+
+static void mixed_rows_train_as_pytorch_in_every_schedule(void **state) {
+    (void)state;
+    assert_int_equal(one_to_four_devices_train_as(read_fixture("mixup")), 5);
 }
 
 typedef struct ddp_case {
@@ -93,9 +127,7 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     return YOKE_OK;
 }
 
-static void ranks_train_as_one_process(void **state) {
-    (void)state;
-    json_t *fixture = read_fixture("losses");
+static void ranks_train_as(json_t *fixture) {
     size_t index;
     const json_t *test_case;
     json_array_foreach(json_object_get(fixture, "cases"), index, test_case) {
@@ -111,9 +143,16 @@ static void ranks_train_as_one_process(void **state) {
     json_decref(fixture);
 }
 
+static void ranks_train_as_one_process(void **state) {
+    (void)state;
+    ranks_train_as(read_fixture("losses"));
+    ranks_train_as(read_fixture("mixup"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_to_four_devices_train_as_pytorch_in_every_schedule),
+        cmocka_unit_test(mixed_rows_train_as_pytorch_in_every_schedule),
         cmocka_unit_test(ranks_train_as_one_process),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
