@@ -120,6 +120,7 @@ static inline void parity_bind_gradients(parity_side *side) {
 static inline void parity_bind_loss(parity_side *side) {
     size_t rows = (size_t)side->c->rows;
     side->binding.labels = parity_memory(side, rows * sizeof(int32_t));
+    side->binding.mixes = parity_memory(side, rows * sizeof(yoke_label_mix));
     side->binding.targets = parity_memory(side, parity_input_count(side->c, 0) * sizeof(float));
     side->binding.loss_sum = parity_memory(side, sizeof(double));
     side->binding.correct = parity_memory(side, sizeof(int32_t));
@@ -242,6 +243,7 @@ static inline void parity_fill(parity_side *side, const parity_values *values) {
     parity_put_parameters(side, values);
     size_t rows = (size_t)side->c->rows;
     parity_upload(side, binding->labels, values->labels, rows * sizeof *values->labels);
+    parity_upload(side, binding->mixes, values->mixes, rows * sizeof *values->mixes);
     parity_upload(side, binding->targets, values->targets,
                   parity_input_count(side->c, 0) * sizeof *values->targets);
 }
@@ -472,8 +474,8 @@ static inline void parity_check_steps(const parity_rig *rig, const parity_case *
 }
 
 static inline void parity_check(const parity_rig *rig, const parity_case *c) {
-    static const yoke_plan_step step = {
-        .seed = 11, .step = 5, .first_row = 100, .loss_scale = 0.5f};
+    const yoke_plan_step step = {
+        .seed = 11, .step = 5, .first_row = 100, .loss_scale = 0.5f, .mixed = c->mixed};
     parity_check_steps(rig, c, &step, 1, parity_tolerance(c->precision));
 }
 

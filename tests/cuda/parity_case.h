@@ -35,6 +35,7 @@ typedef struct parity_case {
     bool in_place;     /* where the plan offers it */
     bool recorded;     /* both passes as one recording */
     bool full;         /* values with all 24 bits */
+    bool mixed;        /* cross-entropy: rows have two labels */
     float input_scale; /* of input 0; a power of two keeps it exact; 0: 1 */
 } parity_case;
 
@@ -87,13 +88,13 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
     snprintf(
-        text, bytes, "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s",
+        text, bytes, "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s",
         op->kind == YOKE_OP_ACTIVATION ? yoke_activation_name(op->activation) : kinds[op->kind],
         c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
         op->kernel, op->stride, op->padding, op->groups, precisions[c->precision],
         c->evaluation ? ", evaluation" : "", op->add ? ", add" : "", op->relu ? ", relu" : "",
-        c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
-        c->recorded ? ", recorded" : "");
+        c->plain ? ", plain" : "", c->in_place ? ", in place" : "", c->recorded ? ", recorded" : "",
+        c->mixed ? ", mixed" : "");
 }
 
 /* Shapes. */
@@ -158,6 +159,7 @@ typedef struct parity_values {
     float *inputs[YOKE_PLAN_INPUTS], *parameters[YOKE_PLAN_PARAMETERS], *buffers[2];
     float *output_gradient, *targets;
     int32_t *labels;
+    yoke_label_mix *mixes;
 } parity_values;
 
 static inline size_t parity_input_count(const parity_case *c, int index) {
@@ -191,6 +193,12 @@ static inline parity_values parity_values_new(const parity_case *c) {
     values.labels = test_malloc((size_t)c->rows * sizeof *values.labels);
     for (int i = 0; i < c->rows; i++)
         values.labels[i] = (int32_t)(parity_hash((uint32_t)i, 9) % (uint32_t)channels);
+    values.mixes = test_malloc((size_t)c->rows * sizeof *values.mixes);
+    for (int i = 0; i < c->rows; i++) {
+        uint32_t hash = parity_hash((uint32_t)i, 10);
+        values.mixes[i].label = (int32_t)(hash % (uint32_t)channels);
+        values.mixes[i].share = (float)(hash % 9) / 8; /* none and all, too */
+    }
     return values;
 }
 
@@ -203,6 +211,7 @@ static inline void parity_values_free(parity_values *values) {
     test_free(values->output_gradient);
     test_free(values->targets);
     test_free(values->labels);
+    test_free(values->mixes);
 }
 
 #endif

@@ -360,6 +360,9 @@ static void losses_equal_the_cpu(void **state) {
                                   shapes[i / 3].classes);
         c.operation.label_smoothing = i % 3 == 1 ? 0.1 : 0;
         parity_check(rig, &c);
+        c.mixed = !mse;
+        parity_check(rig, &c);
+        c.mixed = false;
         c.evaluation = true;
         parity_check(rig, &c);
     }
@@ -386,6 +389,9 @@ static void weighted_losses_equal_the_cpu(void **state) {
         c.operation.label_smoothing = way == 2 || way == 3 ? 0.1 : 0;
         c.operation.delta = way == 6 ? 0.25 : 1;
         parity_check(rig, &c);
+        c.mixed = way == 0 || way == 2;
+        if (c.mixed) parity_check(rig, &c);
+        c.mixed = false;
         c.evaluation = true;
         parity_check(rig, &c);
     }

@@ -149,11 +149,53 @@ static void ranks_train_as_one_process(void **state) {
     ranks_train_as(read_fixture("mixup"));
 }
 
+static void expect_refused(test_rig *rig, const yoke_batch *batch, const char *words) {
+    yoke_step_result result = {.struct_size = sizeof result};
+    assert_int_equal(yoke_data_parallel_step(rig->parallel, batch, -1, &result),
+                     YOKE_ERROR_ARGUMENT);
+    if (strstr(yoke_last_error(), words) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", yoke_last_error(), words);
+}
+
+/* Of cases 0, without, and 2, with ignore_index; case 4 compares with targets. */
+static void second_labels_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        size_t test_case;
+        yoke_label_mix mix;
+        const char *words;
+    } rows[] = {
+        {0, {5, 0.5f}, "row 2 of the batch has the second label 5: this model's classes are 0 to"},
+        {0, {-1, 0.5f}, "row 2 of the batch has the second label -1"},
+        {0, {1, 1.5f}, "row 2 of the batch gives its label a share of 1.5: must be 0 to 1"},
+        {0, {1, NAN}, "a share of nan"},
+        {2, {1, 0.5f}, "mixed labels with ignore_index"},
+        {4, {1, 0.5f}, "the batch has mixes, which are second labels, but the BCE loss reads"}};
+    json_t *fixture = read_fixture("losses");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const json_t *test_case =
+            json_array_get(json_object_get(fixture, "cases"), rows[i].test_case);
+        test_rig *rig = calloc(1, sizeof *rig);
+        assert_non_null(rig);
+        rig->subject = subject_of(test_case);
+        open_engine(rig, json_object_get(json_object_get(fixture, "tensors"), rig->subject->name),
+                    test_case, devices_of(2), (yoke_data_parallel_options){.batch = MAX_ROWS});
+        yoke_label_mix mixes[3] = {{0, 1}, {0, 1}, rows[i].mix};
+        yoke_batch batch = make_batch(rig, 3, 0);
+        batch.mixes = mixes;
+        expect_refused(rig, &batch, rows[i].words);
+        close_engine(rig);
+        free(rig);
+    }
+    json_decref(fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_to_four_devices_train_as_pytorch_in_every_schedule),
         cmocka_unit_test(mixed_rows_train_as_pytorch_in_every_schedule),
         cmocka_unit_test(ranks_train_as_one_process),
+        cmocka_unit_test(second_labels_that_do_not_fit_are_refused),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ typedef struct rank_run {
     yoke_trainer_options options; /* mode and process_group are filled in */
     log_of_run run;
     yoke_error error;
+    uint64_t hash; /* of the weights at the end; 0: the run failed */
 } rank_run;
 
 static inline void *run_one_rank(void *context) {
@@ -29,6 +30,8 @@ static inline void *run_one_rank(void *context) {
     self->options.mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL;
     self->options.process_group = &group;
     self->error = yoke_error_take(train(&self->run, &self->options));
+    if (self->error.status == YOKE_OK)
+        yoke_data_parallel_hash(yoke_trainer_engine(self->run.trainer), &self->hash);
     yoke_trainer_destroy(self->run.trainer);
     return NULL;
 }

@@ -136,9 +136,11 @@ static void check_tensors(const struct rig *rig) {
     }
 }
 
-static void train_side_by_side(int devices, const yoke_optimizer_options *optimizer) {
+static void train_side_by_side_on(int devices, const yoke_optimizer_options *optimizer,
+                                  const yoke_label_mix *mixes) {
     struct rig rig;
     rig_create(&rig, devices, optimizer);
+    rig.batch.mixes = mixes;
     for (int step = 0; step < STEPS; step++) {
         yoke_step_result engine = {.struct_size = sizeof engine}, own = engine;
         double rate = step == 1 ? 0.003 : YOKE_OPTIMIZER_LEARNING_RATE;
@@ -151,6 +153,10 @@ static void train_side_by_side(int devices, const yoke_optimizer_options *optimi
         check_tensors(&rig);
     }
     rig_destroy(&rig);
+}
+
+static void train_side_by_side(int devices, const yoke_optimizer_options *optimizer) {
+    train_side_by_side_on(devices, optimizer, NULL);
 }
 
 static void sgd_takes_the_same_steps(void **state) {
@@ -181,6 +187,16 @@ static void shards_normalize_as_devices_do(void **state) {
     sgd.learning_rate = 0.02;
     train_side_by_side(2, &sgd);
     train_side_by_side(3, &sgd);
+}
+
+static void mixed_labels_take_the_same_steps(void **state) {
+    (void)state;
+    static const yoke_label_mix mixes[ROWS] = {{3, 0.25f}, {0, 0.75f}, {2, 0},   {2, 1},
+                                               {1, 0.5f},  {3, 0.1f},  {0, 0.9f}};
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    sgd.learning_rate = 0.02;
+    train_side_by_side_on(1, &sgd, mixes);
+    train_side_by_side_on(3, &sgd, mixes);
 }
 
 static void a_loss_that_is_not_finite_changes_no_weight(void **state) {
@@ -230,6 +246,7 @@ int main(void) {
         cmocka_unit_test(sgd_takes_the_same_steps),
         cmocka_unit_test(adamw_takes_the_same_steps),
         cmocka_unit_test(shards_normalize_as_devices_do),
+        cmocka_unit_test(mixed_labels_take_the_same_steps),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_no_weight),
         cmocka_unit_test(mistakes_are_named),
     };

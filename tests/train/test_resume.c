@@ -27,6 +27,7 @@ static void vary(yoke_trainer_options *options, int setting) {
     if (setting == 0) return;
     options->optimizer = &adamw;
     options->augment = YOKE_AUGMENT_CROP_FLIP;
+    options->mixup = 0.4;
     options->lr_schedule = YOKE_LR_ONECYCLE;
     options->accumulate = 2;
     options->evaluate_every = 1;
@@ -269,6 +270,9 @@ static void another_run_is_refused_unless_the_field_is_named(void **state) {
     options.erasing = 0.25;
     expect_refused(options, YOKE_ERROR_ARGUMENT,
                    "augment is none, erasing 0.25 here and none there");
+    options = saving(&run);
+    options.mixup = 0.2;
+    expect_refused(options, YOKE_ERROR_ARGUMENT, "augment is none, mixup 0.2 here and none there");
     options = saving(&run);
     options.sampling = YOKE_SAMPLING_BALANCED;
     expect_refused(options, YOKE_ERROR_ARGUMENT, "shuffle is balanced here and yes there");
