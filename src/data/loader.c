@@ -163,7 +163,7 @@ static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
     if (dataset->text || yoke_dataset_labels(dataset) > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mixup is for rows with one label or with targets; dataset '%s' has %zu labels "
-                    "a row: leave mixup at 0",
+                    "a row: leave mixup out",
                     dataset->name, yoke_dataset_labels(dataset));
     return YOKE_OK;
 }
