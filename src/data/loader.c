@@ -158,8 +158,10 @@ static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
         return FAIL(YOKE_ERROR_ARGUMENT, "mixup with alpha %g: must be finite and at least 0",
                     alpha);
     if (alpha == 0) return YOKE_OK;
-    if (dataset->source.read_batch)
-        return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for rows of read_batch: set read");
+    if (dataset->source.read_batch || dataset->stream)
+        return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for %s",
+                    dataset->stream ? "a row stream, whose rows have no number to draw a share by"
+                                    : "rows of read_batch: set read");
     if (dataset->text || yoke_dataset_labels(dataset) > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mixup is for rows with one label or with targets; dataset '%s' has %zu labels "

@@ -271,6 +271,13 @@ static yoke_status read_rows(void *payload, const int64_t *rows, int count, floa
     return YOKE_OK;
 }
 
+static yoke_status next_rows(void *payload, int room, float *to, int32_t *to_labels,
+                             float *to_targets, int *count) {
+    (void)payload, (void)room, (void)to, (void)to_labels, (void)to_targets;
+    *count = 0;
+    return YOKE_OK;
+}
+
 static void what_cannot_be_mixed_is_refused(void **state) {
     (void)state;
     yoke_dataset *dataset = open_rows(true);
@@ -295,6 +302,11 @@ static void what_cannot_be_mixed_is_refused(void **state) {
                               .read_batch = read_rows};
     must(yoke_dataset_from_callback(&dataset, &source));
     expect_refused(dataset, 0.2, "mixup is not for rows of read_batch: set read");
+    yoke_dataset_close(dataset);
+    yoke_row_stream stream = {
+        .struct_size = sizeof stream, .shape = {3, 2, 2, false}, .classes = 7, .next = next_rows};
+    must(yoke_dataset_from_stream(&dataset, &stream));
+    expect_refused(dataset, 0.2, "mixup is not for a row stream");
     yoke_dataset_close(dataset);
 }
 
