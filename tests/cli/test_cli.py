@@ -319,10 +319,6 @@ class Train(Case):
         self.assertEqual([self.train(*run, *devices(2), *more)["weights_hash"] for more in changes], hashes)
         for words in ["0.4,x", "1,1,1,0.7", "1,,1", "1,1,1,0.1,1"]:
             self.fails(2, [f"--color-jitter: '{words}' is not BRIGHTNESS"], "train", *SMALL, "--color-jitter", words)
-        self.fails(2, ["--mixup: '-0.2' is not a number from 0"], "train", *SMALL, "--mixup", "-0.2")
-        self.fails(2, ["mixup 0.2 with ignore_index"], "train", *SMALL, "--mixup", "0.2", "--ignore-index", "1")
-        self.fails(2, ["mixup is for rows with one label", "'text' has 128 labels a row"], "train", "--dataset",
-                   f"text:{__file__}", "--model", "gpt2:layers=1,width=32,heads=2", "--mixup", "0.2")
         self.fails(2, ["color jitter is for images of bytes in three channels"], "train", *SMALL, "--color-jitter", "1")
 
     @unittest.skipIf(BACKEND != "cpu", "several GPUs refuse")

@@ -181,6 +181,17 @@ class Train(Case):
         self.expect(yoke("train", *RUN, "--devices", "cpu", "--dataset", spec, "--sampling", "balanced", "--shuffle", "no"), 2,
                     "needs shuffle")
 
+    def test_what_cannot_be_mixed_is_refused(self):
+        text = f"text:{__file__},context=16"
+        for dataset, words, options in [
+                ("synthetic:1x8x8", "--mixup: '-0.2' is not a number from 0", ["--mixup", "-0.2"]),
+                ("synthetic:1x8x8", "mixup 0.2 with ignore_index", ["--mixup", "0.2", "--ignore-index", "1"]),
+                (text, "'text' has 16 labels a row", ["--mixup", "0.2", "--model", "gpt2:layers=1,width=32,heads=2"])]:
+            run = yoke("train", *RUN, "--dataset", dataset, *options)
+            self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+            self.assertIn(words, run.stderr)
+        self.assertEqual(json.loads(self.succeed("train", "--mixup", "0.2", "--print-config").stdout), {"mixup": 0.2})
+
     def test_a_resumed_run_draws_as_the_uninterrupted_one(self):
         for spec in f"npy:{ARRAYS}/floats.npy,{ARRAYS}/labels.npy", f"npz:{ARRAYS}/packed.npz":
             options = ["--sampling", "balanced", "--drop-last", "--loader-threads", "2"]
