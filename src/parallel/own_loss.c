@@ -13,6 +13,7 @@ yoke_status yoke_own_loss_take(yoke_host_loss *host, const yoke_batch **given) {
     host->unlabelled = host->given;
     host->unlabelled.labels = NULL;
     host->unlabelled.labels_count = 0;
+    host->unlabelled.mixes = NULL;
     host->unlabelled.targets = NULL;
     host->unlabelled.targets_count = 0;
     *given = &host->unlabelled;
@@ -43,6 +44,7 @@ static yoke_batch label_rows(const yoke_data_parallel *parallel, const yoke_batc
         rows.labels = given->labels + first * each;
         rows.labels_count = (size_t)rows.rows * each;
     }
+    if (given->mixes != NULL) rows.mixes = given->mixes + first;
     if (given->targets != NULL) {
         size_t each = given->targets_count / whole;
         rows.targets = given->targets + first * each;

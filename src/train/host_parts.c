@@ -166,7 +166,9 @@ static yoke_status check_labels(const yoke_trainer *trainer) {
 }
 
 static yoke_status check_mixup(const yoke_trainer *trainer) {
-    if (trainer->options.mixup == 0 || !yoke_model_has_ignore_index(trainer->model)) return YOKE_OK;
+    if (trainer->options.mixup == 0 || trainer->own_loss.compute != NULL ||
+        !yoke_model_has_ignore_index(trainer->model))
+        return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "mixup %g with ignore_index: PyTorch's cross-entropy ignores no label of a mixture "
                 "either; leave one of the two out",

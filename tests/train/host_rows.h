@@ -76,6 +76,13 @@ static inline yoke_model *make_model(const char *name, int outputs, const yoke_l
     return model;
 }
 
+/* What class j of a row's output is compared with. */
+static inline double target_of(const yoke_batch *batch, int row, int j) {
+    double share = batch->mixes != NULL ? (double)batch->mixes[row].share : 1;
+    double target = j == batch->labels[row] ? share : 0;
+    return batch->mixes != NULL && j == batch->mixes[row].label ? target + 1 - share : target;
+}
+
 /* torch.nn.functional.cross_entropy, by hand. */
 typedef struct own_loss {
     int calls, evaluations, fails_at; /* fails_at 0: never */
@@ -94,14 +101,14 @@ static inline yoke_status compute(void *payload, const yoke_outputs *rows, doubl
     *loss = 0;
     for (int row = 0; row < count; row++) {
         const float *x = rows->outputs[0] + (size_t)row * CLASSES;
-        int label = rows->batch->labels[row];
         double sum = 0;
         for (int j = 0; j < CLASSES; j++)
             sum += exp((double)x[j]);
-        *loss += (log(sum) - (double)x[label]) / count;
+        for (int j = 0; j < CLASSES; j++)
+            *loss += target_of(rows->batch, row, j) * (log(sum) - (double)x[j]) / count;
         for (int j = 0; j < CLASSES && rows->gradients != NULL; j++)
             rows->gradients[0][row * CLASSES + j] =
-                (float)((exp((double)x[j]) / sum - (j == label)) / count);
+                (float)((exp((double)x[j]) / sum - target_of(rows->batch, row, j)) / count);
     }
     if (own->not_finite) *loss = NAN;
     return YOKE_OK;

@@ -2,11 +2,11 @@
 #include "host_rows.h"
 
 /* On one to three devices, in micro-batches, in every schedule. */
-static void a_loss_of_the_host_trains_as_the_models_own(void **state) {
-    (void)state;
+static void trains_as_the_models_own(double mixup) {
     host_rows *rows = make_rows();
     log_of_run wanted = {0}, run = {0};
     yoke_trainer_options options = on_rows(&wanted, rows);
+    options.mixup = mixup;
     run_to_the_end(&wanted, &options);
     own_loss own = {0};
     const yoke_own_loss loss = {sizeof loss, compute, &own};
@@ -27,6 +27,16 @@ static void a_loss_of_the_host_trains_as_the_models_own(void **state) {
     options.shards = 2;
     expect_refused(&options, "own_loss with 2 shards");
     free_rows(rows);
+}
+
+static void a_loss_of_the_host_trains_as_the_models_own(void **state) {
+    (void)state;
+    trains_as_the_models_own(0);
+}
+
+static void a_loss_of_the_host_reads_second_labels(void **state) {
+    (void)state;
+    trains_as_the_models_own(0.5);
 }
 
 /* YOKE_LOSS_MSE with targets that are all the row's label. */
@@ -127,6 +137,7 @@ static void a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse(voi
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_of_the_host_trains_as_the_models_own),
+        cmocka_unit_test(a_loss_of_the_host_reads_second_labels),
         cmocka_unit_test(a_loss_of_the_host_reads_labels_that_the_models_own_would_refuse),
     };
     return RUN_ON_DEVICES(tests, make_folder, remove_folder);
