@@ -29,8 +29,8 @@ class Generate(unittest.TestCase):
         cls.text.write_bytes(PERIOD * 120)
         said = yoke("train", "--dataset", f"text:{cls.text},context=16", "--model",
                     "gpt2:layers=1,width=32,heads=2", "--optimizer", "adamw", "--lr", "0.01", "--batch", "16",
-                    "--steps", "200", "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--quiet", "--save",
-                    cls.weights)
+                    "--steps", "200", "--devices", "cpu", "--threads", "1", "--algorithm", "direct", "--quiet",
+                    "--save", cls.weights)
         assert said.returncode == 0, said.stderr
 
     def generate(self, *arguments):

@@ -64,7 +64,8 @@ class Habits(Case):
         self.assertNotIn("test loss", self.run_ok(*run, "--evaluate-every", "-1").stderr)
 
     def test_every_epoch_is_evaluated_and_a_number_of_steps_once(self):
-        for length, evaluations in [(["--epochs", "3"], 3), (["--steps", "9"], 1), (["--epochs", "3", "--evaluate-every", "0"], 1)]:
+        for length, evaluations in [(["--epochs", "3"], 3), (["--steps", "9"], 1),
+                                    (["--epochs", "3", "--evaluate-every", "0"], 1)]:
             metrics = self.folder / f"{evaluations}{length[0]}.jsonl"
             self.run_ok("train", *SMALL, *length, "--metrics", metrics)
             self.assertEqual(metrics.read_text().count("test_loss"), evaluations, length)
@@ -91,7 +92,8 @@ class Habits(Case):
                    "--resume", "auto")  # nothing to go on from: this would be a new run
         self.train("--steps", "2", "--save", save, "--force", "--checkpoint-dir", self.folder / "saves")
         self.assertNotEqual(save.read_bytes(), before)
-        resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume", "auto")
+        resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume",
+                             "auto")
         self.assertEqual(resumed["steps"], 3)
         self.train("--steps", "1", "--save", "/dev/null")
 
@@ -134,19 +136,22 @@ class Options(Case):
         config = self.folder / "run.json"
         config.write_text('{"recipe": "cifar10", "lr": 0.2, "warmup_steps": 5, "lr-schedule": "cosine", "epochs": 7}')
         said = self.options("--config", config, "--epochs", "9")
-        self.assertEqual((said["model"], said["lr"], said["epochs"], said["warmup-steps"]), ("resnet18-cifar", 0.2, 9, 5))
+        self.assertEqual((said["model"], said["lr"], said["epochs"], said["warmup-steps"]),
+                         ("resnet18-cifar", 0.2, 9, 5))
         config.write_text('{"nesterov": false, "recipe": "cifar10"}')
         self.assertNotIn("nesterov", self.options("--config", config))
 
     def test_a_recipe_prints_what_it_stands_for(self):
-        result = self.run_ok("train", "--recipe", "cifar10", *SMALL, "--epochs", "1", "--augment", "none", "--steps", "1")
+        result = self.run_ok("train", "--recipe", "cifar10", *SMALL, "--epochs", "1", "--augment", "none", "--steps",
+                             "1")
         line = next(line for line in result.stderr.splitlines() if line.startswith("recipe "))
         self.assertIn("cifar10: --dataset cifar10:data/cifar-10-batches-bin --model resnet18-cifar --epochs 30", line)
         words = line.split(": ", 1)[1].split()
         self.assertEqual(self.options(*words), self.options("--recipe", "cifar10"))
         self.fails(2, ["'cifar1'", "did you mean 'cifar10'"], "train", "--recipe", "cifar1")
-        self.fails(2, ["imagefolder-finetune needs --dataset"], "train", "--recipe", "imagefolder-finetune", "--init", "x")
-        self.fails(2, ["imagefolder-finetune needs --init"], "train", "--recipe", "imagefolder-finetune", "--dataset", "images:x")
+        tuning = ["train", "--recipe", "imagefolder-finetune"]
+        self.fails(2, ["imagefolder-finetune needs --dataset"], *tuning, "--init", "x")
+        self.fails(2, ["imagefolder-finetune needs --init"], *tuning, "--dataset", "images:x")
 
     def test_gpt_char_learns_from_a_text(self):
         text = self.folder / "text"
