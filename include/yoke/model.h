@@ -298,12 +298,14 @@ YOKE_API yoke_value yoke_tanh(yoke_model *model, yoke_value input);
  */
 YOKE_API yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right);
 
-/** Adds the product, element by element, of two values of one shape.
+/** Adds the product, element by element, of two values of one shape. One of them may also be
+ * [channels, 1, 1] beside an image of as many channels: a factor for each channel of a row, as in
+ * squeeze-and-excitation.
  *
  * @param model  The model.
  * @param left   One value.
  * @param right  The other.
- * @return Their shape.
+ * @return Their shape, that of the image.
  */
 YOKE_API yoke_value yoke_multiply(yoke_model *model, yoke_value left, yoke_value right);
 

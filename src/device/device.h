@@ -244,7 +244,7 @@ typedef enum yoke_operation_kind {
     YOKE_OP_LAYER_NORM, /* of a flat value or a sequence; weight, bias [channels] */
     YOKE_OP_ACTIVATION,
     YOKE_OP_ADD,      /* two inputs; relu: followed by a ReLU */
-    YOKE_OP_MULTIPLY, /* two inputs */
+    YOKE_OP_MULTIPLY, /* two inputs; by_channel: input 1 is [channels, 1, 1] */
     YOKE_OP_CONCAT,   /* two inputs: the channels of input 0, then those of input 1 */
     YOKE_OP_SOFTMAX,  /* over the channels of a flat value or a sequence */
     YOKE_OP_MAX_POOL,
@@ -314,8 +314,9 @@ typedef struct yoke_operation {
                              Cross-entropy: of the classes; BCE: of the positive targets */
     bool ignores;         /* cross-entropy: rows with the label `ignored` count for nothing */
     int32_t ignored;
-    double delta;   /* Huber: where the square ends */
-    uint32_t layer; /* part of the key of dropout's random numbers */
+    double delta;    /* Huber: where the square ends */
+    uint32_t layer;  /* part of the key of dropout's random numbers */
+    bool by_channel; /* multiply: by a factor for each channel of a row */
 } yoke_operation;
 
 /* The places begin .. end - 1 of a line. */

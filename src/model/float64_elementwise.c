@@ -46,13 +46,14 @@ void yoke_float64_elementwise(yoke_float64_model *r, const yoke_node *layer, boo
 
 void yoke_float64_multiply(yoke_float64_model *r, const yoke_node *layer, bool backward) {
     int left = layer->inputs[0], right = layer->inputs[1];
+    size_t each = yoke_float64_row(r, left) / yoke_float64_row(r, right); /* pixels of a factor */
     for (size_t i = 0; i < (size_t)r->rows * yoke_float64_row(r, layer->output); i++) {
         double dy = r->gradients[layer->output][i];
         if (!backward) {
-            r->values[layer->output][i] = r->values[left][i] * r->values[right][i];
+            r->values[layer->output][i] = r->values[left][i] * r->values[right][i / each];
             continue;
         }
-        r->gradients[left][i] += dy * r->values[right][i];
-        r->gradients[right][i] += dy * r->values[left][i];
+        r->gradients[left][i] += dy * r->values[right][i / each];
+        r->gradients[right][i / each] += dy * r->values[left][i];
     }
 }

@@ -275,9 +275,36 @@ yoke_value yoke_add(yoke_model *model, yoke_value left, yoke_value right) {
     return yoke_builder_result(model, add_joined(model, YOKE_OP_ADD, left, right));
 }
 
+/* Whether `factors` has one value for each channel of `image`. */
+static bool scales(yoke_shape factors, yoke_shape image) {
+    bool images = !factors.flat && !factors.sequence && !image.flat && !image.sequence;
+    return images && factors.channels == image.channels && factors.height * factors.width == 1 &&
+           image.height * image.width > 1;
+}
+
+static yoke_status add_channel_scale(yoke_model *model, yoke_value image, yoke_value factors) {
+    yoke_node *layer = NULL;
+    TRY(yoke_builder_elementwise(model, YOKE_OP_MULTIPLY, NULL, image, &layer));
+    layer->operation.by_channel = true;
+    return yoke_builder_read(model, layer, factors);
+}
+
+static bool exists(const yoke_model *model, yoke_value value) {
+    return value.index >= 0 && value.index <= model->layer_count;
+}
+
+static yoke_status add_product(yoke_model *model, yoke_value left, yoke_value right) {
+    if (!exists(model, left) || !exists(model, right))
+        return add_joined(model, YOKE_OP_MULTIPLY, left, right); /* says so */
+    yoke_shape a = yoke_value_shape(model, left.index), b = yoke_value_shape(model, right.index);
+    if (scales(b, a)) return add_channel_scale(model, left, right);
+    if (scales(a, b)) return add_channel_scale(model, right, left);
+    return add_joined(model, YOKE_OP_MULTIPLY, left, right);
+}
+
 yoke_value yoke_multiply(yoke_model *model, yoke_value left, yoke_value right) {
     if (yoke_builder_stopped(model)) return (yoke_value){YOKE_NONE};
-    return yoke_builder_result(model, add_joined(model, YOKE_OP_MULTIPLY, left, right));
+    return yoke_builder_result(model, add_product(model, left, right));
 }
 
 static yoke_status add_dropout(yoke_model *model, yoke_value input, double probability) {

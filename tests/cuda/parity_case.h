@@ -50,6 +50,7 @@ static inline yoke_dims parity_input_dims(const parity_case *c, int index) {
     yoke_dims dims = c->operation.input;
     bool rest = c->operation.kind == YOKE_OP_CONCAT && index == 1;
     if (rest) dims.channels = c->operation.output.channels - dims.channels;
+    if (c->operation.by_channel && index == 1) dims.height = dims.width = 1;
     return dims;
 }
 

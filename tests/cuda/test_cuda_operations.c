@@ -206,6 +206,15 @@ static void softmax_equals_the_cpu(void **state) {
     }
 }
 
+static void factors_of_channels_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < VALUES; i++) {
+        parity_case c = value_case(YOKE_OP_MULTIPLY, i);
+        c.operation.by_channel = true;
+        check_every_way(rig, c);
+    }
+}
+
 /* Of images and sequences; input 1 has fewer, as many or more channels than input 0. */
 static void joins_equal_the_cpu(void **state) {
     const parity_rig *rig = *state;
@@ -562,6 +571,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(activations_equal_the_cpu),
         cmocka_unit_test(layer_norm_equals_the_cpu),
         cmocka_unit_test(softmax_equals_the_cpu),
+        cmocka_unit_test(factors_of_channels_equal_the_cpu),
         cmocka_unit_test(joins_equal_the_cpu),
         cmocka_unit_test(add_equals_the_cpu),
         cmocka_unit_test(flatten_and_output_equal_the_cpu),

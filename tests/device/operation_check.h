@@ -190,6 +190,7 @@ static inline yoke_plan_request check_request(operation_check *check) {
         yoke_dims dims = check->operation.input;
         if (check->operation.kind == YOKE_OP_CONCAT && i == 1)
             dims.channels = check->operation.output.channels - dims.channels;
+        if (check->operation.by_channel && i == 1) dims.height = dims.width = 1;
         CHECK(cpu_value_desc(&desc, cpu_of(check->device), check->rows, dims,
                              cpu_data_type(check->precision),
                              check->tags[i] != 0 ? check->tags[i] : dnnl_nchw));

@@ -40,8 +40,9 @@ static void add_reference(const operation_check *check, double *const inputs[],
 static void multiply_reference(const operation_check *check, double *const inputs[],
                                double *const parameters[], double *output) {
     (void)parameters;
+    size_t each = check_count(&check->inputs[0]) / check_count(&check->inputs[1]);
     for (size_t i = 0; i < check_count(&check->inputs[0]); i++)
-        output[i] = inputs[0][i] * inputs[1][i];
+        output[i] = inputs[0][i] * inputs[1][i / each];
 }
 
 static void copy_reference(const operation_check *check, double *const inputs[],
@@ -139,6 +140,28 @@ static void every_multiply(yoke_precision precision) {
 static void multiply_takes_two_layouts_and_gives_each_its_gradient(void **state) {
     (void)state;
     every_multiply(YOKE_FLOAT32);
+}
+
+/* Channels that blocks divide and of others, in every pair of layouts. */
+static void every_channel_scale(yoke_precision precision) {
+    static const yoke_dims images[] = {{16, 3, 5}, {20, 4, 3}, {7, 2, 2}, {40, 1, 9}};
+    static const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nhwc, dnnl_nChw16c};
+    for (size_t s = 0; s < sizeof images / sizeof images[0]; s++) {
+        for (int i = 0; i < 18; i++) {
+            operation_check check = prepare(YOKE_OP_MULTIPLY, images[s], precision);
+            check.operation.by_channel = true;
+            check.input_count = 2;
+            check.tags[0] = tags[i % 3];
+            check.tags[1] = tags[i / 3 % 3];
+            check.in_place = i >= 9;
+            run(&check, multiply_reference);
+        }
+    }
+}
+
+static void multiply_takes_a_factor_for_each_channel_of_a_row(void **state) {
+    (void)state;
+    every_channel_scale(YOKE_FLOAT32);
 }
 
 static void add_shares_one_gradient_between_inputs_of_one_layout(void **state) {
@@ -247,6 +270,7 @@ static void elementwise_operations_compute_in_bfloat16(void **state) {
     every_add(YOKE_BFLOAT16, false);
     every_add(YOKE_BFLOAT16, true);
     every_multiply(YOKE_BFLOAT16);
+    every_channel_scale(YOKE_BFLOAT16);
     every_reshape(YOKE_OP_FLATTEN, YOKE_BFLOAT16);
     every_reshape(YOKE_OP_OUTPUT, YOKE_BFLOAT16);
 }
@@ -256,6 +280,7 @@ int main(void) {
         cmocka_unit_test(activations_equal_their_definitions_and_slopes),
         cmocka_unit_test(add_sums_two_layouts_and_gives_both_the_gradient),
         cmocka_unit_test(add_fuses_relu),
+        cmocka_unit_test(multiply_takes_a_factor_for_each_channel_of_a_row),
         cmocka_unit_test(multiply_takes_two_layouts_and_gives_each_its_gradient),
         cmocka_unit_test(add_shares_one_gradient_between_inputs_of_one_layout),
         cmocka_unit_test(flatten_gives_row_major_features_from_any_layout),

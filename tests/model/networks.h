@@ -112,6 +112,11 @@ static inline yoke_model *joined(const yoke_loss_options *loss) {
     a = yoke_concat(model, yoke_concat(model, a, b), yoke_concat(model, input, a));
     a = yoke_multiply(model, conv(model, a, "conv3", 3, NULL), input);
     a = yoke_multiply(model, input, yoke_relu(model, a));
+    yoke_value pool = yoke_global_average_pool(model, input);
+    yoke_value factors = yoke_sigmoid(model, conv(model, pool, "excite1", 3, NULL));
+    a = yoke_multiply(model, factors, a); /* a factor for each channel, on the left */
+    factors = yoke_sigmoid(model, conv(model, pool, "excite2", 32, NULL));
+    a = yoke_concat(model, a, yoke_multiply(model, b, factors));
     a = linear(model, yoke_flatten(model, yoke_concat(model, a, a)), "fc", 7, NULL);
     assert_ok(yoke_model_finish(model, a, loss));
     return model;

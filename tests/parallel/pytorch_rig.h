@@ -120,6 +120,35 @@ static inline yoke_value build_windows(yoke_model *model) {
     return linear(model, yoke_flatten(model, value), "fc", 5, NULL);
 }
 
+static inline yoke_value one_by_one(yoke_model *model, yoke_value value, const char *name,
+                                    int channels) {
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = channels,
+                                   .kernel = 1,
+                                   .bias = true};
+    return yoke_conv2d(model, value, &options);
+}
+
+static inline yoke_value build_excitation(yoke_model *model) {
+    yoke_conv2d_options conv1 = {.struct_size = sizeof conv1,
+                                 .name = "conv1",
+                                 .out_channels = 16,
+                                 .kernel = 3,
+                                 .padding = 1,
+                                 .bias = true};
+    yoke_conv2d_options conv2 = conv1;
+    conv2.name = "conv2";
+    conv2.out_channels = 10;
+    yoke_value x = yoke_silu(model, yoke_conv2d(model, yoke_model_input(model), &conv1));
+    yoke_value scale = one_by_one(model, yoke_global_average_pool(model, x), "squeeze1", 4);
+    scale = yoke_sigmoid(model, one_by_one(model, yoke_relu(model, scale), "excite1", 16));
+    x = yoke_relu(model, yoke_conv2d(model, yoke_multiply(model, scale, x), &conv2));
+    scale = one_by_one(model, yoke_global_average_pool(model, x), "excite2", 10);
+    x = yoke_multiply(model, x, yoke_sigmoid(model, scale));
+    return linear(model, yoke_flatten(model, x), "fc", 5, NULL);
+}
+
 static inline yoke_value build_resnet(yoke_model *model) {
     yoke_value value = conv(model, yoke_model_input(model), "conv1", 8, 3, 1);
     yoke_value shortcut = yoke_relu(model, norm(model, value, "bn1"));
@@ -157,6 +186,8 @@ static const subject_model convnet = {
     "convnet", {.channels = 3, .height = 12, .width = 12}, 5, build_convnet};
 static const subject_model gates = {
     "gates", {.channels = 3, .height = 5, .width = 4}, 5, build_gates};
+static const subject_model excitation = {
+    "excitation", {.channels = 3, .height = 6, .width = 5}, 5, build_excitation};
 static const subject_model windows = {
     "windows", {.channels = 3, .height = 12, .width = 12}, 5, build_windows};
 static const subject_model resnet = {

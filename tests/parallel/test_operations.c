@@ -8,10 +8,19 @@ static yoke_value connect(yoke_model *model, yoke_value value, const char *name,
     return yoke_linear(model, value, &options);
 }
 
-static yoke_value convolve(yoke_model *model, const char *name) {
-    yoke_conv2d_options options = {
-        .struct_size = sizeof options, .name = name, .out_channels = 8, .kernel = 3, .padding = 1};
-    return yoke_conv2d(model, yoke_model_input(model), &options);
+static yoke_value convolve(yoke_model *model, yoke_value value, const char *name, int kernel) {
+    yoke_conv2d_options options = {.struct_size = sizeof options,
+                                   .name = name,
+                                   .out_channels = 8,
+                                   .kernel = kernel,
+                                   .padding = kernel / 2};
+    return yoke_conv2d(model, value, &options);
+}
+
+/* Squeeze-and-excitation. */
+static yoke_value excited(yoke_model *model, yoke_value image) {
+    yoke_value factors = convolve(model, yoke_global_average_pool(model, image), "excite", 1);
+    return yoke_multiply(model, yoke_sigmoid(model, factors), image);
 }
 
 static yoke_value layer_norm(yoke_model *model, yoke_value value) {
@@ -28,23 +37,33 @@ static yoke_value widened(yoke_model *model, yoke_value value) {
     return yoke_concat(model, value, connect(model, value, "more", 5));
 }
 
-/* Each stands between two layers with weights, on a sequence. */
+/* Each stands between two layers with weights, on a sequence or on an image. */
 static const struct {
     const char *name;
     yoke_value (*add)(yoke_model *model, yoke_value value);
-} operations[] = {{"relu6", yoke_relu6},         {"gelu", yoke_gelu},
-                  {"gelu_tanh", yoke_gelu_tanh}, {"silu", yoke_silu},
-                  {"sigmoid", yoke_sigmoid},     {"tanh", yoke_tanh},
-                  {"softmax", yoke_softmax},     {"layer_norm", layer_norm},
-                  {"multiply", gated},           {"concat", widened}};
+    bool image;
+} operations[] = {{"relu6", yoke_relu6},
+                  {"gelu", yoke_gelu},
+                  {"gelu_tanh", yoke_gelu_tanh},
+                  {"silu", yoke_silu},
+                  {"sigmoid", yoke_sigmoid},
+                  {"tanh", yoke_tanh},
+                  {"softmax", yoke_softmax},
+                  {"layer_norm", layer_norm},
+                  {"multiply", gated},
+                  {"concat", widened},
+                  {"squeeze_excitation", excited, true}};
 #define OPERATIONS (sizeof operations / sizeof operations[0])
 
 static yoke_model *make_model(size_t operation) {
     yoke_model *model = NULL;
     EXPECT_OK(yoke_model_create(&model, operations[operation].name,
                                 (yoke_shape){CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false}));
-    yoke_value value = yoke_sequence(model, convolve(model, "conv"));
-    value = operations[operation].add(model, value);
+    bool image = operations[operation].image;
+    yoke_value value = convolve(model, yoke_model_input(model), "conv", 3);
+    if (image) value = operations[operation].add(model, value);
+    value = yoke_sequence(model, value);
+    if (!image) value = operations[operation].add(model, value);
     value = yoke_flatten(model, connect(model, value, "narrow", 2));
     EXPECT_OK(yoke_model_finish(model, connect(model, value, "fc", CHECK_CLASSES), NULL));
     return model;

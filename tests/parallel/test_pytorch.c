@@ -109,6 +109,11 @@ static void activations_norms_and_gates_train_as_in_pytorch(void **state) {
     run_subject(&gates);
 }
 
+static void squeeze_and_excitation_trains_as_in_pytorch(void **state) {
+    (void)state;
+    run_subject(&excitation);
+}
+
 static void a_regression_with_a_shared_layer_trains_as_in_pytorch(void **state) {
     (void)state;
     run_subject(&mlp);
@@ -122,6 +127,7 @@ int main(void) {
         cmocka_unit_test(a_resnet_trains_as_under_nn_data_parallel),
         cmocka_unit_test(devices_that_synchronise_batch_norm_train_as_one_in_pytorch),
         cmocka_unit_test(activations_norms_and_gates_train_as_in_pytorch),
+        cmocka_unit_test(squeeze_and_excitation_trains_as_in_pytorch),
         cmocka_unit_test(a_regression_with_a_shared_layer_trains_as_in_pytorch),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -306,7 +306,8 @@ static yoke_status plan_operation(yoke_plan **plan, cpu_device *cpu,
     case YOKE_OP_ADD:
         return cpu_plan_add(plan, cpu, request);
     case YOKE_OP_MULTIPLY:
-        return cpu_plan_multiply(plan, cpu, request);
+        return request->operation->by_channel ? cpu_plan_channel_scale(plan, cpu, request)
+                                              : cpu_plan_multiply(plan, cpu, request);
     case YOKE_OP_CONCAT:
         return cpu_plan_concat(plan, cpu, request);
     case YOKE_OP_SOFTMAX:

@@ -145,6 +145,8 @@ yoke_status cpu_plan_layer_norm(yoke_plan **plan, cpu_device *device,
 yoke_status cpu_plan_activation(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request);
 yoke_status cpu_plan_add(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);
+yoke_status cpu_plan_channel_scale(yoke_plan **plan, cpu_device *device,
+                                   const yoke_plan_request *request);
 yoke_status cpu_plan_multiply(yoke_plan **plan, cpu_device *device,
                               const yoke_plan_request *request);
 yoke_status cpu_plan_concat(yoke_plan **plan, cpu_device *device, const yoke_plan_request *request);

@@ -22,3 +22,16 @@ yoke_status cpu_geometry_read(cpu_geometry *geometry, const cpu_desc *desc, cons
     };
     return YOKE_OK;
 }
+
+cpu_row_view cpu_view_row(const cpu_geometry *geometry) {
+    cpu_row_view view = {.groups = geometry->padded_channels / geometry->block,
+                         .width = geometry->block,
+                         .group_stride = geometry->block_stride,
+                         .pixels = geometry->pixels,
+                         .pixel_stride = geometry->pixel_stride};
+    if (view.width == 1 && view.group_stride == 1) {
+        view.width = view.groups;
+        view.groups = 1;
+    }
+    return view;
+}

@@ -13,6 +13,12 @@ typedef struct cpu_geometry {
     size_t block, block_stride, pixel_stride;
 } cpu_geometry;
 
+/* One row, for loops over it. Channels that lie side by side form a group of `width`. */
+typedef struct cpu_row_view {
+    size_t groups, width, group_stride, pixels, pixel_stride;
+} cpu_row_view;
+cpu_row_view cpu_view_row(const cpu_geometry *geometry);
+
 /* Plain, channels last, or channels in one block: all layouts that plans of this room write.
  * INTERNAL: another one; the text begins with `what`. */
 yoke_status cpu_geometry_read(cpu_geometry *geometry, const cpu_desc *desc, const char *what);

@@ -12,27 +12,10 @@
 #define TILE 16 /* channels whose sums stay in registers */
 #define PARALLEL_ELEMENTS (1 << 14)
 
-/* Loops over one row. Channels that lie side by side form a group of `width`. */
-
-typedef struct row_view {
-    size_t groups, width, group_stride, pixels, pixel_stride;
-} row_view;
-
-static row_view view_row(const cpu_geometry *geometry) {
-    row_view view = {.groups = geometry->padded_channels / geometry->block,
-                     .width = geometry->block,
-                     .group_stride = geometry->block_stride,
-                     .pixels = geometry->pixels,
-                     .pixel_stride = geometry->pixel_stride};
-    if (view.width == 1 && view.group_stride == 1) {
-        view.width = view.groups;
-        view.groups = 1;
-    }
-    return view;
-}
+/* Loops over one row. */
 
 /* The sums of `width` <= TILE channels side by side. */
-static inline void sum_tile(const row_view *view, const void *values, size_t at, bool half,
+static inline void sum_tile(const cpu_row_view *view, const void *values, size_t at, bool half,
                             size_t width, const float *origin, double *sums, double *squares) {
     double tile_sums[TILE] = {0}, tile_squares[TILE] = {0};
     for (size_t pixel = 0; pixel < view->pixels; pixel++, at += view->pixel_stride) {
@@ -48,7 +31,7 @@ static inline void sum_tile(const row_view *view, const void *values, size_t at,
 }
 
 /* The sums of a channel whose pixels lie side by side. */
-static inline void sum_plane(const row_view *view, const void *values, size_t at, bool half,
+static inline void sum_plane(const cpu_row_view *view, const void *values, size_t at, bool half,
                              double origin, double *sums, double *squares) {
     double sum = 0, square = 0;
 #pragma omp simd reduction(+ : sum, square)
@@ -61,7 +44,7 @@ static inline void sum_plane(const row_view *view, const void *values, size_t at
     *squares = square;
 }
 
-static inline void sum_row(const row_view *view, const void *values, size_t row, bool half,
+static inline void sum_row(const cpu_row_view *view, const void *values, size_t row, bool half,
                            const float *origin, double *sums, double *squares) {
     for (size_t group = 0; group < view->groups; group++) {
         size_t at = row + group * view->group_stride, channel = group * view->width;
@@ -80,26 +63,26 @@ static inline void sum_row(const row_view *view, const void *values, size_t row,
     }
 }
 
-CPU_CLONES static void sum_row_float(const row_view *view, const void *values, size_t row,
+CPU_CLONES static void sum_row_float(const cpu_row_view *view, const void *values, size_t row,
                                      const float *origin, double *sums, double *squares) {
     sum_row(view, values, row, false, origin, sums, squares);
 }
 
-CPU_CLONES static void sum_row_half(const row_view *view, const void *values, size_t row,
+CPU_CLONES static void sum_row_half(const cpu_row_view *view, const void *values, size_t row,
                                     const float *origin, double *sums, double *squares) {
     sum_row(view, values, row, true, origin, sums, squares);
 }
 
 /* What correct_row needs of a plan. */
 typedef struct correction {
-    row_view view;
+    cpu_row_view view;
     const void *input;
     void *gradient;
     const float *mean, *slope, *offset; /* [padded channels] */
 } correction;
 
 static inline void correct_row(const correction *by, size_t row, bool half) {
-    const row_view *view = &by->view;
+    const cpu_row_view *view = &by->view;
     bool planes = view->width == 1 && view->pixel_stride == 1;
     size_t outer = planes ? 1 : view->pixels, inner = planes ? view->pixels : view->width;
     for (size_t group = 0; group < view->groups; group++) {
@@ -133,7 +116,7 @@ static bool is_parallel(const cpu_sync_norm *sync) {
 
 static void sum_rows(const cpu_sync_norm *sync) {
     const cpu_geometry *geometry = &sync->geometry;
-    const row_view view = view_row(geometry);
+    const cpu_row_view view = cpu_view_row(geometry);
     const void *input = sync->operands.input;
     size_t channels = geometry->padded_channels;
     for (size_t c = 0; c < channels; c++)
@@ -244,7 +227,7 @@ static void set_coefficients(const cpu_sync_norm *sync, const double *all, int p
 }
 
 static void correct_rows(const cpu_sync_norm *sync) {
-    const correction by = {.view = view_row(&sync->geometry),
+    const correction by = {.view = cpu_view_row(&sync->geometry),
                            .input = sync->operands.input,
                            .gradient = sync->operands.input_gradient,
                            .mean = sync->origin,

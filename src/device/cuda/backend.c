@@ -252,7 +252,8 @@ static yoke_status cuda_plan(yoke_plan **plan, yoke_device *device,
     case YOKE_OP_ADD:
         return cuda_plan_add(plan, cuda, request);
     case YOKE_OP_MULTIPLY:
-        return cuda_plan_multiply(plan, cuda, request);
+        return request->operation->by_channel ? cuda_plan_channel_scale(plan, cuda, request)
+                                              : cuda_plan_multiply(plan, cuda, request);
     case YOKE_OP_CONCAT:
         return cuda_plan_concat(plan, cuda, request);
     case YOKE_OP_SOFTMAX:

@@ -173,6 +173,8 @@ yoke_status cuda_plan_layer_norm(yoke_plan **plan, cuda_device *device,
 yoke_status cuda_plan_activation(yoke_plan **plan, cuda_device *device,
                                  const yoke_plan_request *request);
 yoke_status cuda_plan_add(yoke_plan **plan, cuda_device *device, const yoke_plan_request *request);
+yoke_status cuda_plan_channel_scale(yoke_plan **plan, cuda_device *device,
+                                    const yoke_plan_request *request);
 yoke_status cuda_plan_multiply(yoke_plan **plan, cuda_device *device,
                                const yoke_plan_request *request);
 yoke_status cuda_plan_concat(yoke_plan **plan, cuda_device *device,

@@ -192,6 +192,19 @@ typedef struct cuda_elementwise_job {
 cudaError_t cuda_run_add(const cuda_elementwise_job *job, cudaStream_t stream);
 cudaError_t cuda_run_multiply(const cuda_elementwise_job *job, cudaStream_t stream);
 
+/* Values [rows, pixels, channels], factors [rows, channels]. Forward and the image's gradient: to =
+ * from times the factors, where `to` may be `from`. The factors' gradient: factors_gradient = the
+ * sum over the pixels of from times image. */
+typedef struct cuda_channel_scale_job {
+    size_t rows, pixels, channels;
+    bool half;
+    void *to;
+    const void *from, *factors, *image;
+    void *factors_gradient;
+} cuda_channel_scale_job;
+cudaError_t cuda_run_channel_scale(const cuda_channel_scale_job *job, cudaStream_t stream);
+cudaError_t cuda_run_channel_scale_sums(const cuda_channel_scale_job *job, cudaStream_t stream);
+
 /* Values [positions, features]; `to` may be `from`. */
 typedef struct cuda_softmax_job {
     size_t positions;
