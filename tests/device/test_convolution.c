@@ -274,6 +274,7 @@ static void a_small_depthwise_gradient_is_measured_to_be_fast(void **state) {
     for (int i = 0; yoke_choices_at(rig.choices, i, &key, &name, &milliseconds); i++)
         gemm += strstr(name, "gemm") != NULL || strstr(name, "ref") != NULL;
     assert_int_equal(gemm, 0);
+    check_shape(&rig, &s, YOKE_FLOAT32, YOKE_ALGORITHM_DIRECT);
     check_rig_close(&rig);
 }
 

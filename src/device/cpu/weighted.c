@@ -226,11 +226,36 @@ static const char *algorithm_name(const cpu_problem *problem, int candidate) {
     return candidate < count * KEEP_SETS ? problem->algorithms[candidate / KEEP_SETS].name : NULL;
 }
 
+/* Whether oneDNN computes the gradient of a depthwise convolution's weights by products, although
+ * `candidate`, Yoke's own loops, takes a hundredth of the time. */
+static bool beats_products(const weighted_planner *planner, int candidate) {
+    cpu_pass first = {0}, own = {0};
+    bool products = create_candidate(planner, CPU_BACKWARD_WEIGHTS, 0, &first) == YOKE_OK &&
+                    strstr(cpu_pass_implementation(&first), "gemm") != NULL;
+    bool beats =
+        products && create_candidate(planner, CPU_BACKWARD_WEIGHTS, candidate, &own) == YOKE_OK;
+    cpu_pass_destroy(&first);
+    cpu_pass_destroy(&own);
+    return beats;
+}
+
+/* Without measuring: the first algorithm. */
+static int fixed_candidate(const weighted_planner *planner, cpu_direction direction) {
+    const cpu_algorithm *algorithms = planner->problem->algorithms;
+    for (int i = 0; direction == CPU_BACKWARD_WEIGHTS && algorithms[i].name != NULL; i++)
+        if (algorithms[i].create == cpu_pass_create_depthwise &&
+            beats_products(planner, i * KEEP_SETS))
+            return i * KEEP_SETS;
+    return 0;
+}
+
 static yoke_status choose(const weighted_planner *planner, cpu_direction direction,
                           int *candidate) {
     const yoke_plan_request *request = planner->request;
-    *candidate = 0;
-    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) return YOKE_OK;
+    if (request->algorithm == YOKE_ALGORITHM_DIRECT || request->choices == NULL) {
+        *candidate = fixed_candidate(planner, direction);
+        return YOKE_OK;
+    }
     char key[192];
     snprintf(key, sizeof key, "%s %s %d threads %s%s", planner->problem->key,
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
