@@ -109,7 +109,7 @@ static void any_number_of_devices_suggests_the_same(void **state) {
         yoke_trainer_destroy(runs[i].trainer);
 }
 
-/* Ranks as threads. */
+/* Ranks as threads, over shared memory: on CPU devices. */
 
 typedef struct rank_test {
     pthread_t thread;
@@ -157,6 +157,7 @@ static void test_ranks(rank_test *ranks, const char *name) {
 
 static void ranks_suggest_what_devices_do(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     rank_test ranks[RANK_RUNS] = {{.steps = 100}, {.steps = 100}};
     log_of_run run = {0};
     yoke_trainer_options options = testing(&run);
@@ -179,6 +180,7 @@ static void ranks_suggest_what_devices_do(void **state) {
 
 static void ranks_with_other_options_are_refused(void **state) {
     (void)state;
+    if (!devices_are_cpus()) skip();
     rank_test ranks[RANK_RUNS] = {{.steps = 100}, {.steps = 50}};
     test_ranks(ranks, "other");
     for (int k = 0; k < RANK_RUNS; k++) {
