@@ -59,9 +59,11 @@ typedef struct evaluation {
 static yoke_status check_classes(const yoke_weights_info *own, const yoke_dataset_info *rows,
                                  const char *spec) {
     if (rows->classes == 0 && rows->target_count == 0)
-        return cli_refuse(YOKE_ERROR_ARGUMENT,
-                          "%s names no labels to compare with: add label=COLUMN or target=COLUMN",
-                          spec);
+        return cli_refuse(
+            YOKE_ERROR_ARGUMENT,
+            "%s names no labels to compare with: write label=COLUMN or target=COLUMN of a "
+            "table, npy:X.npy,Y.npy or y=NAME of arrays",
+            spec);
     if (own->classes != rows->classes)
         return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d classes, the weights have %d", spec,
                           rows->classes, own->classes);

@@ -24,6 +24,7 @@ typedef struct array_options {
     array_place training, test; /* test.x_file NULL: none was given */
     double validation;          /* 0: not given */
     bool channels_first;
+    bool unlabelled; /* inputs alone, to predict */
 } array_options;
 
 /* Options. */
@@ -64,7 +65,14 @@ static yoke_status set_word(array_options *options, const yoke_spec_word *word) 
     return yoke_spec_unknown(options->format, word, names, npz ? 5 : 3, options->help);
 }
 
-static yoke_status parse(const char *text, array_options *options) {
+static bool are_inputs_alone(const array_options *options) {
+    const array_place *rows = &options->training;
+    bool unlabelled = rows->y_file == NULL || (rows->x_name != NULL && rows->y_name == NULL);
+    return unlabelled && rows->x_file != NULL && options->test.x_file == NULL &&
+           options->validation == 0;
+}
+
+static yoke_status parse(const char *text, array_options *options, yoke_split split) {
     yoke_spec_word word;
     char *rest = options->text;
     if (strlen(text) >= sizeof options->text)
@@ -74,6 +82,8 @@ static yoke_status parse(const char *text, array_options *options) {
     while (yoke_spec_next(&rest, &word))
         TRY(set_word(options, &word));
     array_place *training = &options->training, *test = &options->test;
+    options->unlabelled = split == YOKE_SPLIT_TEST && are_inputs_alone(options);
+    if (options->unlabelled) return YOKE_OK;
     if (training->x_file == NULL || training->y_file == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "%s:%s: a file is missing; write %s", options->format,
                     text, options->help);
@@ -323,10 +333,13 @@ static yoke_status take_place(yoke_dataset *dataset, const array_place *place,
     const yoke_npy *inputs = &files[0].array;
     yoke_npy whole;
     yoke_status status = array_file_open(&files[0], place->x_file, place->x_name);
-    if (status == YOKE_OK) status = array_file_open(&files[1], place->y_file, place->y_name);
+    bool labelled = !options->unlabelled;
+    if (status == YOKE_OK && labelled)
+        status = array_file_open(&files[1], place->y_file, place->y_name);
     if (status == YOKE_OK) whole = *inputs;
     if (status == YOKE_OK) status = take_inputs(dataset, &files[0], options->channels_first);
-    if (status == YOKE_OK) status = take_labels(dataset, &files[1].array, &whole, classes);
+    if (status == YOKE_OK && labelled)
+        status = take_labels(dataset, &files[1].array, &whole, classes);
     array_file_close(&files[0]);
     array_file_close(&files[1]);
     free(files);
@@ -373,12 +386,12 @@ static yoke_status measure(yoke_dataset *dataset) {
 
 static yoke_status open_arrays(yoke_dataset *dataset, const char *text, array_options *options,
                                yoke_split split) {
-    TRY(parse(text, options));
+    TRY(parse(text, options, split));
     TRY(find_names(options));
     bool divided = options->test.x_file != NULL;
     if (divided && split == YOKE_SPLIT_TEST) return take_test(dataset, options);
     TRY(take_place(dataset, &options->training, options, 0));
-    if (!divided)
+    if (!divided && !options->unlabelled)
         return yoke_dataset_take_drawn(dataset, options->validation, split, measure,
                                        options->training.x_file);
     yoke_dataset_measure(dataset);

@@ -124,6 +124,17 @@ class WeightsFacts(unittest.TestCase):
         self.fails(["no labels", "target=COLUMN"], "evaluate", "--weights", save, "--dataset", f"csv:{few}")
         self.fails(["which column", "target=COLUMN"], "train", "--dataset", f"csv:{few}")
 
+    def test_arrays_without_labels_are_predicted(self):
+        x = write_npy(self.folder / "x.npy", (ROWS, 2), [value for row in self.rows for value in row])
+        y = write_npy(self.folder / "y.npy", (ROWS,), [learnt[0] for learnt in self.learnt])
+        save, _ = self.train("arrays.safetensors", f"npy:{x},{y}")
+        alone = self.predict(save, f"npy:{x}")
+        both = self.predict(save, f"npy:{x},{y},test={x},{y}")
+        self.assertEqual(len(alone), ROWS)
+        self.assertEqual(alone, both)
+        self.fails(["no labels", "X.npy,Y.npy"], "evaluate", "--weights", save, "--dataset", f"npy:{x}")
+        self.fails(["a file is missing", "X.npy,Y.npy"], "train", "--dataset", f"npy:{x}")
+
     def test_weights_of_a_table_are_not_evaluated_on_drawn_images(self):
         save, _ = self.train("drawn.safetensors", self.spec("target=value,ignore=bit,ignore=word"))
         self.fails(["trained on csv", "--dataset"], "evaluate", "--weights", save)
