@@ -304,13 +304,29 @@ static const char *free_name(const char *model, char name[128]) {
     return name;
 }
 
-static void print_evaluate(FILE *out, const train_advice *run) {
-    fprintf(out, "  evaluate the saved weights:\n    ");
+/* "    yoke evaluate --weights FILE". */
+static void print_verb(FILE *out, const train_advice *run, const char *verb) {
+    fprintf(out, "    ");
     cli_print_word(out, run->command[0]);
-    fprintf(out, " evaluate --init ");
+    fprintf(out, " %s --weights ", verb);
     cli_print_word(out, run->save);
+}
+
+static void print_use(FILE *out, const train_advice *run) {
+    fprintf(out, "  evaluate the saved weights:\n");
+    print_verb(out, run, "evaluate");
     fprintf(out, " --dataset ");
     cli_print_word(out, run->dataset);
+    if (strncmp(run->dataset, "text:", 5) == 0) {
+        fprintf(out, "\n  let them write a text:\n");
+        print_verb(out, run, "generate");
+    } else {
+        fprintf(out,
+                "\n  see what they say of each test row; for your images, give their names:\n");
+        print_verb(out, run, "predict");
+        fputc(' ', out);
+        cli_print_word(out, run->dataset);
+    }
     fputc('\n', out);
 }
 
@@ -318,7 +334,7 @@ void print_train_advice(FILE *out, const train_advice *run) {
     char file[128];
     fprintf(out, "\nNext:\n");
     if (run->save != NULL)
-        print_evaluate(out, run);
+        print_use(out, run);
     else if (run->repeatable) {
         fprintf(out, "  save the weights, for yoke evaluate or PyTorch:\n");
         print_again(out, run, "--save", free_name(run->model, file));

@@ -248,13 +248,13 @@ class Train(Case):
         self.assertEqual(len(offered), 3)
         self.assertTrue((self.folder / "mlp.safetensors").exists() and (self.folder / "trace.json").exists())
         offered = self.follow_advice(YOKE, "--trace", "my trace.json", "--save", "$w;.safetensors")
-        self.assertEqual(len(offered), 2)
-        self.assertIn("evaluate --init '$w;.safetensors' --dataset", offered[0])
+        self.assertEqual(len(offered), 3)
+        self.assertIn("evaluate --weights '$w;.safetensors' --dataset", offered[0])
         again = self.follow_advice(YOKE, "--trace", "my trace.json")[0]
         self.assertEqual(again.count("--trace"), 1)
         self.assertIn("--save mlp-2.safetensors", again)  # mlp.safetensors is the first run's
         offered = self.follow_advice(YOKE, "--checkpoint-dir", "saves", "--save", "w.safetensors")
-        self.assertEqual(len(offered), 2)
+        self.assertEqual(len(offered), 3)
         self.assertIn("--resume auto --save", self.follow_advice(YOKE, "--checkpoint-dir", "more")[0])
 
     def test_every_option_of_the_interface_is_taken(self):
