@@ -3,8 +3,10 @@
 train a network, which then learns the other five.
 
 usage: fine_tune.py YOKE CIFAR10_DIR [--model NAME] [--old N] [--new N] [--old-epochs E] [--epochs E] [--devices LIST]
+                    [--precision NAME] [--weights FILE]
 
-CIFAR10_DIR has CIFAR-10's binary files. --old and --new: photographs of each class. Needs Pillow, which writes the
+CIFAR10_DIR has CIFAR-10's binary files. --old and --new: photographs of each class. --weights: the network of the first
+five classes, for another run; if there is no such file, it is trained and kept there. Needs Pillow, which writes the
 folders. Prints the accuracy of both on 200 test photographs of each new class.
 """
 import argparse
@@ -46,7 +48,8 @@ def write_folders(folder, source, classes, count):
 
 def train(options, dataset, epochs, *more):
     command = [options.yoke, "train", "--dataset", dataset, "--model", options.model, "--epochs", str(epochs), "--batch", "50",
-               "--lr", "0.02", "--lr-schedule", "cosine", "--devices", options.devices, "--json", "--quiet", *map(str, more)]
+               "--lr", "0.02", "--lr-schedule", "cosine", "--devices", options.devices, "--precision", options.precision,
+               "--evaluate-every", "0", "--json", "--quiet", *map(str, more)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -56,18 +59,22 @@ def main():
     parser.add_argument("cifar10", type=pathlib.Path)
     parser.add_argument("--model", default="resnet18-cifar")
     parser.add_argument("--devices", default="auto")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--weights", type=pathlib.Path)
     for name, default in [("old", 2000), ("new", 100), ("old-epochs", 5), ("epochs", 3)]:
         parser.add_argument("--" + name, type=int, default=default)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        weights = folder / "old.safetensors"
-        old = write_folders(folder / "old", options.cifar10, OLD, options.old)
+        weights, results = options.weights or folder / "old.safetensors", []
+        if not weights.exists():
+            old = write_folders(folder / "old", options.cifar10, OLD, options.old)
+            results.append(("old classes", train(options, old, options.old_epochs, "--save", weights)))
         new = write_folders(folder / "new", options.cifar10, NEW, options.new)
-        before = train(options, old, options.old_epochs, "--save", weights)
         tuned = train(options, new, options.epochs, "--init", weights, "--new-head")
         scratch = train(options, new, options.epochs)
-    for name, result in [("old classes", before), ("new classes, fine-tuned", tuned), ("new classes, from scratch", scratch)]:
+    results += [("new classes, fine-tuned", tuned), ("new classes, from scratch", scratch)]
+    for name, result in results:
         print(f"{name:26} {result['steps']:6} steps {result['step_ms']['median']:8.1f} ms a step "
               f"{100 * result['test_accuracy']:6.2f} %")
     print(f"fine-tuning is {100 * (tuned['test_accuracy'] - scratch['test_accuracy']):+.2f} points ahead")
