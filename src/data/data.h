@@ -186,8 +186,10 @@ bool yoke_color_jitter_on(const yoke_color_jitter *jitter);
 void yoke_color_jitter_row(uint8_t *image, size_t pixels, const yoke_augmentation *augmentation,
                            size_t row);
 
-/* mixup.c: torchvision's MixUp. share: what a row keeps of itself, from Beta(alpha, alpha). values:
- * row[count] becomes share * row + (1 - share) * partner, in float32. */
+/* mixup.c: torchvision's MixUp. share: what a row keeps of itself, from Beta(alpha, alpha); beta:
+ * the same of two random words. values: row[count] becomes share * row + (1 - share) * partner, in
+ * float32. */
+float yoke_mixup_beta(const uint32_t words[2], double alpha);
 float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row);
 void yoke_mixup_values(float *row, const float *partner, size_t count, float share);
 

@@ -8,15 +8,20 @@
  * T has Student's distribution with 2 alpha degrees of freedom, 1/2 + T / (2 sqrt(2 alpha + T^2))
  * has this one, and Bailey's polar method gives T^2 / (2 alpha) = (U^(-1/alpha) - 1) cos^2(2 pi V).
  * The sign of T is that of the cosine. */
-float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row) {
+float yoke_mixup_beta(const uint32_t words[2], double alpha) {
     const double two_pi = 6.283185307179586476925;
+    double u = ((double)words[0] + 1) * 0x1p-32; /* never 0; 1 gives a share of 1/2 */
+    double cosine = cos(two_pi * ((double)words[1] * 0x1p-32));
+    double square =
+        expm1(fabs(log(u)) / alpha) * cosine * cosine; /* never -0: 1 / -0 has no root */
+    return (float)(0.5 + copysign(0.5 / sqrt(1 + 1 / square), cosine));
+}
+
+float yoke_mixup_share(const yoke_augmentation *augmentation, size_t row) {
     uint32_t words[4];
     yoke_random_words(augmentation->seed, YOKE_RANDOM_MIXUP, augmentation->epoch, (uint32_t)row, 0,
                       words);
-    double u = ((double)words[0] + 1) * 0x1p-32; /* never 0; 1 gives a share of 1/2 */
-    double cosine = cos(two_pi * ((double)words[1] * 0x1p-32));
-    double square = expm1(-log(u) / augmentation->mixup) * cosine * cosine;
-    return (float)(0.5 + copysign(0.5 / sqrt(1 + 1 / square), cosine));
+    return yoke_mixup_beta(words, augmentation->mixup);
 }
 
 /* As torchvision rounds: the partner first, both products to float32, then their sum. */

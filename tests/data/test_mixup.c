@@ -118,6 +118,19 @@ static void shares_have_the_moments_of_beta(void **state) {
     }
 }
 
+static void the_ends_of_the_random_words_give_shares(void **state) {
+    (void)state;
+    static const double alphas[] = {0.001, 0.2, 1, 1000};
+    static const uint32_t ends[] = {0, 1, UINT32_MAX / 4 + 1, UINT32_MAX - 1, UINT32_MAX};
+    for (int i = 0; i < 4 * 5 * 5; i++) {
+        const uint32_t words[2] = {ends[i % 5], ends[i / 5 % 5]};
+        float share = yoke_mixup_beta(words, alphas[i / 25]);
+        if (!(share >= 0 && share <= 1) || (words[0] == UINT32_MAX && share != 0.5f))
+            fail_msg("alpha %g, words %u and %u: %g", alphas[i / 25], words[0], words[1],
+                     (double)share);
+    }
+}
+
 static void shares_depend_on_seed_epoch_and_row_alone(void **state) {
     (void)state;
     yoke_augmentation one = {.mixup = 1, .seed = 3, .epoch = 2}, other = one;
@@ -285,6 +298,10 @@ static void what_cannot_be_mixed_is_refused(void **state) {
     expect_refused(dataset, NAN, "mixup with alpha nan");
     expect_refused(dataset, INFINITY, "mixup with alpha inf");
     yoke_dataset_close(dataset);
+    dataset = open_rows(false);
+    dataset->target_count = 0; /* as rows to predict */
+    expect_refused(dataset, 0.2, "has neither: leave mixup out");
+    yoke_dataset_close(dataset);
     yoke_arrays arrays = {.struct_size = sizeof arrays,
                           .rows = 4,
                           .shape = {3, 2, 2, false},
@@ -315,6 +332,7 @@ int main(void) {
         cmocka_unit_test(mixtures_are_torchvisions_bit_for_bit),
         cmocka_unit_test(shares_are_distributed_as_beta),
         cmocka_unit_test(shares_have_the_moments_of_beta),
+        cmocka_unit_test(the_ends_of_the_random_words_give_shares),
         cmocka_unit_test(shares_depend_on_seed_epoch_and_row_alone),
         cmocka_unit_test(rows_mix_with_the_row_before_in_the_whole_batch),
         cmocka_unit_test(augmented_rows_are_mixed_behind_all_others),
