@@ -105,7 +105,7 @@ static void fill_batch(loader_thread *self, size_t batch) {
 
 static bool may_fill(const yoke_loader *loader) {
     return loader->begun && loader->next_fill < loader->batches &&
-           loader->next_fill < loader->released + (size_t)loader->slot_count;
+           loader->next_fill - loader->released < (size_t)loader->slot_count;
 }
 
 static void *thread_main(void *context) {
@@ -162,6 +162,11 @@ static yoke_status check_mixup(const yoke_dataset *dataset, double alpha) {
         return FAIL(YOKE_ERROR_ARGUMENT, "mixup is not for %s",
                     dataset->stream ? "a row stream, whose rows have no number to draw a share by"
                                     : "rows of read_batch: set read");
+    if (dataset->classes == 0 && dataset->target_count == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "mixup is for rows with labels or targets; dataset '%s' has neither: leave "
+                    "mixup out",
+                    dataset->name);
     if (dataset->text || yoke_dataset_labels(dataset) > 1)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "mixup is for rows with one label or with targets; dataset '%s' has %zu labels "
@@ -418,8 +423,9 @@ static yoke_status order_rows(yoke_loader *loader, uint64_t epoch) {
 }
 
 static yoke_status begin_pass(yoke_loader *loader, uint64_t epoch, size_t batch) {
+    TRY(yoke_stream_begin(loader->stream, epoch, batch));
     loader->batches = SIZE_MAX;
-    return yoke_stream_begin(loader->stream, epoch, batch);
+    return YOKE_OK;
 }
 
 yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch) {

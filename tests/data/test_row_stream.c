@@ -214,6 +214,9 @@ static void a_stream_shorter_than_before_is_an_error(void **state) {
     EXPECT_OK(yoke_loader_begin_at(loader, 2, 7));
     expect_refusal(yoke_loader_next(loader, &batch, NULL), YOKE_ERROR_DATA,
                    "the row stream has 103 rows in epoch 3: fewer than the 7 batches of 20");
+    EXPECT_OK(yoke_loader_begin_at(loader, 3, SIZE_MAX - 1));
+    expect_refusal(yoke_loader_next(loader, &batch, NULL), YOKE_ERROR_DATA,
+                   "the row stream has 103 rows in epoch 4");
     yoke_loader_destroy(loader);
     yoke_dataset_close(stream);
 }
@@ -285,6 +288,7 @@ static void without_rewind_there_is_one_pass(void **state) {
     assert_int_equal(next(loader).rows, 0);
     expect_refusal(yoke_loader_begin(loader, 1), YOKE_ERROR_ARGUMENT,
                    "a second one needs `rewind`");
+    assert_int_equal(yoke_loader_batches(loader), 2); /* of the pass that has ended */
     yoke_loader_destroy(loader);
     yoke_dataset_close(stream);
 }
