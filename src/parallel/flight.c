@@ -37,11 +37,30 @@ static yoke_status check_count(const char *name, size_t count, int rows, size_t 
 static yoke_status check_counts(const yoke_data_parallel *parallel, const yoke_batch *batch) {
     TRY(check_count("inputs", batch->inputs_count, batch->rows, parallel->limits.row_elements));
     TRY(check_count("labels", batch->labels_count, batch->rows, parallel->limits.positions));
-    /* Beside labels only a loss of the host reads targets: any number of them a row. */
+    /* A loss of labels reads no targets: any number of them a row. */
     if (parallel->limits.labels && batch->rows > 0 &&
         batch->targets_count % (size_t)batch->rows == 0)
         return YOKE_OK;
     return check_count("targets", batch->targets_count, batch->rows, parallel->limits.outputs);
+}
+
+/* Staging memory has room for crops of the model's own rows. */
+static yoke_status check_crops(const yoke_data_parallel *parallel, const yoke_batch *batch) {
+    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    const yoke_crop *crop = batch->crops;
+    if (crop == NULL) return YOKE_OK;
+    if (parallel->options.pixels)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has crops, for which this engine has no room: leave "
+                    "yoke_data_parallel_options.pixels false, as yoke_loader_pixels says");
+    if (shape.channels == 3 && shape.height == crop->down.outputs &&
+        shape.width == crop->across.outputs)
+        return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "the batch has photographs of 3x%dx%d, model '%s' reads %dx%dx%d: open images with "
+                "the size of the model",
+                crop->down.outputs, crop->across.outputs, yoke_model_name(parallel->model),
+                shape.channels, shape.height, shape.width);
 }
 
 /* Inputs, or pixels where the devices decode them. */
@@ -59,11 +78,7 @@ static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_b
                     yoke_device_name(parallel->lanes[0].device));
     if (batch->decoding == NULL)
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch's pixels come without a decoding");
-    if (batch->crops != NULL && parallel->options.pixels)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "the batch has crops, for which this engine has no room: leave "
-                    "yoke_data_parallel_options.pixels false, as yoke_loader_pixels says");
-    return YOKE_OK;
+    return check_crops(parallel, batch);
 }
 
 /* Every input of the model, for as many rows: nn.DataParallel pairs what is there. */
@@ -268,12 +283,6 @@ static void cut_round(yoke_data_parallel *parallel, const yoke_batch *batch) {
     }
 }
 
-/* Targets that only a loss of the host reads may be of any width. */
-static size_t target_width(const yoke_data_parallel *parallel, const yoke_batch *batch) {
-    bool known = batch->targets_count > 0 && batch->rows > 0;
-    return known ? batch->targets_count / (size_t)batch->rows : parallel->limits.outputs;
-}
-
 /* After a loss that is not finite the rest of the batch is left out: the step fails, but other
  * ranks still wait for this rank's buckets. */
 static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batch) {
@@ -296,8 +305,8 @@ static void cut_micro_batch(yoke_data_parallel *parallel, const yoke_batch *batc
     if (batch->placements != NULL) micro->placements = batch->placements + first;
     if (batch->labels != NULL) micro->labels = batch->labels + first * parallel->limits.positions;
     if (batch->mixes != NULL) micro->mixes = batch->mixes + first;
-    if (batch->targets != NULL)
-        micro->targets = batch->targets + first * target_width(parallel, batch);
+    if (batch->targets != NULL && !parallel->limits.labels)
+        micro->targets = batch->targets + first * parallel->limits.outputs;
     flight->micro_first = part.first;
     int active = 0;
     for (int k = 0; k < parallel->count; k++) {

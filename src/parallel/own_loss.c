@@ -39,6 +39,7 @@ static void find_rows(const yoke_data_parallel *parallel, float *const *whole, f
 static yoke_batch label_rows(const yoke_data_parallel *parallel, const yoke_batch *given) {
     yoke_batch rows = parallel->flight.batch;
     size_t first = (size_t)parallel->flight.micro_first, whole = (size_t)given->rows;
+    rows.inputs_count = (size_t)rows.rows * (given->inputs_count / whole);
     if (given->labels != NULL) {
         size_t each = given->labels_count / whole;
         rows.labels = given->labels + first * each;

@@ -8,6 +8,8 @@ enum { ROWS = 50, FEATURES = 12, CLASSES = 3 };
 /* The two targets of a row are its first and its last feature. */
 static yoke_status compare_pairs(void *payload, const yoke_outputs *rows, double *loss) {
     const yoke_batch *batch = rows->batch;
+    assert_int_equal(batch->inputs_count, batch->rows * FEATURES);
+    assert_int_equal(batch->targets_count, batch->rows * 2);
     for (int row = 0; row < batch->rows; row++) {
         const float *inputs = batch->inputs + (size_t)row * FEATURES;
         assert_true(batch->targets[2 * row] == inputs[0]);
