@@ -33,14 +33,15 @@ typedef enum yoke_split {
  *   the data_batch files that exist, in order; the first must.
  * - `cifar100:DIR`: train.bin and test.bin (records of 3074 bytes; fine labels)
  * - `mnist:DIR`: {train,t10k}-{images-idx3,labels-idx1}-ubyte, also as .gz
- * - `images:DIR[,size=N][,resize=N][,validation=X][,decode=scaled|exact]`: JPEG and PNG files, a
- *   folder for each class, in DIR/train and DIR/val (or test, validation, valid); without those, in
- *   DIR, and the test split is a tenth of each class, or X. Rows are size x size pixels, 224; the
- *   shorter side is resized to N, 8 / 7 of that, and the center cut out, but see
+ * - `images:DIR[,size=N][,resize=N][,validation=X][,decode=scaled|exact][,crop=gpu|cpu]`: JPEG and
+ *   PNG files, a folder for each class, in DIR/train and DIR/val (or test, validation, valid);
+ *   without those, in DIR, and the test split is a tenth of each class, or X. Rows are size x size
+ *   pixels, 224; the shorter side is resized to N, 8 / 7 of that, and the center cut out, but see
  *   YOKE_AUGMENT_RESIZED_CROP_FLIP. Means and deviations are ImageNet's. `exact` gives Pillow's
  *   pixels; `scaled`, the default, decodes a JPEG at a half, a fourth or an eighth of its size
- *   where that leaves enough pixels. GPUs crop and scale rows themselves, with the CPU's pixels,
- * but for `,crop=cpu`. Loader threads read the files while the engine computes.
+ *   where that leaves enough pixels. GPUs crop and scale rows themselves, with the CPU's pixels;
+ *   with `crop=cpu` the CPU does it for them. Loader threads read the files while the engine
+ *   computes.
  * - `text:FILE[,context=N][,validation=X]`: a file of bytes. A token is a byte that occurs in the
  *   file; class_names has its character, or "\\x0a". A row is a window of N tokens, 128, and each
  *   has the next one for a label. The last tenth, or X, of the file is the test split, cut to whole
@@ -51,11 +52,12 @@ typedef enum yoke_split {
  *   features], pixels that the loader normalizes with their mean and deviation; or float32, used as
  *   it is, from the mapped file; or float64, which becomes float32 in memory. Y: integers [rows],
  *   the classes; or floats [rows] or [rows, targets], for regression. The test split is a tenth of
- *   each class, or X, or the other files. No file may become shorter while it is open.
+ *   each class, or X, or the other files; of `npy:X.npy` alone it is all rows, without labels, for
+ *   predictions. No file may become shorter while it is open.
  * - `npz:FILE.npz[,x=NAME,y=NAME][,test=FILE.npz][,validation=X][,channels=first]`: the same from
  *   an archive of numpy.savez or savez_compressed: arrays x and y, X and Y, X and y, arr_0 and
  *   arr_1; or x_train, y_train, x_test and y_test; or train_images, train_labels, test_images and
- *   test_labels.
+ *   test_labels. `npz:FILE.npz,x=NAME` alone has rows to predict.
  * - `csv:FILE,label=COLUMN[,ignore=COLUMN]...[,test=FILE][,validation=X]`: a first line with the
  *   names of the columns, then rows. Labels are words or whole numbers, the other columns numbers,
  *   normalized with the mean and deviation of the training rows. `target=COLUMN` instead of
@@ -150,8 +152,8 @@ typedef struct yoke_row_stream {
 } yoke_row_stream;
 
 /** Makes a dataset of a row stream. Its rows come in the stream's order, so a loader takes no
- * `shuffle`, balanced sampling or augmentation, and one loader at a time reads it. In DDP the
- * stream of every rank gives the same rows, and each rank keeps its part of every batch.
+ * `shuffle`, balanced sampling, augmentation or mixup, and one loader at a time reads it. In DDP
+ * the stream of every rank gives the same rows, and each rank keeps its part of every batch.
  *
  * @param[out] dataset  The dataset; close it with yoke_dataset_close. NULL on failure.
  * @param stream        Copied.
@@ -426,8 +428,9 @@ YOKE_API yoke_status yoke_loader_begin(yoke_loader *loader, uint64_t epoch);
  * @param loader  The loader.
  * @param epoch   Counted from 0.
  * @param batch   The first batch to lend, 0 to yoke_loader_batches; that many: the epoch is over.
- * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches; of a row stream
- *         yoke_loader_next says the latter, by DATA.
+ * @return ARGUMENT: `loader` is NULL, or the epoch has fewer batches. Of a row stream without
+ *         `skip` yoke_loader_next returns DATA for fewer batches; behind a `skip` past the end the
+ *         epoch is over.
  */
 YOKE_API yoke_status yoke_loader_begin_at(yoke_loader *loader, uint64_t epoch, size_t batch);
 

@@ -77,8 +77,9 @@ static yoke_status parse(const char *text, table_options *options) {
     const char *learnt = options->label != NULL ? options->label : options->target;
     for (int i = 0; learnt != NULL && i < options->ignored_count; i++)
         if (strcmp(learnt, options->ignored[i]) == 0)
-            return FAIL(YOKE_ERROR_ARGUMENT, "csv: the column '%s' is to be learnt and ignored",
-                        learnt);
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "csv: the column '%s' is to be learnt and ignored: leave out ignore=%s",
+                        learnt, learnt);
     if (options->test != NULL && options->validation > 0)
         return FAIL(YOKE_ERROR_ARGUMENT, "csv: validation=%g and test=%s: leave one out",
                     options->validation, options->test);
