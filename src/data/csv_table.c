@@ -39,24 +39,26 @@ enum { FEATURE, LABEL, IGNORED };
 
 /* Options. */
 
-static yoke_status set(const char **field, const yoke_spec_word *word) {
-    *field = word->value;
-    return YOKE_OK;
-}
-
 static yoke_status set_word(table_options *options, const yoke_spec_word *word) {
     static const char *const names[] = {"label", "target", "ignore", "validation", "test"};
-    if (word->name == NULL && options->file == NULL) return set(&options->file, word);
-    if (word->name == NULL) return yoke_spec_unknown("csv", word, names, 5, HELP);
-    if (strcmp(word->name, "label") == 0) return set(&options->label, word);
-    if (strcmp(word->name, "target") == 0) return set(&options->target, word);
-    if (strcmp(word->name, "test") == 0) return set(&options->test, word);
-    if (strcmp(word->name, "validation") == 0)
+    if (word->name == NULL && options->file != NULL)
+        return yoke_spec_unknown("csv", word, names, 5, HELP);
+    if (word->name == NULL)
+        options->file = word->value;
+    else if (strcmp(word->name, "label") == 0)
+        options->label = word->value;
+    else if (strcmp(word->name, "target") == 0)
+        options->target = word->value;
+    else if (strcmp(word->name, "test") == 0)
+        options->test = word->value;
+    else if (strcmp(word->name, "validation") == 0)
         return yoke_spec_validation("csv", word, &options->validation);
-    if (strcmp(word->name, "ignore") != 0) return yoke_spec_unknown("csv", word, names, 5, HELP);
-    if (options->ignored_count == IGNORED_LIMIT)
+    else if (strcmp(word->name, "ignore") != 0)
+        return yoke_spec_unknown("csv", word, names, 5, HELP);
+    else if (options->ignored_count == IGNORED_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "csv: more than %d columns to ignore", IGNORED_LIMIT);
-    options->ignored[options->ignored_count++] = word->value;
+    else
+        options->ignored[options->ignored_count++] = word->value;
     return YOKE_OK;
 }
 

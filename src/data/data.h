@@ -136,7 +136,7 @@ void yoke_draw_row(const yoke_drawing *drawing, uint8_t *pixels);
 void yoke_randperm(int64_t *order, size_t count, uint64_t seed);
 /* torch.utils.data.WeightedRandomSampler with replacement, the same indices. weights: sums[i] is
  * the share of rows 0 .. i in the sum of all weights, a row's weight being 1 / the rows of its
- * class. DATA: the dataset has no labels in memory. */
+ * class. ARGUMENT: the dataset has no labels in memory. */
 yoke_status yoke_balanced_weights(const yoke_dataset *dataset, double *sums);
 void yoke_balanced_order(int64_t *order, const double *sums, size_t count, uint64_t seed);
 

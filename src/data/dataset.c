@@ -335,9 +335,11 @@ yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *m
                     "yoke_dataset_normalize takes theirs",
                     dataset->name);
     for (size_t i = 0; i < channels; i++)
-        if (!(deviations[i] > 0))
-            return FAIL(YOKE_ERROR_ARGUMENT, "deviations[%zu] is %g: it must be above 0", i,
-                        (double)deviations[i]);
+        if (!isfinite(means[i]) || !isfinite(deviations[i]) || deviations[i] <= 0)
+            return FAIL(YOKE_ERROR_ARGUMENT,
+                        "means[%zu] is %g and deviations[%zu] %g: they must be finite, and a "
+                        "deviation above 0",
+                        i, (double)means[i], i, (double)deviations[i]);
     memcpy(dataset->means, means, channels * sizeof *means);
     memcpy(dataset->deviations, deviations, channels * sizeof *deviations);
     return YOKE_OK;

@@ -159,7 +159,8 @@ static yoke_status skip_batches(yoke_stream_reader *stream, const yoke_row_place
         if (count == 0 && !atomic_load(cancelled))
             return FAIL(YOKE_ERROR_DATA,
                         "the row stream has %zu rows in epoch %llu: fewer than the %zu batches of "
-                        "%zu that the run goes on behind",
+                        "%zu that the run goes on behind; give the earlier run's rows, or begin "
+                        "anew",
                         stream->row, (unsigned long long)stream->epoch + 1, stream->skipped,
                         stream->batch);
     }

@@ -70,6 +70,10 @@ static yoke_status check_inputs(const yoke_data_parallel *parallel, const yoke_b
         return FAIL(YOKE_ERROR_ARGUMENT, "the batch has %s: one of them is expected",
                     batch->inputs != NULL ? "both inputs and pixels"
                                           : "neither inputs nor pixels, both are NULL");
+    if (batch->pixels == NULL && (batch->placements != NULL || batch->crops != NULL))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the batch has placements or crops, which say where pixels lie, but inputs in "
+                    "place of pixels: leave them NULL");
     if (batch->pixels == NULL) return YOKE_OK;
     if (!parallel->queued)
         return FAIL(YOKE_ERROR_ARGUMENT,

@@ -85,6 +85,11 @@ static void an_engine_refuses_numbers_without_a_meaning(void **state) {
     REFUSED(
         yoke_data_parallel_step(engine.parallel, &stored, YOKE_OPTIMIZER_LEARNING_RATE, &result),
         "does not decode");
+    yoke_batch placed = batch.batch;
+    placed.placements = &(yoke_placement){0};
+    REFUSED(
+        yoke_data_parallel_step(engine.parallel, &placed, YOKE_OPTIMIZER_LEARNING_RATE, &result),
+        "placements or crops");
     yoke_data_parallel_options bad = {
         .struct_size = sizeof bad, .batch = 4, .precision = (yoke_precision)7};
     REFUSED(yoke_data_parallel_create(&made, model, engine.devices, NULL, &bad), "precision is 7");

@@ -20,7 +20,7 @@ static __global__ void scale_channels(cuda_channel_scale_job job, size_t packs) 
 }
 
 /* A block adds CUDA_WARP channels of a row; thread lane + CUDA_WARP * k the pixels k, k + stride,
- * ... of channel `lane`. */
+ * ... of channel `lane`, in float32; CPUs add in double. */
 template <typename T> static __global__ void sum_channels(cuda_channel_scale_job job) {
     __shared__ float part[CUDA_THREADS];
     const T *from = (const T *)job.from, *image = (const T *)job.image;
