@@ -60,10 +60,10 @@ typedef struct yoke_lr_find_result {
  * @param trainer      The trainer; not running.
  * @param options      NULL: YOKE_LR_FIND_OPTIONS_INIT.
  * @param[out] result  Set struct_size first. It is also filled after CANCELLED.
- * @return ARGUMENT: an option or struct_size is wrong. NUMERIC: the first loss is not finite, at
- *         the weights that the trainer had. CANCELLED: yoke_trainer_stop, after as many steps as
- *         the result has. After any other error, as of yoke_data_parallel_step, destroy the
- *         trainer.
+ * @return ARGUMENT: an option or struct_size is wrong, or the rows are a row stream without
+ * `rewind`. NUMERIC: the first loss is not finite, at the weights that the trainer had. CANCELLED:
+ *         yoke_trainer_stop, after as many steps as the result has. After any other error, as of
+ *         yoke_data_parallel_step, destroy the trainer.
  */
 YOKE_API yoke_status yoke_trainer_find_lr(yoke_trainer *trainer,
                                           const yoke_lr_find_options *options,

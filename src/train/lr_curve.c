@@ -13,9 +13,11 @@ static yoke_status check(const yoke_lr_find_options *options) {
     if (options->steps < STEPS_LEAST || options->steps > STEPS_MOST)
         return FAIL(YOKE_ERROR_ARGUMENT, "steps of a range test is %d: from %d to %d, or 0 for 100",
                     options->steps, STEPS_LEAST, STEPS_MOST);
-    if (!(options->lowest > 0 && options->highest > options->lowest) || isinf(options->highest))
+    if (!(options->lowest > 0 && options->highest > options->lowest) ||
+        isinf(options->highest / options->lowest))
         return FAIL(YOKE_ERROR_ARGUMENT,
-                    "rates from %g to %g: the lowest must be above 0, and the highest above it",
+                    "rates from %g to %g: the lowest must be above 0, the highest above it, and "
+                    "their quotient finite",
                     options->lowest, options->highest);
     if (!(options->smoothing >= 0 && options->smoothing < 1))
         return FAIL(YOKE_ERROR_ARGUMENT, "smoothing is %g: from 0, none, to below 1",
@@ -118,8 +120,8 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
     curve->suggested = -1;
     if (end < first + 2) {
         snprintf(curve->text, sizeof curve->text,
-                 "no suggestion: the loss diverges after %d steps, at a rate of %.3g, before there "
-                 "is a curve",
+                 "no suggestion: the loss diverges behind step %d, at a rate of %.3g, before there "
+                 "is a curve: look at the data and the first weights",
                  curve->count, yoke_lr_curve_rate(curve));
         return;
     }
@@ -130,7 +132,8 @@ void yoke_lr_curve_suggest(yoke_lr_curve *curve) {
     if (!(fall > noise + rounding)) {
         snprintf(curve->text, sizeof curve->text,
                  "no suggestion: between rates of %.3g and %.3g the smoothed loss never falls "
-                 "by more than the losses of neighbouring batches differ (%.2g)",
+                 "by more than the losses of neighbouring batches differ (%.2g): take more steps "
+                 "or a larger batch, or look at the data",
                  options->lowest, curve->rates[curve->count - 1], noise);
         return;
     }

@@ -1,6 +1,7 @@
 /* A range test by a trainer: steps at growing rates, after which it is as before. */
 #include <stdio.h>
 
+#include "data/data.h"
 #include "parallel/parallel.h"
 #include "train/lr_curve.h"
 #include "train/run.h"
@@ -103,9 +104,18 @@ static yoke_status agree(const yoke_trainer *trainer) {
     return yoke_ranks_agree(trainer->ranks, facts);
 }
 
+/* The rows that the test takes could not come again. */
+static yoke_status check_rows(const yoke_trainer *trainer) {
+    if (trainer->dataset.rows > 0 || yoke_dataset_rewinds(trainer->training_rows)) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "a range test on a row stream of one pass would leave a run no rows: set its "
+                "`rewind`");
+}
+
 static yoke_status find(yoke_trainer *trainer, const yoke_lr_find_options *options) {
     counters before = counters_of(trainer);
     yoke_lr_curve_clear(&trainer->lr_curve);
+    TRY(check_rows(trainer));
     TRY(yoke_lr_curve_create(&trainer->lr_curve, options));
     TRY(agree(trainer));
     trainer->step = 0;

@@ -64,6 +64,7 @@ static void a_loss_without_a_fall_gets_no_suggestion(void **state) {
         assert_int_equal(curve.suggested, -1);
         assert_non_null(strstr(curve.text, "no suggestion: between rates of 1e-07 and 10 "));
         assert_non_null(strstr(curve.text, "never falls"));
+        assert_non_null(strstr(curve.text, "take more steps or a larger batch"));
         yoke_lr_curve_clear(&curve);
     }
 }
@@ -91,7 +92,7 @@ static void a_curve_that_ends_at_once_says_where(void **state) {
     assert_true(curve.diverged && curve.count == 5);
     yoke_lr_curve_suggest(&curve);
     assert_int_equal(curve.suggested, -1);
-    assert_non_null(strstr(curve.text, "the loss diverges after 5 steps, at a rate of 2.54e-07"));
+    assert_non_null(strstr(curve.text, "the loss diverges behind step 5, at a rate of 2.54e-07"));
     yoke_lr_curve_clear(&curve);
 }
 
@@ -127,6 +128,9 @@ static void senseless_options_are_refused_with_their_value(void **state) {
     refuse(&options, "to nan");
     options.highest = INFINITY;
     refuse(&options, "to inf");
+    options.lowest = 1e-300;
+    options.highest = 1e300;
+    refuse(&options, "their quotient finite");
     options = usual;
     options.smoothing = 1;
     refuse(&options, "smoothing is 1");

@@ -56,7 +56,7 @@ static void the_suggestion_lies_in_a_decade_that_trains(void **state) {
  */
 static void a_run_behind_a_test_has_the_bits_of_a_run_without(void **state) {
     (void)state;
-    uint64_t ends[2];
+    uint64_t ends[2], averages[2];
     for (int tests = 0; tests < 2; tests++) {
         log_of_run run = {0};
         yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT;
@@ -80,9 +80,13 @@ static void a_run_behind_a_test_has_the_bits_of_a_run_without(void **state) {
         assert_int_equal(run.steps, 6);
         assert_true(hash_of(run.trainer) != before);
         ends[tests] = hash_of(run.trainer);
+        EXPECT_OK(yoke_data_parallel_use_average(yoke_trainer_engine(run.trainer), true));
+        averages[tests] = hash_of(run.trainer);
+        assert_true(averages[tests] != ends[tests]);
         yoke_trainer_destroy(run.trainer);
     }
     assert_true(ends[0] == ends[1]);
+    assert_true(averages[0] == averages[1]);
 }
 
 static void expect_alike(const yoke_lr_find_result *one, const yoke_lr_find_result *other) {

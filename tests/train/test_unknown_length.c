@@ -5,6 +5,7 @@
 #include "saves_check.h"
 #include "support/array_stream.h"
 #include "yoke/evaluation.h"
+#include "yoke/lr_find.h"
 
 enum { ROWS = 50, FEATURES = 12, CLASSES = 3 };
 
@@ -170,6 +171,48 @@ static void a_stream_of_one_pass_ends_training(void **state) {
         yoke_dataset_close(stream);
     }
     yoke_dataset_close(arrays);
+}
+
+/* Its rows come once: the run needs them. */
+static void a_range_test_leaves_a_stream_of_one_pass_alone(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    array_stream own = over_rows();
+    yoke_dataset *stream = open_one_pass(&own);
+    yoke_trainer_options options = on_rows(&run, stream, NULL);
+    yoke_lr_find_result found = {.struct_size = sizeof found};
+    options.epochs = 1;
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    assert_int_equal(yoke_trainer_find_lr(run.trainer, NULL, &found), YOKE_ERROR_ARGUMENT);
+    expect_words("row stream of one pass");
+    assert_int_equal(found.suggested, -1);
+    EXPECT_OK(yoke_trainer_run(run.trainer));
+    assert_int_equal(run.steps, 4);
+    yoke_trainer_destroy(run.trainer);
+    yoke_dataset_close(stream);
+}
+
+/* A test in the middle of a pass, and over several. */
+static void a_run_behind_a_range_test_reads_the_stream_from_its_begin(void **state) {
+    (void)state;
+    log_of_run run = {0};
+    array_stream own = over_rows();
+    yoke_dataset *stream = open_stream(&own);
+    yoke_trainer_options options = on_rows(&run, stream, NULL);
+    yoke_lr_find_options few = YOKE_LR_FIND_OPTIONS_INIT;
+    yoke_lr_find_result found = {.struct_size = sizeof found};
+    uint64_t hash = run_to_the_end(&run, &options);
+    few.steps = 22;
+    few.highest = 1e-3;
+    run = (log_of_run){0};
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    EXPECT_OK(yoke_trainer_find_lr(run.trainer, &few, &found));
+    assert_int_equal(found.count, 22);
+    run.steps = 0; /* on_event counted those of the test */
+    EXPECT_OK(yoke_trainer_run(run.trainer));
+    assert_true(hash_of(run.trainer) == hash);
+    yoke_trainer_destroy(run.trainer);
+    yoke_dataset_close(stream);
 }
 
 /* Stops in the second epoch, in its middle or at its end; another stream goes on. */
@@ -455,6 +498,8 @@ int main(void) {
         cmocka_unit_test(a_stream_trains_and_evaluates_as_its_array_in_order),
         cmocka_unit_test(an_endless_stream_trains_for_its_steps),
         cmocka_unit_test(a_stream_of_one_pass_ends_training),
+        cmocka_unit_test(a_range_test_leaves_a_stream_of_one_pass_alone),
+        cmocka_unit_test(a_run_behind_a_range_test_reads_the_stream_from_its_begin),
         cmocka_unit_test(a_resumed_run_goes_on_where_the_stream_was),
         cmocka_unit_test(a_complete_run_evaluates_again_and_stays_complete),
         cmocka_unit_test(an_epoch_without_a_row_is_an_error),
