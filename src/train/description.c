@@ -311,10 +311,14 @@ static yoke_status read_loss(yoke_weights_description *made) {
         return wrong(file, LOSS, "cross-entropy for classes; mse, bce or huber for targets");
     *loss = (yoke_loss_options)YOKE_LOSS_OPTIONS_INIT;
     loss->kind = (yoke_loss_kind)kind;
-    if (delta != NULL && !yoke_text_real(delta, FLT_MIN, FLT_MAX, &loss->huber_delta))
+    if (delta != NULL && !yoke_text_real(delta, DBL_TRUE_MIN, DBL_MAX, &loss->huber_delta))
         return wrong(file, HUBER_DELTA, "a number above 0");
+    if (ignored != NULL && !labels)
+        return wrong(file, IGNORE_INDEX, "no such entry: the loss reads no labels");
     if (ignored != NULL && !yoke_text_integer(ignored, INT32_MIN, INT32_MAX, &index))
         return wrong(file, IGNORE_INDEX, "a label");
+    if (yoke_safetensors_note(file, LOSS_WEIGHTS) != NULL && !labels && kind != YOKE_LOSS_BCE)
+        return wrong(file, LOSS_WEIGHTS, "no such entry: only cross-entropy and bce have weights");
     TRY(read_reals(file, LOSS_WEIGHTS, 0, &made->loss_weights, &count));
     if (made->loss_weights != NULL && outputs > 0 && count != (size_t)outputs)
         return wrong(file, LOSS_WEIGHTS, "a number for each class or target");

@@ -122,6 +122,8 @@ static void the_loss_comes_back_with_its_numbers(void **state) {
          .positive_weights = weights,
          .weight_count = 5},
         {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_HUBER, .huber_delta = 0.3},
+        {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_HUBER, .huber_delta = 1e-300},
+        {.struct_size = sizeof losses[0], .kind = YOKE_LOSS_HUBER, .huber_delta = 1e300},
     };
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         yoke_weights_info given = {.struct_size = sizeof given, .model = "mlp", .loss = &losses[i]},
@@ -131,7 +133,7 @@ static void the_loss_comes_back_with_its_numbers(void **state) {
         yoke_weights_description *description = open_description(made.path, &info);
         assert_int_equal(info.loss->kind, losses[i].kind);
         assert_true(info.loss->label_smoothing == 0);
-        assert_true(info.loss->huber_delta == (i == 3 ? 0.3 : 1));
+        assert_true(info.loss->huber_delta == (i < 3 ? 1 : losses[i].huber_delta));
         assert_int_equal(info.loss->set_ignore_index, i == 0);
         assert_int_equal(info.loss->ignore_index, i == 0 ? 0 : -100);
         assert_int_equal(info.loss->weight_count, losses[i].weight_count);
@@ -238,6 +240,8 @@ static void a_wrong_loss_is_refused_by_its_key(void **state) {
         {"cross-entropy", "yoke.targets", "3"},
         {"cross-entropy", "yoke.ignore_index", "1.5"},
         {"cross-entropy", "yoke.loss_weights", "[1,-1]"},
+        {"mse", "yoke.loss_weights", "[1,1]"},
+        {"bce", "yoke.ignore_index", "1"},
     };
     char path[128];
     in_folder("wrong.safetensors", path);
