@@ -162,10 +162,10 @@ static const char *text_of(const json_t *value, char number[NUMBER_BYTES]) {
     return number;
 }
 
-/* A file names no other file, and does not say what becomes of it. */
+/* A file names no other file, and says neither what becomes of it nor what to test. */
 static bool is_for_commands(const config_place *place, const cli_option *option) {
     const char *field = (const char *)place->values + option->offset;
-    return field == (const char *)&place->flags->file ||
+    return strcmp(option->name, "lr-find") == 0 || field == (const char *)&place->flags->file ||
            field == (const char *)&place->flags->print;
 }
 

@@ -56,9 +56,6 @@ static bool has_option(int argc, char **argv, const char *name) {
 }
 
 int range_test_check(int argc, char **argv) {
-    if (!has_option(argc, argv, "lr-find"))
-        return cli_usage_error("train", "lr-find belongs into the command, not into a file of "
-                                        "options: it is a test, and no option of a run");
     for (size_t i = 0; i < sizeof clashes / sizeof clashes[0]; i++)
         if (has_option(argc, argv, clashes[i].option))
             return cli_usage_error("train", "--lr-find does not go with --%s: %s; leave one out",
