@@ -71,7 +71,7 @@ static yoke_status check_classes(const yoke_weights_info *own, const yoke_datase
         return cli_refuse(YOKE_ERROR_ARGUMENT, "%s has %d targets a row, the weights have %d", spec,
                           rows->target_count, own->target_count);
     for (int i = 0; own->class_names != NULL && rows->class_names != NULL && i < own->classes; i++)
-        if (strcmp(own->class_names[i], rows->class_names[i]) != 0)
+        if (!trained_is_name(own->class_names[i], rows->class_names[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT, "class %d of %s is '%s', of the weights '%s'", i,
                               spec, rows->class_names[i], own->class_names[i]);
     return YOKE_OK;

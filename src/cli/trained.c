@@ -7,6 +7,7 @@
 #include "cli/choices_place.h"
 
 #define SPEC_BYTES 5000
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
 yoke_status trained_open(trained *made, const trained_flags *flags) {
     yoke_devices_options devices = {
@@ -68,9 +69,27 @@ static yoke_status check_shape(const yoke_weights_info *info, const yoke_dataset
         spec, other->channels, other->height, other->width, own->channels, own->height, own->width);
 }
 
-static bool has_name(const char *const *names, int count, const char *name) {
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0) return true;
+bool trained_is_name(const char *own, const char *name) {
+    while (*name != '\0') {
+        size_t bytes = yoke_text_utf8_bytes(name);
+        const char *kept = bytes > 0 ? name : REPLACEMENT;
+        size_t length = bytes > 0 ? bytes : strlen(REPLACEMENT);
+        if (strncmp(own, kept, length) != 0) return false;
+        own += length;
+        name += bytes > 0 ? bytes : 1;
+    }
+    return *own == '\0';
+}
+
+static bool names_of_rows_have(const yoke_dataset_info *rows, const char *own) {
+    for (int i = 0; i < rows->shape.channels; i++)
+        if (trained_is_name(own, rows->feature_names[i])) return true;
+    return false;
+}
+
+static bool names_of_weights_have(const yoke_weights_info *info, const char *name) {
+    for (int i = 0; i < info->input.channels; i++)
+        if (trained_is_name(info->feature_names[i], name)) return true;
     return false;
 }
 
@@ -82,19 +101,19 @@ static yoke_status check_columns(const yoke_weights_info *info, const yoke_datas
     bool labelled = rows->classes > 0 || rows->target_count > 0;
     if (own == NULL || other == NULL) return YOKE_OK;
     for (int i = 0; i < found; i++)
-        if (!has_name(own, wanted, other[i]))
+        if (!names_of_weights_have(info, other[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "%s: the weights were not trained on the column '%s': ignore=%s "
                               "leaves it out%s",
                               spec, other[i], other[i],
                               labelled ? "" : "; label= or target= names the column to learn");
     for (int i = 0; i < wanted; i++)
-        if (!has_name(other, found, own[i]))
+        if (!names_of_rows_have(rows, own[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "%s: has no feature '%s', a column that the weights were trained on",
                               spec, own[i]);
     for (int i = 0; i < wanted && i < found; i++)
-        if (strcmp(own[i], other[i]) != 0)
+        if (!trained_is_name(own[i], other[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "%s: feature %d is '%s', of the weights '%s': put the columns in "
                               "the order of the training",

@@ -51,6 +51,10 @@ yoke_status trained_guess(trained *made, const trained_flags *flags);
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels);
 void trained_close(trained *made);
 
+/* Whether a name in a file of weights is this one of a dataset. The file has U+FFFD for each byte
+ * of a name that is not UTF-8. */
+bool trained_is_name(const char *own, const char *name);
+
 /* The name of a class, or its number in `text`. */
 const char *trained_class(const trained *made, int index, char text[16]);
 

@@ -118,6 +118,17 @@ class WeightsFacts(unittest.TestCase):
                                     ("x,y,z", [(1, 2, 3)], ["not trained on the column 'z'", "ignore=z"])):
             self.fails(words, "predict", "--weights", save, f"csv:{self.write('other.csv', header, rows)}")
 
+    def test_names_in_another_encoding_are_those_of_the_training(self):
+        table = self.folder / "latin.csv"
+        rows = "".join(f"{x},{y},{'hoch' if x > 50 else 'tief'}\xdf\n" for x, y in self.rows)
+        table.write_bytes(f"gr\xf6\xdfe,y,wort\n{rows}".encode("latin-1"))
+        spec = f"csv:{table},label=wort"
+        save, trained = self.train("latin.safetensors", spec)
+        said = json.loads(self.run_ok("evaluate", "--weights", save, "--dataset", spec, "--json"))
+        self.assertAlmostEqual(said["loss"], trained["test_loss"], delta=1e-5)
+        self.fails(["has no feature 'gr"], "predict", "--weights", save,
+                   f"csv:{self.write('other.csv', 'y', [(1,)])}")
+
     def test_rows_to_predict_cannot_be_evaluated_or_trained_on(self):
         save, _ = self.train("rows.safetensors", self.spec("target=value,ignore=bit,ignore=word"))
         few = self.write("bare.csv", "x,y", self.rows[:3])
@@ -134,6 +145,13 @@ class WeightsFacts(unittest.TestCase):
         self.assertEqual(alone, both)
         self.fails(["no labels", "X.npy,Y.npy"], "evaluate", "--weights", save, "--dataset", f"npy:{x}")
         self.fails(["a file is missing", "X.npy,Y.npy"], "train", "--dataset", f"npy:{x}")
+
+    def test_names_in_a_refusal_do_not_steer_the_terminal(self):
+        save, _ = self.train("steer.safetensors", self.spec("target=value,ignore=bit,ignore=word"))
+        steers = self.write("steer.csv", "x,y\x1b[31m", [(1, 2)])
+        result = yoke("predict", "--weights", save, f"csv:{steers}")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("not trained on the column 'y?[31m'", result.stderr)
 
     def test_weights_of_a_table_are_not_evaluated_on_drawn_images(self):
         save, _ = self.train("drawn.safetensors", self.spec("target=value,ignore=bit,ignore=word"))
