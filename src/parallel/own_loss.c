@@ -90,7 +90,10 @@ yoke_status yoke_own_loss_compute(yoke_data_parallel *parallel, const yoke_host_
                           .outputs = (const float *const *)outputs,
                           .gradients = flight->training ? gradients : NULL};
     yoke_error_forget();
-    TRY(yoke_error_of_host(host->loss->compute(host->loss->payload, &given, &mean), "own_loss"));
+    yoke_status status =
+        yoke_error_of_host(host->loss->compute(host->loss->payload, &given, &mean), "own_loss");
+    /* Also NUMERIC, which the engine takes for a status that all ranks have. */
+    TRY(yoke_process_group_abort(parallel->ranks.process_group, status));
     flight->result.loss += mean * flight->batch.rows;
     flight->result.rows += flight->batch.rows;
     if (flight->training) scale_gradients(parallel, gradients);

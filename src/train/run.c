@@ -81,11 +81,16 @@ static bool epoch_is_over(const yoke_batch *batch) {
     return batch->rows == 0 && batch->whole_rows == 0;
 }
 
+/* The other ranks do not know of an error of this rank's rows or metrics, whatever its status. */
+static yoke_status end_ranks_on(const yoke_trainer *trainer, yoke_status status) {
+    return yoke_process_group_abort(trainer->ranks, status);
+}
+
 yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns) {
     yoke_trace *trace = yoke_data_parallel_recorder(trainer->parallel);
     uint64_t begin = yoke_trace_now();
     *waited_ns = 0;
-    TRY(yoke_loader_next(trainer->loader, batch, waited_ns));
+    TRY(end_ranks_on(trainer, yoke_loader_next(trainer->loader, batch, waited_ns)));
     TRY(yoke_trainer_agree(trainer, &trainer->dataset, trainer->loader, batch));
     if (!epoch_is_over(batch))
         yoke_trace_span(trace, ROOT_LANE, YOKE_STAGE_LOAD,
@@ -230,7 +235,7 @@ static yoke_status evaluate_batch(yoke_trainer *trainer, const yoke_batch *batch
                          .batch = batch,
                          .count = own ? yoke_model_output_count(trainer->model) : 1,
                          .outputs = (const float *const *)host->outputs};
-    TRY(yoke_own_metrics_add(&trainer->own_metrics, &rows));
+    TRY(end_ranks_on(trainer, yoke_own_metrics_add(&trainer->own_metrics, &rows)));
     yoke_tally_add(&trainer->tally,
                    &(yoke_tally_rows){batch, host->outputs[0], trainer->model, (size_t)sum->rows});
     sum->loss += result.loss * result.weight; /* a sum over rows until all are added */
@@ -245,7 +250,7 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
     yoke_batch batch = {.struct_size = sizeof batch};
     TRY(yoke_loader_begin(trainer->test_loader, 0));
     for (;;) {
-        TRY(yoke_loader_next(trainer->test_loader, &batch, NULL));
+        TRY(end_ranks_on(trainer, yoke_loader_next(trainer->test_loader, &batch, NULL)));
         TRY(yoke_trainer_agree(trainer, &trainer->test_dataset, trainer->test_loader, &batch));
         yoke_requests asked;
         if (epoch_is_over(&batch) && sum->rows == 0)

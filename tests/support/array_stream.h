@@ -12,10 +12,11 @@ typedef struct array_stream {
     const float *inputs; /* [rows, values] */
     const int32_t *labels;
     size_t rows, values;
-    bool endless;    /* begins again behind the last row */
-    int at_once;     /* rows of a call at most; 0: as many as there is room for */
-    size_t fails_at; /* row; 0: never */
-    int wrong_count; /* what `next` sets *count to; 0: the right number */
+    bool endless;           /* begins again behind the last row */
+    int at_once;            /* rows of a call at most; 0: as many as there is room for */
+    size_t fails_at;        /* row; 0: never */
+    yoke_status fails_with; /* OK: IO */
+    int wrong_count;        /* what `next` sets *count to; 0: the right number */
     bool cannot_rewind;
     size_t at, read;   /* the next row; rows that `next` gave in all passes */
     int passes, skips; /* calls of rewind and of skip */
@@ -37,7 +38,8 @@ static inline yoke_status array_stream_next(void *payload, int room, float *inpu
     (void)targets;
     note_thread(own);
     if (own->fails_at > 0 && own->at >= own->fails_at)
-        return yoke_error_raise(YOKE_ERROR_IO, "the socket closed behind %zu rows", own->at);
+        return yoke_error_raise(own->fails_with != YOKE_OK ? own->fails_with : YOKE_ERROR_IO,
+                                "the socket closed behind %zu rows", own->at);
     if (left < given) given = left;
     if (own->at_once > 0 && (size_t)own->at_once < given) given = (size_t)own->at_once;
     if (own->fails_at > 0 && own->at + given > own->fails_at) given = own->fails_at - own->at;

@@ -493,6 +493,25 @@ static void a_stream_that_fails_on_one_rank_ends_all(void **state) {
     free_ranks(all);
 }
 
+/* A status that all ranks have at once, where it comes from the trainer. */
+static void a_stream_that_says_what_all_ranks_could_ends_all(void **state) {
+    (void)state;
+    for (int numeric = 0; numeric < 2; numeric++) {
+        for (int tests = 0; tests < 2; tests++) {
+            rank_streams *all = make_ranks();
+            array_stream *own = tests ? &all->test[1] : &all->training[1];
+            own->fails_at = 20;
+            own->fails_with = numeric ? YOKE_ERROR_NUMERIC : YOKE_ERROR_CANCELLED;
+            run_ranks(all->ranks);
+            for (int k = 0; k < RANK_RUNS; k++) {
+                assert_int_not_equal(all->ranks[k].error.status, YOKE_OK);
+                assert_non_null(strstr(all->ranks[k].error.text, "row 20 of the row stream"));
+            }
+            free_ranks(all);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_trains_and_evaluates_as_its_array_in_order),
@@ -509,6 +528,7 @@ int main(void) {
         cmocka_unit_test(ranks_resume_in_mid_stream),
         cmocka_unit_test(ranks_whose_streams_differ_end_together),
         cmocka_unit_test(a_stream_that_fails_on_one_rank_ends_all),
+        cmocka_unit_test(a_stream_that_says_what_all_ranks_could_ends_all),
     };
     return RUN_ON_DEVICES(tests, make_rows, remove_folder);
 }
