@@ -78,7 +78,7 @@ void range_test_fill(yoke_trainer_options *run) {
 yoke_status range_test_run(yoke_trainer *trainer, int steps, yoke_lr_find_result *found) {
     yoke_lr_find_options options = YOKE_LR_FIND_OPTIONS_INIT;
     options.steps = steps;
-    found->struct_size = sizeof *found;
+    *found = (yoke_lr_find_result){.struct_size = sizeof *found, .suggested = -1, .text = ""};
     return yoke_trainer_find_lr(trainer, &options, found);
 }
 

@@ -322,7 +322,7 @@ static void print_use(FILE *out, const train_advice *run) {
         print_verb(out, run, "generate");
     } else {
         fprintf(out,
-                "\n  see what they say of each test row; for your images, give their names:\n");
+                "\n  see what they make of each test row; of your images, give their names:\n");
         print_verb(out, run, "predict");
         fputc(' ', out);
         cli_print_word(out, run->dataset);

@@ -87,7 +87,11 @@ void yoke_figure_rates(yoke_markup *out, const yoke_report *report) {
     static const char *const sources[] = {"src/train/lr_find.c", "src/train/lr_curve.c"};
     const yoke_report_rates *test = report->rates;
     rate_lines lines = {.count = 0};
-    if (test == NULL || test->count < 2) return;
+    if (test == NULL) return;
+    if (test->count < 2) {
+        yoke_figure_say(out, NULL, "There is %s.", test->text);
+        return;
+    }
     collect(out, &lines, test);
     yoke_svg_xy chart = {
         .head = {"rates-chart", "Loss by learning rate",

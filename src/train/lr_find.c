@@ -114,7 +114,6 @@ static yoke_status check_rows(const yoke_trainer *trainer) {
 
 static yoke_status find(yoke_trainer *trainer, const yoke_lr_find_options *options) {
     counters before = counters_of(trainer);
-    yoke_lr_curve_clear(&trainer->lr_curve);
     TRY(check_rows(trainer));
     TRY(yoke_lr_curve_create(&trainer->lr_curve, options));
     TRY(agree(trainer));
@@ -150,7 +149,9 @@ yoke_status yoke_trainer_find_lr(yoke_trainer *trainer, const yoke_lr_find_optio
     TRY(yoke_pointer_check(trainer, "trainer"));
     TRY(yoke_pointer_check(result, "result"));
     TRY(yoke_data_parallel_bind(trainer->parallel));
-    yoke_status status = find(trainer, options);
+    yoke_lr_curve_clear(&trainer->lr_curve);
+    yoke_status status = fill(&trainer->lr_curve, result); /* before a long test */
+    if (status == YOKE_OK) status = find(trainer, options);
     yoke_data_parallel_release(trainer->parallel);
     atomic_store(&trainer->stopping, false); /* the stop was seen, or came too late */
     if (!yoke_trainer_is_common(status)) status = yoke_process_group_abort(trainer->ranks, status);
