@@ -484,10 +484,9 @@ class Bench(Case):
         result = yoke("bench", "--drive", input="\n".join(requests) + "\n")
         answers = [json.loads(line) for line in result.stdout.splitlines()]
         opened, steps, alone, in_order, weights, batch, unknown, closed, gone = answers
-        self.assertGreater(opened.pop("made_ms"), 0)
+        self.assertTrue(min(opened.pop("made_ms"), alone["ms"], in_order["ms"]) > 0)
         self.assertEqual((opened, closed), ({"devices": 2, "rows": 4}, {}))
         self.assertEqual(set(steps), {"ms", "processor_ms", "loss"})
-        self.assertTrue(min(alone["ms"], in_order["ms"]) > 0)
         self.assertEqual((self.folder / "w").stat().st_size, 4 * sum(count for _, count in weights["tensors"]))
         self.assertEqual((self.folder / "b").stat().st_size, 4 * batch["values"] + 4 * 4)
         self.assertIn("kernel_time", unknown["error"])
