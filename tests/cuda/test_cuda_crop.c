@@ -326,12 +326,12 @@ typedef struct course {
 } course;
 
 static void on_event(const yoke_event *event, void *payload) {
-    course *told = payload;
-    if (event->kind == YOKE_EVENT_STEP) told->losses[told->steps++] = event->loss;
+    course *own = payload;
+    if (event->kind == YOKE_EVENT_STEP) own->losses[own->steps++] = event->loss;
 }
 
 static course learn(yoke_trainer_options options, const char *settings) {
-    course told = {.steps = 0};
+    course run = {.steps = 0};
     yoke_trainer *trainer = NULL;
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     options.struct_size = sizeof options;
@@ -342,14 +342,14 @@ static course learn(yoke_trainer_options options, const char *settings) {
     options.threads = 1;
     options.algorithm = YOKE_ALGORITHM_DIRECT;
     options.on_event = on_event;
-    options.payload = &told;
+    options.payload = &run;
     EXPECT_OK(yoke_trainer_create(&trainer, &options));
     EXPECT_OK(yoke_trainer_run(trainer));
     EXPECT_OK(yoke_trainer_summarize(trainer, &summary));
-    told.last = summary.test_loss;
-    EXPECT_OK(yoke_data_parallel_hash(yoke_trainer_engine(trainer), &told.hash));
+    run.last = summary.test_loss;
+    EXPECT_OK(yoke_data_parallel_hash(yoke_trainer_engine(trainer), &run.hash));
     yoke_trainer_destroy(trainer);
-    return told;
+    return run;
 }
 
 /* crop=cpu sends rows as pixels. With a change of colours training rows travel so, test rows as
