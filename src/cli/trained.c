@@ -99,26 +99,28 @@ static yoke_status check_columns(const yoke_weights_info *info, const yoke_datas
     const char *const *own = info->feature_names, *const *other = rows->feature_names;
     int wanted = info->input.channels, found = rows->shape.channels;
     bool labelled = rows->classes > 0 || rows->target_count > 0;
+    int alike = 0; /* of the first ones; behind them the searches cost wanted x found */
     if (own == NULL || other == NULL) return YOKE_OK;
-    for (int i = 0; i < found; i++)
+    while (alike < wanted && alike < found && trained_is_name(own[alike], other[alike]))
+        alike++;
+    if (alike == wanted && alike == found) return YOKE_OK;
+    for (int i = alike; i < found; i++)
         if (!names_of_weights_have(info, other[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "%s: the weights were not trained on the column '%s': ignore=%s "
                               "leaves it out%s",
                               spec, other[i], other[i],
                               labelled ? "" : "; label= or target= names the column to learn");
-    for (int i = 0; i < wanted; i++)
+    for (int i = alike; i < wanted; i++)
         if (!names_of_rows_have(rows, own[i]))
             return cli_refuse(YOKE_ERROR_ARGUMENT,
                               "%s: has no feature '%s', a column that the weights were trained on",
                               spec, own[i]);
-    for (int i = 0; i < wanted && i < found; i++)
-        if (!trained_is_name(own[i], other[i]))
-            return cli_refuse(YOKE_ERROR_ARGUMENT,
-                              "%s: feature %d is '%s', of the weights '%s': put the columns in "
-                              "the order of the training",
-                              spec, i + 1, other[i], own[i]);
-    return YOKE_OK;
+    return cli_refuse(YOKE_ERROR_ARGUMENT,
+                      "%s: feature %d is '%s', of the weights '%s': put the columns in the order "
+                      "of the training",
+                      spec, alike + 1, alike < found ? other[alike] : "missing",
+                      alike < wanted ? own[alike] : "missing");
 }
 
 static bool says_normalization(const yoke_weights_info *info) {
