@@ -143,6 +143,53 @@ class Ends(Case):
         self.assertEqual(self.finish(process), (130, "", ""))
         self.gone(*pids)
 
+    def test_one_signal_kills_after_the_grace_whoever_does_not_end(self):
+        for stubborn in ["trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", SAY_PID + "kill -STOP $$"]:
+            process = self.start(stubborn, "--nproc-per-node", "2", "--grace", "0.3")
+            pids = [self.pid("p0"), self.pid("p1")]
+            process.send_signal(signal.SIGTERM)
+            code, _, stderr = self.finish(process)
+            self.assertEqual(code, 143)
+            self.assertEqual(stderr.splitlines(), [
+                "yoke: passed SIGTERM on to 2 ranks, to end within 0.3 s; a second signal kills at once",
+                "yoke: 2 ranks did not end within 0.3 s: sending SIGKILL"])
+            self.gone(*pids)
+            (self.folder / "p0").unlink()
+            (self.folder / "p1").unlink()
+
+    def test_a_rank_that_fails_after_a_signal_hurries_no_other(self):
+        """A second signal would end a rank that still saves."""
+        process = self.start("trap 'echo got >> n$RANK; [ $RANK = 0 ] || { sleep 0.5; exit 3; }' TERM; " + SAY_PID +
+                             "while :; do sleep 0.05; done", "--nproc-per-node", "2", "--grace", "1.5")
+        self.wait_for("p0", "p1")
+        process.send_signal(signal.SIGTERM)
+        code, _, stderr = self.finish(process)
+        self.assertEqual(code, 143)
+        self.assertIn("exited with code 3", stderr)
+        self.assertIn("1 rank did not end within 1.5 s: sending SIGKILL", stderr)
+        self.assertEqual((self.folder / "n0").read_text(), "got\n")
+
+    def test_a_kill_for_lack_of_memory_is_called_one(self):
+        """A count of the control group that rises before the kill, in a file system of the test's own."""
+        count = self.folder / "count"
+        group = next((line.split(":", 2) for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()
+                      if ":memory:" in line or line.startswith("0::")), None)
+        root = "/sys/fs/cgroup" + ("/memory" if group and group[1] else "")
+        name = "memory.oom_control" if group and group[1] else "memory.events"
+        places = [place for place in [f"{root}{group[2]}/{name}", f"{root}/{name}"] if os.path.exists(place)] \
+            if group else []
+        script = f"mount --bind {count} {places[0] if places else ''} && " \
+            f"exec '{YOKE}' launch -- sh -c 'echo oom_kill $MORE > {count}; kill -9 $$'"
+        for more, expected in [(8, True), (7, False)]:
+            count.write_text("low 1\noom_kill 7\n")
+            result = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False,
+                                    timeout=LIMIT_S, env=environment({"MORE": str(more)}))
+            if not places or "rank 0" not in result.stderr:
+                self.skipTest(f"no control group to stand in for: {places} {result.stderr.strip()}")
+            self.assertEqual(result.returncode, 137)
+            self.assertIn("died of SIGKILL", result.stderr)
+            self.assertEqual("probably out of memory" in result.stderr, expected, result.stderr)
+
     def test_user_signals_go_on_and_end_nothing(self):
         process = self.start("trap 'echo saved; exit 0' USR1; " + SAY_PID + "while :; do sleep 0.01; done")
         self.wait_for("p0")
@@ -253,6 +300,11 @@ class Output(Case):
         result = self.sh("echo x >> started", "--nproc-per-node", 2, "--log-dir", ".")
         self.assertEqual((result.returncode, (self.folder / "started").exists()), (74, False))
         self.assertIn("./rank_1.out: cannot write the log: Is a directory", result.stderr)
+        (self.folder / "rank_0.err").unlink()
+        os.mkfifo(self.folder / "rank_0.err")
+        result = self.sh("echo x >> started", "--log-dir", ".")
+        self.assertEqual((result.returncode, (self.folder / "started").exists()), (74, False))
+        self.assertIn("./rank_0.err: cannot write the log: it is a FIFO that nobody reads; remove it", result.stderr)
         (self.folder / "rank_0.err").unlink()
         (self.folder / "rank_0.err").symlink_to("/dev/full")
         result = self.sh("echo a >&2; sleep 0.1; echo b >&2; echo done", "--log-dir", ".")

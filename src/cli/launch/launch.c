@@ -25,7 +25,7 @@ static const cli_option options[] = {
      AT(standalone), 0, 0},
     {"max-restarts", "N", "restart all ranks after a failure, N times at most (0)", CLI_INTEGER,
      AT(max_restarts), 0, 1000},
-    {"grace", "S", "seconds that the other ranks get to end after a failure (5)", CLI_REAL,
+    {"grace", "S", "seconds that ranks get to end after a failure or a signal (30)", CLI_REAL,
      AT(grace_s), 0, 3600},
     {"log-dir", "DIR", "write all output of rank K to DIR/rank_K.out and DIR/rank_K.err", CLI_TEXT,
      AT(log_dir), 0, 0},
@@ -57,10 +57,9 @@ const cli_verb launch_verb = {
         "Options and variables are torchrun's. When a rank fails, the launcher stops the others "
         "and\n"
         "exits with the code of that rank, or 128 + its signal (126, 127: it cannot start the\n"
-        "program). It passes SIGINT and SIGTERM on to all ranks; a second signal kills them. "
-        "Several\n"
-        "machines share a secret: set YOKE_RDZV_TOKEN, or YOKE_RDZV_TOKEN_FILE to a file of mode\n"
-        "0600.\n"};
+        "program). It passes SIGINT, SIGTERM, SIGHUP and SIGQUIT on to all ranks. After --grace\n"
+        "seconds, or at a second signal, it kills those that still run. Several machines share a\n"
+        "secret: set YOKE_RDZV_TOKEN, or YOKE_RDZV_TOKEN_FILE to a file of mode 0600.\n"};
 
 bool launch_is_listed(const char *list, int rank) {
     if (strcmp(list, "all") == 0) return true;
@@ -99,7 +98,7 @@ int launch_main(int argc, char **argv) {
                           .nodes = 1,
                           .node_rank = -1,
                           .log_ranks = "0",
-                          .grace_s = 5,
+                          .grace_s = 30,
                           .gpus_per_node = -1};
     launch_plan plan;
     int words = 0, code = cli_parse(&launch_verb, argc, argv, &flags, &words);

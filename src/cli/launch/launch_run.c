@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/launch/launch_memory.h"
 #include "cli/launch/launch_session.h"
 
 #define NOT_FOUND_EXIT 127 /* as in shells */
@@ -175,7 +176,9 @@ static int run_once(launch_session *session) {
     int first = session->start.plan->node_rank * session->count, code = -1;
     session->failed = NULL;
     session->alive = 0;
+    session->killed = false;
     session->kill_ns = session->end_ns = 0;
+    session->memory_kills = launch_memory_kills();
     for (int i = 0; i < session->count; i++)
         launch_worker_prepare(&session->workers[i], &session->start, first + i);
     for (int i = 0; i < session->count && code < 0; i++)

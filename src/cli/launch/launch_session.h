@@ -18,6 +18,8 @@ typedef struct launch_session {
     launch_guard guard;
     int ending;            /* the signal that ends the run; 0: none */
     int presses;           /* SIGINT, SIGTERM and the like so far */
+    bool killed;           /* the launcher has sent SIGKILL */
+    int64_t memory_kills;  /* before the ranks started; -1: unknown */
     launch_worker *failed; /* the first that failed */
     bool not_started;      /* its program could not start */
     bool lost;             /* a log is incomplete */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "cli/launch/launch_memory.h"
 #include "cli/launch/launch_session.h"
 
 #define LINGER_NS 500000000u /* for children that outlive their worker to finish writing */
@@ -15,6 +16,18 @@
 void launch_signal_all(launch_session *session, int number) {
     for (int i = 0; i < session->count; i++)
         launch_worker_signal(&session->workers[i], number);
+}
+
+static void kill_all(launch_session *session) {
+    session->killed = true;
+    session->kill_ns = 0;
+    launch_signal_all(session, SIGKILL);
+}
+
+/* What follows does not prolong it. */
+static void begin_grace(launch_session *session) {
+    if (session->kill_ns != 0 || session->killed) return;
+    session->kill_ns = yoke_now_ns() + (uint64_t)(session->start.flags->grace_s * 1e9);
 }
 
 /* Ends of workers. */
@@ -26,19 +39,30 @@ void launch_fail(launch_session *session, launch_worker *worker, const char *how
     if (session->alive > 0)
         snprintf(others, sizeof others, "; stopping the other %d", session->alive);
     launch_sink_print(session->start.err, "yoke: rank %d %s%s", worker->rank, how, others);
-    launch_signal_all(session, SIGTERM);
-    session->kill_ns = yoke_now_ns() + (uint64_t)(session->start.flags->grace_s * 1e9);
+    /* A program may take a second signal as the order to end without saving. */
+    if (session->ending == 0) launch_signal_all(session, SIGTERM);
+    begin_grace(session);
+}
+
+/* The kernel counts the kill before the process ends. */
+static const char *explain_kill(const launch_session *session, const launch_worker *worker) {
+    bool is_kill = worker->killed && worker->code == 128 + SIGKILL;
+    if (!is_kill || session->memory_kills < 0) return "";
+    return launch_memory_kills() > session->memory_kills
+               ? ", probably out of memory: the kernel has killed a process of this control group "
+                 "for lack of it; try a smaller batch or a higher limit"
+               : "";
 }
 
 static void check_exit(launch_session *session, launch_worker *worker) {
-    char how[128];
+    char how[256];
     int code = worker->code;
-    bool expected = session->ending != 0 && (code == 128 + session->ending || session->presses > 1);
+    bool expected = session->ending != 0 && (code == 128 + session->ending || session->killed);
     if (code == 0 || expected) return;
     const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
     if (name != NULL)
-        snprintf(how, sizeof how, "(pid %d) died of SIG%s%s", (int)worker->pid, name,
-                 worker->core_dumped ? " (core dumped)" : "");
+        snprintf(how, sizeof how, "(pid %d) died of SIG%s%s%s", (int)worker->pid, name,
+                 worker->core_dumped ? " (core dumped)" : "", explain_kill(session, worker));
     else
         snprintf(how, sizeof how, "(pid %d) exited with code %d", (int)worker->pid, code);
     launch_fail(session, worker, how);
@@ -65,11 +89,14 @@ static void end_on_signal(launch_session *session, int number) {
     if (session->presses == 1 && session->failed == NULL) {
         session->ending = number;
         launch_sink_print(session->start.err,
-                          "yoke: passed SIG%s on to %d rank%s; a second signal kills them",
-                          sigabbrev_np(number), session->alive, session->alive == 1 ? "" : "s");
+                          "yoke: passed SIG%s on to %d rank%s, to end within %g s; a second "
+                          "signal kills at once",
+                          sigabbrev_np(number), session->alive, session->alive == 1 ? "" : "s",
+                          session->start.flags->grace_s);
         launch_signal_all(session, number);
+        begin_grace(session);
     } else {
-        launch_signal_all(session, SIGKILL);
+        kill_all(session);
     }
 }
 
@@ -101,8 +128,7 @@ static void keep_time(launch_session *session) {
     launch_sink_print(session->start.err,
                       "yoke: %d rank%s did not end within %g s: sending SIGKILL", session->alive,
                       session->alive == 1 ? "" : "s", session->start.flags->grace_s);
-    launch_signal_all(session, SIGKILL);
-    session->kill_ns = 0;
+    kill_all(session);
 }
 
 /* Output. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 
+#define EXEC_MS 1000 /* for a program to begin, or to fail to */
+
 /* Output. */
 
 static int open_log(launch_stream *stream, const launch_start *start, int rank, const char *kind) {
@@ -22,9 +25,11 @@ static int open_log(launch_stream *stream, const launch_start *start, int rank, 
     if (folder == NULL) return -1;
     snprintf(stream->path, sizeof stream->path, "%s/rank_%d.%s", folder, rank, kind);
     int fresh = start->plan->restart == 0 ? O_TRUNC : 0;
-    stream->log = open(stream->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | fresh;
+    stream->log = open(stream->path, flags, 0666);
     if (stream->log >= 0) return -1;
-    fprintf(stderr, "yoke: %s: cannot write the log: %s\n", stream->path, strerror(errno));
+    fprintf(stderr, "yoke: %s: cannot write the log: %s\n", stream->path,
+            errno == ENXIO ? "it is a FIFO that nobody reads; remove it" : strerror(errno));
     return yoke_status_exit_code(YOKE_ERROR_IO);
 }
 
@@ -102,13 +107,15 @@ static void become(const launch_worker *worker, const launch_start *start, const
     _exit(127);
 }
 
-/* Waits until the program runs: exec closes the pipe. Returns 0, or the errno of exec. */
+/* Waits until the program runs: exec closes the pipe. Returns 0, or the errno of exec. A process
+ * that is stopped before exec must not stop the launcher. */
 static int wait_for_program(int pipe) {
-    int cause = 0;
-    ssize_t got;
+    struct pollfd look = {.fd = pipe, .events = POLLIN};
+    int cause = 0, ready;
     do {
-        got = read(pipe, &cause, sizeof cause);
-    } while (got < 0 && errno == EINTR);
+        ready = poll(&look, 1, EXEC_MS);
+    } while (ready < 0 && errno == EINTR);
+    ssize_t got = ready > 0 ? read(pipe, &cause, sizeof cause) : 0;
     return got == (ssize_t)sizeof cause ? cause : 0;
 }
 
@@ -120,6 +127,7 @@ static int fork_worker(launch_worker *worker, const launch_start *start, const i
     if (pid == 0) become(worker, start, ends, failure[1]);
     close(failure[1]);
     if (pid > 0) {
+        setpgid(pid, pid); /* as in become, which may not have come so far */
         worker->pid = pid;
         cause = wait_for_program(failure[0]);
     }
