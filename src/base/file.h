@@ -3,6 +3,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,14 +11,25 @@
 #include "yoke/status.h"
 
 typedef struct yoke_file_writer {
-    char *path, *temporary;
+    char *path; /* as the caller named it; NULL: nothing is open */
     int descriptor;
+    int folder; /* of the target; -1: a pipe or a device, which is written in place */
+    bool named; /* the temporary file has its name */
+    char name[NAME_MAX + 1], temporary[NAME_MAX + 1]; /* in the folder */
+    int cause; /* errno of the failure that closed the file */
 } yoke_file_writer;
 
 /* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and
  * the temporary file is gone; only where commit could not sync the folder, the target is the new
- * file, which a power cut may still undo. */
+ * file, which a power cut may still undo. Commit opens nothing. A link stays one: the file that it
+ * leads to is replaced, or made. The target keeps its permissions. A pipe or a device is written in
+ * place; create never waits for its reader. create_whole: only for a file, ARGUMENT for a pipe, a
+ * socket or a device. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
+yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path);
+/* Takes the space on the disk now, so that writes do not fail for want of it. Nothing happens where
+ * the file system cannot reserve. IO says how much is needed and free, or what limits a file. */
+yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes);
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes);
 yoke_status yoke_file_commit(yoke_file_writer *writer);
 void yoke_file_abort(yoke_file_writer *writer);
@@ -26,9 +38,10 @@ void yoke_file_abort(yoke_file_writer *writer);
  * or errno. Some file systems cannot sync a folder: 0. */
 int yoke_file_sync_name(const char *path);
 
-/* Whether create would succeed now, so that a run of hours does not fail at its end because a
- * folder is missing. NULL: nothing to check. */
+/* Whether create, or create_whole, would succeed now, so that a run of hours does not fail at its
+ * end because a folder is missing. A pipe or a device is not opened. NULL: nothing to check. */
 yoke_status yoke_file_check(const char *path);
+yoke_status yoke_file_check_whole(const char *path);
 
 /* Reads a whole file. MISSING when it does not exist, IO for any other failure. The caller frees
  * *data. */

@@ -200,7 +200,7 @@ void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line
 
 static yoke_status write_all(const yoke_choices_file *file, const char *text, size_t bytes) {
     yoke_file_writer writer;
-    TRY(yoke_file_create(&writer, file->path));
+    TRY(yoke_file_create_whole(&writer, file->path));
     if (text == NULL) TRY(yoke_file_write(&writer, HEADER, strlen(HEADER)));
     if (text != NULL) TRY(yoke_file_write(&writer, text, bytes));
     TRY(yoke_file_write(&writer, file->added, file->added_bytes));

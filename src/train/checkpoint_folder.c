@@ -138,15 +138,12 @@ static void remove_leftovers(const char *folder) {
 
 static yoke_status prepare(yoke_folder *folder) {
     char path[PATH_MAX];
-    yoke_file_writer writer;
     TRY(make(folder->path));
     TRY(lock(folder));
     /* Without a lock they may belong to a run that is alive. */
     if (folder->lock >= 0) remove_leftovers(folder->path);
     yoke_folder_best_path(path, folder->path);
-    TRY(yoke_file_create(&writer, path));
-    yoke_file_abort(&writer);
-    return YOKE_OK;
+    return yoke_file_check_whole(path);
 }
 
 yoke_status yoke_folder_open(yoke_folder *folder, const char *path) {

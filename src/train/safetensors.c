@@ -449,7 +449,7 @@ yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
     emit_tensors(&json, tensors, count);
     yoke_json_close(&json, '}');
     yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
-                                     : yoke_file_create(writer, path);
+                                     : yoke_file_create_whole(writer, path);
     if (status == YOKE_OK) {
         status = write_header(writer, &json);
         if (status != YOKE_OK) yoke_file_abort(writer);

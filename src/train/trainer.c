@@ -151,7 +151,7 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 static yoke_status check_files(yoke_trainer *trainer) {
     yoke_trainer_forget_traces(trainer);
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    TRY(yoke_file_check(trainer->options.save));
+    TRY(yoke_file_check_whole(trainer->options.save));
     return yoke_file_check(trainer->options.trace);
 }
 

@@ -95,7 +95,12 @@ class Habits(Case):
         resumed = self.train("--steps", "3", "--save", save, "--checkpoint-dir", self.folder / "saves", "--resume",
                              "auto")
         self.assertEqual(resumed["steps"], 3)
-        self.train("--steps", "1", "--save", "/dev/null")
+
+    def test_weights_do_not_go_to_a_device_or_a_pipe(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for place, kind in [("/dev/null", "device"), (pipe, "pipe")]:
+            self.fails(2, [str(place), f"is a {kind}"], "train", *SMALL, "--steps", "5", "--save", place)
 
 
 class Options(Case):

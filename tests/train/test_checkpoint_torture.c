@@ -1,117 +1,14 @@
-/* A save that fails at any call: a kill, a full disk, a bad disk or a short write at every open,
- * write, fsync, close, rename and unlink leaves a checkpoint that verifies. Wrapped calls
- * (-Wl,--wrap) fail in a child process, which may die of them. */
+/* A save that fails at any call: a kill, a full disk, a bad disk or a short write at every call on
+ * its files leaves a checkpoint that verifies. The calls fail in a child process, which may die of
+ * them. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/engine_check.h"
+#include "support/failing_calls.h"
 #include "train/checkpoint_folder.h"
-
-typedef enum call_kind { OPEN, WRITE, FSYNC, CLOSE, RENAME, UNLINK, CALLS } call_kind;
-static const char *const call_names[CALLS] = {"open",  "write",  "fsync",
-                                              "close", "rename", "unlink"};
-
-typedef enum fault { NONE, KILL_BEFORE, KILL_AFTER, KILL_HALFWAY, NO_SPACE, BAD_DISK, SHORT } fault;
-static const char *const fault_names[] = {"none",   "kill before", "kill after", "kill halfway",
-                                          "ENOSPC", "EIO",         "short write"};
-
-/* The fault at call number `at` of a kind. Counts are shared with the parent. */
-static struct {
-    bool armed;
-    call_kind kind;
-    fault fault;
-    int at;
-} plan;
-static int *counts; /* [CALLS] */
-
-static fault fault_of(call_kind kind) {
-    if (!plan.armed) return NONE;
-    int number = counts[kind]++;
-    return kind == plan.kind && number == plan.at ? plan.fault : NONE;
-}
-
-/* True when the call must fail. */
-static bool fails(fault now) {
-    if (now == KILL_BEFORE) raise(SIGKILL);
-    if (now == NO_SPACE) errno = ENOSPC;
-    if (now == BAD_DISK) errno = EIO;
-    return now == NO_SPACE || now == BAD_DISK;
-}
-
-static int after(fault now, int result) {
-    if (now == KILL_AFTER || now == KILL_HALFWAY) raise(SIGKILL);
-    return result;
-}
-
-#define WRAP(name) __wrap_##name
-#define REAL(name) __real_##name
-int REAL(open)(const char *path, int flags, ...);
-int WRAP(open)(const char *path, int flags, ...);
-int REAL(fsync)(int descriptor);
-int WRAP(fsync)(int descriptor);
-int REAL(close)(int descriptor);
-int WRAP(close)(int descriptor);
-int REAL(rename)(const char *from, const char *to);
-int WRAP(rename)(const char *from, const char *to);
-int REAL(unlink)(const char *path);
-int WRAP(unlink)(const char *path);
-ssize_t REAL(write)(int descriptor, const void *data, size_t bytes);
-ssize_t WRAP(write)(int descriptor, const void *data, size_t bytes);
-
-int WRAP(open)(const char *path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
-    fault now = fault_of(OPEN);
-    return fails(now) ? -1 : after(now, REAL(open)(path, flags, mode));
-}
-
-int WRAP(fsync)(int descriptor) {
-    fault now = fault_of(FSYNC);
-    return fails(now) ? -1 : after(now, REAL(fsync)(descriptor));
-}
-
-/* A close that fails has closed. */
-int WRAP(close)(int descriptor) {
-    fault now = fault_of(CLOSE);
-    bool failed = fails(now);
-    int cause = errno, closed = after(now, REAL(close)(descriptor));
-    errno = cause;
-    return failed ? -1 : closed;
-}
-
-int WRAP(rename)(const char *from, const char *to) {
-    fault now = fault_of(RENAME);
-    return fails(now) ? -1 : after(now, REAL(rename)(from, to));
-}
-
-int WRAP(unlink)(const char *path) {
-    fault now = fault_of(UNLINK);
-    return fails(now) ? -1 : after(now, REAL(unlink)(path));
-}
-
-/* Part of a write may reach the file before the rest fails. */
-ssize_t WRAP(write)(int descriptor, const void *data, size_t bytes) {
-    fault now = fault_of(WRITE);
-    bool part = now == SHORT || now == KILL_HALFWAY;
-    if (fails(now)) {
-        int cause = errno;
-        (void)!REAL(write)(descriptor, data, bytes / 2);
-        errno = cause;
-        return -1;
-    }
-    ssize_t written = REAL(write)(descriptor, data, part && bytes > 1 ? bytes / 2 : bytes);
-    (void)after(now, 0);
-    return written;
-}
 
 /* A folder with one checkpoint. */
 
@@ -164,7 +61,7 @@ typedef struct ending {
     yoke_status status;
 } ending;
 
-static ending save_in_child(call_kind kind, fault now, int at) {
+static ending save_in_child(call_kind kind, const fault *now, int at) {
     int status;
     empty_folder();
     EXPECT_OK(save(1));
@@ -172,8 +69,9 @@ static ending save_in_child(call_kind kind, fault now, int at) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        plan.place = folder;
         plan.kind = kind;
-        plan.fault = now;
+        plan.fault = *now;
         plan.at = at;
         plan.armed = true;
         _exit((int)save(2));
@@ -200,20 +98,25 @@ static uint64_t newest(void) {
     return step;
 }
 
-static void check(call_kind kind, fault now, int at) {
+/* Old files that stay, a close of a file that is on the disk, and a file that cannot be without a
+ * name do no harm. */
+static bool is_harmless(call_kind kind, const fault *now, int at) {
+    return now->kind == SHORT || kind == CALL_UNLINK || kind == CALL_CLOSE ||
+           (kind == CALL_OPENAT && at == 1);
+}
+
+static void check(call_kind kind, const fault *now, int at) {
     ending end = save_in_child(kind, now, at);
     uint64_t step = newest();
-    /* Old files that stay, and a folder that was synced but not closed, do no harm. */
-    bool must_succeed = now == SHORT || kind == UNLINK || (kind == CLOSE && at > 0);
-    if ((now == KILL_BEFORE || now == KILL_AFTER || now == KILL_HALFWAY) != end.killed)
-        fail_msg("%s at %s %d: the process was not killed", fault_names[now], call_names[kind], at);
+    bool kills = now->kind == KILL_BEFORE || now->kind == KILL_AFTER || now->kind == KILL_HALFWAY;
+    if (kills != end.killed)
+        fail_msg("%s at %s %d: the process was not killed", now->name, call_names[kind], at);
     if (step != 1 && step != 2) fail_msg("step %llu", (unsigned long long)step);
     if (!end.killed && (end.status == YOKE_OK) && step != 2)
-        fail_msg("%s at %s %d: the save succeeded, but is not there", fault_names[now],
-                 call_names[kind], at);
-    if (!end.killed && (end.status == YOKE_OK) != must_succeed)
-        fail_msg("%s at %s %d: %s", fault_names[now], call_names[kind], at,
-                 yoke_status_name(end.status));
+        fail_msg("%s at %s %d: the save succeeded, but is not there", now->name, call_names[kind],
+                 at);
+    if (!end.killed && (end.status == YOKE_OK) != is_harmless(kind, now, at))
+        fail_msg("%s at %s %d: %s", now->name, call_names[kind], at, yoke_status_name(end.status));
     /* The next run cleans up and saves. */
     yoke_folder again;
     EXPECT_OK(yoke_folder_open(&again, folder));
@@ -224,25 +127,29 @@ static void check(call_kind kind, fault now, int at) {
 
 static void a_fault_at_any_call_leaves_a_checkpoint_that_verifies(void **state) {
     (void)state;
-    static const fault faults[] = {KILL_BEFORE, KILL_AFTER, KILL_HALFWAY,
-                                   NO_SPACE,    BAD_DISK,   SHORT};
+    static const fault none = {"none", NONE, 0, false};
+    static const fault faults[] = {
+        {"kill before", KILL_BEFORE, 0, false},   {"kill after", KILL_AFTER, 0, false},
+        {"kill halfway", KILL_HALFWAY, 0, false}, {"ENOSPC", FAIL_CALL, ENOSPC, false},
+        {"EIO", FAIL_CALL, EIO, false},           {"short write", SHORT, 0, false}};
     int calls[CALLS], checked = 0, sites = 0;
     take_state();
-    ending whole = save_in_child(OPEN, NONE, 0);
+    ending whole = save_in_child(CALL_OPENAT, &none, 0);
     assert_int_equal(whole.status, YOKE_OK);
     assert_int_equal(newest(), 2);
     memcpy(calls, counts, sizeof calls);
     for (int kind = 0; kind < CALLS; kind++) {
-        assert_true(calls[kind] > 0);
         sites += calls[kind];
         for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++)
             for (int at = 0; at < calls[kind]; at++) {
-                bool partial = faults[f] == SHORT || faults[f] == KILL_HALFWAY;
-                if (partial && kind != WRITE) continue;
-                check((call_kind)kind, faults[f], at);
+                bool partial = faults[f].kind == SHORT || faults[f].kind == KILL_HALFWAY;
+                if (partial && kind != CALL_WRITE) continue;
+                check((call_kind)kind, &faults[f], at);
                 checked++;
             }
     }
+    for (call_kind kind = CALL_OPENAT; kind <= CALL_UNLINK; kind++)
+        assert_true(calls[kind] > 0);
     yoke_state_destroy(state_of_run);
     yoke_model_destroy(model);
     print_message("%d faults at %d calls of a save: a valid checkpoint remained %d times\n",

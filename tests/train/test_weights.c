@@ -323,38 +323,67 @@ static void a_full_disk_costs_the_metrics_one_warning_and_not_the_run(void **sta
     assert_int_equal(unlink(path), 0);
 }
 
-static void a_full_disk_at_the_end_is_an_error_naming_the_file(void **state) {
+/* Somebody removes the folder during the run. */
+static char lost[128];
+
+static void on_event_removing_the_folder(const yoke_event *event, void *payload) {
+    if (event->kind == YOKE_EVENT_READY) assert_int_equal(rmdir(lost), 0);
+    on_event(event, payload);
+}
+
+static yoke_trainer_options losing(log_of_run *run, char path[192]) {
+    yoke_trainer_options options = small(run);
+    assert_int_equal(mkdir(in_folder("lost", lost), 0700), 0);
+    snprintf(path, 192, "%s/weights", lost);
+    options.save = path;
+    options.on_event = on_event_removing_the_folder;
+    return options;
+}
+
+static void a_folder_that_is_gone_at_the_end_is_an_error_naming_the_file(void **state) {
     (void)state;
-    char path[128];
+    char path[192];
     log_of_run run = {0};
-    yoke_trainer_options options = small(&run);
-    options.save = full_disk(path);
+    yoke_trainer_options options = losing(&run, path);
     assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
     assert_int_equal(run.steps, 4);
     assert_non_null(strstr(yoke_last_error(), path));
     yoke_trainer_destroy(run.trainer);
-    assert_int_equal(unlink(path), 0);
 }
 
-static void a_full_disk_after_a_stop_or_a_bad_loss_is_reported(void **state) {
+static void a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported(void **state) {
     (void)state;
-    char path[128];
+    char path[192];
     log_of_run stopped = {.stop_after = 2}, exploded = {0};
-    yoke_trainer_options options = small(&stopped);
-    options.save = full_disk(path);
+    yoke_trainer_options options = losing(&stopped, path);
     options.epochs = 100;
     assert_int_equal(train(&stopped, &options), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), path));
     const yoke_optimizer_options steep = {
         .struct_size = sizeof steep, .learning_rate = 1e30, .momentum = 0.9};
+    options = losing(&exploded, path);
+    options.epochs = 100;
     options.optimizer = &steep;
-    options.payload = &exploded;
     assert_int_equal(train(&exploded, &options), YOKE_ERROR_NUMERIC);
     assert_non_null(strstr(yoke_last_error(), "not finite"));
     assert_int_equal(exploded.warnings, 1);
     assert_non_null(strstr(exploded.warning, path));
     yoke_trainer_destroy(stopped.trainer);
     yoke_trainer_destroy(exploded.trainer);
+}
+
+static void weights_need_a_file_and_no_pipe_or_device(void **state) {
+    (void)state;
+    char path[128];
+    assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
+    for (int i = 0; i < 2; i++) {
+        log_of_run run = {0};
+        yoke_trainer_options options = small(&run);
+        options.save = i == 0 ? path : "/dev/null";
+        assert_int_equal(train(&run, &options), YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(yoke_last_error(), options.save));
+        assert_null(run.trainer);
+    }
     assert_int_equal(unlink(path), 0);
 }
 
@@ -408,8 +437,9 @@ int main(void) {
         cmocka_unit_test(patterns_for_no_tensor_of_the_model_are_refused),
         cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
-        cmocka_unit_test(a_full_disk_at_the_end_is_an_error_naming_the_file),
-        cmocka_unit_test(a_full_disk_after_a_stop_or_a_bad_loss_is_reported),
+        cmocka_unit_test(a_folder_that_is_gone_at_the_end_is_an_error_naming_the_file),
+        cmocka_unit_test(a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported),
+        cmocka_unit_test(weights_need_a_file_and_no_pipe_or_device),
         cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
     };

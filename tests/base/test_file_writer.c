@@ -1,0 +1,297 @@
+/* Where a new file goes: through links, beside strangers, past pipes; and what it needs on the way.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+static char folder[64], target[128];
+
+static const char *in_folder(const char *name) {
+    static char paths[4][192];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/yoke-writer-XXXXXX");
+    if (mkdtemp(folder) == NULL) return -1;
+    snprintf(target, sizeof target, "%s/weights", folder);
+    return 0;
+}
+
+static int entries(void) {
+    int count = 0;
+    DIR *directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static int remove_folder(void **state) {
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static void save(const char *path, const char *text) {
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create_whole(&writer, path), YOKE_OK);
+    assert_int_equal(yoke_file_write(&writer, text, strlen(text)), YOKE_OK);
+    assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
+}
+
+static void assert_content(const char *path, const char *text) {
+    unsigned char *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(yoke_file_read(path, 1 << 20, &data, &bytes), YOKE_OK);
+    assert_string_equal((char *)data, text);
+    free(data);
+}
+
+static bool is_link(const char *path) {
+    struct stat file;
+    return lstat(path, &file) == 0 && S_ISLNK(file.st_mode);
+}
+
+/* On this disk; others may give it a random name. */
+static void a_file_in_progress_has_no_name_that_a_stranger_could_take(void **state) {
+    (void)state;
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    assert_int_equal(entries(), writer.named);
+    assert_null(strstr(writer.temporary, folder));
+    char first[NAME_MAX + 1];
+    memcpy(first, writer.temporary, sizeof first);
+    yoke_file_abort(&writer);
+    assert_int_equal(entries(), 0);
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    assert_string_not_equal(first, writer.temporary);
+    yoke_file_abort(&writer);
+}
+
+static void a_link_stays_a_link_and_its_file_is_replaced(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(in_folder("far"), 0700), 0);
+    save(in_folder("far/real"), "old");
+    assert_int_equal(chmod(in_folder("far/real"), 0640), 0);
+    assert_int_equal(symlink("real", in_folder("far/second")), 0);
+    assert_int_equal(symlink("far/second", target), 0);
+    save(target, "new");
+    assert_true(is_link(target));
+    assert_true(is_link(in_folder("far/second")));
+    assert_content(in_folder("far/real"), "new");
+    struct stat file;
+    assert_int_equal(stat(target, &file), 0);
+    assert_int_equal(file.st_mode & 0777, 0640);
+    assert_int_equal(entries(), 2);
+}
+
+static void the_file_that_a_dangling_link_names_is_made(void **state) {
+    (void)state;
+    assert_int_equal(symlink(in_folder("later"), target), 0);
+    save(target, "new");
+    assert_true(is_link(target));
+    assert_content(in_folder("later"), "new");
+    assert_int_equal(symlink("none/later", in_folder("lost")), 0);
+    assert_int_equal(yoke_file_check(in_folder("lost")), YOKE_ERROR_IO);
+    assert_int_equal(symlink("circle", in_folder("circle")), 0);
+    assert_int_equal(yoke_file_check(in_folder("circle")), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), strerror(ELOOP)));
+}
+
+/* The kernel has the same rule where fs.protected_symlinks is set. */
+static void a_strangers_link_in_a_folder_for_all_is_not_followed(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    assert_int_equal(mkdir(in_folder("all"), 0700), 0);
+    assert_int_equal(chmod(in_folder("all"), 01777), 0);
+    assert_int_equal(symlink(target, in_folder("all/weights")), 0);
+    assert_int_equal(lchown(in_folder("all/weights"), 12345, 12345), 0);
+    save(in_folder("precious"), "kept");
+    assert_int_equal(link(in_folder("precious"), target), 0);
+    assert_int_equal(yoke_file_check(in_folder("all/weights")), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), strerror(EACCES)));
+    assert_int_equal(lchown(in_folder("all/weights"), 0, 0), 0);
+    save(in_folder("all/weights"), "new");
+    assert_content(target, "new");
+    assert_content(in_folder("precious"), "kept"); /* a hard link is another name */
+}
+
+static void a_pipe_or_device_is_no_place_for_a_whole_file(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *kind;
+    } places[] = {{NULL, "pipe"}, {"/dev/null", "device"}};
+    assert_int_equal(mkfifo(target, 0600), 0);
+    alarm(20); /* instead of waiting for a reader */
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = places[i].path != NULL ? places[i].path : target;
+        assert_int_equal(yoke_file_check_whole(path), YOKE_ERROR_ARGUMENT);
+        assert_non_null(strstr(yoke_last_error(), path));
+        assert_non_null(strstr(yoke_last_error(), places[i].kind));
+    }
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "nobody reads"));
+    assert_int_equal(yoke_file_check(target), YOKE_OK); /* a reader may come */
+    alarm(0);
+}
+
+static void a_text_may_go_to_a_pipe_and_a_check_does_not_end_it(void **state) {
+    (void)state;
+    char text[8] = "";
+    assert_int_equal(mkfifo(target, 0600), 0);
+    int reader = open(target, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_check(target), YOKE_OK);
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    assert_int_equal(yoke_file_reserve(&writer, 4), YOKE_OK);
+    assert_int_equal(fcntl(writer.descriptor, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(yoke_file_write(&writer, "text", 4), YOKE_OK);
+    assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
+    assert_int_equal(read(reader, text, sizeof text), 4);
+    assert_string_equal(text, "text");
+    close(reader);
+}
+
+/* A process that has used up its descriptors, or whose folder was moved. */
+static void to_commit_needs_no_new_descriptor(void **state) {
+    (void)state;
+    struct rlimit before, none;
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int refused = open("/dev/null", O_RDONLY);
+    yoke_status written = yoke_file_write(&writer, "new", 3);
+    yoke_status status = yoke_file_commit(&writer);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(refused, -1);
+    assert_int_equal(written, YOKE_OK);
+    assert_int_equal(status, YOKE_OK);
+    assert_content(target, "new");
+}
+
+static void without_the_way_through_proc_a_file_has_a_random_name(void **state) {
+    (void)state;
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    if (writer.named) skip();
+    assert_int_equal(yoke_file_write(&writer, "lost", 4), YOKE_OK);
+    remove_folder(NULL); /* so that no name can be given */
+    assert_int_equal(yoke_file_commit(&writer), YOKE_ERROR_IO);
+    assert_int_equal(writer.cause, ENOENT);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    assert_true(writer.named);
+    assert_int_equal(entries(), 1);
+    assert_int_equal(yoke_file_write(&writer, "new", 3), YOKE_OK);
+    assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
+    assert_content(target, "new");
+    assert_int_equal(entries(), 1);
+}
+
+static void space_that_is_not_there_is_named_in_bytes(void **state) {
+    (void)state;
+    struct statvfs disk;
+    yoke_file_writer writer;
+    char needed[32];
+    assert_int_equal(statvfs(folder, &disk), 0);
+    size_t bytes = (size_t)disk.f_blocks * disk.f_frsize + 12345;
+    snprintf(needed, sizeof needed, "needs %zu bytes", bytes);
+    assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
+    yoke_status status = yoke_file_reserve(&writer, bytes);
+    if (status == YOKE_OK) { /* a file system that cannot reserve */
+        yoke_file_abort(&writer);
+        skip();
+    }
+    assert_int_equal(status, YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), needed));
+    assert_non_null(strstr(yoke_last_error(), "are free"));
+    assert_int_equal(writer.cause, ENOSPC);
+    assert_int_equal(entries(), 0);
+}
+
+/* SIGXFSZ would kill this process. */
+static void a_limit_on_files_is_named_before_the_first_byte(void **state) {
+    (void)state;
+    struct rlimit before, limit;
+    yoke_file_writer writer;
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 5000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    yoke_status created = yoke_file_create(&writer, target);
+    yoke_status fits = yoke_file_reserve(&writer, 5000);
+    yoke_status status = yoke_file_reserve(&writer, 5001);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(created, YOKE_OK);
+    assert_int_equal(fits, YOKE_OK);
+    assert_int_equal(status, YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "5001"));
+    assert_non_null(strstr(yoke_last_error(), "ulimit -f"));
+    assert_int_equal(entries(), 0);
+}
+
+static void names_as_long_as_they_may_be_are_written(void **state) {
+    (void)state;
+    char path[512];
+    int length = snprintf(path, sizeof path, "%s/", folder);
+    memset(path + length, 'n', NAME_MAX);
+    path[length + NAME_MAX] = '\0';
+    save(path, "new");
+    assert_content(path, "new");
+    path[length + NAME_MAX] = 'n';
+    path[length + NAME_MAX + 1] = '\0';
+    yoke_file_writer writer;
+    assert_int_equal(yoke_file_create(&writer, path), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), strerror(ENAMETOOLONG)));
+    assert_int_equal(yoke_file_check(in_folder("weights/")), YOKE_ERROR_IO);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(a_file_in_progress_has_no_name_that_a_stranger_could_take),
+        IN_FOLDER(a_link_stays_a_link_and_its_file_is_replaced),
+        IN_FOLDER(the_file_that_a_dangling_link_names_is_made),
+        IN_FOLDER(a_strangers_link_in_a_folder_for_all_is_not_followed),
+        IN_FOLDER(a_pipe_or_device_is_no_place_for_a_whole_file),
+        IN_FOLDER(a_text_may_go_to_a_pipe_and_a_check_does_not_end_it),
+        IN_FOLDER(to_commit_needs_no_new_descriptor),
+        IN_FOLDER(space_that_is_not_there_is_named_in_bytes),
+        IN_FOLDER(a_limit_on_files_is_named_before_the_first_byte),
+        IN_FOLDER(names_as_long_as_they_may_be_are_written),
+        IN_FOLDER(
+            without_the_way_through_proc_a_file_has_a_random_name), /* the last: it stays so */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
