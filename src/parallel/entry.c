@@ -18,11 +18,12 @@ yoke_status yoke_claim(yoke_data_parallel *parallel, const char *call) {
     if (parallel == NULL) return FAIL(YOKE_ERROR_ARGUMENT, "%s: the engine is NULL", call);
     yoke_entry *entry = &parallel->entry;
     pthread_t self = pthread_self(), nobody = 0;
+    /* First: a fork made inside a callback has the owner's number. */
+    TRY(yoke_process_check(entry->process, "this engine"));
     if (atomic_load_explicit(&entry->owner, memory_order_relaxed) == self) {
         entry->depth++;
         return YOKE_OK;
     }
-    TRY(yoke_process_check(entry->process, "this engine"));
     if (parallel->options.inference) pthread_mutex_lock(&entry->turn);
     if (!atomic_compare_exchange_strong(&entry->owner, &nobody, self))
         return FAIL(YOKE_ERROR_ARGUMENT,

@@ -146,7 +146,7 @@ static yoke_status fill(const yoke_lr_curve *curve, yoke_lr_find_result *result)
 
 yoke_status yoke_trainer_find_lr(yoke_trainer *trainer, const yoke_lr_find_options *options,
                                  yoke_lr_find_result *result) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_check(trainer));
     TRY(yoke_pointer_check(result, "result"));
     TRY(yoke_data_parallel_bind(trainer->parallel));
     yoke_lr_curve_clear(&trainer->lr_curve);

@@ -20,7 +20,7 @@ void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event) {
 }
 
 void yoke_trainer_stop(yoke_trainer *trainer) {
-    atomic_store(&trainer->stopping, true);
+    if (trainer != NULL) atomic_store(&trainer->stopping, true);
 }
 
 /* The run continues, or ends for another reason. */
@@ -266,7 +266,7 @@ static yoke_status sum_batches(yoke_trainer *trainer, yoke_step_result *sum) {
 
 yoke_status yoke_trainer_evaluate(yoke_trainer *trainer, yoke_step_result *result) {
     yoke_step_result sum = {.struct_size = sizeof sum, .gradient_norm = -1};
-    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_check(trainer));
     TRY(yoke_trainer_open_test(trainer));
     yoke_tally_begin(&trainer->tally, trainer->step);
     yoke_own_metrics_begin(&trainer->own_metrics);
@@ -467,7 +467,7 @@ static yoke_status run(yoke_trainer *trainer) {
 }
 
 yoke_status yoke_trainer_run(yoke_trainer *trainer) {
-    TRY(yoke_pointer_check(trainer, "trainer"));
+    TRY(yoke_trainer_check(trainer));
     TRY(yoke_data_parallel_bind(trainer->parallel));
     yoke_status status = run(trainer);
     yoke_data_parallel_release(trainer->parallel);

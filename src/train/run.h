@@ -50,6 +50,7 @@ typedef struct yoke_checkpoints {
 } yoke_checkpoints;
 
 struct yoke_trainer {
+    pid_t process;                /* that made it */
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
     char *texts[14];
     yoke_optimizer_options optimizer;
@@ -109,6 +110,9 @@ typedef struct yoke_requests {
 } yoke_requests;
 yoke_status yoke_trainer_poll(yoke_trainer *trainer, yoke_requests *asked);
 yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
+
+/* trainer.c. ARGUMENT: the trainer is NULL, or this process is a fork of the trainer's. */
+yoke_status yoke_trainer_check(const yoke_trainer *trainer);
 
 /* run.c. begin: makes plans, and reports that the run is ready. next_batch: rows and whole_rows are
  * 0 at the end of the epoch. check_epoch: at that end, DATA where there was no batch. update: one

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/data.h"
 #include "train/run.h"
@@ -353,6 +354,7 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
     *trainer = NULL;
     yoke_trainer *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "a trainer");
+    made->process = getpid();
     yoke_status status = build(made, options);
     if (status != YOKE_OK) {
         yoke_error error = yoke_error_take(yoke_process_group_abort(made->ranks, status));
@@ -364,7 +366,7 @@ yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_optio
 }
 
 void yoke_trainer_destroy(yoke_trainer *trainer) {
-    if (trainer == NULL) return;
+    if (trainer == NULL || trainer->process != getpid()) return; /* a fork has no writer to end */
     yoke_checkpoint_writer_destroy(trainer->checkpoints.writer);
     yoke_folder_close(&trainer->checkpoints.folder);
     yoke_state_destroy(trainer->checkpoints.state);
@@ -387,14 +389,19 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     free(trainer);
 }
 
+yoke_status yoke_trainer_check(const yoke_trainer *trainer) {
+    TRY(yoke_pointer_check(trainer, "trainer"));
+    return yoke_process_check(trainer->process, "this trainer");
+}
+
 /* Results. */
 
 yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer) {
-    return trainer->parallel;
+    return trainer != NULL ? trainer->parallel : NULL;
 }
 
 const yoke_model *yoke_trainer_model(const yoke_trainer *trainer) {
-    return trainer->model;
+    return trainer != NULL ? trainer->model : NULL;
 }
 
 yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,

@@ -384,6 +384,29 @@ static void a_forked_child_of_several_compute_threads_gets_a_status(void **state
     expect_child_to_end_well(2);
 }
 
+/* Its one thread has the number of the thread that is inside the engine. */
+static yoke_status fork_inside(int replica, void *context) {
+    rig *own = context;
+    uint64_t hash;
+    if (replica > 0) return YOKE_OK;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(SECONDS / 2);
+        _exit(refused(yoke_data_parallel_hash(own->parallel, &hash)) ? 0 : 1);
+    }
+    int status = 0;
+    bool ended = waitpid(pid, &status, 0) == pid && WIFEXITED(status);
+    return ended && WEXITSTATUS(status) == 0 ? YOKE_OK : YOKE_ERROR_INTERNAL;
+}
+
+static void a_fork_inside_a_callback_gets_a_status(void **state) {
+    (void)state;
+    rig own = make_rig("2xcpu", 1);
+    EXPECT_OK(yoke_parallel_apply(own.parallel, fork_inside, &own));
+    EXPECT_OK(yoke_data_parallel_step(own.parallel, &own.batch.batch, 0.1, NULL));
+    free_rig(&own);
+}
+
 int main(int count, char **words) {
     (void)count;
     if (getenv("OMP_NUM_THREADS") == NULL) { /* OpenMP reads it once, before main */
@@ -404,6 +427,7 @@ int main(int count, char **words) {
         cmocka_unit_test(threads_may_take_turns),
         cmocka_unit_test(a_forked_child_gets_a_status),
         cmocka_unit_test(a_forked_child_of_several_compute_threads_gets_a_status),
+        cmocka_unit_test(a_fork_inside_a_callback_gets_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
