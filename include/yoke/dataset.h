@@ -168,7 +168,7 @@ YOKE_API yoke_status yoke_dataset_from_stream(yoke_dataset **dataset,
  *
  * @param dataset  The dataset.
  * @param rows     At least 1; more than the dataset has: nothing happens.
- * @return ARGUMENT: `dataset` is NULL or `rows` 0.
+ * @return ARGUMENT: `dataset` is NULL, `rows` 0, or there is a loader of it.
  */
 YOKE_API yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows);
 
@@ -186,7 +186,8 @@ typedef struct yoke_bad_row {
  * @param threads  That read files; 0: one per core, at most 64.
  * @param on_bad   Called for each such row, in their order, by the calling thread; may be NULL.
  * @param payload  Passed to on_bad.
- * @return DATA: no file can be read. ARGUMENT: `dataset` is NULL or `threads` out of range. MEMORY.
+ * @return DATA: no file can be read. ARGUMENT: `dataset` is NULL, `threads` out of range, or there
+ * is a loader of it. MEMORY.
  */
 YOKE_API yoke_status yoke_dataset_skip_bad(yoke_dataset *dataset, int threads,
                                            void (*on_bad)(const yoke_bad_row *bad, void *payload),
@@ -241,7 +242,7 @@ YOKE_API yoke_status yoke_dataset_describe(const yoke_dataset *dataset, yoke_dat
  * @param dataset    The dataset.
  * @param mean       [4], as in yoke_dataset_info.
  * @param deviation  [4], each above 0.
- * @return ARGUMENT: a pointer is NULL, or a deviation is not above 0.
+ * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, or there is a loader of it.
  */
 YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
                                             const float deviation[4]);
@@ -252,14 +253,15 @@ YOKE_API yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float m
  * @param dataset     The dataset.
  * @param means       [channels], as in yoke_dataset_info; copied.
  * @param deviations  [channels], each above 0; copied.
- * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, or the rows are no table's.
+ * @return ARGUMENT: a pointer is NULL, a deviation is not above 0, the rows are no table's, or
+ * there is a loader of them.
  */
 YOKE_API yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
                                                     const float *deviations);
 
 /** The file of a row.
  *
- * @param dataset  The dataset; not NULL.
+ * @param dataset  The dataset. NULL: NULL.
  * @param row      Less than yoke_dataset_info.rows.
  * @return Its path, borrowed from the dataset; NULL: the row has no file of its own.
  */
@@ -447,7 +449,7 @@ YOKE_API yoke_status yoke_loader_next(yoke_loader *loader, yoke_batch *batch, ui
 
 /** The number of batches in an epoch.
  *
- * @param loader  The loader; not NULL.
+ * @param loader  The loader. NULL: 0.
  * @return The same on every rank. SIZE_MAX: a row stream whose pass has not ended.
  */
 YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
@@ -455,7 +457,7 @@ YOKE_API size_t yoke_loader_batches(const yoke_loader *loader);
 /** Whether batches come as pixels of the rows' shape; pass it on as
  * yoke_data_parallel_options.pixels.
  *
- * @param loader  The loader; not NULL.
+ * @param loader  The loader. NULL: false.
  * @return true: as such pixels; false: as inputs, or as crops, which take up to as many bytes.
  */
 YOKE_API bool yoke_loader_pixels(const yoke_loader *loader);

@@ -69,7 +69,7 @@ static int scan_threads(int wanted) {
 yoke_status yoke_dataset_skip_bad(yoke_dataset *dataset, int threads,
                                   void (*on_bad)(const yoke_bad_row *bad, void *payload),
                                   void *payload) {
-    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_dataset_check_free(dataset, "yoke_dataset_skip_bad"));
     if (threads < 0 || threads > THREADS_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT, "%d threads: expected 0 (default) to %d", threads,
                     THREADS_LIMIT);

@@ -2,6 +2,8 @@
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 
+#include <stdatomic.h>
+
 #include "base/base.h"
 #include "yoke/dataset.h"
 
@@ -39,7 +41,13 @@ struct yoke_dataset {
     bool host_crop;              /* images: the host crops and scales for GPUs, too */
     void *owned[4];              /* freed on close: pixels, labels, a text and its class names */
     yoke_file_mapping mapping;   /* of pixels, or none */
+    atomic_int loaders;          /* that read its rows */
 };
+
+/* Loaders read their dataset without a lock, so it stays as it is from the first loader on. hold:
+ * change is 1 or -1. check_free: ARGUMENT when there is a loader, or `dataset` is NULL. */
+void yoke_dataset_hold(const yoke_dataset *dataset, int change);
+yoke_status yoke_dataset_check_free(const yoke_dataset *dataset, const char *call);
 
 /* Where a row lies before augmentation: one of both. [channels, height, width] */
 typedef struct yoke_stored_row {

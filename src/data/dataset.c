@@ -309,9 +309,22 @@ void yoke_dataset_close(yoke_dataset *dataset) {
     free(dataset);
 }
 
+void yoke_dataset_hold(const yoke_dataset *dataset, int change) {
+    atomic_fetch_add(&((yoke_dataset *)dataset)->loaders, change); /* no dataset is made const */
+}
+
+yoke_status yoke_dataset_check_free(const yoke_dataset *dataset, const char *call) {
+    TRY(yoke_pointer_check(dataset, "dataset"));
+    int loaders = atomic_load(&dataset->loaders);
+    if (loaders == 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "%s: %d loader%s of %s read%s its rows; call it before yoke_loader_create", call,
+                loaders, loaders > 1 ? "s" : "", dataset->name, loaders > 1 ? "" : "s");
+}
+
 yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
                                    const float deviation[4]) {
-    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_dataset_check_free(dataset, "yoke_dataset_normalize"));
     TRY(yoke_pointer_check(mean, "mean"));
     TRY(yoke_pointer_check(deviation, "deviation"));
     for (int i = 0; i < 4; i++)
@@ -325,7 +338,7 @@ yoke_status yoke_dataset_normalize(yoke_dataset *dataset, const float mean[4],
 
 yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *means,
                                            const float *deviations) {
-    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_dataset_check_free(dataset, "yoke_dataset_normalize_columns"));
     TRY(yoke_pointer_check(means, "means"));
     TRY(yoke_pointer_check(deviations, "deviations"));
     size_t channels = (size_t)dataset->shape.channels;
@@ -346,7 +359,7 @@ yoke_status yoke_dataset_normalize_columns(yoke_dataset *dataset, const float *m
 }
 
 const char *yoke_dataset_row_name(const yoke_dataset *dataset, size_t row) {
-    if (dataset->images == NULL) return NULL;
+    if (dataset == NULL || dataset->images == NULL) return NULL;
     return yoke_images_path(dataset->images, yoke_dataset_stored(dataset, row));
 }
 

@@ -332,6 +332,7 @@ static yoke_status build(yoke_loader *loader, const yoke_dataset *dataset,
     int threads = loader->thread_limit = thread_limit(dataset, options);
     loader->process = getpid();
     loader->dataset = dataset;
+    yoke_dataset_hold(dataset, 1);
     loader->augmentation = augmentation_of(options, 0);
     loader->decoding = yoke_augment_decoding(dataset, &loader->augmentation);
     loader->kind = kind_of(loader);
@@ -390,6 +391,7 @@ void yoke_loader_destroy(yoke_loader *loader) {
     free(loader->sums);
     free(loader->order);
     yoke_stream_release(loader->stream);
+    if (loader->dataset != NULL) yoke_dataset_hold(loader->dataset, -1);
     free(loader);
 }
 

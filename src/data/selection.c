@@ -114,7 +114,7 @@ yoke_status yoke_dataset_take_drawn(yoke_dataset *dataset, double validation, yo
 }
 
 yoke_status yoke_dataset_limit(yoke_dataset *dataset, size_t rows) {
-    TRY(yoke_pointer_check(dataset, "dataset"));
+    TRY(yoke_dataset_check_free(dataset, "yoke_dataset_limit"));
     if (rows == 0) return FAIL(YOKE_ERROR_ARGUMENT, "a limit of 0 rows: at least 1");
     if (dataset->stream) yoke_stream_limit(dataset->stream, rows);
     if (rows >= dataset->rows) return YOKE_OK;

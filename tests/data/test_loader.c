@@ -430,6 +430,24 @@ static void misuse_is_refused_with_an_explanation(void **state) {
     yoke_dataset_close(dataset);
 }
 
+/* A loader's thread may be reading: what changes the rows must come before it. */
+static void a_dataset_stays_as_it_is_while_a_loader_reads_it(void **state) {
+    (void)state;
+    static const float ones[4] = {1, 1, 1, 1};
+    yoke_dataset *dataset = NULL;
+    yoke_loader *loader = NULL;
+    yoke_loader_options options = {.struct_size = sizeof options, .batch = 4};
+    assert_int_equal(yoke_dataset_open(&dataset, "synthetic:1x8x8,rows=20", YOKE_SPLIT_TRAIN), 0);
+    assert_int_equal(yoke_loader_create(&loader, dataset, &options), YOKE_OK);
+    assert_int_equal(yoke_dataset_limit(dataset, 5), YOKE_ERROR_ARGUMENT);
+    assert_non_null(strstr(yoke_last_error(), "1 loader of synthetic reads its rows"));
+    assert_int_equal(yoke_dataset_skip_bad(dataset, 1, NULL, NULL), YOKE_ERROR_ARGUMENT);
+    assert_int_equal(yoke_dataset_normalize(dataset, ones, ones), YOKE_ERROR_ARGUMENT);
+    yoke_loader_destroy(loader);
+    assert_int_equal(yoke_dataset_limit(dataset, 5), YOKE_OK);
+    yoke_dataset_close(dataset);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_comes_once_an_epoch),
@@ -444,6 +462,7 @@ int main(void) {
         cmocka_unit_test(waiting_is_nothing_when_ahead_and_something_when_not),
         cmocka_unit_test(a_batch_stays_untouched_until_the_next_call),
         cmocka_unit_test(misuse_is_refused_with_an_explanation),
+        cmocka_unit_test(a_dataset_stays_as_it_is_while_a_loader_reads_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
