@@ -41,7 +41,7 @@ YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *p
 
 /** The buckets of gradients that a step exchanges, in their order.
  *
- * @param parallel    The engine; not NULL.
+ * @param parallel    The engine. NULL: 0.
  * @param[out] bytes  Of each bucket; may be NULL with capacity 0.
  * @param capacity    The number of buckets there is space for.
  * @return The number of buckets; the first `capacity` of them were written.

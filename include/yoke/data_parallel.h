@@ -246,7 +246,7 @@ YOKE_API yoke_status yoke_data_parallel_use_average(yoke_data_parallel *parallel
  *
  * @param parallel     The engine.
  * @param batch        At most options.batch rows; in DDP this rank's part.
- * @param[out] result  Set struct_size first.
+ * @param[out] result  Set struct_size first. May be NULL.
  * @return ARGUMENT: the batch is too large or incomplete. A loss that is not finite is a result. In
  *         DDP the other ranks report this rank's error, and the group is broken.
  */
@@ -474,7 +474,7 @@ YOKE_API yoke_status yoke_data_parallel_prepare(yoke_data_parallel *parallel, in
 
 /** Lists which algorithm computes which layer and pass; part of a run's record.
  *
- * @param parallel             The engine; not NULL.
+ * @param parallel             The engine. NULL: false.
  * @param index                Row of the list, counted from 0.
  * @param[out] layer_and_pass  Borrowed from the engine.
  * @param[out] algorithm       Borrowed from the engine.
@@ -487,21 +487,21 @@ YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int 
 
 /** Why choices of this engine are not in options.choices, so that another run may measure others.
  *
- * @param parallel  The engine; not NULL.
+ * @param parallel  The engine. NULL: NULL.
  * @return NULL: all are, or there is no such file. Borrowed from the engine.
  */
 YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
 
 /** The engine's trace.
  *
- * @param parallel  The engine; not NULL.
+ * @param parallel  The engine. NULL: NULL.
  * @return Borrowed from the engine.
  */
 YOKE_API yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel);
 
 /** The number of this process's devices.
  *
- * @param parallel  The engine; not NULL.
+ * @param parallel  The engine. NULL: 0.
  * @return At least 1.
  */
 YOKE_API int yoke_data_parallel_device_count(const yoke_data_parallel *parallel);

@@ -92,8 +92,8 @@ YOKE_API void yoke_devices_close(yoke_devices *devices);
 
 /** The number of open devices.
  *
- * @param devices  Open devices; not NULL.
- * @return At least 1.
+ * @param devices  Open devices.
+ * @return At least 1; NULL: 0.
  */
 YOKE_API int yoke_devices_count(const yoke_devices *devices);
 

@@ -96,27 +96,27 @@ YOKE_API yoke_status yoke_process_group_create(yoke_process_group **group,
 
 /** Leaves the group, and leaves no file, shared memory or process behind.
  *
- * @param group  May be NULL.
+ * @param group  May be NULL. In a forked child of the process that made it, nothing happens.
  */
 YOKE_API void yoke_process_group_destroy(yoke_process_group *group);
 
 /** This process's rank.
  *
- * @param group  The group; not NULL.
+ * @param group  The group. NULL: -1.
  * @return 0 <= rank < world.
  */
 YOKE_API int yoke_process_group_rank(const yoke_process_group *group);
 
 /** The number of ranks.
  *
- * @param group  The group; not NULL.
+ * @param group  The group. NULL: 0.
  * @return At least 1.
  */
 YOKE_API int yoke_process_group_world(const yoke_process_group *group);
 
 /** The name of the transport.
  *
- * @param group  The group; not NULL.
+ * @param group  The group. NULL: "".
  * @return "shared memory", for example; borrowed.
  */
 YOKE_API const char *yoke_process_group_transport(const yoke_process_group *group);

@@ -397,21 +397,21 @@ YOKE_API yoke_status yoke_model_finish(yoke_model *model, yoke_value output,
 
 /** The name of a model.
  *
- * @param model  The model; not NULL.
+ * @param model  The model. NULL: "".
  * @return Borrowed from the model.
  */
 YOKE_API const char *yoke_model_name(const yoke_model *model);
 
 /** The shape of the rows that a model reads: of its first input.
  *
- * @param model  The model; not NULL.
+ * @param model  The model. NULL: all 0.
  * @return The shape given to yoke_model_create.
  */
 YOKE_API yoke_shape yoke_model_input_shape(const yoke_model *model);
 
 /** The shape of one row of the first output.
  *
- * @param model  A finished model; not NULL.
+ * @param model  A finished model. NULL: all 0.
  * @return The shape of the value given to yoke_model_finish.
  */
 YOKE_API yoke_shape yoke_model_output_shape(const yoke_model *model);
@@ -426,14 +426,14 @@ typedef struct yoke_value_info {
 
 /** The number of inputs.
  *
- * @param model  The model; not NULL.
+ * @param model  The model. NULL: 0.
  * @return 1 to YOKE_INPUTS_LIMIT.
  */
 YOKE_API int yoke_model_input_count(const yoke_model *model);
 
 /** The number of outputs.
  *
- * @param model  A finished model; not NULL.
+ * @param model  A finished model. NULL: 0.
  * @return 1 to YOKE_OUTPUTS_LIMIT.
  */
 YOKE_API int yoke_model_output_count(const yoke_model *model);
@@ -461,14 +461,14 @@ YOKE_API yoke_status yoke_model_describe_output(const yoke_model *model, int ind
 
 /** The number of trainable scalars.
  *
- * @param model  The model; not NULL.
+ * @param model  The model. NULL: 0.
  * @return The count; a shared parameter counts once.
  */
 YOKE_API size_t yoke_model_parameter_count(const yoke_model *model);
 
 /** Layers of a model that compute: the calls of a forward written in Python.
  *
- * @param model  A finished model; not NULL.
+ * @param model  A finished model. NULL: 0.
  * @return At least 1.
  */
 YOKE_API int yoke_model_layer_count(const yoke_model *model);
@@ -512,7 +512,7 @@ typedef struct yoke_tensor_info {
 
 /** The number of tensors: parameters and buffers.
  *
- * @param model  The model; not NULL.
+ * @param model  The model. NULL: 0.
  * @return The count.
  */
 YOKE_API int yoke_model_tensor_count(const yoke_model *model);

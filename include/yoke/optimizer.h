@@ -124,7 +124,7 @@ typedef struct yoke_lr_plateau {
 
 /** Takes the loss of an evaluation into account.
  *
- * @param plateau  The schedule; not NULL.
+ * @param plateau  The schedule. NULL: 0.
  * @param loss     Of the evaluation. NaN is never better.
  * @return learning_rate, lowered if it was time.
  */
@@ -132,7 +132,7 @@ YOKE_API double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss);
 
 /** Computes the learning rate of one step. A pure function.
  *
- * @param schedule  The schedule; not NULL.
+ * @param schedule  The schedule. NULL: 0.
  * @param step      The step, counted from 0.
  * @return The rate, at least 0.
  */

@@ -98,7 +98,7 @@ YOKE_API yoke_status yoke_zero_grad(yoke_data_parallel *parallel);
 /** Sums losses and counts of correct rows on the host.
  *
  * @param parallel     The engine.
- * @param[out] result  Set struct_size first.
+ * @param[out] result  Set struct_size first. May be NULL.
  * @return See above. A loss that is not finite is a result: the caller decides about the update.
  */
 YOKE_API yoke_status yoke_gather(yoke_data_parallel *parallel, yoke_step_result *result);

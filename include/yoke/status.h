@@ -73,7 +73,7 @@ YOKE_API int yoke_status_exit_code(yoke_status status);
  * fails with that status and text, behind the name of the callback.
  *
  * @param status  Any but YOKE_OK.
- * @param format  As printf's.
+ * @param format  As printf's. NULL: no text.
  * @return `status`.
  */
 YOKE_API yoke_status yoke_error_raise(yoke_status status, const char *format, ...)

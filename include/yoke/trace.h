@@ -66,7 +66,7 @@ typedef struct yoke_stage_summary {
 
 /** Summarizes the recorded steps. Call it while no stage is running.
  *
- * @param trace     The trace; not NULL.
+ * @param trace     The trace. NULL: 0.
  * @param[out] rows The stages that ran, in YOKE_STAGE_TABLE's order. Set rows[0].struct_size to
  *                  the size of a row first; 0: the library's.
  * @param capacity  The number of rows there is space for; YOKE_STAGE_COUNT is enough.
@@ -119,7 +119,7 @@ YOKE_API size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yo
 
 /** Forgets what was recorded, after warm-up for example. Call it while no stage is running.
  *
- * @param trace  The trace; not NULL.
+ * @param trace  The trace. NULL: nothing happens.
  */
 YOKE_API void yoke_trace_reset(yoke_trace *trace);
 

@@ -248,7 +248,7 @@ YOKE_API yoke_status yoke_trainer_create(yoke_trainer **trainer,
 
 /** Destroys a trainer with all it opened.
  *
- * @param trainer  May be NULL.
+ * @param trainer  May be NULL. In a forked child of the process that made it, nothing happens.
  */
 YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
 
@@ -264,7 +264,7 @@ YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 
 /** Asks a running trainer to stop after its step. A signal handler or another thread may call it.
  *
- * @param trainer  The trainer; not NULL.
+ * @param trainer  The trainer. NULL: nothing happens.
  */
 YOKE_API void yoke_trainer_stop(yoke_trainer *trainer);
 
@@ -364,14 +364,14 @@ YOKE_API yoke_status yoke_trainer_mistake(const yoke_trainer *trainer, int index
 
 /** The engine of a trainer.
  *
- * @param trainer  The trainer; not NULL.
+ * @param trainer  The trainer. NULL: NULL.
  * @return Borrowed from the trainer.
  */
 YOKE_API yoke_data_parallel *yoke_trainer_engine(yoke_trainer *trainer);
 
 /** The model of a trainer: the names and shapes of its tensors.
  *
- * @param trainer  The trainer; not NULL.
+ * @param trainer  The trainer. NULL: NULL.
  * @return Borrowed from the trainer.
  */
 YOKE_API const yoke_model *yoke_trainer_model(const yoke_trainer *trainer);

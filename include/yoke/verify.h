@@ -99,7 +99,7 @@ YOKE_API yoke_status yoke_reference_read_gradient(yoke_reference *reference, con
 
 /** What a step of a reference costs: about a nanosecond for each multiplication.
  *
- * @param model  A finished model; not NULL.
+ * @param model  A finished model. NULL: 0.
  * @param rows   Rows of the batch.
  * @return The multiplications in convolutions and linear layers, forward and backward.
  */
@@ -178,7 +178,7 @@ YOKE_API yoke_status yoke_tensor_file_save(const yoke_tensor_file *file, const c
 
 /** A text of the metadata of a file that open read.
  *
- * @param file  The file; not NULL.
+ * @param file  The file. NULL: NULL.
  * @param key   Its key.
  * @return Borrowed from the file; NULL: there is none.
  */

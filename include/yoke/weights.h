@@ -45,7 +45,7 @@ typedef struct yoke_weights_info {
  *
  * @param parallel  The engine.
  * @param model     The engine's model.
- * @param info      What the file will say.
+ * @param info      What the file will say. NULL: nothing, as yoke_weights_save.
  * @param path      The file; it is complete, or what it was before.
  * @return As yoke_weights_save.
  */

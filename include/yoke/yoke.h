@@ -16,8 +16,14 @@
  * - verify.h: training in float64 to compare with; files of tensors
  * - trace.h: when each stage ran; status.h: errors; bench.h: kernel time
  *
- * Every call that returns a yoke_status checks its pointers. A call that returns a value directly
- * expects objects that exist. `destroy` and `close` accept NULL.
+ * Every call that returns a yoke_status answers NULL with ARGUMENT, where it does not say what NULL
+ * means. A call that returns a value directly answers NULL with 0, NULL, "", false or -1. `destroy`
+ * and `close` accept NULL.
+ *
+ * Undefined, since no call can see it: a pointer to an object that was destroyed, and so destroying
+ * it twice; destroying an object before those that use it (`must outlive`) or while a call on it
+ * runs. A forked child has none of its parent's threads: there engines, loaders, trainers and
+ * process groups return ARGUMENT, and destroying them ends nothing that the parent uses.
  *
  * What a call returns through an out-parameter belongs to the caller; what it returns directly is
  * borrowed.

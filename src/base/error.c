@@ -35,6 +35,8 @@ yoke_status yoke_error_set(yoke_status status, const char *format, ...) {
 
 yoke_status yoke_error_raise(yoke_status status, const char *format, ...) {
     va_list arguments;
+    if (format == NULL) yoke_error_forget();
+    if (format == NULL) return status;
     va_start(arguments, format);
     set_line(format, arguments);
     va_end(arguments);

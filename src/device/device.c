@@ -192,7 +192,7 @@ void yoke_devices_close(yoke_devices *devices) {
 }
 
 int yoke_devices_count(const yoke_devices *devices) {
-    return devices->count;
+    return devices != NULL ? devices->count : 0;
 }
 
 yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_device_info *info) {

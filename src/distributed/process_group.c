@@ -149,15 +149,15 @@ void yoke_process_group_destroy(yoke_process_group *group) {
 }
 
 int yoke_process_group_rank(const yoke_process_group *group) {
-    return group->rank;
+    return group != NULL ? group->rank : -1;
 }
 
 int yoke_process_group_world(const yoke_process_group *group) {
-    return group->world;
+    return group != NULL ? group->world : 0;
 }
 
 const char *yoke_process_group_transport(const yoke_process_group *group) {
-    return group->transport;
+    return group != NULL ? group->transport : "";
 }
 
 /* A call refused here has reached no other rank: the group stays usable. */

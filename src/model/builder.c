@@ -243,7 +243,7 @@ yoke_status yoke_model_finish(yoke_model *model, yoke_value output, const yoke_l
 }
 
 const char *yoke_model_name(const yoke_model *model) {
-    return model->name;
+    return model != NULL ? model->name : "";
 }
 
 int yoke_model_norm_channels(const yoke_model *model) {

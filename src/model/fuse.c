@@ -119,7 +119,7 @@ int yoke_fused_layers(const yoke_node *node) {
 
 int yoke_model_layer_count(const yoke_model *model) {
     int count = 0;
-    for (int i = 0; i < model->node_count; i++)
+    for (int i = 0; model != NULL && i < model->node_count; i++)
         count += yoke_fused_layers(&model->nodes[i]);
     return count;
 }

@@ -123,19 +123,20 @@ void yoke_model_add_output(yoke_model *model, const char *name, yoke_value value
 /* Asking. */
 
 yoke_shape yoke_model_input_shape(const yoke_model *model) {
-    return model->input;
+    return model != NULL ? model->input : (yoke_shape){0};
 }
 
 yoke_shape yoke_model_output_shape(const yoke_model *model) {
-    return model->finished ? yoke_value_shape(model, model->outputs[0].value) : (yoke_shape){0};
+    if (model == NULL || !model->finished) return (yoke_shape){0};
+    return yoke_value_shape(model, model->outputs[0].value);
 }
 
 int yoke_model_input_count(const yoke_model *model) {
-    return model->input_count;
+    return model != NULL ? model->input_count : 0;
 }
 
 int yoke_model_output_count(const yoke_model *model) {
-    return model->output_count;
+    return model != NULL ? model->output_count : 0;
 }
 
 static size_t row_elements(const yoke_model *model, int value) {

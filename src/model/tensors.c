@@ -54,13 +54,13 @@ void yoke_tensor_release(yoke_tensor *tensor) {
 
 size_t yoke_model_parameter_count(const yoke_model *model) {
     size_t count = 0;
-    for (int i = 0; i < model->tensor_count; i++)
+    for (int i = 0; model != NULL && i < model->tensor_count; i++)
         if (model->tensors[i].trainable) count += model->tensors[i].count;
     return count;
 }
 
 int yoke_model_tensor_count(const yoke_model *model) {
-    return model->tensor_count;
+    return model != NULL ? model->tensor_count : 0;
 }
 
 yoke_status yoke_model_tensor(const yoke_model *model, int index, yoke_tensor_info *info) {

@@ -31,6 +31,7 @@ static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
 }
 
 double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
+    if (schedule == NULL) return 0;
     double peak = schedule->learning_rate;
     /* A run of unknown length keeps the peak rate. */
     bool shaped = schedule->steps > 0;
@@ -45,6 +46,7 @@ double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
 }
 
 double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
+    if (plateau == NULL) return 0;
     const double smallest_change = 1e-8; /* PyTorch's eps */
     bool first = plateau->evaluations == 0;
     bool better = first ? isfinite(loss) : loss < plateau->best * (1 - plateau->threshold);

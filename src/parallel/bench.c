@@ -68,6 +68,7 @@ yoke_status yoke_data_parallel_kernel_time(yoke_data_parallel *parallel, yoke_ke
 
 int yoke_data_parallel_bucket_bytes(const yoke_data_parallel *parallel, size_t *bytes,
                                     int capacity) {
+    if (parallel == NULL || (bytes == NULL && capacity > 0)) return 0;
     const yoke_flat *flat = parallel->flat;
     for (int b = 0; b < flat->bucket_count && b < capacity; b++)
         bytes[b] = flat->buckets[b].elements * sizeof(float);

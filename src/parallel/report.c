@@ -58,22 +58,25 @@ yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel) {
 }
 
 yoke_trace *yoke_data_parallel_trace(yoke_data_parallel *parallel) {
+    if (parallel == NULL) return NULL;
     (void)yoke_timeline_read(parallel); /* what can't be read is not there */
     return parallel->trace;
 }
 
 int yoke_data_parallel_device_count(const yoke_data_parallel *parallel) {
-    return parallel->count;
+    return parallel != NULL ? parallel->count : 0;
 }
 
 bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int index,
                                const char **layer_and_pass, const char **algorithm,
                                double *milliseconds) {
+    if (parallel == NULL || layer_and_pass == NULL || algorithm == NULL || milliseconds == NULL)
+        return false;
     return yoke_choices_at(parallel->choices, index, layer_and_pass, algorithm, milliseconds);
 }
 
 const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel) {
-    return yoke_choices_warning(parallel->choices);
+    return parallel != NULL ? yoke_choices_warning(parallel->choices) : NULL;
 }
 
 yoke_status yoke_data_parallel_memory(const yoke_data_parallel *parallel, int replica,

@@ -139,7 +139,7 @@ static int copy_rows(const yoke_stage_summary *own, int count, yoke_stage_summar
 }
 
 int yoke_trace_summarize(const yoke_trace *trace, yoke_stage_summary *rows, int capacity) {
-    if (trace == NULL || capacity < 1) return 0;
+    if (trace == NULL || rows == NULL || capacity < 1) return 0;
     size_t spans = 0;
     for (int lane = 0; lane < trace->lane_count; lane++)
         spans += yoke_lane_count(trace, lane);

@@ -162,7 +162,7 @@ static size_t read_from(const yoke_trace *trace, uint64_t first, yoke_span_info 
 }
 
 size_t yoke_trace_read(const yoke_trace *trace, yoke_span_info *spans, size_t capacity) {
-    if (trace == NULL) return 0;
+    if (trace == NULL || (spans == NULL && capacity > 0)) return 0;
     return read_from(trace, yoke_trace_first_step(trace), spans, capacity);
 }
 
@@ -177,7 +177,7 @@ static uint64_t steps_end(const yoke_trace *trace) {
 
 size_t yoke_trace_read_last(const yoke_trace *trace, uint64_t steps, yoke_span_info *spans,
                             size_t capacity) {
-    if (trace == NULL) return 0;
+    if (trace == NULL || (spans == NULL && capacity > 0)) return 0;
     uint64_t first = yoke_trace_first_step(trace), end = steps_end(trace);
     if (end > steps && end - steps > first) first = end - steps;
     return read_from(trace, first, spans, capacity);

@@ -211,7 +211,8 @@ void yoke_checkpoint_close(yoke_checkpoint *checkpoint) {
 
 bool yoke_checkpoint_fact(const yoke_checkpoint *checkpoint, int index, const char **key,
                           const char **value) {
-    if (checkpoint == NULL || index < 0 || index >= checkpoint->file.note_count) return false;
+    if (checkpoint == NULL || key == NULL || value == NULL) return false;
+    if (index < 0 || index >= checkpoint->file.note_count) return false;
     *key = checkpoint->file.notes[index].key;
     *value = checkpoint->file.notes[index].value;
     return true;

@@ -81,7 +81,7 @@ void yoke_reference_destroy(yoke_reference *reference) {
 }
 
 double yoke_reference_work(const yoke_model *model, int rows) {
-    return yoke_float64_work(model, rows);
+    return model != NULL ? yoke_float64_work(model, rows) : 0;
 }
 
 /* A step. */

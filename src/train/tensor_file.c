@@ -187,7 +187,8 @@ yoke_status yoke_tensor_file_save(const yoke_tensor_file *file, const char *path
 /* Reading. */
 
 const char *yoke_tensor_file_noted(const yoke_tensor_file *file, const char *key) {
-    return file->read ? yoke_safetensors_note(&file->source, key) : NULL;
+    bool is_read = file != NULL && key != NULL && file->read;
+    return is_read ? yoke_safetensors_note(&file->source, key) : NULL;
 }
 
 static yoke_status find(const yoke_tensor_file *file, const char *name,

@@ -90,6 +90,7 @@ RUDE = [
     ('#include <stdlib.h>\nchar *yoke_a(void) { return getenv("A"); }\n', "uses getenv"),
     ("int yoke_count(void) { static int count; return ++count; }\n", "is a mutable global"),
     ("int stranger(void) { return 1; }\n", "exports stranger"),
+    ("int yoke_secret(void) { return 1; }\n", "exports yoke_secret, which no public header has"),
 ]
 HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11")]
 
@@ -108,13 +109,14 @@ def build(root, files):
 
 
 def link(folder, source):
-    """libyoke.a and libyoke.so of one source."""
+    """libyoke.a and libyoke.so of one source, and the folder of its header."""
     folder.mkdir()
+    (folder / "guest.h").write_text("YOKE_API int yoke_version(void);\n")
     (folder / "guest.c").write_text(GUEST + source)
     for command in (["cc", "-fPIC", "-c", "guest.c"], ["ar", "rc", "libyoke.a", "guest.o"],
                     ["cc", "-shared", "-Wl,-soname,libyoke.so.0", "guest.o", "-o", "libyoke.so"]):
         subprocess.run(command, cwd=folder, check=True)
-    return folder / "libyoke.a", folder / "libyoke.so", "0"
+    return folder / "libyoke.a", folder / "libyoke.so", "0", folder
 
 
 def check_built(work):
