@@ -47,8 +47,9 @@ YOKE_API yoke_status yoke_state_load(yoke_data_parallel *parallel, const char *p
 /** A checkpoint that was read and verified. */
 typedef struct yoke_checkpoint yoke_checkpoint;
 
-/** Reads a checkpoint and compares every digest. A state that another program wrote, PyTorch for
- * example, has none: its fact `yoke.format` is `unsealed`.
+/** Opens a checkpoint and compares every digest. The file stays open, and its tensors on the disk:
+ * memory holds the header and at most one tensor at a time, as with every file of weights. A state
+ * that another program wrote, PyTorch for example, has none: its fact `yoke.format` is `unsealed`.
  *
  * @param[out] checkpoint  The checkpoint; close it with yoke_checkpoint_close. NULL on failure.
  * @param path             The file.
@@ -87,7 +88,6 @@ typedef struct yoke_checkpoint_tensor_info {
     size_t bytes;       /**< In the file. */
     const char *digest; /**< XXH3-64 of its bytes, 16 hexadecimal digits; NULL in a file that
                            another program wrote without digests. */
-    const void *data;   /**< [bytes], packed and little-endian; borrowed from the checkpoint. */
 } yoke_checkpoint_tensor_info;
 
 /** Describes a tensor.
@@ -100,13 +100,25 @@ typedef struct yoke_checkpoint_tensor_info {
 YOKE_API yoke_status yoke_checkpoint_tensor(const yoke_checkpoint *checkpoint, int index,
                                             yoke_checkpoint_tensor_info *info);
 
-/** Copies the values of a tensor of floats.
+/** Reads the bytes of a tensor from the file, packed and little-endian.
+ *
+ * @param checkpoint  The checkpoint.
+ * @param index       From 0, in the order of the file.
+ * @param[out] bytes  [count]
+ * @param count       The tensor's yoke_checkpoint_tensor_info.bytes.
+ * @return ARGUMENT: the index, or the count, is wrong. IO: the file cannot be read any more.
+ */
+YOKE_API yoke_status yoke_checkpoint_bytes(const yoke_checkpoint *checkpoint, int index,
+                                           void *bytes, size_t count);
+
+/** Reads the values of a tensor of floats from the file.
  *
  * @param checkpoint   The checkpoint.
  * @param index        From 0, in the order of the file.
  * @param[out] values  [count], in PyTorch's order.
  * @param count        The tensor's.
- * @return ARGUMENT: the index, or the count, is wrong. DATA: the tensor has integers.
+ * @return ARGUMENT: the index, or the count, is wrong. DATA: the tensor has integers. IO: the file
+ *         cannot be read any more.
  */
 YOKE_API yoke_status yoke_checkpoint_values(const yoke_checkpoint *checkpoint, int index,
                                             float *values, size_t count);

@@ -47,7 +47,8 @@ typedef struct yoke_weights_info {
  * @param model     The engine's model.
  * @param info      What the file will say. NULL: nothing, as yoke_weights_save.
  * @param path      The file; it is complete, or what it was before.
- * @return As yoke_weights_save.
+ * @return As yoke_weights_save. ARGUMENT: `info` says what yoke_weights_description_open would
+ *         refuse, a negative count for example; no file is written.
  */
 YOKE_API yoke_status yoke_weights_save_described(yoke_data_parallel *parallel,
                                                  const yoke_model *model,

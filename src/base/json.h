@@ -1,5 +1,5 @@
 /* The one writer of JSON: it places commas, escapes texts and formats numbers. NaN and infinities
- * become null. jansson reads untrusted JSON. */
+ * become null. json_scan.h reads the JSON of weights, jansson that of other files. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 

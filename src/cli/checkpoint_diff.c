@@ -39,14 +39,41 @@ static void compare_floats(difference *found, const float *left, const float *ri
     }
 }
 
-/* Elements of two tensors of one type and shape whose bytes differ. */
-static size_t count_different(const yoke_checkpoint_tensor_info *one,
-                              const yoke_checkpoint_tensor_info *two) {
-    size_t different = 0, width = one->count > 0 ? one->bytes / one->count : 0;
-    const char *left = one->data, *right = two->data;
-    for (size_t i = 0; i < one->count; i++)
-        different += memcmp(left + width * i, right + width * i, width) != 0;
-    return different;
+/* Two tensors of one type and shape. */
+typedef struct pair {
+    const yoke_checkpoint *left, *right;
+    int left_index, right_index;
+    yoke_checkpoint_tensor_info info; /* of the first */
+    bool same;                        /* in all bytes */
+    size_t different;                 /* elements whose bytes differ; 0 where they share bytes */
+} pair;
+
+static void compare_bytes(pair *of, const char *left, const char *right) {
+    size_t width = of->info.count > 0 ? of->info.bytes / of->info.count : 0;
+    of->same = memcmp(left, right, of->info.bytes) == 0;
+    of->different = 0;
+    for (size_t i = 0; width > 0 && !of->same && i < of->info.count; i++)
+        of->different += memcmp(left + width * i, right + width * i, width) != 0;
+}
+
+/* Room for two copies of a tensor; the caller frees it. */
+static yoke_status allocate(void **both, size_t bytes) {
+    *both = malloc(2 * bytes + 1);
+    return *both != NULL
+               ? YOKE_OK
+               : cli_refuse(YOKE_ERROR_MEMORY, "no memory for two tensors of %zu bytes", bytes);
+}
+
+static yoke_status read_bytes(pair *of) {
+    char *both;
+    size_t bytes = of->info.bytes;
+    yoke_status status = allocate((void **)&both, bytes);
+    if (status == YOKE_OK) status = yoke_checkpoint_bytes(of->left, of->left_index, both, bytes);
+    if (status == YOKE_OK)
+        status = yoke_checkpoint_bytes(of->right, of->right_index, both + bytes, bytes);
+    if (status == YOKE_OK) compare_bytes(of, both, both + bytes);
+    free(both);
+    return status;
 }
 
 /* Types whose values float32 holds. */
@@ -54,14 +81,13 @@ static bool has_floats(const char *dtype) {
     return strcmp(dtype, "F32") == 0 || strcmp(dtype, "F16") == 0 || strcmp(dtype, "BF16") == 0;
 }
 
-static yoke_status compare_values(difference *found, const yoke_checkpoint *left, int left_index,
-                                  const yoke_checkpoint *right, int right_index, size_t count) {
-    float *values = calloc(2 * count + 1, sizeof *values);
-    if (values == NULL)
-        return cli_refuse(YOKE_ERROR_MEMORY, "no memory for two tensors of %zu elements", count);
-    yoke_status status = yoke_checkpoint_values(left, left_index, values, count);
+static yoke_status compare_values(difference *found, const pair *of) {
+    float *values;
+    size_t count = of->info.count;
+    yoke_status status = allocate((void **)&values, count * sizeof *values);
+    if (status == YOKE_OK) status = yoke_checkpoint_values(of->left, of->left_index, values, count);
     if (status == YOKE_OK)
-        status = yoke_checkpoint_values(right, right_index, values + count, count);
+        status = yoke_checkpoint_values(of->right, of->right_index, values + count, count);
     if (status == YOKE_OK) compare_floats(found, values, values + count, count);
     free(values);
     return status;
@@ -110,7 +136,9 @@ static yoke_status compare_tensor(report *out, const yoke_checkpoint *left, int 
     bool same_shape = other >= 0 && one.ndim == two.ndim &&
                       memcmp(one.shape, two.shape, sizeof one.shape) == 0 &&
                       strcmp(one.dtype, two.dtype) == 0;
-    if (same_shape && memcmp(one.data, two.data, one.bytes) == 0) return YOKE_OK;
+    pair of = {left, right, index, other, one, false, 0};
+    if (same_shape) status = read_bytes(&of);
+    if (status != YOKE_OK || of.same) return status;
     if (other < 0)
         snprintf(text, sizeof text, "only in the first");
     else if (!same_shape)
@@ -119,11 +147,11 @@ static yoke_status compare_tensor(report *out, const yoke_checkpoint *left, int 
     else if (one.bytes < one.count)
         snprintf(text, sizeof text, "%s values differ", one.dtype);
     else if (!has_floats(one.dtype))
-        snprintf(text, sizeof text, "%zu of %zu values of %s differ", count_different(&one, &two),
-                 one.count, one.dtype);
+        snprintf(text, sizeof text, "%zu of %zu values of %s differ", of.different, one.count,
+                 one.dtype);
     else
         found.what = NULL;
-    if (found.what == NULL) status = compare_values(&found, left, index, right, other, one.count);
+    if (found.what == NULL) status = compare_values(&found, &of);
     if (status == YOKE_OK) print_difference(out, &found);
     return status;
 }

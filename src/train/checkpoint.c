@@ -13,6 +13,7 @@
 #define UNSEALED "unsealed" /* a state that another program wrote, without digests */
 #define DIGEST "xxh3."
 #define STATE "optimizer."
+#define PIECE_BYTES 65536 /* of a tensor, read at once */
 
 /* Writing. */
 
@@ -147,12 +148,7 @@ static yoke_status check_format(const yoke_safetensors *file) {
 }
 
 static const char *digest_of(const yoke_safetensors *file, const char *name) {
-    for (int i = 0; i < file->note_count; i++) {
-        const char *key = file->notes[i].key;
-        if (strncmp(key, DIGEST, strlen(DIGEST)) == 0 && strcmp(key + strlen(DIGEST), name) == 0)
-            return file->notes[i].value;
-    }
-    return NULL;
+    return yoke_safetensors_note_of(file, DIGEST, name);
 }
 
 bool yoke_checkpoint_is_other_format(const char *path) {
@@ -160,30 +156,75 @@ bool yoke_checkpoint_is_other_format(const char *path) {
     if (yoke_safetensors_open(&file, path) != YOKE_OK) return false;
     const char *format = yoke_safetensors_note(&file, YOKE_FORMAT_KEY);
     bool other = format != NULL && strcmp(format, FORMAT) != 0 && strcmp(format, UNSEALED) != 0 &&
-                 yoke_seal_matches((const char *)file.data, (size_t)(file.buffer - file.data));
+                 file.is_sealed;
     yoke_safetensors_close(&file);
     return other;
 }
 
-yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
-    size_t header = (size_t)(file->buffer - file->data);
+static bool is_unsealed(const yoke_safetensors *file) {
+    return strcmp(yoke_safetensors_note(file, YOKE_FORMAT_KEY), UNSEALED) == 0;
+}
+
+static yoke_status check_header(const yoke_safetensors *file) {
     TRY(check_format(file));
-    if (strcmp(yoke_safetensors_note(file, YOKE_FORMAT_KEY), UNSEALED) == 0) return YOKE_OK;
-    if (!yoke_seal_matches((const char *)file->data, header))
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: altered: the header, bytes 0 to %zu, does not match its digest",
-                    file->path, header - 1);
-    for (int i = 0; i < file->count; i++) {
+    if (is_unsealed(file) || file->is_sealed) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA,
+                "%s: altered: the header, bytes 0 to %zu, does not match its digest", file->path,
+                file->data_at - 1);
+}
+
+/* The digest of a tensor, which may be larger than memory. */
+static yoke_status compute_digest(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                  char text[YOKE_DIGEST_TEXT]) {
+    unsigned char bytes[PIECE_BYTES];
+    yoke_digest digest;
+    yoke_digest_begin(&digest);
+    for (size_t done = 0, count; done < tensor->bytes; done += count) {
+        count = tensor->bytes - done < sizeof bytes ? tensor->bytes - done : sizeof bytes;
+        TRY(yoke_safetensors_bytes(file, tensor, done, bytes, count));
+        yoke_digest_add(&digest, bytes, count);
+    }
+    yoke_digest_end(&digest, text);
+    return YOKE_OK;
+}
+
+static yoke_status check_tensors(const yoke_safetensors *file) {
+    char own[YOKE_DIGEST_TEXT];
+    for (int i = 0; i < file->count && !is_unsealed(file); i++) {
         const yoke_file_tensor *tensor = &file->tensors[i];
         const char *digest = digest_of(file, tensor->name);
         if (digest == NULL)
             return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no digest", file->path, tensor->name);
-        if (!yoke_digest_matches(file->buffer + tensor->begin, tensor->bytes, digest))
+        TRY(compute_digest(file, tensor, own));
+        if (strcmp(own, digest) != 0)
             return FAIL(YOKE_ERROR_DATA,
                         "%s: altered: tensor %s, bytes %zu to %zu, does not match its digest",
-                        file->path, tensor->name, header + tensor->begin,
-                        header + tensor->begin + tensor->bytes - 1);
+                        file->path, tensor->name, file->data_at + tensor->begin,
+                        file->data_at + tensor->begin + tensor->bytes - 1);
     }
+    return YOKE_OK;
+}
+
+yoke_status yoke_checkpoint_verify(const yoke_safetensors *file) {
+    TRY(check_header(file));
+    return check_tensors(file);
+}
+
+static yoke_status open_file(yoke_checkpoint *made, const char *path) {
+    TRY(yoke_safetensors_open(&made->file, path));
+    return check_header(&made->file);
+}
+
+yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path) {
+    *checkpoint = NULL;
+    yoke_checkpoint *made = calloc(1, sizeof *made);
+    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
+    yoke_status status = open_file(made, path);
+    if (status != YOKE_OK) {
+        yoke_checkpoint_close(made);
+        return status;
+    }
+    *checkpoint = made;
     return YOKE_OK;
 }
 
@@ -191,16 +232,13 @@ yoke_status yoke_checkpoint_open(yoke_checkpoint **checkpoint, const char *path)
     TRY(yoke_pointer_check(checkpoint, "checkpoint"));
     *checkpoint = NULL;
     TRY(yoke_pointer_check(path, "path"));
-    yoke_checkpoint *made = calloc(1, sizeof *made);
-    if (made == NULL) return FAIL_MEMORY(sizeof *made, "a checkpoint");
-    yoke_status status = yoke_safetensors_open(&made->file, path);
-    if (status == YOKE_OK) status = yoke_checkpoint_verify(&made->file);
-    if (status != YOKE_OK) {
-        yoke_checkpoint_close(made);
-        return status;
-    }
-    *checkpoint = made;
-    return YOKE_OK;
+    TRY(yoke_checkpoint_open_header(checkpoint, path));
+    yoke_status status = check_tensors(&(*checkpoint)->file);
+    (*checkpoint)->is_verified = status == YOKE_OK;
+    if (status == YOKE_OK) return YOKE_OK;
+    yoke_checkpoint_close(*checkpoint);
+    *checkpoint = NULL;
+    return status;
 }
 
 void yoke_checkpoint_close(yoke_checkpoint *checkpoint) {
@@ -235,13 +273,22 @@ yoke_status yoke_checkpoint_tensor(const yoke_checkpoint *checkpoint, int index,
                                        .dtype = yoke_dtype_name(tensor->dtype),
                                        .ndim = tensor->ndim,
                                        .count = tensor->elements,
-                                       .offset =
-                                           (size_t)(file->buffer - file->data) + tensor->begin,
+                                       .offset = file->data_at + tensor->begin,
                                        .bytes = tensor->bytes,
-                                       .digest = digest_of(file, tensor->name),
-                                       .data = file->buffer + tensor->begin};
+                                       .digest = digest_of(file, tensor->name)};
     memcpy(own.shape, tensor->shape, sizeof own.shape);
     return yoke_options_store(info, &own, sizeof own, "yoke_checkpoint_tensor_info");
+}
+
+yoke_status yoke_checkpoint_bytes(const yoke_checkpoint *checkpoint, int index, void *bytes,
+                                  size_t count) {
+    TRY(check_index(checkpoint, index));
+    TRY(yoke_pointer_check(bytes, "bytes"));
+    const yoke_file_tensor *tensor = &checkpoint->file.tensors[index];
+    if (tensor->bytes != count)
+        return FAIL(YOKE_ERROR_ARGUMENT, "%s has %zu bytes, not %zu", tensor->name, tensor->bytes,
+                    count);
+    return yoke_safetensors_bytes(&checkpoint->file, tensor, 0, bytes, count);
 }
 
 yoke_status yoke_checkpoint_values(const yoke_checkpoint *checkpoint, int index, float *values,
@@ -275,14 +322,9 @@ bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name) {
 /* The optimizer's state by its name here, "optimizer.fc.weight.exp_avg"; the parameters of
  * nn.DataParallel have the prefix "module.". */
 static const yoke_file_tensor *find_state(const yoke_safetensors *file, const char *name) {
-    const char *parameter = name + strlen(STATE);
-    for (int i = 0; i < file->count; i++) {
-        const char *other = file->tensors[i].name;
-        if (strncmp(other, STATE, strlen(STATE)) == 0 &&
-            strcmp(yoke_weights_plain_name(other + strlen(STATE)), parameter) == 0)
-            return &file->tensors[i];
-    }
-    return NULL;
+    const yoke_file_tensor *tensor = yoke_safetensors_find(file, name);
+    if (tensor != NULL) return tensor;
+    return yoke_safetensors_find_of(file, STATE "module.", name + strlen(STATE));
 }
 
 static yoke_status refuse_state(const yoke_safetensors *file, const yoke_file_tensor *tensor,
@@ -346,19 +388,20 @@ static yoke_status read_values(const yoke_weights_match *match, yoke_state *stat
 
 /* The match is DATA, listing missing, unknown and misshapen names, unless the file has the model's
  * tensors. */
-static yoke_status read_matching(yoke_weights_match *match, const yoke_facts *own,
-                                 const char *anyway, yoke_state *state) {
+static yoke_status read_matching(const yoke_checkpoint *checkpoint, yoke_weights_match *match,
+                                 const yoke_facts *own, const char *anyway, yoke_state *state) {
     bool may_differ = yoke_facts_lists(anyway, "optimizer") || yoke_facts_lists(anyway, "momentum");
     TRY(yoke_weights_match_open(match));
     TRY(yoke_facts_compare(own, match->file, anyway));
     TRY(compare_optimizer(match->file, state, may_differ));
+    if (!checkpoint->is_verified) TRY(check_tensors(match->file));
     return read_values(match, state);
 }
 
 yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
                                  const yoke_facts *own, const char *anyway, yoke_state *state) {
     yoke_weights_match match = {.file = &checkpoint->file, .model = model};
-    yoke_status status = read_matching(&match, own, anyway, state);
+    yoke_status status = read_matching(checkpoint, &match, own, anyway, state);
     yoke_weights_match_close(&match);
     TRY(status);
     state->steps = 0;
@@ -398,7 +441,7 @@ static yoke_status read_state(yoke_data_parallel *parallel, yoke_state *state, c
     yoke_facts own = {0};
     if (!yoke_data_parallel_is_first(parallel)) return YOKE_OK;
     yoke_facts_add_engine(&own, parallel);
-    TRY(yoke_checkpoint_open(&checkpoint, path));
+    TRY(yoke_checkpoint_open_header(&checkpoint, path));
     yoke_status status =
         yoke_checkpoint_read(checkpoint, yoke_data_parallel_model(parallel), &own, anyway, state);
     yoke_checkpoint_close(checkpoint);

@@ -35,7 +35,12 @@ bool yoke_facts_lists(const char *anyway, const char *name);
 
 struct yoke_checkpoint {
     yoke_safetensors file;
+    bool is_verified; /* every digest is right */
 };
+
+/* Opens a checkpoint whose header alone was verified: yoke_checkpoint_read first compares it with
+ * the model, so that tensors which nobody asked for are never read. */
+yoke_status yoke_checkpoint_open_header(yoke_checkpoint **checkpoint, const char *path);
 
 #define YOKE_FORMAT_KEY "yoke.format" /* the note that makes a file a checkpoint */
 /* DATA unless the file is a checkpoint and every digest is right. */
@@ -54,7 +59,8 @@ bool yoke_checkpoint_has_state(const yoke_safetensors *file, const char *name);
 /* Writes the state that rank 0 has taken. It calls no device: any thread may call it. */
 yoke_status yoke_checkpoint_write(const yoke_state *state, const yoke_facts *facts,
                                   const char *path);
-/* Fills `state`, of an engine with `model`, from a checkpoint that fits it. */
+/* Fills `state`, of an engine with `model`, from a checkpoint that fits it and whose digests are
+ * right. */
 yoke_status yoke_checkpoint_read(const yoke_checkpoint *checkpoint, const yoke_model *model,
                                  const yoke_facts *own, const char *anyway, yoke_state *state);
 

@@ -3,7 +3,6 @@
 #include "train/description.h"
 
 #include <float.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +134,7 @@ static yoke_status add_loss(yoke_notes *notes, const yoke_loss_options *given) {
     return add_text(notes, HUBER_DELTA, yoke_text_of_real(delta, text, sizeof text));
 }
 
-yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
+static yoke_status add_all(yoke_notes *notes, const yoke_weights_info *info) {
     TRY(add_text(notes, MODEL, info->model));
     TRY(add_input(notes, &info->input));
     TRY(add_integer(notes, CLASSES, info->classes));
@@ -191,7 +190,7 @@ struct yoke_weights_description {
     yoke_safetensors file;
     yoke_weights_info info;
     yoke_loss_options loss;
-    json_t *name_lists[2];      /* own the texts of class_names and feature_names */
+    char *name_lists[2];        /* own the texts of class_names and feature_names */
     const char **class_names;   /* [classes] */
     const char **feature_names; /* [channels] */
     float *means, *deviations;  /* as many as the file has */
@@ -213,34 +212,67 @@ static yoke_status read_integer(const yoke_safetensors *file, const char *key, i
     return YOKE_OK;
 }
 
-/* The caller frees *list; NULL: the file has no such note. */
-static yoke_status read_list(const yoke_safetensors *file, const char *key, json_t **list) {
+/* A note's list in JSON, read element by element. */
+typedef struct list {
+    char *text; /* the caller frees it; NULL: the file has no such note */
+    yoke_json_scan scan;
+    size_t count, capacity;
+} list;
+
+static yoke_status open_list(const yoke_safetensors *file, const char *key, list *opened) {
     const char *text = yoke_safetensors_note(file, key);
-    *list = text != NULL ? json_loads(text, 0, NULL) : NULL;
-    if (text == NULL || json_is_array(*list)) return YOKE_OK;
-    json_decref(*list);
-    *list = NULL;
+    *opened = (list){0};
+    if (text == NULL) return YOKE_OK;
+    opened->text = strdup(text);
+    if (opened->text == NULL) return FAIL_MEMORY(strlen(text) + 1, key);
+    opened->scan = (yoke_json_scan){.text = opened->text, .bytes = strlen(text)};
+    if (yoke_json_scan_mark(&opened->scan, '[')) return YOKE_OK;
+    free(opened->text);
+    opened->text = NULL;
     return wrong(file, key, "a list in JSON");
+}
+
+static bool has_more(list *of) {
+    return yoke_json_scan_more(&of->scan, of->count, ']');
+}
+
+/* Behind the last element. */
+static bool ended_well(list *of) {
+    return of->scan.error == NULL && yoke_json_scan_is_over(&of->scan);
+}
+
+/* Makes room for another entry of a table, which grows with what the file really has. */
+static yoke_status grow(list *of, void **table, size_t entry_bytes) {
+    if (of->count < of->capacity) return YOKE_OK;
+    size_t capacity = of->capacity > 0 ? 2 * of->capacity : 16;
+    void *grown = realloc(*table, capacity * entry_bytes);
+    if (grown == NULL) return FAIL_MEMORY(capacity * entry_bytes, "a list in a weight file");
+    *table = grown;
+    of->capacity = capacity;
+    return YOKE_OK;
 }
 
 static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
     int sides[3] = {0};
-    json_t *list;
-    TRY(read_list(file, INPUT, &list));
-    if (list == NULL) return YOKE_OK;
-    size_t count = json_array_size(list);
-    bool right = count >= 1 && count <= 3;
-    for (size_t i = 0; right && i < count; i++) {
-        json_int_t side = json_integer_value(json_array_get(list, i));
-        right = side >= 1 && side <= SIDE_LIMIT;
-        sides[i] = (int)side;
+    list of;
+    bool right = true;
+    TRY(open_list(file, INPUT, &of));
+    if (of.text == NULL) return YOKE_OK;
+    for (; right && has_more(&of); of.count++) {
+        int64_t side;
+        double real;
+        right = of.count < 3 &&
+                yoke_json_scan_number(&of.scan, &side, &real) == YOKE_JSON_INTEGER && side >= 1 &&
+                side <= SIDE_LIMIT;
+        if (right) sides[of.count] = (int)side;
     }
-    json_decref(list);
+    right = right && of.count >= 1 && ended_well(&of);
+    free(of.text);
     if (!right)
         return wrong(file, INPUT, "[features], [positions, features] or [channels, height, width]");
-    if (count == 3)
+    if (of.count == 3)
         *shape = (yoke_shape){.channels = sides[0], .height = sides[1], .width = sides[2]};
-    else if (count == 2)
+    else if (of.count == 2)
         *shape =
             (yoke_shape){.channels = sides[1], .height = sides[0], .width = 1, .sequence = true};
     else
@@ -248,22 +280,32 @@ static yoke_status read_input(const yoke_safetensors *file, yoke_shape *shape) {
     return YOKE_OK;
 }
 
-/* Numbers of at least `least`. The caller frees *values; NULL: the file has no such note. */
+/* Numbers of at least `least`; right: they are. */
+static yoke_status read_elements(list *of, float least, float **values, bool *right) {
+    while (*right && has_more(of)) {
+        int64_t integer;
+        double real;
+        TRY(grow(of, (void **)values, sizeof **values));
+        *right = yoke_json_scan_number(&of->scan, &integer, &real) != YOKE_JSON_NO_NUMBER;
+        (*values)[of->count] = (float)real;
+        *right = *right && isfinite((*values)[of->count]) && (*values)[of->count] >= least;
+        of->count++;
+    }
+    *right = *right && of->count >= 1 && ended_well(of);
+    return YOKE_OK;
+}
+
+/* The caller frees *values; NULL: the file has no such note. */
 static yoke_status read_reals(const yoke_safetensors *file, const char *key, float least,
                               float **values, size_t *count) {
-    json_t *list;
-    TRY(read_list(file, key, &list));
-    if (list == NULL) return YOKE_OK;
-    *count = json_array_size(list);
-    *values = calloc(*count + 1, sizeof **values);
-    bool right = *values != NULL && *count >= 1;
-    for (size_t i = 0; right && i < *count; i++) {
-        const json_t *value = json_array_get(list, i);
-        (*values)[i] = (float)json_number_value(value);
-        right = json_is_number(value) && isfinite((*values)[i]) && (*values)[i] >= least;
-    }
-    json_decref(list);
-    if (*values == NULL) return FAIL_MEMORY(*count * sizeof **values, key);
+    list of;
+    bool right = true;
+    TRY(open_list(file, key, &of));
+    if (of.text == NULL) return YOKE_OK;
+    yoke_status status = read_elements(&of, least, values, &right);
+    free(of.text);
+    *count = of.count;
+    TRY(status);
     return right ? YOKE_OK
                  : wrong(file, key, "finite numbers; deviations above 0, weights at least 0");
 }
@@ -330,23 +372,27 @@ static yoke_status read_loss(yoke_weights_description *made) {
     return YOKE_OK;
 }
 
-/* Texts for `count` of what; the caller frees *names and closes *list, which owns the texts. */
-static yoke_status read_names(const yoke_safetensors *file, const char *key, int count,
-                              json_t **list, const char ***names) {
-    size_t found;
-    TRY(read_list(file, key, list));
-    if (*list == NULL) return YOKE_OK;
-    found = json_array_size(*list);
-    if (found != (size_t)count)
-        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %zu names for %d %s", file->path, key,
-                    found, count, strcmp(key, CLASS_NAMES) == 0 ? "classes" : "channels");
-    *names = calloc(found + 1, sizeof **names);
-    if (*names == NULL) return FAIL_MEMORY(found * sizeof **names, key);
-    for (size_t i = 0; i < found; i++) {
-        (*names)[i] = json_string_value(json_array_get(*list, i));
-        if ((*names)[i] == NULL) return wrong(file, key, "a list of texts");
+static yoke_status read_texts(const yoke_safetensors *file, const char *key, list *of,
+                              const char ***names) {
+    for (; has_more(of); of->count++) {
+        TRY(grow(of, (void **)names, sizeof **names));
+        if (!yoke_json_scan_text(&of->scan, &(*names)[of->count]))
+            return wrong(file, key, "a list of texts");
     }
-    return YOKE_OK;
+    return ended_well(of) ? YOKE_OK : wrong(file, key, "a list in JSON");
+}
+
+/* Texts for `count` of what; the caller frees *names and *text, which has the texts. */
+static yoke_status read_names(const yoke_safetensors *file, const char *key, int count, char **text,
+                              const char ***names) {
+    list of;
+    TRY(open_list(file, key, &of));
+    *text = of.text;
+    if (of.text == NULL) return YOKE_OK;
+    TRY(read_texts(file, key, &of, names));
+    if (of.count == (size_t)count) return YOKE_OK;
+    return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %s has %zu names for %d %s", file->path, key,
+                of.count, count, strcmp(key, CLASS_NAMES) == 0 ? "classes" : "channels");
 }
 
 static yoke_status read_info(yoke_weights_description *made) {
@@ -372,6 +418,43 @@ static yoke_status read_info(yoke_weights_description *made) {
     return YOKE_OK;
 }
 
+static void free_info(yoke_weights_description *description) {
+    free(description->loss_weights);
+    free(description->deviations);
+    free(description->means);
+    free(description->feature_names);
+    free(description->class_names);
+    free(description->name_lists[1]);
+    free(description->name_lists[0]);
+}
+
+static void insert(const yoke_file_note *items, int *order, int index) {
+    int place = index;
+    for (; place > 0 && strcmp(items[order[place - 1]].key, items[index].key) > 0; place--)
+        order[place] = order[place - 1];
+    order[place] = index;
+}
+
+/* What a reader would refuse is not written: the caller's mistake, where it can still be mended. */
+static yoke_status check_readable(const yoke_notes *notes) {
+    int order[YOKE_DESCRIPTION_NOTES];
+    char path[] = "the description of the weights";
+    yoke_file_note items[YOKE_DESCRIPTION_NOTES];
+    memcpy(items, notes->items, sizeof items);
+    yoke_weights_description read = {.file = {.path = path, .notes = items, .by_key = order}};
+    for (; read.file.note_count < notes->count; read.file.note_count++) /* sorted by key */
+        insert(items, order, read.file.note_count);
+    yoke_error error = yoke_error_take(read_info(&read));
+    free_info(&read);
+    if (error.status == YOKE_ERROR_DATA) error.status = YOKE_ERROR_ARGUMENT;
+    return yoke_error_restore(&error);
+}
+
+yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info) {
+    TRY(add_all(notes, info));
+    return check_readable(notes);
+}
+
 yoke_status yoke_weights_description_open(yoke_weights_description **description,
                                           const char *path) {
     TRY(yoke_pointer_check(description, "description"));
@@ -391,13 +474,7 @@ yoke_status yoke_weights_description_open(yoke_weights_description **description
 
 void yoke_weights_description_close(yoke_weights_description *description) {
     if (description == NULL) return;
-    free(description->loss_weights);
-    free(description->deviations);
-    free(description->means);
-    free(description->feature_names);
-    free(description->class_names);
-    json_decref(description->name_lists[1]);
-    json_decref(description->name_lists[0]);
+    free_info(description);
     yoke_safetensors_close(&description->file);
     free(description);
 }

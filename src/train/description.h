@@ -15,7 +15,7 @@ typedef struct yoke_notes {
 } yoke_notes;
 
 /* Takes a zeroed struct. What `info` does not say is left out, and the version, too. Clear it after
- * a failure as well. */
+ * a failure as well. ARGUMENT: a reader of the file would refuse it. */
 yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info);
 void yoke_notes_clear(yoke_notes *notes);
 /* Adds them and the version to a file that is to be saved. */

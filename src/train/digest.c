@@ -19,10 +19,23 @@ void yoke_digest_text(const void *data, size_t bytes, char text[YOKE_DIGEST_TEXT
     write_digits(XXH3_64bits(data, bytes), text);
 }
 
-bool yoke_digest_matches(const void *data, size_t bytes, const char *text) {
-    char own[YOKE_DIGEST_TEXT];
-    yoke_digest_text(data, bytes, own);
-    return strcmp(own, text) == 0;
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(yoke_digest), "room for the state");
+
+static XXH3_state_t *state_of(const yoke_digest *digest) {
+    return (XXH3_state_t *)(void *)digest->state;
+}
+
+void yoke_digest_begin(yoke_digest *digest) {
+    XXH3_INITSTATE(state_of(digest));
+    XXH3_64bits_reset(state_of(digest));
+}
+
+void yoke_digest_add(yoke_digest *digest, const void *data, size_t bytes) {
+    XXH3_64bits_update(state_of(digest), data, bytes);
+}
+
+void yoke_digest_end(const yoke_digest *digest, char text[YOKE_DIGEST_TEXT]) {
+    write_digits(XXH3_64bits_digest(state_of(digest)), text);
 }
 
 /* Where the digits of the seal begin; 0: there is none. In JSON text no name or value can hold the

@@ -9,7 +9,14 @@
 
 #define YOKE_DIGEST_TEXT 17
 void yoke_digest_text(const void *data, size_t bytes, char text[YOKE_DIGEST_TEXT]);
-bool yoke_digest_matches(const void *data, size_t bytes, const char *text);
+
+/* The same of bytes that come in pieces: begin, add each, end. */
+typedef struct yoke_digest {
+    _Alignas(64) unsigned char state[640];
+} yoke_digest;
+void yoke_digest_begin(yoke_digest *digest);
+void yoke_digest_add(yoke_digest *digest, const void *data, size_t bytes);
+void yoke_digest_end(const yoke_digest *digest, char text[YOKE_DIGEST_TEXT]);
 
 /* The key of the seal in __metadata__, and its value before it is sealed. */
 #define YOKE_SEAL "xxh3.header"

@@ -124,7 +124,7 @@ static yoke_status find_checkpoint(reading *own) {
     const yoke_trainer_options *options = &own->trainer->options;
     if (options->resume == NULL) return YOKE_OK;
     if (strcmp(options->resume, "auto") != 0)
-        return yoke_checkpoint_open(&own->checkpoint, options->resume);
+        return yoke_checkpoint_open_header(&own->checkpoint, options->resume);
     yoke_status status =
         yoke_folder_open_newest(&own->checkpoint, options->checkpoint_dir, keep_passed, own);
     return status == YOKE_ERROR_MISSING ? YOKE_OK : status;

@@ -2,17 +2,16 @@
  * does. */
 #include "train/safetensors.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/digest.h"
+#include "train/safetensors_header.h"
 
-#define HEADER_LIMIT 100000000u /* of the specification */
-#define LENGTH_BYTES 8u
+#define SPECIFIED_LIMIT 100000000u /* of a header */
+#define PIECE_BYTES 16384u         /* a multiple of every type's bytes */
 #define METADATA "__metadata__"
 #define FORMAT "format" /* of a loader's framework */
-#define FILE_LIMIT ((size_t)1 << 40)
 
 static const struct {
     const char *name;
@@ -25,6 +24,10 @@ static const struct {
 
 const char *yoke_dtype_name(yoke_dtype dtype) {
     return dtypes[dtype].name;
+}
+
+unsigned yoke_dtype_bits(yoke_dtype dtype) {
+    return dtypes[dtype].bits;
 }
 
 bool yoke_dtype_is_float(yoke_dtype dtype) {
@@ -40,141 +43,6 @@ static uint64_t little_endian(const unsigned char *bytes, int count) {
 }
 
 /* Reading. */
-
-/* Computes elements and bytes of a tensor from its shape and type; false if they overflow or are
- * not whole bytes. */
-static bool measure(yoke_file_tensor *tensor) {
-    size_t elements = 1, bits;
-    for (int i = 0; i < tensor->ndim; i++)
-        if (__builtin_mul_overflow(elements, (uint64_t)tensor->shape[i], &elements)) return false;
-    if (__builtin_mul_overflow(elements, dtypes[tensor->dtype].bits, &bits) || bits % 8 != 0)
-        return false;
-    tensor->elements = elements;
-    tensor->bytes = bits / 8;
-    return true;
-}
-
-static yoke_status read_dtype(const char *path, yoke_file_tensor *tensor, const json_t *value) {
-    const char *name = json_string_value(value);
-    if (name == NULL)
-        return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no dtype", path, tensor->name);
-    for (int i = 0; i < YOKE_DTYPE_COUNT; i++) {
-        if (strcmp(dtypes[i].name, name) != 0) continue;
-        tensor->dtype = (yoke_dtype)i;
-        return YOKE_OK;
-    }
-    return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has the unknown dtype '%.20s'", path, tensor->name,
-                name);
-}
-
-static yoke_status read_shape(const char *path, yoke_file_tensor *tensor, const json_t *value) {
-    size_t dims = json_array_size(value);
-    if (!json_is_array(value) || dims > YOKE_FILE_TENSOR_DIMS)
-        return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no shape of at most %d dimensions", path,
-                    tensor->name, YOKE_FILE_TENSOR_DIMS);
-    tensor->ndim = (int)dims;
-    for (size_t i = 0; i < dims; i++) {
-        const json_t *extent = json_array_get(value, i);
-        if (!json_is_integer(extent) || json_integer_value(extent) < 0)
-            return FAIL(YOKE_ERROR_DATA, "%s: dimension %zu of tensor %s is not a size", path, i,
-                        tensor->name);
-        tensor->shape[i] = json_integer_value(extent);
-    }
-    if (!measure(tensor))
-        return FAIL(YOKE_ERROR_DATA, "%s: the shape of tensor %s is too large", path, tensor->name);
-    return YOKE_OK;
-}
-
-static yoke_status read_offsets(const char *path, yoke_file_tensor *tensor, const json_t *value) {
-    const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
-        json_integer_value(first) < 0 || json_integer_value(last) < json_integer_value(first))
-        return FAIL(YOKE_ERROR_DATA, "%s: tensor %s has no data_offsets [begin, end]", path,
-                    tensor->name);
-    size_t bytes = (size_t)(json_integer_value(last) - json_integer_value(first));
-    if (bytes != tensor->bytes)
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: tensor %s has %zu bytes, but its shape and dtype %s need %zu", path,
-                    tensor->name, bytes, dtypes[tensor->dtype].name, tensor->bytes);
-    tensor->begin = (size_t)json_integer_value(first);
-    return YOKE_OK;
-}
-
-static yoke_status read_tensor(const char *path, yoke_file_tensor *tensor, const json_t *entry) {
-    if (!json_is_object(entry) || json_object_size(entry) != 3)
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: the entry of tensor %s must have dtype, shape and data_offsets only", path,
-                    tensor->name);
-    TRY(read_dtype(path, tensor, json_object_get(entry, "dtype")));
-    TRY(read_shape(path, tensor, json_object_get(entry, "shape")));
-    return read_offsets(path, tensor, json_object_get(entry, "data_offsets"));
-}
-
-static yoke_status read_metadata(yoke_safetensors *file, json_t *metadata) {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(metadata))
-        return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ is not an object", file->path);
-    size_t capacity = json_object_size(metadata) + 1;
-    file->notes = calloc(capacity, sizeof *file->notes);
-    if (file->notes == NULL)
-        return FAIL_MEMORY(capacity * sizeof *file->notes, "the metadata of a weight file");
-    json_object_foreach(metadata, key, value) {
-        if (!json_is_string(value))
-            return FAIL(YOKE_ERROR_DATA, "%s: __metadata__ %.60s is not text", file->path, key);
-        file->notes[file->note_count++] = (yoke_file_note){key, json_string_value(value)};
-    }
-    return YOKE_OK;
-}
-
-static int by_begin(const void *left, const void *right) {
-    const yoke_file_tensor *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->bytes > b->bytes) -
-           (a->bytes < b->bytes); /* an empty tensor before the one at the same offset */
-}
-
-/* Each tensor must begin where the previous one ends, and the last must end with the file. */
-static yoke_status check_cover(const yoke_safetensors *file, size_t buffer_bytes) {
-    size_t end = 0;
-    for (int i = 0; i < file->count; i++) {
-        const yoke_file_tensor *tensor = &file->tensors[i];
-        if (tensor->begin != end)
-            return FAIL(YOKE_ERROR_DATA,
-                        "%s: tensor %s begins at byte %zu, %s the byte %zu where "
-                        "the one before it ends",
-                        file->path, tensor->name, tensor->begin,
-                        tensor->begin < end ? "before" : "behind", end);
-        if (tensor->bytes > buffer_bytes - end)
-            return FAIL(YOKE_ERROR_DATA,
-                        "%s: tensor %s ends at byte %zu of the data, but the file has only %zu",
-                        file->path, tensor->name, end + tensor->bytes, buffer_bytes);
-        end += tensor->bytes;
-    }
-    if (end != buffer_bytes)
-        return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes after the last tensor belong to no tensor",
-                    file->path, buffer_bytes - end);
-    return YOKE_OK;
-}
-
-static yoke_status read_entries(yoke_safetensors *file) {
-    const char *key;
-    json_t *entry;
-    size_t capacity = json_object_size(file->header);
-    file->tensors = calloc(capacity + 1, sizeof *file->tensors);
-    if (file->tensors == NULL)
-        return FAIL_MEMORY((capacity + 1) * sizeof *file->tensors, "the table of a weight file");
-    json_object_foreach(file->header, key, entry) {
-        if (strcmp(key, METADATA) == 0) {
-            TRY(read_metadata(file, entry));
-            continue;
-        }
-        file->tensors[file->count].name = key;
-        TRY(read_tensor(file->path, &file->tensors[file->count], entry));
-        file->count++;
-    }
-    return YOKE_OK;
-}
 
 /* torch.save writes a zip archive, before PyTorch 1.6 a pickle of protocol 2. */
 static bool is_of_torch_save(const unsigned char *data) {
@@ -192,79 +60,125 @@ static yoke_status refuse_torch_save(const char *path) {
                 path, path, path);
 }
 
-static yoke_status read_header(yoke_safetensors *file) {
-    if (file->bytes < LENGTH_BYTES)
-        return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes are too few for a safetensors file", file->path,
-                    file->bytes);
-    uint64_t length = little_endian(file->data, LENGTH_BYTES);
-    if (length > HEADER_LIMIT || length > file->bytes - LENGTH_BYTES) {
-        if (length > HEADER_LIMIT && is_of_torch_save(file->data))
-            return refuse_torch_save(file->path);
-        return FAIL(YOKE_ERROR_DATA,
-                    "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
-                    "and has %zu bytes after offset 8",
-                    file->path, (unsigned long long)length, file->bytes - LENGTH_BYTES);
-    }
-    json_error_t error;
-    file->header = json_loadb((const char *)file->data + LENGTH_BYTES, (size_t)length,
-                              JSON_REJECT_DUPLICATES, &error);
-    /* jansson gives no text when it is out of memory. */
-    if (file->header == NULL &&
-        (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
-        return FAIL_MEMORY(length, "the header of a weight file");
-    if (file->header == NULL)
-        return FAIL(YOKE_ERROR_DATA, "%s: the header is not valid JSON at offset %d: %.120s",
-                    file->path, error.position + (int)LENGTH_BYTES, error.text);
-    if (!json_is_object(file->header))
-        return FAIL(YOKE_ERROR_DATA, "%s: the header is not a JSON object", file->path);
-    file->buffer = file->data + LENGTH_BYTES + length;
+static yoke_status read_at(const yoke_safetensors *file, size_t offset, void *bytes, size_t count) {
+    if (file->on_disk) return yoke_file_read_at(&file->reader, file->path, offset, bytes, count);
+    if (count > 0) memcpy(bytes, file->data + offset, count);
     return YOKE_OK;
 }
 
-static yoke_status parse(yoke_safetensors *file, const char *path) {
+/* The first eight bytes decide whether another one is read. */
+static yoke_status read_length(const yoke_safetensors *file, size_t *header_bytes) {
+    unsigned char length_field[YOKE_HEADER_AT];
+    if (file->bytes < YOKE_HEADER_AT)
+        return FAIL(YOKE_ERROR_DATA, "%s: %zu bytes are too few for a safetensors file", file->path,
+                    file->bytes);
+    TRY(read_at(file, 0, length_field, YOKE_HEADER_AT));
+    uint64_t length = little_endian(length_field, YOKE_HEADER_AT);
+    if (length > SPECIFIED_LIMIT && is_of_torch_save(length_field))
+        return refuse_torch_save(file->path);
+    if (length > SPECIFIED_LIMIT || length > file->bytes - YOKE_HEADER_AT)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: not a safetensors file, or cut off: it declares a header of %llu bytes "
+                    "and has %zu bytes after offset 8",
+                    file->path, (unsigned long long)length, file->bytes - YOKE_HEADER_AT);
+    if (length > YOKE_HEADER_LIMIT)
+        return FAIL(YOKE_ERROR_DATA,
+                    "%s: declares a header of %llu bytes; at most %zu are read: save fewer tensors "
+                    "to one file",
+                    file->path, (unsigned long long)length, YOKE_HEADER_LIMIT);
+    *header_bytes = (size_t)length;
+    return YOKE_OK;
+}
+
+static yoke_status read_header(yoke_safetensors *file) {
+    size_t length;
+    TRY(read_length(file, &length));
+    file->data_at = YOKE_HEADER_AT + length;
+    char *header = malloc(file->data_at + 1);
+    if (header == NULL) return FAIL_MEMORY(length, "the header of a weight file");
+    file->header = header;
+    TRY(read_at(file, 0, header, file->data_at));
+    file->is_sealed = yoke_seal_matches(header, file->data_at);
+    return yoke_safetensors_read_header(file, length);
+}
+
+static yoke_status begin(yoke_safetensors *file, const char *path) {
     file->path = strdup(path);
     if (file->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a path");
-    TRY(read_header(file));
-    TRY(read_entries(file));
-    qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_begin);
-    return check_cover(file, (size_t)(file->data + file->bytes - file->buffer));
+    return read_header(file);
+}
+
+/* Closes the file after a failure. */
+static yoke_status end_open(yoke_safetensors *file, yoke_status status) {
+    if (status != YOKE_OK) yoke_safetensors_close(file);
+    return status;
 }
 
 yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
                                    size_t bytes) {
     *file = (yoke_safetensors){.data = data, .bytes = bytes};
-    yoke_status status = parse(file, path);
-    if (status != YOKE_OK) yoke_safetensors_close(file);
-    return status;
+    return end_open(file, begin(file, path));
 }
 
 yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path) {
-    unsigned char *data;
-    size_t bytes;
     *file = (yoke_safetensors){0};
-    TRY(yoke_file_read(path, FILE_LIMIT, &data, &bytes));
-    return yoke_safetensors_parse(file, path, data, bytes);
+    TRY(yoke_file_open(&file->reader, path));
+    file->on_disk = true;
+    file->bytes = file->reader.bytes;
+    return end_open(file, begin(file, path));
 }
 
 void yoke_safetensors_close(yoke_safetensors *file) {
+    free(file->by_key);
+    free(file->by_name);
     free(file->notes);
     free(file->tensors);
-    json_decref(file->header);
+    free(file->header);
     free(file->data);
+    if (file->on_disk) yoke_file_close(&file->reader);
     free(file->path);
     *file = (yoke_safetensors){0};
 }
 
+/* Names. */
+
+/* As strcmp of `text` and prefix + name. */
+static int compare(const char *text, const char *prefix, const char *name) {
+    size_t length = strlen(prefix);
+    int order = strncmp(text, prefix, length);
+    return order != 0 ? order : strcmp(text + length, name);
+}
+
+const char *yoke_safetensors_note_of(const yoke_safetensors *file, const char *prefix,
+                                     const char *key) {
+    for (int low = 0, high = file->note_count; low < high;) {
+        int middle = low + (high - low) / 2;
+        const yoke_file_note *note = &file->notes[file->by_key[middle]];
+        int order = compare(note->key, prefix, key);
+        if (order == 0) return note->value;
+        *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
+    }
+    return NULL;
+}
+
 const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key) {
-    for (int i = 0; i < file->note_count; i++)
-        if (strcmp(file->notes[i].key, key) == 0) return file->notes[i].value;
+    return yoke_safetensors_note_of(file, "", key);
+}
+
+const yoke_file_tensor *yoke_safetensors_find_of(const yoke_safetensors *file, const char *prefix,
+                                                 const char *name) {
+    for (int low = 0, high = file->count; low < high;) {
+        int middle = low + (high - low) / 2;
+        const yoke_file_tensor *tensor = &file->tensors[file->by_name[middle]];
+        int order = compare(tensor->name, prefix, name);
+        if (order == 0) return tensor;
+        *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
+    }
     return NULL;
 }
 
 const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name) {
-    for (int i = 0; i < file->count; i++)
-        if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];
-    return NULL;
+    return yoke_safetensors_find_of(file, "", name);
 }
 
 /* Values. */
@@ -309,33 +223,59 @@ static yoke_status check_float(const yoke_safetensors *file, const yoke_file_ten
                 tensor->name, dtypes[tensor->dtype].name);
 }
 
+yoke_status yoke_safetensors_bytes(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                   size_t offset, void *bytes, size_t count) {
+    return read_at(file, file->data_at + tensor->begin + offset, bytes, count);
+}
+
+/* A piece of a tensor's values, on their way from the disk. */
+typedef struct piece {
+    unsigned char bytes[PIECE_BYTES];
+    size_t first, count; /* elements */
+} piece;
+
+/* Reads the piece behind this one; false: there is none, or *status is a failure. */
+static bool next_piece(const yoke_safetensors *file, const yoke_file_tensor *tensor, piece *of,
+                       yoke_status *status) {
+    size_t width = dtypes[tensor->dtype].bits / 8, most = PIECE_BYTES / width;
+    of->first += of->count;
+    size_t left = tensor->elements - of->first;
+    of->count = left < most ? left : most;
+    if (of->count == 0) return false;
+    *status = yoke_safetensors_bytes(file, tensor, width * of->first, of->bytes, width * of->count);
+    return *status == YOKE_OK;
+}
+
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values) {
-    const unsigned char *bytes = file->buffer + tensor->begin;
-    size_t width = dtypes[tensor->dtype].bits / 8;
-    TRY(check_float(file, tensor));
-    for (size_t i = 0; i < tensor->elements; i++)
-        values[i] = (float)value_of(bytes + width * i, tensor->dtype);
-    return YOKE_OK;
+    piece of = {.first = 0};
+    yoke_status status = check_float(file, tensor);
+    while (status == YOKE_OK && next_piece(file, tensor, &of, &status))
+        for (size_t i = 0; i < of.count; i++)
+            values[of.first + i] =
+                (float)value_of(of.bytes + i * (dtypes[tensor->dtype].bits / 8), tensor->dtype);
+    return status;
 }
 
 yoke_status yoke_safetensors_doubles(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      double *values) {
-    const unsigned char *bytes = file->buffer + tensor->begin;
-    size_t width = dtypes[tensor->dtype].bits / 8;
-    TRY(check_float(file, tensor));
-    for (size_t i = 0; i < tensor->elements; i++)
-        values[i] = value_of(bytes + width * i, tensor->dtype);
-    return YOKE_OK;
+    piece of = {.first = 0};
+    yoke_status status = check_float(file, tensor);
+    while (status == YOKE_OK && next_piece(file, tensor, &of, &status))
+        for (size_t i = 0; i < of.count; i++)
+            values[of.first + i] =
+                value_of(of.bytes + i * (dtypes[tensor->dtype].bits / 8), tensor->dtype);
+    return status;
 }
 
 yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                      int64_t *value) {
-    const unsigned char *bytes = file->buffer + tensor->begin;
+    unsigned char bytes[8];
     if (tensor->elements != 1 ||
         (tensor->dtype != YOKE_DTYPE_I64 && tensor->dtype != YOKE_DTYPE_I32))
         return FAIL(YOKE_ERROR_DATA, "%s: tensor %s is not one I64 or I32", file->path,
                     tensor->name);
+    TRY(yoke_safetensors_bytes(file, tensor, 0, bytes, tensor->bytes));
     *value = tensor->dtype == YOKE_DTYPE_I64 ? (int64_t)little_endian(bytes, 8)
                                              : (int32_t)(uint32_t)little_endian(bytes, 4);
     return YOKE_OK;
@@ -413,13 +353,18 @@ static void emit_tensors(yoke_json *json, const yoke_file_tensor *tensors, int c
 
 /* Length, JSON, and spaces up to a multiple of eight; sealed if it has a seal. */
 static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json) {
-    size_t length = (json->length + 7) / 8 * 8, bytes = LENGTH_BYTES + length;
+    size_t length = (json->length + 7) / 8 * 8, bytes = YOKE_HEADER_AT + length;
+    if (length > YOKE_HEADER_LIMIT)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "the names and texts of the file need a header of %zu bytes; readers take at "
+                    "most %zu: shorten or leave out lists of names",
+                    length, YOKE_HEADER_LIMIT);
     char *header = malloc(bytes);
     if (header == NULL) return FAIL_MEMORY(bytes, "the header of a weight file");
-    for (unsigned i = 0; i < LENGTH_BYTES; i++)
+    for (unsigned i = 0; i < YOKE_HEADER_AT; i++)
         header[i] = (char)(unsigned char)(length >> 8 * i);
-    memcpy(header + LENGTH_BYTES, json->text, json->length);
-    memset(header + LENGTH_BYTES + json->length, ' ', length - json->length);
+    memcpy(header + YOKE_HEADER_AT, json->text, json->length);
+    memset(header + YOKE_HEADER_AT + json->length, ' ', length - json->length);
     yoke_seal(header, bytes);
     yoke_status status = yoke_file_write(writer, header, bytes);
     free(header);
@@ -430,7 +375,7 @@ yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count) {
     size_t end = 0;
     qsort(tensors, (size_t)count, sizeof *tensors, by_writing_order);
     for (int i = 0; i < count; i++) {
-        if (!measure(&tensors[i]))
+        if (!yoke_file_tensor_measure(&tensors[i]))
             return FAIL(YOKE_ERROR_ARGUMENT, "tensor %s is too large", tensors[i].name);
         tensors[i].begin = end;
         end += tensors[i].bytes;

@@ -39,6 +39,7 @@ typedef enum yoke_dtype {
 } yoke_dtype;
 
 const char *yoke_dtype_name(yoke_dtype dtype);
+unsigned yoke_dtype_bits(yoke_dtype dtype); /* of an element */
 
 #define YOKE_FILE_TENSOR_DIMS 8
 typedef struct yoke_file_tensor {
@@ -47,7 +48,7 @@ typedef struct yoke_file_tensor {
     int ndim;
     int64_t shape[YOKE_FILE_TENSOR_DIMS];
     size_t elements;
-    size_t begin, bytes; /* in the buffer behind the header */
+    size_t begin, bytes; /* behind the header */
 } yoke_file_tensor;
 
 /* An entry of __metadata__. */
@@ -55,31 +56,53 @@ typedef struct yoke_file_note {
     const char *key, *value;
 } yoke_file_note;
 
-/* A file, read and checked: names are unique, and the tensors fill the buffer without holes or
- * overlaps, each with the bytes that its shape and type need. */
+/* A longer header is refused, by the writer too: 200,000 tensors need about 16 MiB, and no file of
+ * weights has as many. The specification allows 100 MB. */
+#define YOKE_HEADER_LIMIT ((size_t)16 << 20)
+#define YOKE_HEADER_AT 8u /* behind the header's length */
+
+/* An open file whose header is read and checked: names are unique, and the tensors fill the bytes
+ * behind the header without holes or overlaps, each with the bytes that its shape and type need.
+ * Its values are read from the disk when they are asked for; until then it costs at most 8 times
+ * its header. */
 typedef struct yoke_safetensors {
     char *path;
-    unsigned char *data; /* the file */
-    size_t bytes;
-    const unsigned char *buffer; /* behind the header */
-    struct json_t *header;       /* owns the names and notes */
-    yoke_file_tensor *tensors;   /* in the order of the buffer */
+    yoke_file_reader reader;
+    bool on_disk;              /* the reader has it */
+    unsigned char *data;       /* otherwise [bytes] */
+    size_t bytes;              /* of the file */
+    size_t data_at;            /* where the header ends and the tensors begin */
+    char *header;              /* [data_at]; the names and notes lie in it */
+    bool is_sealed;            /* the header is the one that was sealed (digest.h) */
+    yoke_file_tensor *tensors; /* in the order of the data */
     int count;
     yoke_file_note *notes;
     int note_count;
+    int *by_name, *by_key; /* indices of tensors and notes in the order of their names */
 } yoke_safetensors;
 
-/* MISSING, IO, or DATA; the error names the path, the problem and its position. */
+/* MISSING, IO (also a pipe or device), or DATA; the error names the path, the problem and its
+ * position. */
 yoke_status yoke_safetensors_open(yoke_safetensors *file, const char *path);
 /* The same for bytes in memory. The file takes ownership of `data`; a failure frees it. */
 yoke_status yoke_safetensors_parse(yoke_safetensors *file, const char *path, unsigned char *data,
                                    size_t bytes);
+/* Also takes a zeroed one. */
 void yoke_safetensors_close(yoke_safetensors *file);
 
-/* The value of an entry of __metadata__, or NULL. */
+/* The value of an entry of __metadata__, or NULL; and of the key prefix + key. */
 const char *yoke_safetensors_note(const yoke_safetensors *file, const char *key);
+const char *yoke_safetensors_note_of(const yoke_safetensors *file, const char *prefix,
+                                     const char *key);
+/* The tensor of this name, or NULL; and of the name prefix + name. */
 const yoke_file_tensor *yoke_safetensors_find(const yoke_safetensors *file, const char *name);
-/* F16, BF16, F32 and F64 as float, or DATA naming the tensor's type. values[tensor->elements]. */
+const yoke_file_tensor *yoke_safetensors_find_of(const yoke_safetensors *file, const char *prefix,
+                                                 const char *name);
+/* Bytes of a tensor, from `offset` of them on. IO. */
+yoke_status yoke_safetensors_bytes(const yoke_safetensors *file, const yoke_file_tensor *tensor,
+                                   size_t offset, void *bytes, size_t count);
+/* F16, BF16, F32 and F64 as float, or DATA naming the tensor's type; IO. values[tensor->elements].
+ */
 yoke_status yoke_safetensors_floats(const yoke_safetensors *file, const yoke_file_tensor *tensor,
                                     float *values);
 yoke_status yoke_safetensors_doubles(const yoke_safetensors *file, const yoke_file_tensor *tensor,

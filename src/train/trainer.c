@@ -252,31 +252,33 @@ static void on_skip(const yoke_weights_skip *skip, void *payload) {
     if (options->on_event != NULL) options->on_event(&event, options->payload);
 }
 
-/* The file of the first weights. */
+/* The first weights, which rank 0 reads. */
 typedef struct first_weights {
-    yoke_safetensors file; /* of rank 0 */
-    const char *path;
+    yoke_trainer *trainer;
+    yoke_weights_source source;
 } first_weights;
 
 static yoke_status read_weights(void *context) {
     first_weights *weights = context;
-    return yoke_safetensors_open(&weights->file, weights->path);
-}
-
-/* By all ranks together. */
-static yoke_status load_init(yoke_trainer *trainer) {
+    yoke_trainer *trainer = weights->trainer;
     yoke_trainer_options *options = &trainer->options;
-    first_weights weights = {.path = options->init};
     yoke_weights_load_options load = {.struct_size = sizeof load,
                                       .allow_missing = options->init_allow_missing,
                                       .allow_unknown = options->init_allow_unknown,
                                       .on_skip = on_skip,
                                       .payload = options,
                                       .new_head = options->init_new_head};
-    TRY(yoke_trainer_file_work(trainer, read_weights, &weights));
-    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    yoke_status status = yoke_weights_take(trainer->parallel, trainer->model, &weights.file, &load);
-    yoke_safetensors_close(&weights.file);
+    return yoke_weights_open(&weights->source, trainer->parallel, trainer->model, options->init,
+                             &load);
+}
+
+/* By all ranks together. */
+static yoke_status load_init(yoke_trainer *trainer) {
+    first_weights weights = {.trainer = trainer};
+    yoke_status status = yoke_trainer_file_work(trainer, read_weights, &weights);
+    if (status == YOKE_OK && yoke_trainer_writes(trainer))
+        status = yoke_weights_give(&weights.source, trainer->parallel);
+    yoke_weights_close(&weights.source);
     return status;
 }
 

@@ -161,16 +161,6 @@ static yoke_status check_digests(const yoke_safetensors *file) {
     return checkpoint ? yoke_checkpoint_verify(file) : YOKE_OK;
 }
 
-static yoke_status load(yoke_data_parallel *parallel, const yoke_model *model,
-                        yoke_weights_match *match) {
-    TRY(check_other_model(match, model));
-    TRY(check_digests(match->file));
-    TRY(yoke_weights_match_open(match));
-    TRY(yoke_weights_match_values(match));
-    yoke_weights_match_report(match);
-    return apply(parallel, match);
-}
-
 static yoke_status check_head(const yoke_model *model) {
     for (int i = 0; i < yoke_model_tensor_count(model); i++)
         if (yoke_model_is_head(model, i)) return YOKE_OK;
@@ -180,27 +170,46 @@ static yoke_status check_head(const yoke_model *model) {
                 yoke_model_name(model));
 }
 
-yoke_status yoke_weights_take(yoke_data_parallel *parallel, const yoke_model *model,
-                              const yoke_safetensors *file,
-                              const yoke_weights_load_options *options) {
-    yoke_weights_match match = {.file = file, .model = yoke_data_parallel_model(parallel)};
-    yoke_weights_load_options *own = &match.options;
-    TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
+/* Everything that reading may find wrong, before a weight changes. */
+static yoke_status compare(yoke_weights_match *match, const yoke_model *model) {
+    const yoke_weights_load_options *own = &match->options;
     if (own->allow_missing != NULL)
-        TRY(yoke_patterns_check(match.model, "allow_missing", own->allow_missing, false));
-    if (own->new_head) TRY(check_head(match.model));
-    yoke_status status = load(parallel, model, &match);
-    yoke_weights_match_close(&match);
-    return status;
+        TRY(yoke_patterns_check(match->model, "allow_missing", own->allow_missing, false));
+    if (own->new_head) TRY(check_head(match->model));
+    TRY(check_other_model(match, model));
+    TRY(yoke_weights_match_open(match)); /* before a byte of a tensor is read */
+    TRY(check_digests(match->file));
+    return yoke_weights_match_values(match);
+}
+
+yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_parallel *parallel,
+                              const yoke_model *model, const char *path,
+                              const yoke_weights_load_options *options) {
+    *source = (yoke_weights_source){
+        .match = {.file = &source->file, .model = yoke_data_parallel_model(parallel)}};
+    yoke_weights_load_options *own = &source->match.options;
+    TRY(yoke_options_load(own, sizeof *own, options, "yoke_weights_load_options"));
+    TRY(yoke_safetensors_open(&source->file, path));
+    return compare(&source->match, model);
+}
+
+yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_parallel *parallel) {
+    yoke_weights_match_report(&source->match);
+    return apply(parallel, &source->match);
+}
+
+void yoke_weights_close(yoke_weights_source *source) {
+    yoke_weights_match_close(&source->match);
+    yoke_safetensors_close(&source->file);
 }
 
 yoke_status yoke_weights_load_partial(yoke_data_parallel *parallel, const yoke_model *model,
                                       const char *path, const yoke_weights_load_options *options) {
-    yoke_safetensors file;
+    yoke_weights_source source;
     TRY(check_pointers(parallel, model, path));
-    TRY(yoke_safetensors_open(&file, path));
-    yoke_status status = yoke_weights_take(parallel, model, &file, options);
-    yoke_safetensors_close(&file);
+    yoke_status status = yoke_weights_open(&source, parallel, model, path, options);
+    if (status == YOKE_OK) status = yoke_weights_give(&source, parallel);
+    yoke_weights_close(&source);
     return status;
 }
 

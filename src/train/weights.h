@@ -3,7 +3,7 @@
 #define TRAIN_WEIGHTS_H
 
 #include "parallel/parallel.h"
-#include "train/safetensors.h"
+#include "train/weights_match.h"
 #include "yoke/trainer.h"
 #include "yoke/verify.h"
 
@@ -14,9 +14,17 @@ yoke_status yoke_weights_collect(yoke_data_parallel *parallel, const yoke_model 
 /* Likewise those that the state keeps as the best. */
 yoke_status yoke_weights_collect_best(const yoke_state *state, yoke_data_parallel *parallel,
                                       const yoke_model *model, yoke_tensor_file **file);
-/* yoke_weights_load_partial from a file that is in memory. */
-yoke_status yoke_weights_take(yoke_data_parallel *parallel, const yoke_model *model,
-                              const yoke_safetensors *file,
+/* yoke_weights_load_partial in two parts. open reads every value once, finds all that is wrong, and
+ * leaves the engine alone; give writes the values, which it reads again, to the engine. Close the
+ * source also after a failure, or a zeroed one. */
+typedef struct yoke_weights_source {
+    yoke_safetensors file;
+    yoke_weights_match match;
+} yoke_weights_source;
+yoke_status yoke_weights_open(yoke_weights_source *source, const yoke_data_parallel *parallel,
+                              const yoke_model *model, const char *path,
                               const yoke_weights_load_options *options);
+yoke_status yoke_weights_give(const yoke_weights_source *source, yoke_data_parallel *parallel);
+void yoke_weights_close(yoke_weights_source *source);
 
 #endif

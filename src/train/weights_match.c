@@ -8,6 +8,8 @@
 
 #include "train/checkpoint.h"
 
+#define PREFIX "module." /* of nn.DataParallel */
+
 /* Mismatches of one kind: how many, and the first two as text. */
 typedef struct mismatch {
     int count;
@@ -33,15 +35,16 @@ void yoke_weights_shape_text(char *text, size_t size, const int64_t *shape, int 
 }
 
 const char *yoke_weights_plain_name(const char *name) {
-    return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0 ? name + strlen(PREFIX) : name;
 }
 
 /* Finds a tensor by name; nn.DataParallel saves it with the prefix "module.". */
 static const yoke_file_tensor *find(const yoke_safetensors *file, const char *name) {
-    for (int i = 0; i < file->count; i++)
-        if (strcmp(yoke_weights_plain_name(file->tensors[i].name), name) == 0)
-            return &file->tensors[i];
-    return NULL;
+    const yoke_file_tensor *prefixed = yoke_safetensors_find_of(file, PREFIX, name);
+    if (strncmp(name, PREFIX, strlen(PREFIX)) == 0) return prefixed;
+    const yoke_file_tensor *plain = yoke_safetensors_find(file, name);
+    if (plain == NULL || prefixed == NULL) return plain != NULL ? plain : prefixed;
+    return plain < prefixed ? plain : prefixed; /* the first in the file */
 }
 
 typedef struct comparison {
@@ -161,14 +164,18 @@ static yoke_status find_sources(yoke_weights_match *match) {
 
 yoke_status yoke_weights_match_open(yoke_weights_match *match) {
     size_t tensors = (size_t)yoke_model_tensor_count(match->model), largest = 1;
-    for (int i = 0; i < match->file->count; i++)
-        if (match->file->tensors[i].elements > largest) largest = match->file->tensors[i].elements;
     match->sources = calloc(tensors, sizeof *match->sources);
     match->reasons = calloc(tensors, sizeof *match->reasons);
+    if (match->sources == NULL || match->reasons == NULL)
+        return FAIL_MEMORY(tensors * sizeof *match->sources, "the tensors of a file");
+    TRY(find_sources(match));
+    for (size_t i = 0; i < tensors; i++)
+        if (match->sources[i] != NULL && match->sources[i]->elements > largest)
+            largest = match->sources[i]->elements;
     match->values = malloc(largest * sizeof *match->values);
-    if (match->sources == NULL || match->reasons == NULL || match->values == NULL)
+    if (match->values == NULL)
         return FAIL_MEMORY(largest * sizeof *match->values, "a tensor on its way from a file");
-    return find_sources(match);
+    return YOKE_OK;
 }
 
 void yoke_weights_match_close(yoke_weights_match *match) {

@@ -11,7 +11,7 @@ typedef struct yoke_weights_match {
     yoke_weights_load_options options;
     const yoke_file_tensor **sources; /* [tensors of the model]; NULL: it keeps its values */
     yoke_skip_reason *reasons;        /* [tensors of the model] why it does; 0: no skip */
-    float *values;                    /* room for the largest tensor of the file */
+    float *values;                    /* room for the largest of the sources */
 } yoke_weights_match;
 
 /* The name without the prefix "module." of nn.DataParallel. */

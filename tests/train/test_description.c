@@ -286,6 +286,39 @@ static void a_file_of_torch_save_is_told_from_damage(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void what_a_reader_would_refuse_is_not_written(void **state) {
+    (void)state;
+    static const float numbers[4] = {1, 2, 0, 4}, infinite[4] = {INFINITY, 0, 0, 0};
+    static const char *const names[] = {"a", "b"};
+    const yoke_shape input = {.channels = 4, .height = 1, .width = 1, .flat = true};
+    const yoke_weights_info wrong[] = {
+        {.classes = -3},
+        {.target_count = 1000001},
+        {.resize = -1},
+        {.input = {.channels = 1 << 21, .height = 1, .width = 1, .flat = true}},
+        {.input = input, .means = numbers, .deviations = numbers}, /* a deviation of 0 */
+        {.input = input, .means = infinite, .deviations = numbers},
+        {.classes = 2,
+         .class_names = names,
+         .loss =
+             &(yoke_loss_options){.struct_size = sizeof(yoke_loss_options), .kind = YOKE_LOSS_MSE}},
+    };
+    rig made = make_rig();
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        yoke_weights_info info = wrong[i];
+        info.struct_size = sizeof info;
+        yoke_status status =
+            yoke_weights_save_described(made.engine.parallel, made.model, &info, made.path);
+        if (status != YOKE_ERROR_ARGUMENT) fail_msg("%zu: %s", i, yoke_status_name(status));
+        if (strstr(yoke_last_error(), "the description of the weights: __metadata__ yoke.") == NULL)
+            fail_msg("%zu: %s", i, yoke_last_error());
+        assert_int_equal(access(made.path, F_OK), -1);
+    }
+    yoke_weights_info info = {.struct_size = sizeof info, .classes = 2, .class_names = names};
+    EXPECT_OK(yoke_weights_save_described(made.engine.parallel, made.model, &info, made.path));
+    free_rig(&made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_describes_its_weights_and_its_best_checkpoint),
@@ -295,6 +328,7 @@ int main(void) {
         cmocka_unit_test(a_file_of_other_programs_says_nothing),
         cmocka_unit_test(a_wrong_loss_is_refused_by_its_key),
         cmocka_unit_test(a_wrong_description_is_refused_by_its_key),
+        cmocka_unit_test(what_a_reader_would_refuse_is_not_written),
         cmocka_unit_test(a_file_of_torch_save_is_told_from_damage),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -20,14 +20,14 @@ int __wrap_fsync(int descriptor) {
     return __real_fsync(descriptor);
 }
 
-yoke_status __real_yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
-                                  size_t *bytes);
-yoke_status __wrap_yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
-                                  size_t *bytes);
-yoke_status __wrap_yoke_file_read(const char *path, size_t limit_bytes, unsigned char **data,
-                                  size_t *bytes) {
-    if (strstr(path, ".safetensors") != NULL) be_slow(&slow_reads);
-    return __real_yoke_file_read(path, limit_bytes, data, bytes);
+yoke_status __real_yoke_file_read_at(const yoke_file_reader *reader, const char *path,
+                                     size_t offset, void *data, size_t bytes);
+yoke_status __wrap_yoke_file_read_at(const yoke_file_reader *reader, const char *path,
+                                     size_t offset, void *data, size_t bytes);
+yoke_status __wrap_yoke_file_read_at(const yoke_file_reader *reader, const char *path,
+                                     size_t offset, void *data, size_t bytes) {
+    if (offset > YOKE_HEADER_AT) be_slow(&slow_reads); /* of a tensor */
+    return __real_yoke_file_read_at(reader, path, offset, data, bytes);
 }
 
 /* The trace that cannot be packed. */

@@ -1,0 +1,67 @@
+/* Opens without waiting, looks at what it has opened, and reads with pread. */
+#include "base/file_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static const char *kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "a folder";
+    if (S_ISFIFO(mode)) return "a pipe";
+    if (S_ISSOCK(mode)) return "a socket";
+    return "a device";
+}
+
+static yoke_status check_kind(yoke_file_reader *reader, const char *path) {
+    struct stat file;
+    if (fstat(reader->descriptor, &file) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return FAIL(YOKE_ERROR_IO, "%s: is %s; expected a regular file: write its content to one",
+                    path, kind_of(file.st_mode));
+    reader->bytes = (size_t)file.st_size;
+    return YOKE_OK;
+}
+
+yoke_status yoke_file_open(yoke_file_reader *reader, const char *path) {
+    /* O_NONBLOCK: a pipe without a writer would keep open waiting. */
+    *reader =
+        (yoke_file_reader){.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (reader->descriptor < 0) {
+        bool missing = errno == ENOENT || errno == ENOTDIR;
+        return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,
+                    strerror(errno));
+    }
+    yoke_status status = check_kind(reader, path);
+    if (status != YOKE_OK) yoke_file_close(reader);
+    return status;
+}
+
+yoke_status yoke_file_read_at(const yoke_file_reader *reader, const char *path, size_t offset,
+                              void *data, size_t bytes) {
+    unsigned char *next = data;
+    while (bytes > 0) {
+        ssize_t got = pread(reader->descriptor, next, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+        if (got == 0)
+            return FAIL(YOKE_ERROR_IO,
+                        "%s: had %zu bytes and ends at byte %zu now: another program writes to it",
+                        path, reader->bytes, offset);
+        next += got;
+        offset += (size_t)got;
+        bytes -= (size_t)got;
+    }
+    return YOKE_OK;
+}
+
+void yoke_file_close(yoke_file_reader *reader) {
+    if (reader->descriptor >= 0) close(reader->descriptor);
+    *reader = (yoke_file_reader){.descriptor = -1};
+}
