@@ -19,6 +19,9 @@ struct yoke_choices {
     choice *rows;
     int count, capacity;
     yoke_choices_file *file; /* NULL: none */
+    yoke_choices_hook hook;  /* NULL: none */
+    void *context;           /* of the hook */
+    yoke_error failure;      /* of the hook */
 };
 
 yoke_status yoke_choices_create(yoke_choices **choices) {
@@ -60,12 +63,28 @@ yoke_status yoke_choices_keep(yoke_choices *choices, const char *path, const cha
     return yoke_choices_file_read(choices->file, add_saved, choices);
 }
 
+void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context) {
+    choices->hook = hook;
+    choices->context = context;
+}
+
+yoke_status yoke_choices_go_on(yoke_choices *choices) {
+    if (choices == NULL || choices->hook == NULL) return YOKE_OK;
+    if (choices->failure.status == YOKE_OK)
+        choices->failure = yoke_error_take(choices->hook(choices->context));
+    return choices->failure.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&choices->failure);
+}
+
+static bool may_wait(void *record) {
+    return yoke_choices_go_on(record) == YOKE_OK;
+}
+
 /* An unknown key: another process may have measured it since this one read the file, or measure it
  * now. */
 int yoke_choices_find(yoke_choices *choices, const char *key) {
     choice *row = row_of(choices, key);
-    if (row == NULL && yoke_choices_file_hold(choices->file, add_saved, choices))
-        row = row_of(choices, key);
+    const yoke_choices_holder holder = {add_saved, may_wait, choices};
+    if (row == NULL && yoke_choices_file_hold(choices->file, &holder)) row = row_of(choices, key);
     if (row == NULL) return -1;
     if (!row->used) row->used = true;
     return row->candidate;

@@ -156,7 +156,7 @@ yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker ta
 
 /* Locking. */
 
-static bool lock(yoke_choices_file *file) {
+static bool lock(yoke_choices_file *file, const yoke_choices_holder *holder) {
     char cause[YOKE_ERROR_TEXT_BYTES];
     int descriptor = open(file->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int failed = descriptor < 0 ? errno : 0;
@@ -166,6 +166,8 @@ static bool lock(yoke_choices_file *file) {
             failed = errno;
         else if (polls > LOCK_SECONDS * (1000000000L / POLL_NS))
             failed = ETIMEDOUT;
+        else if (!holder->may_wait(holder->context))
+            failed = ECANCELED;
         else
             nanosleep(&pause, NULL);
     }
@@ -177,9 +179,9 @@ static bool lock(yoke_choices_file *file) {
     return false;
 }
 
-bool yoke_choices_file_hold(yoke_choices_file *file, yoke_choice_taker take, void *context) {
-    if (file == NULL || file->lock >= 0 || file->gave_up || !lock(file)) return false;
-    yoke_status status = yoke_choices_file_read(file, take, context);
+bool yoke_choices_file_hold(yoke_choices_file *file, const yoke_choices_holder *holder) {
+    if (file == NULL || file->lock >= 0 || file->gave_up || !lock(file, holder)) return false;
+    yoke_status status = yoke_choices_file_read(file, holder->take, holder->context);
     if (status != YOKE_OK) file->failure = yoke_error_take(status);
     return true;
 }

@@ -24,9 +24,16 @@ void yoke_choices_file_close(yoke_choices_file *file);
 const char *yoke_choices_file_path(const yoke_choices_file *file);
 /* Hands every choice of this machine to `take`; a missing file has none. DATA: file and line. */
 yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context);
+/* Who holds the file. `may_wait`, asked while another process has the lock, ends the wait with
+ * false. */
+typedef struct yoke_choices_holder {
+    yoke_choice_taker take;
+    bool (*may_wait)(void *context);
+    void *context;
+} yoke_choices_holder;
 /* Locks the file against other processes and reads it again, unless it is locked already. Waits for
  * a process that is measuring. Takes NULL. Returns whether choices were read. */
-bool yoke_choices_file_hold(yoke_choices_file *file, yoke_choice_taker take, void *context);
+bool yoke_choices_file_hold(yoke_choices_file *file, const yoke_choices_holder *holder);
 /* Adds a line, for commit to write. */
 void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line);
 /* Replaces the file by one with the added lines, and unlocks it. DATA: what the last hold met. */

@@ -475,6 +475,13 @@ const char *yoke_choices_warning(const yoke_choices *choices);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
 void yoke_device_facts(const yoke_device *device, char *text, size_t size);
+/* `hook` runs on the measuring thread before each plan, between two measurements, and while another
+ * process has the file's lock: never during a measurement. NULL: none. When it fails, measuring
+ * ends with its error. */
+typedef yoke_status (*yoke_choices_hook)(void *context);
+void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context);
+/* Runs the hook. Takes NULL. */
+yoke_status yoke_choices_go_on(yoke_choices *choices);
 /* `key` names shape, pass and precision, but not the number of rows. Returns -1 when unknown. */
 int yoke_choices_find(yoke_choices *choices, const char *key);
 /* DATA, with file and key, unless the choice of `key` is algorithm `name`; NULL: no algorithm has

@@ -21,9 +21,12 @@ yoke_status yoke_process_group_peers(yoke_process_group *group, const void *memo
  * DEVICE: NCCL picks its own. */
 yoke_status yoke_process_group_fix_order(yoke_process_group *group);
 
-/* Sets the deadline of later waits, in ms, and returns the one before. For work that one rank does
- * while the others wait. */
-int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms);
+/* For long work of rank 0, of which this rank hears between its parts: while `patient`, a wait for
+ * rank 0 outlasts its deadline, 20 times at most, as long as rank 0 runs on this machine. A rank 0
+ * that is stopped, or on another machine, has the usual deadline. */
+void yoke_process_group_patience(yoke_process_group *group, bool patient);
+/* Of a wait, in ms. */
+int yoke_process_group_timeout(const yoke_process_group *group);
 
 /* This rank failed by itself and will not call the collective that the others wait in. Breaks the
  * group; the other ranks report this thread's error at once. Returns `status` with its text. Takes

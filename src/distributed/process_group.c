@@ -323,11 +323,13 @@ yoke_status yoke_process_group_fix_order(yoke_process_group *group) {
     return YOKE_OK;
 }
 
-int yoke_process_group_timeout(yoke_process_group *group, int timeout_ms) {
-    int before = group->timeout_ms;
-    group->timeout_ms = timeout_ms;
-    if (group->host != NULL) group->host->timeout_ms = timeout_ms;
-    return before;
+void yoke_process_group_patience(yoke_process_group *group, bool patient) {
+    group->patient = patient;
+    if (group->host != NULL) group->host->patient = patient;
+}
+
+int yoke_process_group_timeout(const yoke_process_group *group) {
+    return group->timeout_ms;
 }
 
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {

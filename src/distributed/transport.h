@@ -16,6 +16,9 @@ typedef struct yoke_reduce_call {
     int root; /* -1: all */
 } yoke_reduce_call;
 
+/* Deadlines that a patient wait for rank 0 lasts. */
+#define YOKE_PATIENCE 20
+
 /* Each transport's own struct begins with this one. process_group.c checks arguments before it
  * calls a function of the table. */
 struct yoke_process_group {
@@ -23,6 +26,7 @@ struct yoke_process_group {
     pid_t process; /* a forked child is no rank */
     int rank, world, timeout_ms;
     bool fixed_order; /* all_reduce_async adds in the order of base/tree.h */
+    bool patient;     /* with rank 0: yoke_process_group_patience */
     bool broken;      /* a call failed; every later call fails with `cause` */
     char cause[256];  /* the error text of that failure */
     yoke_store *store;

@@ -65,6 +65,10 @@ yoke_status yoke_watchdog_fail(yoke_watchdog *watchdog, yoke_status status) {
 
 /* The missing ranks. */
 
+static uint64_t timeout_ns(const yoke_watchdog *watchdog) {
+    return (uint64_t)watchdog->group->timeout_ms * 1000000u;
+}
+
 static bool is_local(const yoke_watchdog *watchdog, int rank) {
     return strcmp(watchdog->peers[rank].host, watchdog->peers[watchdog->group->rank].host) == 0;
 }
@@ -149,24 +153,42 @@ static yoke_status check_ended(yoke_watchdog *watchdog) {
                 watchdog->peers[ended].host, watchdog->peers[ended].pid);
 }
 
+/* Whether a wait goes on past its deadline: rank 0 runs, and has not come so far. */
+static yoke_status check_patience(const yoke_watchdog *watchdog, bool *patient) {
+    int64_t operation;
+    *patient = watchdog->group->patient && is_local(watchdog, 0) &&
+               watchdog->waited_ns < YOKE_PATIENCE * timeout_ns(watchdog) &&
+               state_of(watchdog, 0) == YOKE_PROCESS_RUNNING;
+    if (!*patient) return YOKE_OK;
+    TRY(add_operations(watchdog, 0, 0, &operation));
+    *patient = operation < watchdog->awaited;
+    return YOKE_OK;
+}
+
+static yoke_status check_deadline(yoke_watchdog *watchdog) {
+    bool patient;
+    if (watchdog->waited_ns < timeout_ns(watchdog)) return YOKE_OK;
+    TRY(check_patience(watchdog, &patient));
+    return patient ? YOKE_OK : fail_overdue(watchdog);
+}
+
 static yoke_status check_peers(yoke_watchdog *watchdog) {
     yoke_error error;
     watchdog->read_ns = watchdog->waited_ns;
     if (read_failure(watchdog, &error)) return yoke_error_restore(&error);
     TRY(publish_operation(watchdog));
-    if (watchdog->waited_ns >= (uint64_t)watchdog->group->timeout_ms * 1000000u)
-        return fail_overdue(watchdog);
+    TRY(check_deadline(watchdog));
     return check_ended(watchdog);
 }
 
 yoke_status yoke_watchdog_wait(yoke_watchdog *watchdog) {
     uint64_t now = yoke_now_ns(), passed = now - watchdog->seen_ns;
-    uint64_t timeout_ns = (uint64_t)watchdog->group->timeout_ms * 1000000u;
+    uint64_t deadline = timeout_ns(watchdog);
     watchdog->seen_ns = now;
     /* Leave out the time in which this process itself was stopped: the peers are not late. */
     watchdog->waited_ns += passed < READ_NS ? passed : READ_NS;
-    bool due =
-        watchdog->waited_ns - watchdog->read_ns >= READ_NS || watchdog->waited_ns >= timeout_ns;
+    bool due = watchdog->waited_ns - watchdog->read_ns >= READ_NS ||
+               (watchdog->waited_ns >= deadline && watchdog->read_ns < deadline);
     yoke_status status = due ? check_peers(watchdog) : YOKE_OK;
     if (status != YOKE_OK) return yoke_watchdog_fail(watchdog, status);
     if (watchdog->waited_ns < SPIN_NS)

@@ -24,6 +24,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         request.inputs[k] = program->layouts[node->inputs[k]];
     for (int k = 0; k < node->tensor_count; k++)
         request.parameters[k] = program->parameters[node->tensors[k]];
+    TRY(yoke_choices_go_on(from->choices));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
     program->layouts[node->output] = needs->output;

@@ -173,13 +173,12 @@ static yoke_status keep_choices(yoke_data_parallel *parallel) {
 }
 
 static yoke_status plan_root(yoke_data_parallel *parallel) {
-    bool first = parallel->ranks.rank == 0;
     TRY(yoke_choices_create(&parallel->choices));
     TRY(keep_choices(parallel));
-    if (!first) TRY(yoke_ranks_share_choices(parallel)); /* rank 0 sends what it has measured */
+    TRY(yoke_ranks_await_choices(parallel));
     TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));
     TRY(yoke_choices_commit(parallel->choices));
-    if (first) TRY(yoke_ranks_share_choices(parallel));
+    TRY(yoke_ranks_send_choices(parallel));
     parallel->flat = yoke_replica_flat(parallel->lanes[0].replica);
     TRY(yoke_groups_cut(parallel));
     return yoke_ranks_compare_layouts(parallel);

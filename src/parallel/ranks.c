@@ -1,13 +1,10 @@
 /* The ranks of DDP: comparing, following rank 0, placing batches, adding results. */
 #include "parallel/ranks.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "parallel/engine.h"
-
-#define PLAN_DEADLINES 20 /* rank 0 measures its plans meanwhile, longer than a step lasts */
 
 /* What must be alike. */
 
@@ -104,21 +101,67 @@ yoke_status yoke_ranks_join(yoke_data_parallel *parallel) {
     return compare(parallel, false);
 }
 
-/* Rank 0 decides. */
+/* Rank 0 decides. It measures while the others wait, and says so between its measurements: each of
+ * their waits is short, and rank 0 notices a rank that has stopped. */
 
-yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel) {
-    yoke_process_group *group = parallel->ranks.process_group;
-    bool first = parallel->ranks.rank == 0;
+enum { MEASURING, MEASURED };
+
+/* Between two words: short beside a deadline, long beside a measurement. */
+static uint64_t pause_ns(const yoke_process_group *group) {
+    const uint64_t least = 100000000u, most = 1000000000u;
+    uint64_t pause = (uint64_t)yoke_process_group_timeout(group) * 1000000u / 20;
+    return pause < least ? least : pause > most ? most : pause;
+}
+
+static yoke_status share_word(yoke_ranks *ranks, int64_t *word) {
+    TRY(yoke_process_group_broadcast(ranks->process_group, word, 1, YOKE_ELEMENT_INT64, 0));
+    ranks->said_ns = yoke_now_ns();
+    return YOKE_OK;
+}
+
+/* A yoke_choices_hook. */
+static yoke_status say_measuring(void *context) {
+    yoke_ranks *ranks = context;
+    int64_t word = MEASURING;
+    if (yoke_now_ns() - ranks->said_ns < pause_ns(ranks->process_group)) return YOKE_OK;
+    return share_word(ranks, &word);
+}
+
+static yoke_status hear_measured(yoke_ranks *ranks) {
+    int64_t word = MEASURING;
+    while (word == MEASURING)
+        TRY(share_word(ranks, &word));
+    return YOKE_OK;
+}
+
+yoke_status yoke_ranks_await_choices(yoke_data_parallel *parallel) {
+    yoke_ranks *ranks = &parallel->ranks;
     char *text = NULL;
-    if (group == NULL) return YOKE_OK;
-    int usual = yoke_process_group_timeout(group, 0);
-    yoke_process_group_timeout(group,
-                               usual < INT_MAX / PLAN_DEADLINES ? PLAN_DEADLINES * usual : usual);
-    yoke_status status = first ? yoke_choices_write(parallel->choices, &text) : YOKE_OK;
-    if (status == YOKE_OK) status = yoke_ranks_share_text(group, &text);
-    if (status == YOKE_OK && !first) status = yoke_choices_read(parallel->choices, text);
+    if (ranks->process_group == NULL) return YOKE_OK;
+    if (ranks->rank == 0) {
+        ranks->said_ns = yoke_now_ns();
+        yoke_choices_watch(parallel->choices, say_measuring, ranks);
+        return YOKE_OK;
+    }
+    yoke_process_group_patience(ranks->process_group, true);
+    yoke_status status = hear_measured(ranks);
+    yoke_process_group_patience(ranks->process_group, false);
+    if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
+    if (status == YOKE_OK) status = yoke_choices_read(parallel->choices, text);
     free(text);
-    yoke_process_group_timeout(group, usual);
+    return status;
+}
+
+yoke_status yoke_ranks_send_choices(yoke_data_parallel *parallel) {
+    yoke_ranks *ranks = &parallel->ranks;
+    int64_t word = MEASURED;
+    char *text = NULL;
+    if (ranks->process_group == NULL || ranks->rank > 0) return YOKE_OK;
+    yoke_choices_watch(parallel->choices, NULL, NULL);
+    TRY(share_word(ranks, &word));
+    yoke_status status = yoke_choices_write(parallel->choices, &text);
+    if (status == YOKE_OK) status = yoke_ranks_share_text(ranks->process_group, &text);
+    free(text);
     return status;
 }
 

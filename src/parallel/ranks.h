@@ -12,6 +12,7 @@ typedef struct yoke_ranks {
     int rank, world;                   /* 0 of 1 without a process group */
     bool buffers_are_equal; /* every rank has rank 0's running statistics; until the next training
                                forward */
+    uint64_t said_ns;       /* when rank 0 last said that it measures */
 } yoke_ranks;
 
 /* Joins the ranks of options.process_group. ARGUMENT: this engine's devices or schedule do not fit
@@ -20,8 +21,10 @@ yoke_status yoke_ranks_join(yoke_data_parallel *parallel);
 /* PEER when the layouts of the flat buffers differ. */
 yoke_status yoke_ranks_compare_layouts(const yoke_data_parallel *parallel);
 
-/* Rank 0 sends its choices of algorithms, the others receive them. */
-yoke_status yoke_ranks_share_choices(yoke_data_parallel *parallel);
+/* The other ranks wait for rank 0's choices of algorithms; rank 0 begins to tell them that it goes
+ * on measuring. Then it sends them. */
+yoke_status yoke_ranks_await_choices(yoke_data_parallel *parallel);
+yoke_status yoke_ranks_send_choices(yoke_data_parallel *parallel);
 /* Rank 0's running statistics become everyone's, before an evaluation. */
 yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel);
 

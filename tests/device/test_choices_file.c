@@ -174,6 +174,26 @@ static void test_a_process_that_dies_while_it_measures_leaves_the_file_free(void
     assert_int_equal(run_once(MACHINE, "conv", 2), 2);
 }
 
+static yoke_status fail_third(void *context) {
+    int *calls = context;
+    return ++*calls < 3 ? YOKE_OK : FAIL(YOKE_ERROR_PEER, "the others are gone");
+}
+
+static void test_the_hook_runs_while_another_process_measures_and_ends_the_wait(void **state) {
+    (void)state;
+    int calls = 0;
+    yoke_choices *holder = record_of(MACHINE), *choices = record_of(MACHINE);
+    choose(holder, "conv", 1);
+    yoke_choices_watch(choices, fail_third, &calls);
+    assert_int_equal(yoke_choices_find(choices, "conv"), -1);
+    assert_int_equal(calls, 3);
+    assert_int_equal(yoke_choices_go_on(choices), YOKE_ERROR_PEER);
+    assert_string_equal(yoke_last_error(), "the others are gone");
+    assert_int_equal(calls, 3);
+    yoke_choices_destroy(choices);
+    yoke_choices_destroy(holder);
+}
+
 static void test_a_choice_of_another_algorithm_is_named_with_file_and_key(void **state) {
     (void)state;
     run_once(MACHINE, "conv forward", 3);
@@ -283,6 +303,7 @@ int main(void) {
         IN_CLEAN_FOLDER(test_a_run_takes_what_another_wrote_after_it_had_read_the_file),
         IN_CLEAN_FOLDER(test_processes_that_start_together_end_with_the_same_choices),
         IN_CLEAN_FOLDER(test_a_process_that_dies_while_it_measures_leaves_the_file_free),
+        IN_CLEAN_FOLDER(test_the_hook_runs_while_another_process_measures_and_ends_the_wait),
         IN_CLEAN_FOLDER(test_a_choice_of_another_algorithm_is_named_with_file_and_key),
         IN_CLEAN_FOLDER(test_a_peers_record_without_numbers_is_refused),
         IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),

@@ -53,6 +53,8 @@ def check_deadlines():
         expect(scene, said, (0, 2), "YOKE_ERROR_TIMEOUT", " ms for rank 1 (", "is running)")
         if "rank 2 (" in said[0] or took > 10:
             raise Failure(f"{scene}: after {took:.1f} s: {said[0]}")
+    said, _, _ = play("patient", 3)
+    expect("patient", said, range(3), "YOKE_OK")
 
 
 def check_other_ranks():

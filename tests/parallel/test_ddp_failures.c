@@ -12,10 +12,12 @@
 #include "yoke/yoke.h"
 
 enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, STOP_TIMEOUT_MS = 5000, SLACK_MS = 60000 };
+enum { LONG_MS = 7000 }; /* longer than that deadline */
 
 typedef enum moment {
     NEVER_STARTED,
     AT_THE_MEETING,
+    WHILE_MEASURING,
     IN_FORWARD,
     IN_BACKWARD,
     IN_ALL_REDUCE,
@@ -24,14 +26,20 @@ typedef enum moment {
     MOMENTS
 } moment;
 
-static const char *const moment_names[] = {"never started", "at the meeting", "in forward",
-                                           "in backward",   "in all-reduce",  "in update",
-                                           "while saving"};
+static const char *const moment_names[] = {"never started", "at the meeting", "while measuring",
+                                           "in forward",    "in backward",    "in all-reduce",
+                                           "in update",     "while saving"};
+
+/* What rank 0 does alone. */
+static bool is_of_rank_0(moment where) {
+    return where == WHILE_MEASURING || where == WHILE_SAVING;
+}
 
 /* What this process does to itself, and where: set in the victim alone. */
 static int own_signal;
 static moment own_moment;
 static int calls;
+static bool measures_long; /* the second time */
 
 static void pass(moment where, int nth) {
     if (own_signal == 0 || where != own_moment || ++calls != nth) return;
@@ -49,6 +57,18 @@ yoke_status WRAP(yoke_rendezvous)(yoke_store *store, const yoke_rank_info *rank,
                                   int timeout_ms) {
     pass(AT_THE_MEETING, 1);
     return REAL(yoke_rendezvous)(store, rank, peers, timeout_ms);
+}
+
+yoke_status REAL(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
+                                   const char *candidate_name, double milliseconds);
+yoke_status WRAP(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
+                                   const char *candidate_name, double milliseconds);
+yoke_status WRAP(yoke_choices_add)(yoke_choices *choices, const char *key, int candidate,
+                                   const char *candidate_name, double milliseconds) {
+    static int measured;
+    pass(WHILE_MEASURING, 2);
+    if (++measured == 2 && measures_long) usleep(1000 * LONG_MS);
+    return REAL(yoke_choices_add)(choices, key, candidate, candidate_name, milliseconds);
 }
 
 yoke_status REAL(yoke_replica_forward)(yoke_replica *replica, int rows, bool training,
@@ -127,7 +147,9 @@ static yoke_status train(const play *now, int rank) {
                                     .threads = 1,
                                     .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
                                     .schedule = now->schedule,
-                                    .algorithm = YOKE_ALGORITHM_DIRECT,
+                                    .algorithm = now->moment == WHILE_MEASURING
+                                                     ? YOKE_ALGORITHM_MEASURED
+                                                     : YOKE_ALGORITHM_DIRECT,
                                     .batch = 24,
                                     .steps = STEPS_RUN,
                                     .evaluate_every = -1,
@@ -144,6 +166,7 @@ static yoke_status train(const play *now, int rank) {
 
 static void act_rank(const play *now, int rank, outcome *end) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    measures_long = now->victim < 0;
     if (rank == now->victim) {
         if (now->moment == NEVER_STARTED) _exit(0);
         own_signal = now->signal;
@@ -225,7 +248,8 @@ static play begin_play(moment where, int signal, int victim, yoke_schedule sched
                 .victim = victim,
                 .timeout_ms = 60000,
                 .schedule = schedule};
-    if (signal == SIGSTOP || where <= AT_THE_MEETING) /* nobody knows of it: the deadline tells */
+    bool knows = signal != SIGSTOP && where > AT_THE_MEETING;
+    if (!knows || (victim < 0 && where == WHILE_MEASURING)) /* the deadline tells */
         now.timeout_ms = STOP_TIMEOUT_MS;
     now.outcomes = share_bytes(WORLD * sizeof *now.outcomes);
     prepare(&now);
@@ -253,7 +277,7 @@ static void run_moments(int signal) {
     int count = 0;
     for (moment at = AT_THE_MEETING; at < MOMENTS; at++) {
         for (int victim = 0; victim < WORLD; victim++) {
-            if (at == WHILE_SAVING ? victim > 0 : !all && victim != (int)at % WORLD) continue;
+            if (is_of_rank_0(at) ? victim > 0 : !all && victim != (int)at % WORLD) continue;
             plays[count++] = begin_play(at, signal, victim, YOKE_SCHEDULE_OVERLAP);
         }
     }
@@ -291,9 +315,8 @@ static void a_rank_killed_while_it_updates_the_part_of_all_is_named(void **state
         end_play(&plays[i]);
 }
 
-static void without_a_victim_the_ranks_train_and_save(void **state) {
-    (void)state;
-    play now = begin_play(MOMENTS, 0, -1, YOKE_SCHEDULE_OVERLAP);
+static void play_without_victim(moment where) {
+    play now = begin_play(where, 0, -1, YOKE_SCHEDULE_OVERLAP);
     for (int rank = 0; rank < WORLD; rank++)
         assert_true(wait(NULL) > 0);
     expect_all_well(now.outcomes, WORLD);
@@ -304,9 +327,20 @@ static void without_a_victim_the_ranks_train_and_save(void **state) {
     munmap(now.outcomes, WORLD * sizeof *now.outcomes);
 }
 
+static void without_a_victim_the_ranks_train_and_save(void **state) {
+    (void)state;
+    play_without_victim(MOMENTS);
+}
+
+static void a_measurement_longer_than_the_deadline_ends_no_run(void **state) {
+    (void)state;
+    play_without_victim(WHILE_MEASURING);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_victim_the_ranks_train_and_save),
+        cmocka_unit_test(a_measurement_longer_than_the_deadline_ends_no_run),
         cmocka_unit_test(a_killed_rank_is_named_by_all_others),
         cmocka_unit_test(a_stopped_rank_is_named_by_all_others_at_the_deadline),
         cmocka_unit_test(a_rank_that_never_came_is_named_by_all_others),

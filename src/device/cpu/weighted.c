@@ -190,6 +190,7 @@ static yoke_status try_algorithm(const weighted_planner *planner, cpu_direction 
     int useful = 0;
     for (int set = 0; set < KEEP_SETS; set++) {
         if ((set & ~useful) != 0) continue;
+        TRY(yoke_choices_go_on(planner->request->choices));
         cpu_pass pass = {0};
         int candidate = algorithm * KEEP_SETS + set;
         yoke_status status = create_candidate(planner, direction, candidate, &pass);

@@ -102,6 +102,7 @@ static yoke_status time_short(const stopwatch *watch, const cuda_tuning *tuning,
 static yoke_status time_all(const stopwatch *watch, const cuda_tuning *tuning, float *times) {
     for (int i = 0; i < tuning->count; i++) {
         if (tuning->candidates[i].run == NULL) continue;
+        TRY(yoke_choices_go_on(tuning->request->choices));
         yoke_status status = time_short(watch, tuning, i, &times[i]);
         if (status == YOKE_ERROR_DEVICE && !cuda_poisoned(watch->device))
             times[i] = 0;
@@ -119,7 +120,9 @@ static yoke_status time_closest(const stopwatch *watch, const cuda_tuning *tunin
         close_count += times[i] > 0;
     }
     for (int i = 0; close_count > 1 && i < tuning->count; i++) {
-        if (times[i] > 0) TRY(time_runs(watch, tuning, i, LONG_RUNS, &times[i]));
+        if (times[i] <= 0) continue;
+        TRY(yoke_choices_go_on(tuning->request->choices));
+        TRY(time_runs(watch, tuning, i, LONG_RUNS, &times[i]));
     }
     return YOKE_OK;
 }

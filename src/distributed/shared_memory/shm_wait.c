@@ -112,11 +112,20 @@ static void list_missing(shm_group *shm, const shm_wait *wait, bool lost_only, c
     }
 }
 
+/* Whether a wait goes on past its deadline: rank 0 runs, and has not come so far. */
+static bool is_patient(shm_group *shm, const shm_wait *wait) {
+    const shm_rank *first = &shm->control->ranks[0];
+    if (!shm->group.patient || wait->waited_ns >= YOKE_PATIENCE * timeout_ns(shm)) return false;
+    return !shm_reached(shm_counter_at(wait->first, 0), wait->value) &&
+           yoke_process_state_of(atomic_load(&first->pid), first->start_time) ==
+               YOKE_PROCESS_RUNNING;
+}
+
 /* Fails if the deadline has passed or an awaited rank is lost. By the time it looks, no rank may be
  * missing any more. */
 static yoke_status check_peers(shm_group *shm, shm_wait *wait) {
     char missing[400];
-    bool overdue = wait->waited_ns >= timeout_ns(shm);
+    bool overdue = wait->waited_ns >= timeout_ns(shm) && !is_patient(shm, wait);
     if (!overdue && wait->waited_ns - wait->checked_ns < SLICE_NS) return YOKE_OK;
     wait->checked_ns = wait->waited_ns;
     list_missing(shm, wait, !overdue, missing, sizeof missing);
@@ -148,7 +157,8 @@ static yoke_status wait_for(shm_group *shm, shm_wait *wait, shm_counter *counter
     if (spin(shm, counter, wait->value)) return YOKE_OK;
     while (!shm_reached(counter, wait->value)) {
         TRY(shm_intact(shm));
-        uint64_t begin = yoke_now_ns(), left = timeout_ns(shm) - wait->waited_ns;
+        uint64_t begin = yoke_now_ns(), deadline = timeout_ns(shm);
+        uint64_t left = wait->waited_ns < deadline ? deadline - wait->waited_ns : SLICE_NS;
         uint64_t limit_ns = left < SLICE_NS ? left : SLICE_NS;
         sleep_on(counter, wait->value, limit_ns);
         /* Leave out the time in which this process itself was stopped: the peers are not late. */
