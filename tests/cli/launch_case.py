@@ -35,12 +35,16 @@ def wait_until(condition, what):
         time.sleep(0.01)
 
 
-def is_running(pid):
-    """Zombies are not."""
+def state_of(pid):
+    """As ps names it: R, S, D, T ...; Z: it has ended."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return "Z"
+
+
+def is_running(pid):
+    return state_of(pid) != "Z"
 
 
 def end(process):

@@ -14,7 +14,7 @@ import subprocess
 import time
 import unittest
 
-from launch_case import Case, LIMIT_S, YOKE, environment, is_running, launch, wait_until
+from launch_case import Case, LIMIT_S, YOKE, environment, is_running, launch, state_of, wait_until
 
 SAY_PID = "echo $$ > p$RANK.part; mv p$RANK.part p$RANK; "
 
@@ -144,9 +144,11 @@ class Ends(Case):
         self.gone(*pids)
 
     def test_one_signal_kills_after_the_grace_whoever_does_not_end(self):
-        for stubborn in ["trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", SAY_PID + "kill -STOP $$"]:
+        for stubborn, state in [("trap '' TERM; " + SAY_PID + "while :; do sleep 0.05; done", ""),
+                                (SAY_PID + "kill -STOP $$", "T")]:
             process = self.start(stubborn, "--nproc-per-node", "2", "--grace", "0.3")
             pids = [self.pid("p0"), self.pid("p1")]
+            wait_until(lambda: all(state in state_of(pid) for pid in pids), "their stop")
             process.send_signal(signal.SIGTERM)
             code, _, stderr = self.finish(process)
             self.assertEqual(code, 143)
@@ -156,6 +158,16 @@ class Ends(Case):
             self.gone(*pids)
             (self.folder / "p0").unlink()
             (self.folder / "p1").unlink()
+
+    def test_a_rank_stopped_when_all_others_have_ended_is_not_waited_for(self):
+        process = self.start(SAY_PID + "[ $RANK = 1 ] || kill -STOP $$", "--nproc-per-node", "2", "--grace", "0.3")
+        stopped = self.pid("p0")
+        code, _, stderr = self.finish(process)
+        self.assertEqual(code, 137)
+        self.assertEqual(stderr.splitlines(), [
+            f"yoke: rank 0 (pid {stopped}) is stopped, and no other rank runs here",
+            "yoke: 1 rank did not end within 0.3 s: sending SIGKILL"])
+        self.gone(stopped)
 
     def test_a_rank_that_fails_after_a_signal_hurries_no_other(self):
         """A second signal would end a rank that still saves."""

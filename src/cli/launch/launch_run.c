@@ -177,7 +177,8 @@ static int run_once(launch_session *session) {
     session->failed = NULL;
     session->alive = 0;
     session->killed = false;
-    session->kill_ns = session->end_ns = 0;
+    session->kill_ns = session->end_ns = session->look_ns = 0;
+    session->stopped = 0;
     session->memory_kills = launch_memory_kills();
     for (int i = 0; i < session->count; i++)
         launch_worker_prepare(&session->workers[i], &session->start, first + i);

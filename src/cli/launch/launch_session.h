@@ -25,6 +25,8 @@ typedef struct launch_session {
     bool lost;             /* a log is incomplete */
     /* When to kill workers, and when to kill the children they left; 0: never. */
     uint64_t kill_ns, end_ns;
+    uint64_t look_ns; /* when to look next whether all workers left are stopped; 0: never */
+    int stopped;      /* looks that found them so, one after another */
     launch_sink sinks[2];
 } launch_session;
 

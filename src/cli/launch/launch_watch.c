@@ -12,6 +12,8 @@
 #include "cli/launch/launch_session.h"
 
 #define LINGER_NS 500000000u /* for children that outlive their worker to finish writing */
+#define LOOK_NS 1000000000u  /* between two looks at workers that may be stopped */
+#define LOOKS 3              /* that find them so, before they count as lost */
 
 void launch_signal_all(launch_session *session, int number) {
     for (int i = 0; i < session->count; i++)
@@ -36,8 +38,8 @@ void launch_fail(launch_session *session, launch_worker *worker, const char *how
     char others[32] = "";
     if (session->failed != NULL) return;
     session->failed = worker;
-    if (session->alive > 0)
-        snprintf(others, sizeof others, "; stopping the other %d", session->alive);
+    int others_alive = session->alive - launch_worker_is_alive(worker);
+    if (others_alive > 0) snprintf(others, sizeof others, "; stopping the other %d", others_alive);
     launch_sink_print(session->start.err, "yoke: rank %d %s%s", worker->rank, how, others);
     /* A program may take a second signal as the order to end without saving. */
     if (session->ending == 0) launch_signal_all(session, SIGTERM);
@@ -80,6 +82,33 @@ static void read_deaths(launch_session *session) {
         check_exit(session, worker);
     }
     if (session->alive == 0) session->end_ns = yoke_now_ns() + LINGER_NS;
+    if (count > 0) session->look_ns = yoke_now_ns() + LOOK_NS;
+}
+
+/* A worker that is alive and stopped, if all that are alive are stopped. */
+static launch_worker *find_stopped(launch_session *session) {
+    launch_worker *stopped = NULL;
+    for (int i = 0; i < session->count; i++) {
+        launch_worker *worker = &session->workers[i];
+        if (!launch_worker_is_alive(worker)) continue;
+        if (!launch_worker_is_stopped(worker)) return NULL;
+        stopped = worker;
+    }
+    return stopped;
+}
+
+/* Some workers have ended. A worker that is stopped on its way out misses no other rank, so none
+ * reports it, and the run would last for ever. */
+static void look_for_stopped(launch_session *session) {
+    launch_worker *stopped = find_stopped(session);
+    bool deadline = session->kill_ns != 0 || session->killed; /* it ends without this, too */
+    session->stopped = stopped != NULL ? session->stopped + 1 : 0;
+    session->look_ns = deadline ? 0 : yoke_now_ns() + LOOK_NS;
+    if (session->stopped < LOOKS || deadline) return;
+    char how[80];
+    snprintf(how, sizeof how, "(pid %d) is stopped, and no other rank runs here",
+             (int)stopped->pid);
+    launch_fail(session, stopped, how);
 }
 
 /* Signals. */
@@ -117,6 +146,11 @@ static bool is_over(uint64_t deadline, uint64_t now) {
     return deadline != 0 && now >= deadline;
 }
 
+static uint64_t next_deadline(const launch_session *session) {
+    uint64_t kill = session->kill_ns, look = session->look_ns;
+    return kill == 0 || (look != 0 && look < kill) ? look : kill;
+}
+
 static int milliseconds_until(uint64_t deadline, uint64_t now) {
     if (deadline == 0) return -1;
     return now >= deadline ? 0 : (int)((deadline - now + 999999u) / 1000000u);
@@ -124,7 +158,9 @@ static int milliseconds_until(uint64_t deadline, uint64_t now) {
 
 static void keep_time(launch_session *session) {
     uint64_t now = yoke_now_ns();
-    if (!is_over(session->kill_ns, now) || session->alive == 0) return;
+    if (session->alive == 0) return;
+    if (is_over(session->look_ns, now)) look_for_stopped(session);
+    if (!is_over(session->kill_ns, now)) return;
     launch_sink_print(session->start.err,
                       "yoke: %d rank%s did not end within %g s: sending SIGKILL", session->alive,
                       session->alive == 1 ? "" : "s", session->start.flags->grace_s);
@@ -165,7 +201,7 @@ static struct pollfd watch_for(int descriptor, short events, bool wanted) {
 static void wait_for_any(launch_session *session, bool last) {
     struct pollfd *watched = session->watched;
     uint64_t now = yoke_now_ns();
-    uint64_t deadline = session->alive > 0 ? session->kill_ns : session->end_ns;
+    uint64_t deadline = session->alive > 0 ? next_deadline(session) : session->end_ns;
     watched[0] = watch_for(session->signals, POLLIN, true);
     watched[1] = watch_for(session->deaths, POLLIN, session->alive > 0);
     for (int i = 0; i < 2; i++)

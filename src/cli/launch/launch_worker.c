@@ -151,6 +151,17 @@ bool launch_worker_is_alive(const launch_worker *worker) {
     return worker->death >= 0;
 }
 
+bool launch_worker_is_stopped(const launch_worker *worker) {
+    char path[64], line[512], state = '?';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)worker->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    /* The name in parentheses may hold any byte: the state follows the last one. */
+    const char *rest = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
+    fclose(file);
+    return rest != NULL && sscanf(rest + 1, " %c", &state) == 1 && state == 'T';
+}
+
 void launch_worker_signal(const launch_worker *worker, int number) {
     if (worker->pid > 0) kill(-worker->pid, number);
 }

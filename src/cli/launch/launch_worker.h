@@ -36,6 +36,8 @@ int launch_worker_open_logs(launch_worker *worker, const launch_start *start);
 /* 0 when the program runs, else an errno. */
 int launch_worker_start(launch_worker *worker, const launch_start *start);
 bool launch_worker_is_alive(const launch_worker *worker);
+/* By a signal, not by a debugger. */
+bool launch_worker_is_stopped(const launch_worker *worker);
 /* Signals the worker and all its children. */
 void launch_worker_signal(const launch_worker *worker, int number);
 /* Reads how a worker ended, and keeps its id taken: its children may still live in its group. */
