@@ -6,12 +6,13 @@ usage: test_launch.py YOKE RANK_SUM [unittest arguments]
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
 import unittest
 
-from launch_case import Case, YOKE, end, environment, launch
+from launch_case import Case, YOKE, end, environment, launch, wait_until
 
 RANK_SUM = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 TORCHRUN = """LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR
@@ -65,6 +66,37 @@ class Plan(Case):
         result = launch("--", "true", env={"TMPDIR": "/absent"})
         self.assertEqual(result.returncode, 74, result.stderr)
         self.assertRegex(result.stderr, "yoke: /absent/yoke-launch-......: cannot create the folder: No such file")
+
+    def start_in(self, place):
+        """A launcher whose folder lies there and is old; returns it, its guard and the folder."""
+        before = set(place.iterdir())
+        process = subprocess.Popen([YOKE, "launch", "--", "sleep", "1000"], env=environment({"TMPDIR": str(place)}))
+        self.addCleanup(end, process)
+
+        def children():
+            pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            return {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in pids}
+        wait_until(lambda: {"yoke-guard", "sleep"} <= set(children()), "guard and worker")
+        [folder] = set(place.iterdir()) - before
+        for file in folder.iterdir():
+            os.utime(file, (0, 0))
+        return process, children()["yoke-guard"], folder
+
+    def test_a_folder_whose_launcher_and_guard_were_killed_is_removed_by_the_next(self):
+        place = self.folder / "place"
+        place.mkdir()
+        (place / "yoke-launch-abcdef").mkdir(mode=0o700)  # another program's
+        dead, guard, stale = self.start_in(place)
+        living, _, used = self.start_in(place)
+        os.kill(guard, signal.SIGKILL)
+        dead.kill()
+        dead.wait()
+        self.assertTrue(stale.exists())
+        self.assertEqual(launch("true", env={"TMPDIR": str(place)}).returncode, 0)
+        self.assertEqual(set(place.iterdir()), {used, place / "yoke-launch-abcdef"})
+        living.terminate()
+        living.wait()
+        self.assertEqual(set(place.iterdir()), {place / "yoke-launch-abcdef"})
 
     def test_a_person_reads_the_same_table(self):
         result = launch("--explain", "--nnodes=3", "--nproc_per_node=2", "--master-addr", "head",

@@ -8,14 +8,17 @@
 #define LAUNCH_FOLDER_BYTES 200
 
 /* mkdtemp's template for a folder of the ranks of one machine: "/tmp/yoke-VERB-XXXXXX", or in
- * TMPDIR, if that is an absolute path that fits. folder: LAUNCH_FOLDER_BYTES. */
+ * TMPDIR, if that is an absolute path that fits; without it, in XDG_RUNTIME_DIR if other users
+ * could move folders of /tmp, or nobody can write there. folder: LAUNCH_FOLDER_BYTES. */
 void launch_folder_template(char *folder, const char *verb);
-/* Makes it. -1, or the exit code behind a printed error. */
+/* Makes it, and removes those whose launcher and guard were killed. -1, or the exit code behind a
+ * printed error. */
 int launch_folder_make(char *folder, const char *verb);
 
 typedef struct launch_guard {
     pid_t pid;
     int pipe; /* closes when the launcher ends */
+    int lock; /* shows that the folder is in use; -1: none */
     const char *folder;
 } launch_guard;
 
