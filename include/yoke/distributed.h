@@ -71,10 +71,11 @@ typedef struct yoke_process_group_options {
     size_t struct_size;         /**< sizeof(yoke_process_group_options). */
     const yoke_rank_info *rank; /**< Who this process is; NULL: alone, rank 0 of 1. */
     yoke_transport transport;   /**< Which transport. */
-    const char *store;          /**< "tcp://host:port" or "file:///path"; NULL: by rank->address and
-                                     rank->port. */
-    const char *token;     /**< The secret of a store that other machines reach; NULL: the store
-                                listens to this machine only. */
+    const char *store;          /**< "tcp://host:port" or "file:///path"; NULL: ranks of one machine
+                                     meet in a private folder, and others, or those with a token, at
+                                     rank->address and rank->port. */
+    const char *token;     /**< The secret of a store with a port; NULL: such a store listens to
+                                this machine only. */
     int timeout_ms;        /**< Deadline of every wait; 0: 60000. */
     yoke_devices *devices; /**< NCCL (AUTO: GPUs): the one GPU of this rank; NULL: none. */
 } yoke_process_group_options;

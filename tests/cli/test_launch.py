@@ -298,15 +298,19 @@ class Meeting(Case):
                 for node in [0, 1]]
         self.assertEqual([self.finish(run) for run in runs], ["1111\n", ""])
 
-    def test_a_port_that_is_named_is_used(self):
+    def test_a_port_is_used_with_a_token_alone(self):
+        """Without one, every user of the machine could connect to it."""
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            result = launch("--nproc-per-node", 2, "--master-port", port, "--", RANK_SUM, 0)
+            one = ["--nproc-per-node", 2, "--master-port", port, "--", RANK_SUM, 0]
+            result = launch(*one, env={"YOKE_RDZV_TOKEN": "hush"})
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(f"port {port} of 127.0.0.1 is taken", result.stderr)
-        result = launch("--nproc-per-node", 2, "--master-port", port, "--", RANK_SUM, 0)
+            result = launch(*one)
+            self.assertEqual(result.stdout, "11\n", result.stderr)
+        result = launch(*one, env={"YOKE_RDZV_TOKEN": "hush"})
         self.assertEqual(result.stdout, "11\n", result.stderr)
 
 

@@ -182,9 +182,12 @@ static void ranks_meet_where_they_can_all_find(void **state) {
           .rank = &(yoke_rank_info){.world = 2, .local_world = 2, .port = 1}},
          "file:///a/b"},
         {{.rank = &(yoke_rank_info){.world = 1, .local_world = 1, .address = "head", .port = 7}},
-         "tcp://127.0.0.1:0"},
+         "alone://"},
         {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .address = "head", .port = 7}},
-         "tcp://127.0.0.1:7"},
+         "meet://yoke-"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .address = "head", .port = 7},
+          .token = "secret"},
+         "tcp://head:7"},
         {{.rank = &(yoke_rank_info){.world = 4, .local_world = 2, .address = "head", .port = 7}},
          "tcp://head:7"},
         {{.rank = &(yoke_rank_info){.world = 4, .local_world = 2, .address = "fe80::1", .port = 7}},
@@ -194,9 +197,8 @@ static void ranks_meet_where_they_can_all_find(void **state) {
          "tcp://head:2"},
         {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .address = "file:///run/a"}},
          "file:///run/a"},
-        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .run_id = "r"}},
-         "file:///tmp/yoke-"},
-        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2}}, "file:///tmp/yoke-"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2, .run_id = "r"}}, "meet://yoke-"},
+        {{.rank = &(yoke_rank_info){.world = 2, .local_world = 2}}, "meet://yoke-"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_store_place place, again;

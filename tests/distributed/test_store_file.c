@@ -109,12 +109,35 @@ static void a_folder_that_others_may_write_is_refused(void **state) {
     assert_int_equal(unlink(run_folder()), 0);
 }
 
+/* Left there when others could still write to the folder. */
+static void a_fifo_in_the_place_of_a_file_holds_nobody_up(void **state) {
+    (void)state;
+    kind = "file";
+    static const char *const names[] = {"yoke-run", "yoke-guard"};
+    for (int i = 0; i < 2; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", run_folder(), names[i]);
+        assert_int_equal(mkdir(run_folder(), 0700), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        yoke_store_options options = {.address = place, .run_id = "run", .timeout_ms = SOON_MS};
+        assert_refused(options, YOKE_ERROR_TIMEOUT, "rank 0 did not open a store");
+        options.serve = true;
+        if (i == 1) {
+            assert_refused(options, YOKE_ERROR_IO, "cannot lock a file");
+            assert_int_equal(unlink(path), 0);
+        }
+        yoke_store_destroy(open_store(options));
+        assert_int_equal(count_files(run_folder()), -1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leftovers_of_a_dead_run_are_noticed_and_replaced),
         cmocka_unit_test(a_living_runs_folder_is_not_taken),
         cmocka_unit_test(the_last_one_removes_a_dead_keepers_files),
         cmocka_unit_test(a_folder_that_others_may_write_is_refused),
+        cmocka_unit_test(a_fifo_in_the_place_of_a_file_holds_nobody_up),
     };
     return cmocka_run_group_tests(tests, make_base, remove_base);
 }

@@ -172,6 +172,58 @@ static void assert_dropped(int stranger) {
     close(stranger);
 }
 
+/* Greets with a proof of the token and the run. Returns the bytes of the reply's payload. */
+static uint32_t greet(int stranger, const char *token, const char *run_id, uint16_t *type) {
+    uint8_t bytes[256] = {0}, *payload = bytes + YOKE_FRAME_HEADER_BYTES;
+    yoke_handshake handshake = {.token = token, .run_id = run_id};
+    size_t length = YOKE_NONCE_BYTES + YOKE_SHA256_BYTES + strlen(run_id);
+    recv(stranger, bytes, YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES, MSG_WAITALL);
+    memcpy(handshake.nonces, payload, YOKE_NONCE_BYTES);
+    memset(payload, 0, YOKE_NONCE_BYTES);
+    yoke_proof_make(&handshake, false, payload + YOKE_NONCE_BYTES);
+    memcpy(payload + YOKE_NONCE_BYTES + YOKE_SHA256_BYTES, run_id, strlen(run_id));
+    yoke_frame_write(bytes, (yoke_frame){.type = YOKE_FRAME_HELLO, .length = (uint32_t)length});
+    send(stranger, bytes, YOKE_FRAME_HEADER_BYTES + length, MSG_NOSIGNAL);
+    yoke_frame reply = {0};
+    assert_int_equal(recv(stranger, bytes, YOKE_FRAME_HEADER_BYTES, MSG_WAITALL),
+                     YOKE_FRAME_HEADER_BYTES);
+    assert_true(yoke_frame_read(bytes, &reply));
+    *type = reply.type;
+    return reply.length;
+}
+
+static void a_stranger_learns_nothing_from_a_refusal(void **state) {
+    (void)state;
+    kind = "tcp";
+    static const struct {
+        const char *token, *guess, *run_id;
+        bool told;
+    } cases[] = {{NULL, NULL, "other", false},
+                 {"secret", "guessed", "run", false},
+                 {"secret", "guessed", "other", false},
+                 {"secret", "secret", "other", true}};
+    for (int i = 0; i < 4; i++) {
+        yoke_store *keeper = keep("run", cases[i].token);
+        uint16_t type;
+        int stranger = knock(keeper);
+        uint32_t bytes = greet(stranger, cases[i].guess, cases[i].run_id, &type);
+        assert_int_equal(type, YOKE_FRAME_REFUSED);
+        assert_int_equal(bytes > 0, cases[i].told);
+        assert_dropped(stranger);
+        yoke_store_destroy(keeper);
+    }
+}
+
+static void a_store_for_one_process_listens_nowhere(void **state) {
+    (void)state;
+    yoke_store *alone = open_store(
+        (yoke_store_options){.address = YOKE_STORE_ALONE, .serve = true, .run_id = "run"});
+    assert_int_equal(yoke_store_port(alone), 0);
+    assert_int_equal(yoke_store_set(alone, "a", "b", 1), YOKE_OK);
+    assert_value(alone, "a", "b");
+    yoke_store_destroy(alone);
+}
+
 static yoke_store *keep_shortly(void) {
     kind = "tcp";
     return open_store((yoke_store_options){
@@ -204,17 +256,10 @@ static void a_rank_gone_wild_is_dropped(void **state) {
     yoke_store *keeper = keep_shortly();
     for (int i = 0; i < 4; i++) {
         uint8_t bytes[512] = {0}, *payload = bytes + YOKE_FRAME_HEADER_BYTES;
-        yoke_handshake handshake = {.run_id = "run"};
+        uint16_t type;
         int wild = knock(keeper);
-        recv(wild, bytes, YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES, MSG_WAITALL);
-        memcpy(handshake.nonces, payload, YOKE_NONCE_BYTES);
-        memset(payload, 0, YOKE_NONCE_BYTES);
-        yoke_proof_make(&handshake, false, payload + YOKE_NONCE_BYTES);
-        memcpy(payload + 64, "run", 3);
-        yoke_frame_write(bytes, (yoke_frame){.type = YOKE_FRAME_HELLO, .length = 67});
-        send(wild, bytes, YOKE_FRAME_HEADER_BYTES + 67, MSG_NOSIGNAL);
-        recv(wild, bytes, YOKE_FRAME_HEADER_BYTES + YOKE_SHA256_BYTES, MSG_WAITALL);
-        assert_int_equal(bytes[7], YOKE_FRAME_WELCOME);
+        recv(wild, bytes, greet(wild, NULL, "run", &type), MSG_WAITALL);
+        assert_int_equal(type, YOKE_FRAME_WELCOME);
         const yoke_frame wrong[] = {{.type = YOKE_FRAME_SET, .length = 65537},
                                     {.type = YOKE_FRAME_SET, .length = 300},
                                     {.type = YOKE_FRAME_ADD, .length = 5},
@@ -270,6 +315,8 @@ int main(void) {
         cmocka_unit_test(without_a_token_only_this_machine_is_spoken_to),
         cmocka_unit_test(a_busy_port_is_named_with_its_owner),
         cmocka_unit_test(wrong_addresses_say_what_is_expected),
+        cmocka_unit_test(a_stranger_learns_nothing_from_a_refusal),
+        cmocka_unit_test(a_store_for_one_process_listens_nowhere),
         cmocka_unit_test(garbage_and_oversized_frames_are_dropped),
         cmocka_unit_test(a_rank_gone_wild_is_dropped),
         cmocka_unit_test(a_slow_or_half_open_stranger_is_dropped_at_the_deadline),

@@ -11,7 +11,7 @@ typedef struct yoke_store_place {
 } yoke_store_place;
 
 /* Takes the address in the options, else the launcher's, else one that every rank of this run, and
- * of no other run, computes alike: a folder in /tmp on one machine, a port on several. */
+ * of no other run, computes alike: a meeting (meeting.h) on one machine, a port on several. */
 yoke_status yoke_store_place_choose(yoke_store_place *place,
                                     const yoke_process_group_options *options);
 

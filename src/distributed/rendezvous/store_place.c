@@ -1,12 +1,12 @@
-/* Where the ranks find the store. No rank can know a free port before it binds it, but all can
- * compute a folder's name: so the ranks of one machine use a folder in /tmp, named after the run.
- */
+/* Where the ranks find the store: those of one machine in a private folder, whatever port the
+ * launcher names, because every local user can connect to a port. */
 #include "distributed/rendezvous/rendezvous.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "distributed/store/meeting.h"
 #include "distributed/store/sha256.h"
 
 /* Above the ports of services, below the ports that the kernel assigns. */
@@ -35,14 +35,19 @@ static void write_tcp(yoke_store_place *place, const char *host, int port) {
 static void name_run(yoke_store_place *place, const yoke_rank_info *rank) {
     if (rank->run_id[0] != '\0')
         snprintf(place->run_id, sizeof place->run_id, "%s", rank->run_id);
+    else if (rank->port > 0)
+        snprintf(place->run_id, sizeof place->run_id, "port-%d", rank->port);
     else
         snprintf(place->run_id, sizeof place->run_id, "parent-%ld", (long)getppid());
 }
 
-static void choose_folder(yoke_store_place *place, const yoke_rank_info *rank) {
+/* Not of the address: ranks of one machine may call it by several names. */
+static void choose_meeting(yoke_store_place *place, const yoke_rank_info *rank) {
+    char text[96], name[YOKE_MEETING_NAME_BYTES];
     name_run(place, rank);
-    snprintf(place->address, sizeof place->address, "file:///tmp/yoke-%ld-%016llx", (long)geteuid(),
-             (unsigned long long)hash_text(place->run_id));
+    snprintf(text, sizeof text, "%s:%d", place->run_id, rank->port);
+    yoke_meeting_name(name, hash_text(text));
+    snprintf(place->address, sizeof place->address, YOKE_MEETING "%s", name);
 }
 
 static yoke_status choose_port(yoke_store_place *place, const yoke_rank_info *rank) {
@@ -71,25 +76,26 @@ yoke_status yoke_store_place_choose(yoke_store_place *place,
         return YOKE_OK;
     }
     if (rank->world == 1) {
-        write_tcp(place, "127.0.0.1", 0);
+        strcpy(place->address, YOKE_STORE_ALONE);
         return YOKE_OK;
     }
     if (strstr(rank->address, "://") != NULL) { /* the launcher chose a whole address */
         strcpy(place->address, rank->address);
         return YOKE_OK;
     }
-    if (one_machine && rank->port == 0) {
-        choose_folder(place, rank);
+    /* A token keeps strangers from a port, for ranks that share no folder. */
+    bool by_port = options->token != NULL && rank->address[0] != '\0' && rank->port > 0;
+    if (one_machine && !by_port) {
+        choose_meeting(place, rank);
         return YOKE_OK;
     }
-    if (rank->address[0] == '\0' && !one_machine)
+    if (rank->address[0] == '\0')
         return FAIL(
             YOKE_ERROR_ARGUMENT,
             "rank %d of %d runs on one machine of several, but has no address of rank 0: set "
             "MASTER_ADDR and MASTER_PORT",
             rank->rank, rank->world);
     if (rank->port == 0) return choose_port(place, rank);
-    /* All ranks are on this machine: do not listen for others. */
-    write_tcp(place, one_machine ? "127.0.0.1" : rank->address, rank->port);
+    write_tcp(place, rank->address, rank->port);
     return YOKE_OK;
 }

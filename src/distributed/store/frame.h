@@ -27,7 +27,7 @@ typedef enum yoke_frame_type {
     YOKE_FRAME_ADD,           /* key, 0, int64 */
     YOKE_FRAME_VALUE,         /* the reply */
     YOKE_FRAME_ABSENT,
-    YOKE_FRAME_REFUSED /* the reason */
+    YOKE_FRAME_REFUSED /* the reason; empty before the client's proof */
 } yoke_frame_type;
 
 /* Big-endian on the wire: magic, version, type, sequence, length. A reply has the sequence number

@@ -1,8 +1,7 @@
-/* yoke-run names the run, its owner and a nonce. The owner holds the lock of yoke-owner-NONCE, the
- * other ranks share the lock of yoke-members, and a rank that changes a file holds yoke-guard. */
+/* The owner holds the lock of yoke-owner-NONCE, the other ranks share the lock of yoke-members, and
+ * a rank that changes a file holds yoke-guard. */
 #include "distributed/store/run_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,24 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "distributed/store/meeting.h"
+#include "distributed/store/run_record.h"
+
 #define LINGER_MS 1000
 #define RETRY_MS 2
-#define PREFIX "yoke-"
+#define GUARD "yoke-guard"
+#define MEMBERS "yoke-members"
 
 char *yoke_run_folder_file(const yoke_run_folder *folder, const char *name) {
     char *path;
     return asprintf(&path, "%s/%s", folder->path, name) < 0 ? NULL : path;
-}
-
-/* -1 with errno. */
-static int open_file(const yoke_run_folder *folder, const char *name, int flags) {
-    char *path = yoke_run_folder_file(folder, name);
-    if (path == NULL) return -1;
-    int descriptor = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int cause = errno;
-    free(path);
-    errno = cause;
-    return descriptor;
 }
 
 static bool lock_until(int descriptor, int kind, uint64_t deadline) {
@@ -68,79 +60,43 @@ int yoke_run_folder_publish(const yoke_run_folder *folder, const char *name,
     char temporary[64];
     if (!yoke_nonce_make(nonce)) return EAGAIN;
     memcpy(&word, nonce, sizeof word);
-    snprintf(temporary, sizeof temporary, PREFIX "tmp-%016llx", (unsigned long long)word);
-    int descriptor = open_file(folder, temporary, O_WRONLY | O_CREAT | O_EXCL);
+    snprintf(temporary, sizeof temporary, "yoke-tmp-%016llx", (unsigned long long)word);
+    int folder_at = folder->directory;
+    int descriptor = yoke_run_file_open(folder_at, temporary, O_WRONLY | O_CREAT | O_EXCL);
     if (descriptor < 0) return errno;
     int cause = write_all(descriptor, parts[0]);
     if (cause == 0) cause = write_all(descriptor, parts[1]);
     if (close(descriptor) != 0 && cause == 0) cause = errno;
-    char *from = yoke_run_folder_file(folder, temporary), *to = yoke_run_folder_file(folder, name);
-    if (cause == 0 && (from == NULL || to == NULL)) cause = ENOMEM;
     /* rename would replace a file that another rank published in between. */
-    if (cause == 0 && (once ? link(from, to) : rename(from, to)) != 0) cause = errno;
-    if (from != NULL) unlink(from);
-    free(from);
-    free(to);
+    if (cause == 0 && (once ? linkat(folder_at, temporary, folder_at, name, 0)
+                            : renameat(folder_at, temporary, folder_at, name)) != 0)
+        cause = errno;
+    unlinkat(folder_at, temporary, 0);
     return cause;
 }
 
-typedef struct run_record {
-    char run_id[YOKE_RUN_ID_LIMIT], nonce[YOKE_NONCE_TEXT], owner[128];
-} run_record;
-
-/* False: there is no record, or not one of this version. */
-static bool read_record(const yoke_run_folder *folder, run_record *record) {
-    char text[512];
-    int descriptor = open_file(folder, PREFIX "run", O_RDONLY);
-    if (descriptor < 0) return false;
-    ssize_t got = read(descriptor, text, sizeof text - 1);
-    close(descriptor);
-    if (got <= 0) return false;
-    text[got] = '\0';
-    *record = (run_record){0};
-    return sscanf(text, "yoke store 2\nnonce %64[0-9a-f]\nowner %127[^\n]\nrun %63[^\n]",
-                  record->nonce, record->owner, record->run_id) >= 2;
-}
-
-static void name_owner_file(char *name, size_t size, const char *nonce) {
-    snprintf(name, size, PREFIX "owner-%s", nonce);
-}
-
-/* Whether a process holds the owner's lock of this nonce. */
-static bool owner_runs(const yoke_run_folder *folder, const char *nonce) {
-    char name[YOKE_NONCE_TEXT + 16];
-    name_owner_file(name, sizeof name, nonce);
-    int descriptor = open_file(folder, name, O_RDONLY);
-    if (descriptor < 0) return false;
-    bool locked = flock(descriptor, LOCK_SH | LOCK_NB) != 0;
-    close(descriptor);
-    return locked;
-}
-
 bool yoke_run_folder_owner_runs(const yoke_run_folder *folder) {
-    return owner_runs(folder, folder->nonce);
+    return yoke_run_owner_runs(folder->directory, folder->nonce);
 }
 
-/* Only files with the prefix: the user may have made the folder. */
-static void remove_files(const yoke_run_folder *folder, bool guard_too) {
-    DIR *directory = opendir(folder->path);
-    if (directory == NULL) return;
-    for (struct dirent *each; (each = readdir(directory)) != NULL;) {
-        if (strncmp(each->d_name, PREFIX, strlen(PREFIX)) != 0) continue;
-        if (!guard_too && strcmp(each->d_name, PREFIX "guard") == 0) continue;
-        unlinkat(dirfd(directory), each->d_name, 0);
-    }
-    closedir(directory);
+static void close_descriptor(int *descriptor) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
 }
 
-static yoke_status check_folder(const yoke_run_folder *folder) {
+static int open_directory(const char *path) {
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* Behind open_directory, for a folder that the user named. */
+static yoke_status check_named(const yoke_run_folder *folder) {
     struct stat found;
-    if (lstat(folder->path, &found) != 0)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot create the store's folder: %s", folder->path,
-                    strerror(errno));
-    if (!S_ISDIR(found.st_mode))
+    if (folder->directory < 0 && (errno == ENOTDIR || errno == ELOOP))
         return FAIL(YOKE_ERROR_ARGUMENT, "%s is not a folder: name one that only this run uses",
                     folder->path);
+    if (folder->directory < 0 || fstat(folder->directory, &found) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot open the store's folder: %s", folder->path,
+                    strerror(errno));
     if (found.st_uid != geteuid() || (found.st_mode & 022) != 0)
         return FAIL(
             YOKE_ERROR_ARGUMENT,
@@ -150,7 +106,7 @@ static yoke_status check_folder(const yoke_run_folder *folder) {
     return YOKE_OK;
 }
 
-static yoke_status fail_taken(const yoke_run_folder *folder, const run_record *record) {
+static yoke_status fail_taken(const yoke_run_folder *folder, const yoke_run_record *record) {
     return FAIL(YOKE_ERROR_ARGUMENT, "%s belongs to the run \"%s\" of %s: name another folder",
                 folder->path, record->run_id, record->owner);
 }
@@ -161,7 +117,7 @@ static yoke_status write_record(const yoke_run_folder *folder, const char *run_i
     int length = snprintf(text, sizeof text, "yoke store 2\nnonce %s\nowner %s:%ld\nrun %s\n",
                           folder->nonce, host, (long)getpid(), run_id);
     const yoke_bytes parts[2] = {{.data = text, .bytes = (size_t)length}, {0}};
-    int cause = yoke_run_folder_publish(folder, PREFIX "run", parts, false);
+    int cause = yoke_run_folder_publish(folder, YOKE_RUN_FILE, parts, false);
     if (cause == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_IO, "%s: cannot write: %s", folder->path, strerror(cause));
 }
@@ -177,96 +133,152 @@ static yoke_status make_nonce(yoke_run_folder *folder) {
 
 /* The caller holds the lock, so the files belong to a running run or are stale. */
 static yoke_status take_folder(yoke_run_folder *folder, const char *run_id) {
-    run_record record;
-    char name[YOKE_NONCE_TEXT + 16];
-    if (read_record(folder, &record) && owner_runs(folder, record.nonce))
+    yoke_run_record record;
+    bool found;
+    char name[YOKE_OWNER_FILE_BYTES];
+    if (yoke_run_record_read(folder->directory, &record, &found))
         return fail_taken(folder, &record);
-    remove_files(folder, false);
+    yoke_run_files_remove(folder->directory, false);
     TRY(make_nonce(folder));
-    name_owner_file(name, sizeof name, folder->nonce);
-    folder->owner_lock = open_file(folder, name, O_RDWR | O_CREAT | O_EXCL);
-    folder->member_lock = open_file(folder, PREFIX "members", O_RDWR | O_CREAT);
+    yoke_run_owner_file(name, folder->nonce);
+    folder->owner_lock = yoke_run_file_open(folder->directory, name, O_RDWR | O_CREAT | O_EXCL);
+    folder->member_lock = yoke_run_file_open(folder->directory, MEMBERS, O_RDWR | O_CREAT);
     if (folder->owner_lock < 0 || folder->member_lock < 0 ||
         flock(folder->owner_lock, LOCK_EX | LOCK_NB) != 0)
         return FAIL(YOKE_ERROR_IO, "%s: cannot lock a file: %s", folder->path, strerror(errno));
     return write_record(folder, run_id);
 }
 
-static yoke_status open_owner(yoke_run_folder *folder, const char *run_id, uint64_t deadline) {
+static void take_meeting(yoke_run_folder *folder, const yoke_meeting *meeting) {
+    folder->path = meeting->path;
+    folder->directory = meeting->directory;
+}
+
+static yoke_status make_named(yoke_run_folder *folder) {
     if (mkdir(folder->path, 0700) != 0 && errno != EEXIST)
         return FAIL(YOKE_ERROR_IO, "%s: cannot create the store's folder: %s", folder->path,
                     strerror(errno));
-    TRY(check_folder(folder));
-    folder->change_lock = open_file(folder, PREFIX "guard", O_RDWR | O_CREAT);
+    folder->directory = open_directory(folder->path);
+    return check_named(folder);
+}
+
+static yoke_status open_owner(yoke_run_folder *folder, const yoke_store_options *options,
+                              uint64_t deadline) {
+    TRY(make_named(folder));
+    folder->change_lock = yoke_run_file_open(folder->directory, GUARD, O_RDWR | O_CREAT);
     if (folder->change_lock < 0 || !yoke_run_folder_lock(folder, deadline))
         return FAIL(YOKE_ERROR_IO, "%s: cannot lock a file: %s", folder->path, strerror(errno));
-    yoke_status status = take_folder(folder, run_id);
+    yoke_status status = take_folder(folder, options->run_id);
     yoke_run_folder_unlock(folder);
     return status;
 }
 
-/* Finds the record of a running owner. An owner takes its lock before it writes its nonce, so a
- * record never names a lock that is about to be taken. */
-static bool find_running(const yoke_run_folder *folder, run_record *record, bool *stale) {
-    bool found = read_record(folder, record), runs = found && owner_runs(folder, record->nonce);
-    *stale = found && !runs;
-    return runs;
+static yoke_status open_meeting_owner(yoke_run_folder *folder, const char *name,
+                                      const char *run_id) {
+    yoke_meeting meeting;
+    TRY(yoke_meeting_make(&meeting, name));
+    take_meeting(folder, &meeting);
+    folder->is_open = true; /* to be removed, even half-built */
+    folder->change_lock = yoke_run_file_open(folder->directory, GUARD, O_RDWR | O_CREAT);
+    if (folder->change_lock < 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot create a file: %s", folder->path, strerror(errno));
+    TRY(take_folder(folder, run_id));
+    return yoke_meeting_clear(&meeting, name, run_id);
 }
 
-static yoke_status wait_for_owner(yoke_run_folder *folder, run_record *record, uint64_t deadline) {
-    bool stale = false;
-    while (!find_running(folder, record, &stale)) {
-        if (yoke_now_ns() >= deadline)
-            return stale ? FAIL(YOKE_ERROR_TIMEOUT,
-                                "%s holds only the files of the run \"%s\" of %s, which has ended: "
-                                "rank 0 "
-                                "of this run did not come",
-                                folder->path, record->run_id, record->owner)
-                         : FAIL(YOKE_ERROR_TIMEOUT, "%s: rank 0 did not open a store there in time",
-                                folder->path);
+static yoke_status fail_no_owner(const yoke_run_folder *folder, bool stale,
+                                 const yoke_run_record *record) {
+    if (!stale)
+        return FAIL(YOKE_ERROR_TIMEOUT, "%s: rank 0 did not open a store there in time",
+                    folder->path);
+    return FAIL(YOKE_ERROR_TIMEOUT,
+                "%s holds only the files of the run \"%s\" of %s, which has ended: rank 0 of this "
+                "run did not come",
+                folder->path, record->run_id, record->owner);
+}
+
+static yoke_status await_owner(yoke_run_folder *folder, yoke_run_record *record,
+                               uint64_t deadline) {
+    for (bool stale = false;;) {
+        folder->directory = open_directory(folder->path);
+        if (folder->directory >= 0 || errno != ENOENT) {
+            TRY(check_named(folder));
+            if (yoke_run_record_read(folder->directory, record, &stale)) return YOKE_OK;
+            close_descriptor(&folder->directory);
+        }
+        if (yoke_now_ns() >= deadline) return fail_no_owner(folder, stale, record);
         poll(NULL, 0, 5 * RETRY_MS);
     }
+}
+
+static yoke_status join(yoke_run_folder *folder, const yoke_run_record *record) {
+    memcpy(folder->nonce, record->nonce, sizeof folder->nonce);
+    folder->change_lock = yoke_run_file_open(folder->directory, GUARD, O_RDWR);
+    folder->member_lock = yoke_run_file_open(folder->directory, MEMBERS, O_RDWR);
+    if (folder->change_lock < 0 || folder->member_lock < 0 ||
+        flock(folder->member_lock, LOCK_SH | LOCK_NB) != 0)
+        return FAIL(YOKE_ERROR_PEER, "%s: rank 0, which owns the store, has left", folder->path);
     return YOKE_OK;
 }
 
 static yoke_status open_member(yoke_run_folder *folder, const char *run_id, uint64_t deadline) {
-    run_record record = {0};
-    TRY(wait_for_owner(folder, &record, deadline));
-    TRY(check_folder(folder));
+    yoke_run_record record = {0};
+    TRY(await_owner(folder, &record, deadline));
     if (strcmp(record.run_id, run_id) != 0) return fail_taken(folder, &record);
-    memcpy(folder->nonce, record.nonce, sizeof folder->nonce);
-    folder->change_lock = open_file(folder, PREFIX "guard", O_RDWR);
-    folder->member_lock = open_file(folder, PREFIX "members", O_RDWR);
-    if (folder->change_lock >= 0 && folder->member_lock >= 0 &&
-        flock(folder->member_lock, LOCK_SH | LOCK_NB) == 0)
-        return YOKE_OK;
-    return FAIL(YOKE_ERROR_PEER, "%s: rank 0, which owns the store, has left", folder->path);
+    return join(folder, &record);
 }
 
-yoke_status yoke_run_folder_open(yoke_run_folder *folder, const yoke_store_options *options) {
+static yoke_status open_meeting_member(yoke_run_folder *folder, const char *name,
+                                       const yoke_store_options *options, uint64_t deadline) {
+    yoke_meeting meeting;
+    yoke_run_record record;
+    while (!yoke_meeting_find(&meeting, &record, name, options->run_id)) {
+        if (yoke_now_ns() >= deadline) return yoke_meeting_fail_absent(name, options->timeout_ms);
+        poll(NULL, 0, 5 * RETRY_MS);
+    }
+    take_meeting(folder, &meeting);
+    return join(folder, &record);
+}
+
+static yoke_status check_run_id(const char *run_id) {
+    if (strlen(run_id) < YOKE_RUN_ID_LIMIT && strchr(run_id, '\n') == NULL) return YOKE_OK;
+    return FAIL(YOKE_ERROR_ARGUMENT, "the run id has %zu bytes: one line of at most %d is expected",
+                strlen(run_id), YOKE_RUN_ID_LIMIT - 1);
+}
+
+static yoke_status open_named(yoke_run_folder *folder, const yoke_store_options *options,
+                              uint64_t deadline) {
     const char *path = options->address + strlen("file://");
-    *folder = (yoke_run_folder){
-        .owner = options->serve, .change_lock = -1, .owner_lock = -1, .member_lock = -1};
     if (path[0] != '/')
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the store's address is \"%s\": file:// and an absolute path is expected",
                     options->address);
-    if (strlen(options->run_id) >= YOKE_RUN_ID_LIMIT || strchr(options->run_id, '\n') != NULL)
-        return FAIL(YOKE_ERROR_ARGUMENT,
-                    "the run id has %zu bytes: one line of at most %d is expected",
-                    strlen(options->run_id), YOKE_RUN_ID_LIMIT - 1);
     folder->path = strdup(path);
     if (folder->path == NULL) return FAIL_MEMORY(strlen(path) + 1, "a store folder");
-    uint64_t deadline = yoke_now_ns() + (uint64_t)options->timeout_ms * 1000000u;
-    TRY(options->serve ? open_owner(folder, options->run_id, deadline)
-                       : open_member(folder, options->run_id, deadline));
-    folder->is_open = true;
-    return YOKE_OK;
+    return options->serve ? open_owner(folder, options, deadline)
+                          : open_member(folder, options->run_id, deadline);
 }
 
-static void close_descriptor(int *descriptor) {
-    if (*descriptor >= 0) close(*descriptor);
-    *descriptor = -1;
+static yoke_status open_meeting(yoke_run_folder *folder, const yoke_store_options *options,
+                                uint64_t deadline) {
+    const char *name = options->address + strlen(YOKE_MEETING);
+    folder->is_private = true;
+    return options->serve ? open_meeting_owner(folder, name, options->run_id)
+                          : open_meeting_member(folder, name, options, deadline);
+}
+
+yoke_status yoke_run_folder_open(yoke_run_folder *folder, const yoke_store_options *options) {
+    *folder = (yoke_run_folder){.owner = options->serve,
+                                .directory = -1,
+                                .change_lock = -1,
+                                .owner_lock = -1,
+                                .member_lock = -1};
+    TRY(check_run_id(options->run_id));
+    uint64_t deadline = yoke_now_ns() + (uint64_t)options->timeout_ms * 1000000u;
+    bool meets = strncmp(options->address, YOKE_MEETING, strlen(YOKE_MEETING)) == 0;
+    TRY(meets ? open_meeting(folder, options, deadline) : open_named(folder, options, deadline));
+    folder->is_open = true;
+    return YOKE_OK;
 }
 
 /* Whether this rank must remove the folder. */
@@ -275,21 +287,27 @@ static bool is_last(yoke_run_folder *folder) {
         lock_until(folder->member_lock, LOCK_EX, yoke_now_ns() + LINGER_MS * 1000000u);
         return true;
     }
-    run_record record;
+    yoke_run_record record;
+    bool found;
     if (yoke_run_folder_owner_runs(folder) || flock(folder->member_lock, LOCK_EX | LOCK_NB) != 0)
         return false;
-    return read_record(folder, &record) && strcmp(record.nonce, folder->nonce) == 0;
+    if (folder->is_private) return true;
+    yoke_run_record_read(folder->directory, &record, &found);
+    return found && strcmp(record.nonce, folder->nonce) == 0;
 }
 
 void yoke_run_folder_close(yoke_run_folder *folder) {
     if (folder->path == NULL) return;
+    /* From here on the ranks of the next run must not find this one. */
+    if (folder->is_private && folder->owner) unlinkat(folder->directory, YOKE_RUN_FILE, 0);
     if (folder->is_open && is_last(folder)) {
-        remove_files(folder, true);
+        yoke_run_files_remove(folder->directory, true);
         rmdir(folder->path);
     }
     close_descriptor(&folder->owner_lock);
     close_descriptor(&folder->member_lock);
     close_descriptor(&folder->change_lock);
+    close_descriptor(&folder->directory);
     free(folder->path);
     folder->path = NULL;
 }

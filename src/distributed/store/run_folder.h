@@ -13,11 +13,14 @@ typedef struct yoke_run_folder {
     char nonce[YOKE_NONCE_TEXT]; /* of this run: a file with another nonce is stale */
     bool owner;
     bool is_open;
+    bool is_private;                          /* its name is random, so no later run takes it */
+    int directory;                            /* the open folder; -1: none */
     int change_lock, owner_lock, member_lock; /* descriptors of the lock files; -1: none */
 } yoke_run_folder;
 
-/* The owner takes the folder and removes what an ended run left there; the other ranks wait for the
- * owner. ARGUMENT, naming the run, if another run holds the folder. */
+/* The address is file:///path or meet://name (meeting.h). The owner takes the folder and removes
+ * what an ended run left there; the other ranks wait for the owner. ARGUMENT, naming the run, if
+ * another run holds the folder. */
 yoke_status yoke_run_folder_open(yoke_run_folder *folder, const yoke_store_options *options);
 /* Takes zeroed ones. The owner waits up to a second for the other ranks and removes the files; if
  * the owner died, the last rank removes them. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "distributed/store/meeting.h"
+
 #define TIMEOUT_MS 60000
 
 static bool begins(const char *text, const char *prefix) {
@@ -12,7 +14,9 @@ static bool begins(const char *text, const char *prefix) {
 
 static yoke_status open_store(yoke_store **store, const yoke_store_options *options) {
     if (begins(options->address, "tcp://")) return yoke_tcp_store(store, options);
-    if (begins(options->address, "file://")) return yoke_file_store(store, options);
+    if (begins(options->address, YOKE_STORE_ALONE)) return yoke_tcp_store(store, options);
+    if (begins(options->address, "file://") || begins(options->address, YOKE_MEETING))
+        return yoke_file_store(store, options);
     return FAIL(YOKE_ERROR_ARGUMENT,
                 "the store's address is \"%s\": tcp://host:port or file:///path is expected",
                 options->address);

@@ -9,13 +9,15 @@
 typedef struct yoke_store yoke_store;
 
 typedef struct yoke_store_options {
-    const char *address; /* "tcp://host:port", "file:///path" */
-    bool serve;          /* this process serves the store (TCP) or owns the folder (file) */
-    const char *run_id;  /* the store refuses ranks of another run */
-    const char *token;   /* shared secret of a TCP store; both sides prove it, nobody sends it */
+    const char
+        *address; /* "tcp://host:port", "file:///path", "meet://name" (meeting.h), "alone://" */
+    bool serve;   /* this process serves the store (TCP) or owns the folder (file) */
+    const char *run_id; /* the store refuses ranks of another run */
+    const char *token;  /* shared secret of a TCP store; both sides prove it, nobody sends it */
     int timeout_ms;
 } yoke_store_options;
 
+#define YOKE_STORE_ALONE "alone://" /* of a world of one: nothing listens */
 #define YOKE_STORE_KEY_LIMIT 256
 #define YOKE_STORE_VALUE_LIMIT ((size_t)65536 - YOKE_STORE_KEY_LIMIT) /* a frame holds both */
 

@@ -138,6 +138,16 @@ static void file_destroy(yoke_store *store) {
     free(own);
 }
 
+/* Messages name the folder itself. */
+static yoke_status name_folder(file_store *own) {
+    char *address;
+    if (asprintf(&address, "file://%s", own->folder.path) < 0)
+        return FAIL_MEMORY(strlen(own->folder.path) + 8, "a store address");
+    free(own->store.address);
+    own->store.address = address;
+    return YOKE_OK;
+}
+
 yoke_status yoke_file_store(yoke_store **store, const yoke_store_options *options) {
     file_store *own = calloc(1, sizeof *own);
     if (own == NULL) return FAIL_MEMORY(sizeof *own, "a store");
@@ -147,6 +157,7 @@ yoke_status yoke_file_store(yoke_store **store, const yoke_store_options *option
     yoke_status status = own->store.address == NULL
                              ? FAIL_MEMORY(strlen(options->address) + 1, "a store address")
                              : yoke_run_folder_open(&own->folder, options);
+    if (status == YOKE_OK) status = name_folder(own);
     if (status == YOKE_OK) {
         *store = &own->store;
     } else {

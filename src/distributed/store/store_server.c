@@ -163,12 +163,16 @@ static bool refuse(connection *client, const char *why) {
     return reply(client, YOKE_FRAME_REFUSED, why, strlen(why));
 }
 
-/* Only a client that knows the token learns the reason, except that the token is wrong. */
-static bool refuse_hello(connection *client, const char *why, const char *what) {
-    char text[160];
-    snprintf(text, sizeof text, "%s%s", why, what);
+/* Without words to a client that has not proved the token; without a token everybody can. */
+static bool refuse_hello(connection *client, const char *why) {
     client->closing = true;
-    return refuse(client, text);
+    return refuse(client, why);
+}
+
+static bool refuse_run(const yoke_store_server *server, connection *client) {
+    char text[160];
+    snprintf(text, sizeof text, "the store belongs to another run, %s", server->run_id);
+    return refuse_hello(client, server->token == NULL ? "" : text);
 }
 
 static bool handle_hello(yoke_store_server *server, connection *client) {
@@ -181,10 +185,8 @@ static bool handle_hello(yoke_store_server *server, connection *client) {
     memcpy(handshake.nonces + YOKE_NONCE_BYTES, hello, YOKE_NONCE_BYTES);
     uint8_t proof[YOKE_SHA256_BYTES];
     yoke_proof_make(&handshake, false, proof);
-    if (!yoke_digest_equal(proof, hello + proof_at))
-        return refuse_hello(client, "the token is not the store's", "");
-    if (strcmp(run_id, server->run_id) != 0)
-        return refuse_hello(client, "the store belongs to another run, ", server->run_id);
+    if (!yoke_digest_equal(proof, hello + proof_at)) return refuse_hello(client, "");
+    if (strcmp(run_id, server->run_id) != 0) return refuse_run(server, client);
     yoke_proof_make(&handshake, true, proof);
     client->authenticated = true;
     server->unauthenticated--;
@@ -331,7 +333,7 @@ static void begin_linger(yoke_store_server *server) {
     uint64_t linger_ns = LINGER_MS * 1000000u;
     if (linger_ns > server->frame_ns) linger_ns = server->frame_ns;
     server->end_ns = yoke_now_ns() + linger_ns;
-    close(server->listener);
+    if (server->listener >= 0) close(server->listener);
     server->listener = -1;
     while (drop_oldest_unauthenticated(server)) {
     }
@@ -420,7 +422,7 @@ yoke_status yoke_store_server_create(yoke_store_server **server, const yoke_serv
     *own = -1;
     *server = calloc(1, sizeof **server);
     if (*server == NULL) {
-        close(options->listener);
+        if (options->listener >= 0) close(options->listener);
         return FAIL_MEMORY(sizeof **server, "a store");
     }
     (*server)->listener = options->listener;

@@ -8,7 +8,7 @@
 typedef struct yoke_store_server yoke_store_server;
 
 typedef struct yoke_server_options {
-    int listener; /* the server owns it, on failure too */
+    int listener; /* the server owns it, on failure too; -1: it serves this process alone */
     const char *run_id, *token;
     int timeout_ms;
 } yoke_server_options;

@@ -51,6 +51,18 @@ static int send_frame(tcp_store *own, uint16_t type, size_t bytes, uint64_t dead
     return yoke_tcp_send(own->connection, own->buffer, YOKE_FRAME_HEADER_BYTES + bytes, deadline);
 }
 
+/* Before the handshake ends, a server says nothing about itself. */
+static yoke_status fail_handshake(const tcp_store *own, const yoke_frame *frame) {
+    int length = (int)frame->length;
+    if (length == 0)
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "%s: the store there refused the handshake: it belongs to another run, or the "
+                    "token is not the store's",
+                    own->store.address);
+    return FAIL(YOKE_ERROR_ARGUMENT, "%s: %.*s", own->store.address, length,
+                (const char *)own->buffer + YOKE_FRAME_HEADER_BYTES);
+}
+
 static yoke_status fail_refused(const tcp_store *own, const yoke_frame *frame) {
     return FAIL(YOKE_ERROR_ARGUMENT, "%s: %.*s", own->store.address, (int)frame->length,
                 (const char *)own->buffer + YOKE_FRAME_HEADER_BYTES);
@@ -86,7 +98,7 @@ static yoke_status shake_hands(tcp_store *own, const yoke_store_options *options
     if (*cause == 0) *cause = receive_frame(own, deadline, &frame);
     if (*cause == EPROTO) return fail_protocol(own);
     if (*cause != 0) return YOKE_OK;
-    if (frame.type == YOKE_FRAME_REFUSED) return fail_refused(own, &frame);
+    if (frame.type == YOKE_FRAME_REFUSED) return fail_handshake(own, &frame);
     yoke_proof_make(&handshake, true, proof);
     if (frame.type == YOKE_FRAME_WELCOME && frame.length == sizeof proof &&
         yoke_digest_equal(proof, payload))
@@ -202,8 +214,9 @@ static void tcp_destroy(yoke_store *store) {
 }
 
 static yoke_status serve(tcp_store *own, const yoke_store_options *options) {
-    int listener;
-    TRY(yoke_tcp_listen(&own->at, &listener, &own->store.port));
+    int listener = -1;
+    bool alone = strcmp(options->address, YOKE_STORE_ALONE) == 0;
+    if (!alone) TRY(yoke_tcp_listen(&own->at, &listener, &own->store.port));
     yoke_server_options serving = {.listener = listener,
                                    .run_id = options->run_id,
                                    .token = options->token,
@@ -212,6 +225,7 @@ static yoke_status serve(tcp_store *own, const yoke_store_options *options) {
 }
 
 static yoke_status build(tcp_store *own, const yoke_store_options *options) {
+    if (strcmp(options->address, YOKE_STORE_ALONE) == 0) return serve(own, options);
     TRY(yoke_tcp_parse(&own->at, options->address));
     own->at.has_token = options->token != NULL;
     own->store.port = own->at.port;
