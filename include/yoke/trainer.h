@@ -124,7 +124,11 @@ typedef struct yoke_trainer_options {
     int evaluate_every;                      /**< Epochs; 0: at the end only; -1: never. */
     const char *init;                        /**< A safetensors file to start from; NULL: none. */
     const char *save;                        /**< A safetensors file to write at the end and when
-                                                  stopped; NULL: none. */
+                                                  stopped; NULL: none. It is open, with its space
+                                                  reserved, before the first step. If it cannot be
+                                                  written after the last one, yoke_trainer_run tries
+                                                  again, then writes elsewhere: its IO error says
+                                                  where, and the event SAVED has that path. */
     const char *metrics;                     /**< A file of JSON lines to write; NULL: none. */
     const char *trace;                       /**< A FILE for a Chrome trace; NULL: none. In DDP rank
                                                   0 writes that of all ranks; after a failure, rank
@@ -386,12 +390,15 @@ YOKE_API const yoke_model *yoke_trainer_model(const yoke_trainer *trainer);
 YOKE_API yoke_status yoke_trainer_dataset(const yoke_trainer *trainer, yoke_split split,
                                           yoke_dataset_info *info);
 
-/** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout.
+/** Saves an engine's weights and buffers as safetensors, with PyTorch's names and layout. Where
+ * writing fails it waits shortly and tries again, three times in all; it writes nowhere else. A
+ * link at the path stays, and the file that it leads to is replaced.
  *
  * @param parallel  The engine.
  * @param model     The engine's model.
  * @param path      The file; it is complete, or what it was before.
- * @return IO: the text names the path and the cause.
+ * @return IO: the text names the path and the cause. ARGUMENT: the path is a pipe or a device.
+ *         NUMERIC: a value is not finite.
  */
 YOKE_API yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                                        const char *path);

@@ -301,7 +301,7 @@ static int give_name(yoke_file_writer *writer) {
                     : errno;
     }
     writer->named = cause == 0;
-    if (cause != 0) atomic_store(&cannot_link, true);
+    if (cause != 0 && cause != ENOENT) atomic_store(&cannot_link, true); /* ENOENT: no folder */
     return cause;
 }
 

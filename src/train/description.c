@@ -154,20 +154,10 @@ void yoke_notes_clear(yoke_notes *notes) {
     *notes = (yoke_notes){0};
 }
 
-yoke_status yoke_notes_attach(const yoke_notes *notes, yoke_tensor_file *file) {
-    for (int i = 0; i < notes->count; i++)
-        TRY(yoke_tensor_file_note(file, notes->items[i].key, notes->items[i].value));
-    return yoke_tensor_file_note(file, VERSION, yoke_version());
-}
-
-static yoke_status save(yoke_data_parallel *parallel, const yoke_model *model,
-                        const yoke_notes *notes, const char *path) {
-    yoke_tensor_file *file;
-    yoke_status status = yoke_weights_collect(parallel, model, &file);
-    if (status == YOKE_OK) status = yoke_notes_attach(notes, file);
-    if (status == YOKE_OK) status = yoke_tensor_file_save(file, path);
-    yoke_tensor_file_close(file);
-    return status;
+int yoke_notes_list(const yoke_notes *notes, yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1]) {
+    memcpy(items, notes->items, sizeof notes->items);
+    items[notes->count] = (yoke_file_note){VERSION, yoke_version()};
+    return notes->count + 1;
 }
 
 yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke_model *model,
@@ -179,7 +169,7 @@ yoke_status yoke_weights_save_described(yoke_data_parallel *parallel, const yoke
     TRY(yoke_pointer_check(path, "path"));
     TRY(yoke_options_load(&own, sizeof own, info, "yoke_weights_info"));
     yoke_status status = yoke_notes_write(&notes, &own);
-    if (status == YOKE_OK) status = save(parallel, model, &notes, path);
+    if (status == YOKE_OK) status = yoke_weights_write(parallel, model, &notes, path);
     yoke_notes_clear(&notes);
     return status;
 }

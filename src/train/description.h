@@ -4,7 +4,6 @@
 #define TRAIN_DESCRIPTION_H
 
 #include "train/safetensors.h"
-#include "yoke/verify.h"
 #include "yoke/weights.h"
 
 #define YOKE_DESCRIPTION_NOTES 16
@@ -18,7 +17,7 @@ typedef struct yoke_notes {
  * a failure as well. ARGUMENT: a reader of the file would refuse it. */
 yoke_status yoke_notes_write(yoke_notes *notes, const yoke_weights_info *info);
 void yoke_notes_clear(yoke_notes *notes);
-/* Adds them and the version to a file that is to be saved. */
-yoke_status yoke_notes_attach(const yoke_notes *notes, yoke_tensor_file *file);
+/* Lists them and the version, for a file that is to be saved; returns how many these are. */
+int yoke_notes_list(const yoke_notes *notes, yoke_file_note items[YOKE_DESCRIPTION_NOTES + 1]);
 
 #endif

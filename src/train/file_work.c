@@ -51,8 +51,9 @@ yoke_status yoke_trainer_file_work(yoke_trainer *trainer, yoke_file_work *work, 
     if (trainer->ranks == NULL) return work(context);
     if (!yoke_trainer_writes(trainer)) return meet(&own);
     yoke_workers_options options = {.count = BOTH, .spare_cores = -1};
-    if (yoke_workers_create(&own.workers, &options) != YOKE_OK) return work_first(&own);
-    yoke_status status = yoke_workers_run(own.workers, BOTH, run_one, &own, NULL);
-    yoke_workers_destroy(own.workers);
-    return status;
+    if (trainer->file_workers == NULL &&
+        yoke_workers_create(&trainer->file_workers, &options) != YOKE_OK)
+        return work_first(&own);
+    own.workers = trainer->file_workers;
+    return yoke_workers_run(own.workers, BOTH, run_one, &own, NULL);
 }

@@ -82,7 +82,7 @@ static yoke_status test(yoke_trainer *trainer) {
     yoke_state *state;
     TRY(yoke_state_create(&state, trainer->parallel, false));
     yoke_status status = yoke_state_take(state, trainer->parallel);
-    if (status == YOKE_OK) status = yoke_trainer_begin(trainer);
+    if (status == YOKE_OK) status = yoke_trainer_begin(trainer, false);
     if (status == YOKE_OK) status = end_of(&trainer->lr_curve, take_points(trainer));
     yoke_error error = yoke_error_take(status);
     bool together = trainer->ranks == NULL || yoke_trainer_is_common(error.status);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "trace/trace.h"
-#include "train/weights.h"
 
 #define ROOT_LANE 0
 
@@ -64,8 +63,9 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
     return prepare(trainer, test_rows % batch, false);
 }
 
-yoke_status yoke_trainer_begin(yoke_trainer *trainer) {
+yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
     TRY(prepare_all(trainer));
+    if (saves) TRY(yoke_trainer_prepare_save(trainer));
     trainer->begin_ns = yoke_now_ns();
     warn_of_choices(trainer);
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
@@ -359,46 +359,6 @@ void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path) {
     yoke_trainer_emit(trainer, &event);
 }
 
-/* The weights on their way to the file. */
-typedef struct saved_weights {
-    yoke_tensor_file *file; /* of rank 0 */
-    const char *path;
-    yoke_error collected; /* whether they could be copied: the other ranks wait in any case */
-} saved_weights;
-
-static yoke_status write_weights(void *context) {
-    const saved_weights *weights = context;
-    TRY(yoke_error_restore(&weights->collected));
-    return yoke_tensor_file_save(weights->file, weights->path);
-}
-
-static yoke_status collect_weights(yoke_trainer *trainer, yoke_tensor_file **file) {
-    const yoke_state *state = trainer->checkpoints.state;
-    TRY(trainer->watch.has_best
-            ? yoke_weights_collect_best(state, trainer->parallel, trainer->model, file)
-            : yoke_weights_collect(trainer->parallel, trainer->model, file));
-    return yoke_notes_attach(&trainer->description, *file);
-}
-
-/* The best weights so far, or the present ones. together: the other ranks wait; otherwise they have
- * failed, or rank 0 has. */
-static yoke_status save(yoke_trainer *trainer, bool together) {
-    saved_weights weights = {.path = trainer->options.save};
-    bool writes = yoke_trainer_writes(trainer);
-    if (weights.path == NULL || (!writes && !together)) return YOKE_OK;
-    bool averages = trainer->options.ema_decay > 0 && !trainer->watch.has_best;
-    if (averages) TRY(yoke_data_parallel_use_average(trainer->parallel, true));
-    if (writes) weights.collected = yoke_error_take(collect_weights(trainer, &weights.file));
-    yoke_status status =
-        averages ? yoke_data_parallel_use_average(trainer->parallel, false) : YOKE_OK;
-    if (status == YOKE_OK)
-        status = together ? yoke_trainer_file_work(trainer, write_weights, &weights)
-                          : write_weights(&weights);
-    yoke_tensor_file_close(weights.file);
-    if (status == YOKE_OK && writes) yoke_trainer_emit_saved(trainer, weights.path);
-    return status;
-}
-
 /* The run returns its first failure and reports later ones as warnings. A stop is no failure. */
 static void add_failure(yoke_trainer *trainer, yoke_error *first, yoke_status later) {
     if (later == YOKE_OK) return;
@@ -447,7 +407,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     bool ends_with_best = first.status == YOKE_OK && trainer->watch.has_best;
     if (ends_with_best) add_failure(trainer, &first, yoke_watch_end(trainer));
-    yoke_status saved = trainer->in_step ? YOKE_OK : save(trainer, together);
+    yoke_status saved = trainer->in_step ? YOKE_OK : yoke_trainer_save(trainer, together);
     if (saved == YOKE_OK && !trainer->in_step) say_best(trainer, &first);
     add_failure(trainer, &first, saved);
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
@@ -462,7 +422,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
 }
 
 static yoke_status run(yoke_trainer *trainer) {
-    TRY(yoke_trainer_begin(trainer));
+    TRY(yoke_trainer_begin(trainer, true));
     return finish(trainer, train(trainer));
 }
 

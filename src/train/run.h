@@ -13,6 +13,7 @@
 #include "train/own_metrics.h"
 #include "train/predictions.h"
 #include "train/train.h"
+#include "train/weights_writer.h"
 
 /* Sums over the steps that this run took in the latest epoch. */
 typedef struct yoke_epoch_sums {
@@ -82,6 +83,8 @@ struct yoke_trainer {
     yoke_step_times times;
     yoke_epoch_sums sums;
     yoke_watch watch;
+    yoke_weights_writer *weights;                /* of rank 0, from the begin of a run that saves */
+    yoke_workers *file_workers;                  /* of rank 0 in DDP, from the first file on */
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
     yoke_tally tally;                            /* of the evaluation that goes on */
     yoke_tally predictions;                      /* of the last complete one */
@@ -114,13 +117,13 @@ yoke_status yoke_trainer_any(yoke_trainer *trainer, bool *value);
 /* trainer.c. ARGUMENT: the trainer is NULL, or this process is a fork of the trainer's. */
 yoke_status yoke_trainer_check(const yoke_trainer *trainer);
 
-/* run.c. begin: makes plans, and reports that the run is ready. next_batch: rows and whole_rows are
- * 0 at the end of the epoch. check_epoch: at that end, DATA where there was no batch. update: one
- * step of the engine. is_common: whether all ranks get this result after the same step. emit: calls
- * the host program's on_event; fills in the fields that all events share. warn: reports the last
- * error as a warning.
+/* run.c. begin: makes plans, prepares the save of a run that saves, and reports that the run is
+ * ready. next_batch: rows and whole_rows are 0 at the end of the epoch. check_epoch: at that end,
+ * DATA where there was no batch. update: one step of the engine. is_common: whether all ranks get
+ * this result after the same step. emit: calls the host program's on_event; fills in the fields
+ * that all events share. warn: reports the last error as a warning.
  */
-yoke_status yoke_trainer_begin(yoke_trainer *trainer);
+yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves);
 yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, uint64_t *waited_ns);
 yoke_status yoke_trainer_check_epoch(const yoke_trainer *trainer);
 yoke_status yoke_trainer_update(yoke_trainer *trainer, const yoke_batch *batch, double rate,
@@ -129,6 +132,13 @@ bool yoke_trainer_is_common(yoke_status status);
 void yoke_trainer_emit(yoke_trainer *trainer, yoke_event *event);
 void yoke_trainer_warn(yoke_trainer *trainer);
 void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);
+
+/* last_weights.c; both without options.save: nothing to do. prepare_save: by all ranks together, so
+ * that the save needs nothing new; a failure ends the other ranks. save: the best weights so far,
+ * or the present ones; elsewhere where it must, with an IO error that says where. together: the
+ * other ranks wait; otherwise they have failed, or rank 0 has. */
+yoke_status yoke_trainer_prepare_save(yoke_trainer *trainer);
+yoke_status yoke_trainer_save(yoke_trainer *trainer, bool together);
 
 /* epochs.c. add: a step of this epoch. report: the event EPOCH; evaluated: an evaluation ended it.
  * sum: means as a result, whose loss is NaN without rows. */

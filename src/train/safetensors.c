@@ -352,22 +352,37 @@ static void emit_tensors(yoke_json *json, const yoke_file_tensor *tensors, int c
 }
 
 /* Length, JSON, and spaces up to a multiple of eight; sealed if it has a seal. */
-static yoke_status write_header(yoke_file_writer *writer, const yoke_json *json) {
-    size_t length = (json->length + 7) / 8 * 8, bytes = YOKE_HEADER_AT + length;
+static yoke_status pad_header(char **header, size_t *bytes, const yoke_json *json) {
+    size_t length = (json->length + 7) / 8 * 8;
     if (length > YOKE_HEADER_LIMIT)
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "the names and texts of the file need a header of %zu bytes; readers take at "
                     "most %zu: shorten or leave out lists of names",
                     length, YOKE_HEADER_LIMIT);
-    char *header = malloc(bytes);
-    if (header == NULL) return FAIL_MEMORY(bytes, "the header of a weight file");
+    *bytes = YOKE_HEADER_AT + length;
+    *header = malloc(*bytes);
+    if (*header == NULL) return FAIL_MEMORY(*bytes, "the header of a weight file");
     for (unsigned i = 0; i < YOKE_HEADER_AT; i++)
-        header[i] = (char)(unsigned char)(length >> 8 * i);
-    memcpy(header + YOKE_HEADER_AT, json->text, json->length);
-    memset(header + YOKE_HEADER_AT + json->length, ' ', length - json->length);
-    yoke_seal(header, bytes);
-    yoke_status status = yoke_file_write(writer, header, bytes);
-    free(header);
+        (*header)[i] = (char)(unsigned char)(length >> 8 * i);
+    memcpy(*header + YOKE_HEADER_AT, json->text, json->length);
+    memset(*header + YOKE_HEADER_AT + json->length, ' ', length - json->length);
+    yoke_seal(*header, *bytes);
+    return YOKE_OK;
+}
+
+yoke_status yoke_safetensors_header(char **header, size_t *bytes, const yoke_file_tensor *tensors,
+                                    int count, const yoke_file_note *notes, int note_count) {
+    yoke_json json;
+    *header = NULL;
+    TRY(check_all_names(tensors, count, notes, note_count));
+    yoke_json_begin(&json);
+    yoke_json_open(&json, NULL, '{');
+    emit_notes(&json, notes, note_count);
+    emit_tensors(&json, tensors, count);
+    yoke_json_close(&json, '}');
+    yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
+                                     : pad_header(header, bytes, &json);
+    yoke_json_end(&json);
     return status;
 }
 
@@ -383,22 +398,22 @@ yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count) {
     return YOKE_OK;
 }
 
+static yoke_status begin_file(yoke_file_writer *writer, const char *path, const char *header,
+                              size_t header_bytes, size_t block_bytes) {
+    TRY(yoke_file_create_whole(writer, path));
+    TRY(yoke_file_reserve(writer, header_bytes + block_bytes));
+    return yoke_file_write(writer, header, header_bytes);
+}
+
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count) {
-    yoke_json json;
-    TRY(check_all_names(tensors, count, notes, note_count));
-    yoke_json_begin(&json);
-    yoke_json_open(&json, NULL, '{');
-    emit_notes(&json, notes, note_count);
-    emit_tensors(&json, tensors, count);
-    yoke_json_close(&json, '}');
-    yoke_status status = json.failed ? FAIL_MEMORY(json.capacity, "the header of a weight file")
-                                     : yoke_file_create_whole(writer, path);
-    if (status == YOKE_OK) {
-        status = write_header(writer, &json);
-        if (status != YOKE_OK) yoke_file_abort(writer);
-    }
-    yoke_json_end(&json);
+    char *header;
+    size_t header_bytes, block_bytes = 0;
+    TRY(yoke_safetensors_header(&header, &header_bytes, tensors, count, notes, note_count));
+    for (int i = 0; i < count; i++)
+        block_bytes += tensors[i].bytes;
+    yoke_status status = begin_file(writer, path, header, header_bytes, block_bytes);
+    free(header);
     return status;
 }

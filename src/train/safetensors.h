@@ -115,10 +115,13 @@ yoke_status yoke_safetensors_integer(const yoke_safetensors *file, const yoke_fi
 /* Sorts the tensors (the caller fills in name, dtype, ndim and shape) into the reference writer's
  * order and assigns their offsets. */
 yoke_status yoke_safetensors_arrange(yoke_file_tensor *tensors, int count);
-/* Writes the header of a new file. ARGUMENT: two tensors or two notes have one name, or one that
- * the format needs itself. The tensors are arranged, `notes` go into __metadata__; one of them may
- * be the seal (digest.h). Then write the tensors' bytes in their order with yoke_file_write, and
- * finish with yoke_file_commit. */
+/* The header of a file with these tensors, which are arranged, and with `notes` in __metadata__;
+ * one of them may be the seal (digest.h). The caller frees it. ARGUMENT: two tensors or two notes
+ * have one name, or one that the format needs itself. */
+yoke_status yoke_safetensors_header(char **header, size_t *bytes, const yoke_file_tensor *tensors,
+                                    int count, const yoke_file_note *notes, int note_count);
+/* Begins a new file with that header. Then write the tensors' bytes in their order with
+ * yoke_file_write, and finish with yoke_file_commit. */
 yoke_status yoke_safetensors_create(yoke_file_writer *writer, const char *path,
                                     const yoke_file_tensor *tensors, int count,
                                     const yoke_file_note *notes, int note_count);

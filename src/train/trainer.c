@@ -372,6 +372,8 @@ void yoke_trainer_destroy(yoke_trainer *trainer) {
     yoke_checkpoint_writer_destroy(trainer->checkpoints.writer);
     yoke_folder_close(&trainer->checkpoints.folder);
     yoke_state_destroy(trainer->checkpoints.state);
+    yoke_weights_writer_destroy(trainer->weights);
+    yoke_workers_destroy(trainer->file_workers);
     yoke_data_parallel_destroy(trainer->parallel);
     yoke_metrics_close(&trainer->metrics);
     yoke_lr_curve_clear(&trainer->lr_curve);

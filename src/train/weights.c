@@ -1,82 +1,15 @@
 /* Saves and loads weights as safetensors, with PyTorch's names. Loading compares the whole file
  * with the model before it changes a weight. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "train/weights.h"
 
 #include "model/model.h"
 #include "parallel/parallel.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
-#include "train/weights.h"
 #include "train/weights_match.h"
+#include "train/weights_writer.h"
 
 /* Saving. */
-
-/* Weights that are not finite must not replace the last good ones. */
-static yoke_status check_finite(const yoke_tensor_info *tensor, const float *values) {
-    for (size_t i = 0; i < tensor->count; i++)
-        if (!isfinite(values[i]))
-            return FAIL(YOKE_ERROR_NUMERIC,
-                        "element %zu of %s is not finite: not saving these weights", i,
-                        tensor->name);
-    return YOKE_OK;
-}
-
-/* Where weights come from. */
-typedef struct weight_source {
-    yoke_data_parallel *parallel;
-    const yoke_state *best; /* NULL: the engine's weights */
-    float *values;          /* [of the largest tensor] */
-} weight_source;
-
-static yoke_status read_values(const weight_source *source, int tensor,
-                               const yoke_tensor_info *info) {
-    const yoke_state *best = source->best;
-    if (best == NULL)
-        return yoke_data_parallel_read(source->parallel, info->name, source->values, info->count);
-    for (int i = 0; i < best->count; i++)
-        if (best->tensors[i].part == YOKE_STATE_BEST && best->tensors[i].copy_of == tensor)
-            memcpy(source->values, best->tensors[i].values, info->count * sizeof(float));
-    return YOKE_OK;
-}
-
-static yoke_status add_tensor(yoke_tensor_file *file, const weight_source *source, int tensor,
-                              const yoke_tensor_info *info) {
-    yoke_tensor_file_entry entry = {.struct_size = sizeof entry,
-                                    .name = info->name,
-                                    .type = YOKE_TENSOR_INT64,
-                                    .ndim = info->ndim};
-    for (int i = 0; i < info->ndim; i++)
-        entry.shape[i] = info->shape[i];
-    int64_t batches = (int64_t)yoke_data_parallel_batches_tracked(source->parallel);
-    if (info->integer) return yoke_tensor_file_add(file, &entry, &batches);
-    entry.type = YOKE_TENSOR_FLOAT32;
-    TRY(read_values(source, tensor, info));
-    TRY(check_finite(info, source->values));
-    return yoke_tensor_file_add(file, &entry, source->values);
-}
-
-static yoke_status add_tensors(yoke_tensor_file *file, const weight_source *source,
-                               const yoke_model *model) {
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(model, i, &info));
-        TRY(add_tensor(file, source, i, &info));
-    }
-    return YOKE_OK;
-}
-
-static yoke_status largest_tensor(const yoke_model *model, size_t *elements) {
-    *elements = 1;
-    for (int i = 0; i < yoke_model_tensor_count(model); i++) {
-        yoke_tensor_info info = {.struct_size = sizeof info};
-        TRY(yoke_model_tensor(model, i, &info));
-        if (info.count > *elements) *elements = info.count;
-    }
-    return YOKE_OK;
-}
 
 static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke_model *model,
                                   const char *path) {
@@ -85,38 +18,21 @@ static yoke_status check_pointers(const yoke_data_parallel *parallel, const yoke
     return yoke_pointer_check(path, "path");
 }
 
-static yoke_status collect(weight_source *source, const yoke_model *model,
-                           yoke_tensor_file **file) {
-    size_t largest;
-    *file = NULL;
-    TRY(largest_tensor(model, &largest));
-    TRY(yoke_tensor_file_create(file));
-    source->values = malloc(largest * sizeof *source->values);
-    if (source->values == NULL)
-        return FAIL_MEMORY(largest * sizeof *source->values, "a tensor on its way to a file");
-    yoke_status status = add_tensors(*file, source, model);
-    free(source->values);
+yoke_status yoke_weights_write(yoke_data_parallel *parallel, const yoke_model *model,
+                               const yoke_notes *notes, const char *path) {
+    yoke_weights_writer *writer;
+    yoke_weights_writer_options options = {.path = path, .notes = notes};
+    TRY(yoke_weights_writer_create(&writer, parallel, model, &options));
+    yoke_status status = yoke_weights_writer_take(writer, NULL);
+    if (status == YOKE_OK) status = yoke_weights_writer_write(writer);
+    yoke_weights_writer_destroy(writer);
     return status;
-}
-
-yoke_status yoke_weights_collect(yoke_data_parallel *parallel, const yoke_model *model,
-                                 yoke_tensor_file **file) {
-    return collect(&(weight_source){.parallel = parallel}, model, file);
-}
-
-yoke_status yoke_weights_collect_best(const yoke_state *state, yoke_data_parallel *parallel,
-                                      const yoke_model *model, yoke_tensor_file **file) {
-    return collect(&(weight_source){.parallel = parallel, .best = state}, model, file);
 }
 
 yoke_status yoke_weights_save(yoke_data_parallel *parallel, const yoke_model *model,
                               const char *path) {
-    yoke_tensor_file *file;
     TRY(check_pointers(parallel, model, path));
-    yoke_status status = yoke_weights_collect(parallel, model, &file);
-    if (status == YOKE_OK) status = yoke_tensor_file_save(file, path);
-    yoke_tensor_file_close(file);
-    return status;
+    return yoke_weights_write(parallel, model, NULL, path);
 }
 
 /* Loading. */

@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "support/process_ranks.h"
+#include "train/weights_writer.h"
 #include "yoke/yoke.h"
 
 enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, STOP_TIMEOUT_MS = 5000, SLACK_MS = 60000 };
@@ -112,14 +113,11 @@ yoke_status WRAP(yoke_optimizer_update)(yoke_optimizer *optimizer, const yoke_op
                                        gradients);
 }
 
-yoke_status REAL(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
-                                       yoke_tensor_file **file);
-yoke_status WRAP(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
-                                       yoke_tensor_file **file);
-yoke_status WRAP(yoke_weights_collect)(yoke_data_parallel *parallel, const yoke_model *model,
-                                       yoke_tensor_file **file) {
+yoke_status REAL(yoke_weights_writer_take)(yoke_weights_writer *writer, const yoke_state *best);
+yoke_status WRAP(yoke_weights_writer_take)(yoke_weights_writer *writer, const yoke_state *best);
+yoke_status WRAP(yoke_weights_writer_take)(yoke_weights_writer *writer, const yoke_state *best) {
     pass(WHILE_SAVING, 1);
-    return REAL(yoke_weights_collect)(parallel, model, file);
+    return REAL(yoke_weights_writer_take)(writer, best);
 }
 
 /* A play: WORLD ranks train, one of them meets its end. */

@@ -3,6 +3,7 @@
 #include "trainer_check.h"
 
 #include <jansson.h>
+#include <sys/resource.h>
 
 static void weights_saved_and_loaded_are_the_same_bits(void **state) {
     (void)state;
@@ -349,12 +350,32 @@ static yoke_trainer_options losing(log_of_run *run, char path[192]) {
     yoke_trainer_options options = small(run);
     assert_int_equal(mkdir(in_folder("lost", lost), 0700), 0);
     snprintf(path, 192, "%s/weights", lost);
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
     options.save = path;
     options.on_event = on_event_removing_the_folder;
     return options;
 }
 
-static void a_folder_that_is_gone_at_the_end_is_an_error_naming_the_file(void **state) {
+/* What the text says to be in TMPDIR has the weights of the run's end. */
+static void expect_rescued(const log_of_run *run, const char *text) {
+    static const char says[] = "; the weights are in ";
+    char path[160], *end = path + sizeof "/tmp/yoke-trainer-XXXXXX/yoke-rescued-XXXXXX" - 1;
+    const char *place = strstr(text, says);
+    assert_non_null(place);
+    snprintf(path, sizeof path, "%s", place + strlen(says));
+    assert_memory_equal(path, folder, strlen(folder));
+    assert_string_equal(end, "/weights");
+    assert_int_equal(run->saved, 1);
+    yoke_data_parallel *engine = yoke_trainer_engine(run->trainer);
+    uint64_t ended = hash_of(run->trainer);
+    EXPECT_OK(yoke_weights_load(engine, yoke_data_parallel_model(engine), path));
+    assert_true(hash_of(run->trainer) == ended);
+    assert_int_equal(unlink(path), 0);
+    *end = '\0';
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void weights_whose_folder_is_gone_are_elsewhere_and_the_error_says_where(void **state) {
     (void)state;
     char path[192];
     log_of_run run = {0};
@@ -362,10 +383,11 @@ static void a_folder_that_is_gone_at_the_end_is_an_error_naming_the_file(void **
     assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
     assert_int_equal(run.steps, 4);
     assert_non_null(strstr(yoke_last_error(), path));
+    expect_rescued(&run, yoke_last_error());
     yoke_trainer_destroy(run.trainer);
 }
 
-static void a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported(void **state) {
+static void weights_are_elsewhere_after_a_stop_or_a_bad_loss_too(void **state) {
     (void)state;
     char path[192];
     log_of_run stopped = {.stop_after = 2}, exploded = {0};
@@ -373,6 +395,7 @@ static void a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported(void **
     options.epochs = 100;
     assert_int_equal(train(&stopped, &options), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), path));
+    expect_rescued(&stopped, yoke_last_error());
     const yoke_optimizer_options steep = {
         .struct_size = sizeof steep, .learning_rate = 1e30, .momentum = 0.9};
     options = losing(&exploded, path);
@@ -382,8 +405,31 @@ static void a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported(void **
     assert_non_null(strstr(yoke_last_error(), "not finite"));
     assert_int_equal(exploded.warnings, 1);
     assert_non_null(strstr(exploded.warning, path));
+    expect_rescued(&exploded, exploded.warning);
     yoke_trainer_destroy(stopped.trainer);
     yoke_trainer_destroy(exploded.trainer);
+}
+
+/* A limit on the size of files stands in for a full disk; SIGXFSZ would kill this process. */
+static void a_save_that_would_not_fit_is_refused_before_the_first_step(void **state) {
+    (void)state;
+    char path[128];
+    struct rlimit before, limit;
+    log_of_run run = {0};
+    yoke_trainer_options options = small(&run);
+    options.save = in_folder("large", path);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 10000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    yoke_status status = train(&run, &options);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), path));
+    assert_non_null(strstr(yoke_last_error(), "ulimit -f"));
+    assert_int_equal(run.ready + run.steps, 0);
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(access(path, F_OK), -1);
 }
 
 static void weights_need_a_file_and_no_pipe_or_device(void **state) {
@@ -451,8 +497,9 @@ int main(void) {
         cmocka_unit_test(patterns_for_no_tensor_of_the_model_are_refused),
         cmocka_unit_test(every_line_of_metrics_is_a_whole_object),
         cmocka_unit_test(a_full_disk_costs_the_metrics_one_warning_and_not_the_run),
-        cmocka_unit_test(a_folder_that_is_gone_at_the_end_is_an_error_naming_the_file),
-        cmocka_unit_test(a_folder_that_is_gone_after_a_stop_or_a_bad_loss_is_reported),
+        cmocka_unit_test(weights_whose_folder_is_gone_are_elsewhere_and_the_error_says_where),
+        cmocka_unit_test(weights_are_elsewhere_after_a_stop_or_a_bad_loss_too),
+        cmocka_unit_test(a_save_that_would_not_fit_is_refused_before_the_first_step),
         cmocka_unit_test(weights_need_a_file_and_no_pipe_or_device),
         cmocka_unit_test(spoiled_weights_do_not_replace_good_ones),
         cmocka_unit_test(files_that_cannot_be_written_are_refused_before_training),
