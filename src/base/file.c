@@ -3,14 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
+
+#define WRITER_MS 10000 /* for a program to write into a pipe with a name */
 
 typedef struct buffer {
     unsigned char *data;
@@ -44,9 +49,25 @@ static yoke_status read_all(int descriptor, const char *path, size_t limit, buff
     return YOKE_OK;
 }
 
+/* A pipe that another program has put here may never get a writer. One without a name, as in
+ * <(program), has its writer from the start. */
+static yoke_status await_writer(int descriptor, const char *path) {
+    struct pollfd look = {.fd = descriptor, .events = POLLIN};
+    struct statfs system;
+    if (fstatfs(descriptor, &system) == 0 && system.f_type == PIPEFS_MAGIC) return YOKE_OK;
+    if (poll(&look, 1, WRITER_MS) != 0) return YOKE_OK;
+    return FAIL(YOKE_ERROR_IO,
+                "%s: a pipe into which no program has written for %d s; name a file, or start the "
+                "program first",
+                path, WRITER_MS / 1000);
+}
+
 static yoke_status read_open(int descriptor, const char *path, size_t limit, buffer *content) {
     struct stat file;
     if (fstat(descriptor, &file) != 0)
+        return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
+    if (S_ISFIFO(file.st_mode)) TRY(await_writer(descriptor, path));
+    if (fcntl(descriptor, F_SETFL, 0) != 0) /* read waits for what a program writes later */
         return FAIL(YOKE_ERROR_IO, "%s: cannot read: %s", path, strerror(errno));
     if (S_ISREG(file.st_mode) && (uintmax_t)file.st_size > limit)
         return FAIL(YOKE_ERROR_IO, "%s: %jd bytes long, the limit is %zu", path,
@@ -55,8 +76,9 @@ static yoke_status read_open(int descriptor, const char *path, size_t limit, buf
     return read_all(descriptor, path, limit, content);
 }
 
+/* Never waits for the writer of a pipe. */
 static yoke_status open_to_read(const char *path, int *descriptor) {
-    *descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*descriptor >= 0) return YOKE_OK;
     bool missing = errno == ENOENT || errno == ENOTDIR;
     return FAIL(missing ? YOKE_ERROR_MISSING : YOKE_ERROR_IO, "%s: cannot open: %s", path,

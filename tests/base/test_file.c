@@ -277,6 +277,29 @@ static void files_of_any_length_are_read_whole(void **state) {
     }
 }
 
+static void a_pipe_is_read_and_not_waited_for_for_ever(void **state) {
+    (void)state;
+    unsigned char *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(mkfifo(target, 0600), 0);
+    yoke_file_mapping mapping;
+    assert_int_equal(yoke_file_map(&mapping, target), YOKE_ERROR_IO);
+    pid_t writer = fork();
+    if (writer == 0) {
+        usleep(300000);
+        int descriptor = open(target, O_WRONLY);
+        bool first = write(descriptor, "late", 4) == 4;
+        usleep(300000);
+        _exit(first && write(descriptor, "r", 1) == 1 ? 0 : 1);
+    }
+    assert_int_equal(yoke_file_read(target, 100, &data, &bytes), YOKE_OK);
+    assert_string_equal(data, "later");
+    free(data);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    assert_int_equal(yoke_file_read(target, 100, &data, &bytes), YOKE_ERROR_IO);
+    assert_non_null(strstr(yoke_last_error(), "no program has written for 10 s"));
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void) {
@@ -296,6 +319,7 @@ int main(void) {
         IN_FOLDER(a_missing_file_is_missing_and_a_folder_is_an_io_error),
         IN_FOLDER(a_file_beyond_the_limit_is_refused),
         IN_FOLDER(files_of_any_length_are_read_whole),
+        IN_FOLDER(a_pipe_is_read_and_not_waited_for_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
