@@ -13,6 +13,7 @@
 #include "base/json_scan.h"
 #include "base/options.h"
 #include "base/random.h"
+#include "base/room.h"
 #include "base/text.h"
 #include "base/tree.h"
 #include "base/workers.h"
