@@ -13,6 +13,7 @@
 static void cpu_close(yoke_device *device) {
     if (device == NULL) return;
     cpu_device *cpu = cpu_of(device);
+    cpu_conversions_clear(cpu);
     cpu_descs_clear(&cpu->descs);
     if (cpu->stream != NULL) dnnl_stream_destroy(cpu->stream);
     if (cpu->engine != NULL) dnnl_engine_destroy(cpu->engine);
@@ -261,32 +262,6 @@ static yoke_status cpu_layout_plain(yoke_device *device, const int64_t *shape, i
         dims[i] = shape[i];
     TRY_DNNL(cpu_desc_by_strides(&desc, &cpu_of(device)->descs, ndim, dims, dnnl_f32, NULL));
     cpu_layout_store(layout, desc);
-    return YOKE_OK;
-}
-
-static yoke_status run_reorder(cpu_device *cpu, const cpu_desc *to_desc, void *to,
-                               const cpu_desc *from_desc, const void *from) {
-    cpu_call call = {0};
-    yoke_status status = cpu_reorder(&call, cpu, from_desc, (void *)(uintptr_t)from, to_desc, to);
-    if (status == YOKE_OK) status = cpu_call_run(&call, cpu);
-    cpu_call_destroy(&call);
-    return status;
-}
-
-/* The two may differ in ndim ([out, in / groups, k, k] is [groups, out / groups, ...] to oneDNN):
- * reshape the one with fewer dimensions, which is plain. */
-static yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
-                                      const yoke_layout *from_layout, const void *from) {
-    cpu_descs *descs = &cpu_of(device)->descs;
-    const cpu_desc *to_desc = NULL, *from_desc = NULL;
-    TRY_DNNL(cpu_desc_copy(&to_desc, descs, cpu_layout_desc(to_layout)));
-    TRY_DNNL(cpu_desc_copy(&from_desc, descs, cpu_layout_desc(from_layout)));
-    if (to_desc->ndims > from_desc->ndims)
-        TRY_DNNL(cpu_desc_reshape(&from_desc, descs, from_desc, to_desc->ndims, to_desc->dims));
-    else if (to_desc->ndims < from_desc->ndims)
-        TRY_DNNL(cpu_desc_reshape(&to_desc, descs, to_desc, from_desc->ndims, from_desc->dims));
-    if (to_desc != from_desc) return run_reorder(cpu_of(device), to_desc, to, from_desc, from);
-    if (to != from) memcpy(to, from, to_layout->bytes);
     return YOKE_OK;
 }
 

@@ -89,23 +89,36 @@ static void unbind(cpu_call *call) {
 
 void cpu_call_destroy(cpu_call *call) {
     unbind(call);
+    free(call->scratch);
     if (call->primitive != NULL) dnnl_primitive_destroy(call->primitive);
     memset(call, 0, sizeof *call);
 }
 
-/* oneDNN allocates a reorder's small scratchpad when it creates the primitive, not when it runs. */
+static yoke_status bind_reorder_scratch(cpu_call *call, cpu_device *device,
+                                        const_dnnl_primitive_desc_t description) {
+    const cpu_desc *desc = NULL;
+    TRY_DNNL(cpu_desc_of_argument(&desc, &device->descs, description, DNNL_ARG_SCRATCHPAD));
+    if (desc == NULL || desc->bytes == 0) return YOKE_OK;
+    call->scratch = aligned_alloc(CPU_LINE, cpu_align(desc->bytes, CPU_LINE));
+    if (call->scratch == NULL) return FAIL_MEMORY(desc->bytes, "a conversion of layouts");
+    return add_argument(call, device, DNNL_ARG_SCRATCHPAD, desc, call->scratch);
+}
+
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address) {
     if (from == to) return YOKE_OK;
     dnnl_primitive_desc_t description = NULL;
-    TRY_DNNL(dnnl_reorder_primitive_desc_create(&description, from->onednn, device->engine,
-                                                to->onednn, device->engine, NULL));
-    dnnl_status_t status = dnnl_primitive_create(&call->primitive, description);
+    TRY(yoke_room_check());
+    TRY_DNNL(cpu_reorder_describe(&description, device->engine, from, to));
+    dnnl_status_t made = dnnl_primitive_create(&call->primitive, description);
+    yoke_status status = made == dnnl_success
+                             ? YOKE_OK
+                             : cpu_dnnl_failed(made, "dnnl_primitive_create of a reorder");
+    if (status == YOKE_OK) status = add_argument(call, device, DNNL_ARG_FROM, from, from_address);
+    if (status == YOKE_OK) status = add_argument(call, device, DNNL_ARG_TO, to, to_address);
+    if (status == YOKE_OK) status = bind_reorder_scratch(call, device, description);
     dnnl_primitive_desc_destroy(description);
-    if (status != dnnl_success)
-        return cpu_dnnl_failed(status, "dnnl_primitive_create of a reorder");
-    TRY(add_argument(call, device, DNNL_ARG_FROM, from, from_address));
-    return add_argument(call, device, DNNL_ARG_TO, to, to_address);
+    return status;
 }
 
 /* Primitives. */
@@ -119,6 +132,7 @@ static const int known_arguments[CPU_PRIMITIVE_ARGUMENTS] = {
 
 yoke_status cpu_primitive_create(cpu_primitive *primitive, cpu_device *device,
                                  const cpu_operation *operation) {
+    TRY(yoke_room_check());
     TRY_DNNL(cpu_operation_describe(&primitive->description, device->engine, operation));
     TRY_DNNL(dnnl_primitive_create(&primitive->call.primitive, primitive->description));
     for (int i = 0; i < CPU_PRIMITIVE_ARGUMENTS; i++)

@@ -2,16 +2,25 @@
 #ifndef DEVICE_CPU_CPU_H
 #define DEVICE_CPU_CPU_H
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "device/backend.h"
 #include "device/cpu/onednn.h"
+
+/* Of this device so far, for the next tensor of the same layouts. Engines share a device, so a
+ * thread takes its turn. */
+typedef struct cpu_conversions {
+    pthread_mutex_t turn;
+    struct cpu_conversion *first;
+} cpu_conversions;
 
 typedef struct cpu_device {
     yoke_device base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     cpu_descs descs; /* the descriptors of all its plans and layouts */
+    cpu_conversions conversions;
     cpu_set_t cores; /* the cores it is bound to; empty: unbound */
 } cpu_device;
 
@@ -54,6 +63,7 @@ typedef struct cpu_call {
     dnnl_primitive_t primitive; /* NULL: nothing to run */
     int count;
     dnnl_exec_arg_t arguments[CPU_CALL_ARGUMENTS]; /* the call owns the memory objects */
+    void *scratch;                                 /* a reorder's */
 } cpu_call;
 
 yoke_status cpu_call_run(const cpu_call *call, cpu_device *device);
@@ -121,10 +131,15 @@ static inline void cpu_store(void *values, size_t at, bool half, float value) {
 /* A value's four dimensions (yoke_dims_shape) in `tag` (dnnl_format_tag_any allowed). */
 yoke_status cpu_value_desc(const cpu_desc **desc, cpu_device *device, int rows, yoke_dims dims,
                            dnnl_data_type_t type, dnnl_format_tag_t tag);
-/* A reorder from one descriptor to another, with bound addresses. If the two are equal, the call
- * stays empty and cpu_call_run does nothing. */
+/* A reorder from one descriptor to another, with bound addresses: argument 0 and 1. If the two are
+ * equal, the call stays empty and cpu_call_run does nothing. */
 yoke_status cpu_reorder(cpu_call *call, cpu_device *device, const cpu_desc *from,
                         void *from_address, const cpu_desc *to, void *to_address);
+
+/* yoke_layout_convert: only the first conversion between two layouts allocates. */
+yoke_status cpu_layout_convert(yoke_device *device, const yoke_layout *to_layout, void *to,
+                               const yoke_layout *from_layout, const void *from);
+void cpu_conversions_clear(cpu_device *device);
 
 /* Measuring: small random values, never zeros or denormals. */
 void cpu_probe_fill(void *memory, const cpu_desc *desc);

@@ -30,18 +30,23 @@ static dnnl_status_t add(const cpu_desc **desc, cpu_descs *descs, void *md) {
     return dnnl_success;
 }
 
+static const cpu_desc *find(const cpu_descs *descs, const void *md) {
+    const cpu_desc *known = descs->first;
+    while (known != NULL && !dnnl_memory_desc_equal(known->onednn, md))
+        known = known->next;
+    return known;
+}
+
 /* Takes ownership of a new md: adds it to the list, or destroys it if the list has an equal one. */
 static dnnl_status_t keep(const cpu_desc **desc, cpu_descs *descs, dnnl_status_t made, void *md) {
     *desc = NULL;
     if (made != dnnl_success) return made;
-    for (cpu_desc *known = descs->first; known != NULL; known = known->next) {
-        if (!dnnl_memory_desc_equal(known->onednn, md)) continue;
-        cpu_md_destroy(md);
-        *desc = known;
-        return dnnl_success;
-    }
-    dnnl_status_t status = add(desc, descs, md);
-    if (status != dnnl_success) cpu_md_destroy(md);
+    pthread_mutex_lock(&descs->turn);
+    *desc = find(descs, md);
+    bool is_new = *desc == NULL;
+    dnnl_status_t status = is_new ? add(desc, descs, md) : dnnl_success;
+    pthread_mutex_unlock(&descs->turn);
+    if (!is_new || status != dnnl_success) cpu_md_destroy(md);
     return status;
 }
 
@@ -77,6 +82,10 @@ dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_d
 
 dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from) {
     void *md = NULL;
+    pthread_mutex_lock(&descs->turn);
+    *desc = find(descs, from->onednn);
+    pthread_mutex_unlock(&descs->turn);
+    if (*desc != NULL) return dnnl_success;
     dnnl_status_t made = cpu_md_copy(&md, from->onednn);
     return keep(desc, descs, made, md);
 }
@@ -147,6 +156,19 @@ dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_en
     status = fill_attributes(attributes, operation);
     if (status == dnnl_success)
         status = cpu_describe_primitive(description, engine, operation, attributes);
+    dnnl_primitive_attr_destroy(attributes);
+    return status;
+}
+
+dnnl_status_t cpu_reorder_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                   const cpu_desc *from, const cpu_desc *to) {
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
+    if (status != dnnl_success) return status;
+    status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success)
+        status = dnnl_reorder_primitive_desc_create(description, from->onednn, engine, to->onednn,
+                                                    engine, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return status;
 }

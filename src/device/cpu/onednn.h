@@ -5,6 +5,7 @@
 #define DEVICE_CPU_ONEDNN_H
 
 #include <dnnl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,8 +26,10 @@ typedef struct cpu_desc {
     size_t bytes; /* 0: layout not chosen yet, or a part of a tensor */
 } cpu_desc;
 
-/* Owns descriptors until cpu_descs_clear. Equal descriptors are one object: compare pointers. */
+/* Owns descriptors until cpu_descs_clear. Equal descriptors are one object: compare pointers.
+ * Zeroed: empty. Threads may share it. */
 typedef struct cpu_descs {
+    pthread_mutex_t turn;
     cpu_desc *first;
 } cpu_descs;
 
@@ -46,7 +49,7 @@ dnnl_status_t cpu_desc_reshape(const cpu_desc **desc, cpu_descs *descs, const cp
 dnnl_status_t cpu_desc_part(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *whole,
                             const dnnl_dims_t dims, const dnnl_dims_t offsets);
 
-/* This list's equal of another list's descriptor. */
+/* This list's equal of another list's descriptor; allocates only where it has none. */
 dnnl_status_t cpu_desc_copy(const cpu_desc **desc, cpu_descs *descs, const cpu_desc *from);
 
 /* From the whole tensor's first byte to the end of what `desc` covers. */
@@ -94,6 +97,10 @@ typedef struct cpu_operation {
  * oneDNN has no such primitive on this processor. */
 dnnl_status_t cpu_operation_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
                                      const cpu_operation *operation);
+
+/* Describes a reorder; the caller provides the scratchpad. */
+dnnl_status_t cpu_reorder_describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                   const cpu_desc *from, const cpu_desc *to);
 
 /* The descriptor a primitive uses for an execution argument (DNNL_ARG_SRC, ...); NULL when it has
  * no such argument. */
