@@ -1,10 +1,12 @@
 /* The tool `yoke`: finds the verb and runs it. */
 #include <errno.h>
 #include <locale.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/cli.h"
 
@@ -176,7 +178,18 @@ static int dispatch(int argc, char **argv) {
     return index < 0 ? unknown_verb(argv[1]) : verbs[index].run(argc - 1, argv + 1);
 }
 
+/* Threads share one heap where the address space is limited: glibc takes 64 MiB of it for the heap
+ * of each thread. */
+static void share_heap(void) {
+#ifdef M_ARENA_MAX
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 int main(int argc, char **argv) {
+    share_heap();
     setlocale(LC_CTYPE, ""); /* the progress bar draws block characters where UTF-8 allows it */
     /* Replicas that share a GPU use more streams than CUDA's default of 8 connections. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

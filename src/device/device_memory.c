@@ -63,16 +63,17 @@ static const char *list_holders(const yoke_device *device, char *text, size_t si
 
 /* What may help differs: the caller knows whether rows, parameters or the optimizer asked. */
 static yoke_status out_of_memory(const yoke_device *device, size_t bytes, const char *what) {
-    char wanted[32], left[32], total[32], available[96] = "", holders[256];
+    char wanted[32], left[32], total[32], available[96] = "", holders[256], advice[128];
     yoke_device_info info = {.struct_size = sizeof info};
     device->backend->describe(device, &info);
     if (info.memory_free > 0)
         snprintf(available, sizeof available, ", %s of %s free",
                  yoke_text_bytes((double)info.memory_free, left, sizeof left),
                  yoke_text_bytes((double)info.memory_bytes, total, sizeof total));
-    return FAIL(YOKE_ERROR_MEMORY, "%s: out of memory: %s for %s%s; held: %s", device->name,
+    return FAIL(YOKE_ERROR_MEMORY, "%s: out of memory: %s for %s%s; held: %s%s", device->name,
                 yoke_text_bytes((double)bytes, wanted, sizeof wanted), what, available,
-                list_holders(device, holders, sizeof holders));
+                list_holders(device, holders, sizeof holders),
+                yoke_room_advice(advice, sizeof advice));
 }
 
 size_t yoke_device_free_bytes(const yoke_device *device) {

@@ -66,6 +66,7 @@ static yoke_status prepare_all(yoke_trainer *trainer) {
 yoke_status yoke_trainer_begin(yoke_trainer *trainer, bool saves) {
     TRY(prepare_all(trainer));
     if (saves) TRY(yoke_trainer_prepare_save(trainer));
+    TRY(yoke_room_check());
     trainer->begin_ns = yoke_now_ns();
     warn_of_choices(trainer);
     yoke_event ready = {.kind = YOKE_EVENT_READY, .accuracy = -1};
@@ -422,7 +423,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
 }
 
 static yoke_status run(yoke_trainer *trainer) {
-    TRY(yoke_trainer_begin(trainer, true));
+    TRY(end_ranks_on(trainer, yoke_trainer_begin(trainer, true)));
     return finish(trainer, train(trainer));
 }
 

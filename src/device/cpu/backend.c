@@ -44,6 +44,7 @@ static yoke_status cpu_build(cpu_device *cpu, const yoke_backend_open *request) 
     if (cpu->base.threads > omp_get_thread_limit()) cpu->base.threads = omp_get_thread_limit();
     snprintf(cpu->base.name, sizeof cpu->base.name, "%s", request->name);
     choose_cores(cpu, request, &allowed, core_count);
+    TRY(yoke_room_check());
     TRY_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags));
     return YOKE_OK;
@@ -210,6 +211,11 @@ static yoke_status cpu_allocate(yoke_device *device, size_t bytes, void **memory
     size_t rounded = bytes > 0 ? (bytes + alignment - 1) / alignment * alignment : alignment;
     *memory = aligned_alloc(alignment, rounded);
     if (*memory == NULL) return FAIL_MEMORY(bytes, device->name);
+    if (yoke_room_check() != YOKE_OK) {
+        free(*memory);
+        *memory = NULL;
+        return YOKE_ERROR_MEMORY;
+    }
     if (alignment == HUGE_PAGE_BYTES) madvise(*memory, rounded, MADV_HUGEPAGE);
     /* The device's threads write every page now: the pages are then close to them, and no later
      * write faults. */

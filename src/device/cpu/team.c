@@ -1,5 +1,6 @@
 /* The OpenMP team of a device's worker. libgomp ends the process when it cannot start a thread, so
  * plain threads try first; and it keeps a team until its thread ends, so the caller's is ended. */
+#include <execinfo.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -30,6 +31,14 @@ static void *await(void *gate) {
     pthread_mutex_lock(gate);
     pthread_mutex_unlock(gate);
     return NULL;
+}
+
+/* A thread of OpenMP that ends unwinds its stack; glibc loads the unwinder then, and aborts where
+ * it has no memory for it. */
+static yoke_status load_unwinder(void) {
+    void *frame;
+    if (backtrace(&frame, 1) == 0) return FAIL_MEMORY(sizeof frame, "the stack's unwinder");
+    return YOKE_OK;
 }
 
 /* All live at once, as the team's threads will. Answers how many the system gave. */
@@ -68,6 +77,8 @@ yoke_status cpu_start_team(yoke_device *device) {
                     "%s: process %d started OpenMP's threads, and a forked child cannot start "
                     "others; open the devices with threads 1, or fork before the first engine",
                     device->name, (int)own.process);
+    TRY(yoke_room_check());
+    TRY(load_unwinder());
     size_t before = count_threads();
     pthread_t *threads = calloc((size_t)count, sizeof *threads);
     if (threads == NULL) return FAIL_MEMORY((size_t)count * sizeof *threads, "compute threads");
