@@ -39,18 +39,21 @@ YOKE_API void yoke_evaluation_destroy(yoke_evaluation *evaluation);
 
 /** What an evaluation found. */
 typedef struct yoke_evaluation_info {
-    size_t struct_size;    /**< sizeof(yoke_evaluation_info). */
-    size_t rows;           /**< All rows. */
-    double loss;           /**< As yoke_step_result.loss, over all of them. */
-    int classes;           /**< 0: the model does not classify, and the rest is 0. */
-    int64_t labels;        /**< As yoke_step_result.labels, over all rows. */
-    int64_t correct;       /**< Labels whose output is the largest. */
-    int64_t among_five;    /**< Labels that are among the five largest outputs; sequence: 0. */
-    const int64_t *counts; /**< [classes, classes]: labels by true class, then by predicted class;
-                                borrowed from the evaluation. NULL: a sequence, no classes, or
-                                more than YOKE_COUNTS_CLASSES. */
-    size_t tallied;        /**< Rows that among_five and counts are of: those whose label counts;
-                                0: a sequence, or no classes. */
+    size_t struct_size;      /**< sizeof(yoke_evaluation_info). */
+    size_t rows;             /**< All rows. */
+    double loss;             /**< As yoke_step_result.loss, over all of them. */
+    int classes;             /**< 0: the model does not classify, and the rest is 0. */
+    int64_t labels;          /**< As yoke_step_result.labels, over all rows. */
+    int64_t correct;         /**< Labels whose output is the largest. */
+    int64_t among_five;      /**< Labels that are among the five largest outputs; sequence: 0. */
+    const int64_t *counts;   /**< [classes, classes]: labels by true class, then by predicted class;
+                                  borrowed from the evaluation. NULL: a sequence, no classes, or
+                                  more than YOKE_COUNTS_CLASSES. */
+    size_t tallied;          /**< Rows that among_five and counts are of: those whose label counts;
+                                  0: a sequence, or no classes. */
+    size_t not_finite;       /**< Rows with an input that is NaN or infinite: nothing else says so,
+                                  because a ReLU may swallow it. */
+    size_t first_not_finite; /**< The index of the first of them. */
 } yoke_evaluation_info;
 
 /** What an evaluation found.

@@ -116,7 +116,11 @@ static yoke_status evaluate(evaluation *run, const evaluate_flags *flags) {
     TRY(open_all(run, flags));
     TRY(yoke_evaluation_run(&run->result, run->trained.parallel, run->loader));
     run->info.struct_size = sizeof run->info;
-    return yoke_evaluation_describe(run->result, &run->info);
+    TRY(yoke_evaluation_describe(run->result, &run->info));
+    if (run->info.not_finite > 0)
+        fprintf(stderr, "yoke: warning: %s: values of %zu rows are not finite, of row %zu first\n",
+                run->spec, run->info.not_finite, run->info.first_not_finite);
+    return YOKE_OK;
 }
 
 /* Classes. */

@@ -1,6 +1,7 @@
 /* One pass over a dataset, for programs without a trainer. */
 #include "yoke/evaluation.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "parallel/parallel.h"
@@ -13,7 +14,19 @@ struct yoke_evaluation {
     size_t rows;
     int classes;
     int64_t labels, correct;
+    size_t not_finite, first_not_finite;
 };
+
+/* Rows as pixels have no inputs that could be anything else than finite. */
+static void count_not_finite(yoke_evaluation *made, const yoke_batch *batch) {
+    size_t values = batch->inputs_count / (size_t)batch->rows;
+    for (size_t row = 0; row < (size_t)batch->rows; row++) {
+        size_t i = 0;
+        while (i < values && isfinite(batch->inputs[row * values + i]))
+            i++;
+        if (i < values && made->not_finite++ == 0) made->first_not_finite = made->rows + row;
+    }
+}
 
 static yoke_status add_batches(yoke_evaluation *made, yoke_data_parallel *parallel,
                                yoke_loader *loader) {
@@ -29,6 +42,7 @@ static yoke_status add_batches(yoke_evaluation *made, yoke_data_parallel *parall
         yoke_tally_add(&made->tally,
                        &(yoke_tally_rows){&batch, made->outputs.outputs[0],
                                           yoke_data_parallel_model(parallel), made->rows});
+        count_not_finite(made, &batch);
         made->loss += result.loss * result.weight;
         made->weight += result.weight;
         made->rows += (size_t)result.rows;
@@ -90,6 +104,8 @@ yoke_status yoke_evaluation_describe(const yoke_evaluation *evaluation,
                                 .correct = evaluation->classes > 0 ? evaluation->correct : 0,
                                 .among_five = tally->among_five,
                                 .counts = tally->counts,
-                                .tallied = tally->rows};
+                                .tallied = tally->rows,
+                                .not_finite = evaluation->not_finite,
+                                .first_not_finite = evaluation->first_not_finite};
     return yoke_options_store(info, &own, sizeof own, "yoke_evaluation_info");
 }
