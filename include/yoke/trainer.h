@@ -129,7 +129,8 @@ typedef struct yoke_trainer_options {
                                                   written after the last one, yoke_trainer_run tries
                                                   again, then writes elsewhere: its IO error says
                                                   where, and the event SAVED has that path. */
-    const char *metrics;                     /**< A file of JSON lines to write; NULL: none. */
+    const char *metrics;                     /**< A file of JSON lines to write, which
+                                                  the first line replaces; NULL: none. */
     const char *trace;                       /**< A FILE for a Chrome trace; NULL: none. In DDP rank
                                                   0 writes that of all ranks; after a failure, rank
                                                   1 writes its own to FILE.rank-1, and so on, which

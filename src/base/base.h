@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "base/room.h"
+#include "base/same_file.h"
 #include "base/text.h"
 #include "base/tree.h"
 #include "base/workers.h"

@@ -25,6 +25,13 @@ const cli_verb report_verb = {
             "becomes a run of the page. What is cut short is read as far as it goes, with a\n"
             "note on the page. The page needs no network and no script.\n"};
 
+static yoke_status check_apart(const char *html, char *const *paths, int count) {
+    yoke_used_file files[FILES_MAX + 1] = {{"--html", html, YOKE_FILE_WRITTEN}};
+    for (int i = 0; i < count; i++)
+        files[i + 1] = (yoke_used_file){"the file", paths[i], YOKE_FILE_READ};
+    return yoke_files_check_apart(files, count + 1);
+}
+
 static yoke_status read_all(yoke_report *report, char *const *paths, int count) {
     for (int i = 0; i < count; i++) {
         yoke_status status = yoke_report_read_file(report, paths[i]);
@@ -41,7 +48,8 @@ int report_main(int argc, char **argv) {
     if (operands > FILES_MAX)
         return cli_usage_error("report", "%d files, a page has %d at most", operands, FILES_MAX);
     yoke_report report = {.title = "Yoke: a report"};
-    yoke_status status = read_all(&report, argv + 1, operands);
+    yoke_status status = check_apart(flags.html, argv + 1, operands);
+    if (status == YOKE_OK) status = read_all(&report, argv + 1, operands);
     if (status == YOKE_OK) status = yoke_report_write(&report, flags.html);
     if (status == YOKE_OK) printf("%s\n", flags.html);
     yoke_report_clear(&report);

@@ -116,6 +116,27 @@ int saving_flags_check_file(const saving_flags *flags, const char *save, bool fo
                            save);
 }
 
+int saving_flags_check_apart(const saving_flags *flags, const saving_files *files, bool speaks) {
+    bool replaces =
+        files->init != NULL && files->save != NULL && yoke_file_is_same(files->init, files->save);
+    bool keeps = files->choices != NULL && strcmp(files->choices, "none") != 0;
+    const yoke_used_file used[] = {
+        {"--save", files->save, YOKE_FILE_WRITTEN},
+        {"--metrics", files->metrics, YOKE_FILE_WRITTEN},
+        {"--trace", files->trace, YOKE_FILE_WRITTEN},
+        {"--report", files->report, YOKE_FILE_WRITTEN},
+        {"--init", replaces ? NULL : files->init, YOKE_FILE_READ},
+        {"--resume", is_auto(flags->resume) ? NULL : flags->resume, YOKE_FILE_READ},
+        {"--choices", keeps ? files->choices : NULL, YOKE_FILE_READ},
+        {"--config", files->config, YOKE_FILE_READ},
+        {"--dataset", files->dataset, YOKE_FILE_SPEC},
+        {"--checkpoint-dir", flags->dir, YOKE_FILE_CHECKPOINTS}};
+    yoke_status status = yoke_files_check_apart(used, (int)(sizeof used / sizeof used[0]));
+    if (status == YOKE_OK) return -1;
+    return speaks ? cli_usage_error("train", "%s", yoke_last_error())
+                  : yoke_status_exit_code(status);
+}
+
 void saving_flags_fill(yoke_trainer_options *run, const saving_flags *flags) {
     interval every = {0};
     if (flags->every != NULL) (void)read_interval(&every, flags->every);

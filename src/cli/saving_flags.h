@@ -23,6 +23,15 @@ typedef struct saving_context {
  * from a checkpoint and the file may be its own. Every rank checks, so that none waits for another
  * that has left; the one that `speaks` prints. -1, or the exit code. */
 int saving_flags_check_file(const saving_flags *flags, const char *save, bool force, bool speaks);
+/* The files of a run beside its checkpoints; NULL: not given. */
+typedef struct saving_files {
+    const char *save, *metrics, *trace, *report;   /* written */
+    const char *init, *choices, *config, *dataset; /* read */
+} saving_files;
+
+/* Before a byte is written: no file is written twice, or written and read, save that --save may
+ * replace the weights of --init. As above every rank checks, and one speaks. */
+int saving_flags_check_apart(const saving_flags *flags, const saving_files *files, bool speaks);
 /* -1, or the exit code of a usage error. */
 int saving_flags_check(const saving_flags *flags, const saving_context *context);
 /* Whether they say --resume auto. */

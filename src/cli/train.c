@@ -572,6 +572,15 @@ int train_main(int argc, char **argv) {
     flags.evaluate_every = evaluations(&flags);
     if (code < 0) code = find_rank(&now);
     if (code < 0 && now.speaks && !flags.quiet) config_print_recipe(&place, stderr);
+    saving_files files = {.save = flags.save,
+                          .metrics = flags.metrics,
+                          .trace = flags.trace,
+                          .report = flags.report,
+                          .init = flags.init,
+                          .choices = flags.choices,
+                          .config = flags.config.file,
+                          .dataset = flags.dataset};
+    if (code < 0) code = saving_flags_check_apart(&flags.saving, &files, now.speaks);
     if (code < 0 && flags.tuning.lr_find == 0)
         code = saving_flags_check_file(&flags.saving, flags.save, flags.force, now.speaks);
     if (code < 0) code = straggler_read(&now.straggler, "train", flags.straggler);

@@ -29,43 +29,52 @@ static off_t measure_lines(FILE *file, const yoke_metrics_place *place) {
     return whole;
 }
 
+static yoke_status fail(const char *path, int cause) {
+    return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s%s", path, strerror(cause),
+                cause == ENXIO ? " (a pipe needs its reader first)" : "");
+}
+
+/* O_NONBLOCK: a pipe without a reader would keep open waiting. Later writes do wait for a slow
+ * reader. */
+static yoke_status open_file(const char *path, int *descriptor) {
+    *descriptor =
+        open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (*descriptor < 0) return fail(path, errno);
+    int flags = fcntl(*descriptor, F_GETFL);
+    if (flags >= 0 && fcntl(*descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0) return YOKE_OK;
+    int cause = errno;
+    close(*descriptor);
+    return fail(path, cause);
+}
+
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path) {
+    struct stat file;
+    *metrics = (yoke_metrics){0};
+    if (path == NULL) return YOKE_OK;
+    char *copy = strdup(path);
+    if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
+    yoke_status status = open_file(path, &metrics->descriptor);
+    if (status != YOKE_OK) {
+        free(copy);
+        return status;
+    }
+    metrics->path = copy;
+    metrics->is_file = fstat(metrics->descriptor, &file) == 0 && S_ISREG(file.st_mode);
+    return YOKE_OK;
+}
+
 /* A pipe or a device keeps nothing, and reading it would wait or take what others want to read. */
-static yoke_status measure_kept(const char *path, const yoke_metrics_place *place, off_t *kept) {
-    struct stat about;
-    *kept = 0;
-    if (stat(path, &about) != 0 && errno == ENOENT) return YOKE_OK;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return YOKE_OK;
+yoke_status yoke_metrics_go_on(yoke_metrics *metrics, const yoke_metrics_place *place) {
+    if (metrics->path == NULL || !metrics->is_file) return YOKE_OK;
     errno = 0;
-    FILE *file = fopen(path, "re");
-    if (file != NULL) *kept = measure_lines(file, place);
+    FILE *file = fopen(metrics->path, "re");
+    if (file != NULL) metrics->whole = measure_lines(file, place);
     int cause = file == NULL || ferror(file) ? errno : 0;
     if (file != NULL) fclose(file);
     if (cause == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_IO,
                 "%s: cannot read the metrics that this run goes on with: %s; choose another file",
-                path, strerror(cause));
-}
-
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path,
-                              const yoke_metrics_place *resumed) {
-    *metrics = (yoke_metrics){0};
-    if (path == NULL) return YOKE_OK;
-    off_t kept = 0;
-    if (resumed != NULL) TRY(measure_kept(path, resumed, &kept));
-    char *copy = strdup(path);
-    if (copy == NULL) return FAIL_MEMORY(strlen(path) + 1, "a file's name");
-    int start = kept > 0 ? 0 : O_TRUNC;
-    int descriptor = open(path, O_WRONLY | O_CREAT | start | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        free(copy);
-        return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", path, strerror(errno));
-    }
-    metrics->path = copy;
-    metrics->descriptor = descriptor;
-    metrics->whole = kept;
-    if (kept > 0 && ftruncate(descriptor, kept) != 0)
-        return FAIL(YOKE_ERROR_IO, "%s: cannot go on with the metrics: %s", path, strerror(errno));
-    return YOKE_OK;
+                metrics->path, strerror(cause));
 }
 
 void yoke_metrics_close(yoke_metrics *metrics) {
@@ -108,20 +117,28 @@ static int write_all(int descriptor, const char *text, size_t bytes) {
     return 0;
 }
 
+/* Before the first line: what an earlier run left gives way now, when there is something to put in
+ * its place. 0, or errno. */
+static int begin_file(yoke_metrics *metrics) {
+    if (metrics->is_file && ftruncate(metrics->descriptor, metrics->whole) != 0) return errno;
+    metrics->begun = true;
+    return 0;
+}
+
 yoke_status yoke_metrics_write(yoke_metrics *metrics, const yoke_event *event) {
     if (metrics->path == NULL) return YOKE_OK;
     yoke_json *line = &metrics->line;
     format(line, event);
     if (line->failed) return FAIL_MEMORY(line->capacity, "a line of metrics");
     line->text[line->length] = '\n'; /* replaces the closing NUL */
-    int cause = write_all(metrics->descriptor, line->text, line->length + 1);
+    int cause = metrics->begun ? 0 : begin_file(metrics);
+    if (cause == 0) cause = write_all(metrics->descriptor, line->text, line->length + 1);
     if (cause == 0) {
         metrics->whole += (off_t)(line->length + 1);
         return YOKE_OK;
     }
-    /* Fails for a pipe or a device, which cannot be truncated. */
-    (void)!ftruncate(metrics->descriptor, metrics->whole);
-    return FAIL(YOKE_ERROR_IO, "%s: cannot write metrics: %s", metrics->path, strerror(cause));
+    if (metrics->begun && metrics->is_file) (void)!ftruncate(metrics->descriptor, metrics->whole);
+    return fail(metrics->path, cause);
 }
 
 /* Step times. */

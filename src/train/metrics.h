@@ -11,7 +11,9 @@
 typedef struct yoke_metrics {
     char *path; /* NULL: metrics are off */
     int descriptor;
-    off_t whole; /* bytes of complete lines */
+    bool is_file; /* no pipe and no device */
+    bool begun;   /* the first line was written, or tried */
+    off_t whole;  /* bytes of complete lines that stay */
     yoke_json line;
 } yoke_metrics;
 
@@ -22,10 +24,12 @@ typedef struct yoke_metrics_place {
     bool evaluates;
 } yoke_metrics_place;
 
-/* Replaces the file; a NULL path turns metrics off. IO names path and cause. resumed: the lines
- * that the run does not write again stay; NULL: none. */
-yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path,
-                              const yoke_metrics_place *resumed);
+/* Opens the file and leaves its content alone: the first line replaces it, so that a run which ends
+ * before that takes no earlier metrics along. It does not wait for the reader of a pipe. A NULL
+ * path turns metrics off. IO names path and cause. */
+yoke_status yoke_metrics_open(yoke_metrics *metrics, const char *path);
+/* The first line replaces only the lines that a resumed run writes again. */
+yoke_status yoke_metrics_go_on(yoke_metrics *metrics, const yoke_metrics_place *place);
 void yoke_metrics_close(yoke_metrics *metrics);
 
 /* Appends the line of a STEP or EVALUATION event, whole or not at all. Only the first line

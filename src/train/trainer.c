@@ -149,20 +149,38 @@ static yoke_status load_options(yoke_trainer *trainer, const yoke_trainer_option
 
 /* Opening. */
 
+/* Weights that a run begins with may be replaced at its end. */
+static yoke_status check_apart(const yoke_trainer_options *options) {
+    bool replaces = options->init != NULL && options->save != NULL &&
+                    yoke_file_is_same(options->init, options->save);
+    bool names = options->resume != NULL && strcmp(options->resume, "auto") != 0;
+    const yoke_used_file files[] = {
+        {"save", options->save, YOKE_FILE_WRITTEN},
+        {"metrics", options->metrics, YOKE_FILE_WRITTEN},
+        {"trace", options->trace, YOKE_FILE_WRITTEN},
+        {"init", replaces ? NULL : options->init, YOKE_FILE_READ},
+        {"resume", names ? options->resume : NULL, YOKE_FILE_READ},
+        {"choices", options->choices, YOKE_FILE_READ},
+        {"dataset", options->training_rows == NULL ? options->dataset : NULL, YOKE_FILE_SPEC},
+        {"checkpoint_dir", options->checkpoint_dir, YOKE_FILE_CHECKPOINTS}};
+    return yoke_files_check_apart(files, (int)(sizeof files / sizeof files[0]));
+}
+
 static yoke_status check_files(yoke_trainer *trainer) {
+    if (yoke_trainer_writes(trainer)) TRY(check_apart(&trainer->options));
     yoke_trainer_forget_traces(trainer);
     if (!yoke_trainer_writes(trainer)) return YOKE_OK;
     TRY(yoke_file_check_whole(trainer->options.save));
-    return yoke_file_check(trainer->options.trace);
+    TRY(yoke_file_check(trainer->options.trace));
+    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics);
 }
 
 /* A resumed run keeps the lines of the steps and evaluations that it does not repeat. */
-static yoke_status open_metrics(yoke_trainer *trainer) {
+static yoke_status go_on_with_metrics(yoke_trainer *trainer) {
     yoke_metrics_place place = {.step = trainer->step,
                                 .evaluates = yoke_trainer_evaluates_first(trainer)};
-    if (!yoke_trainer_writes(trainer)) return YOKE_OK;
-    return yoke_metrics_open(&trainer->metrics, trainer->options.metrics,
-                             trainer->checkpoints.resumed ? &place : NULL);
+    if (!yoke_trainer_writes(trainer) || !trainer->checkpoints.resumed) return YOKE_OK;
+    return yoke_metrics_go_on(&trainer->metrics, &place);
 }
 
 /* Mode single uses only the first device, with the number of threads that it has in the whole
@@ -348,7 +366,7 @@ static yoke_status build(yoke_trainer *trainer, const yoke_trainer_options *opti
     TRY(build_engine(trainer));
     TRY(plan_steps(trainer));
     TRY(yoke_trainer_resume(trainer));
-    return open_metrics(trainer);
+    return go_on_with_metrics(trainer);
 }
 
 yoke_status yoke_trainer_create(yoke_trainer **trainer, const yoke_trainer_options *options) {

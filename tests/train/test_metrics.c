@@ -111,7 +111,8 @@ static void metrics_of_a_pipe_are_not_read(void **state) {
     int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(reader >= 0);
     alarm(60); /* a reader of the pipe would wait for ever */
-    EXPECT_OK(yoke_metrics_open(&metrics, path, &(yoke_metrics_place){.step = 3}));
+    EXPECT_OK(yoke_metrics_open(&metrics, path));
+    EXPECT_OK(yoke_metrics_go_on(&metrics, &(yoke_metrics_place){.step = 3}));
     alarm(0);
     yoke_metrics_close(&metrics);
     close(reader);
@@ -121,10 +122,60 @@ static void metrics_of_a_pipe_are_not_read(void **state) {
 static void metrics_that_cannot_be_read_are_not_cut(void **state) {
     (void)state;
     yoke_metrics metrics;
-    assert_int_equal(
-        yoke_metrics_open(&metrics, "/proc/self/mem", &(yoke_metrics_place){.step = 3}),
-        YOKE_ERROR_IO);
+    EXPECT_OK(yoke_metrics_open(&metrics, "/proc/self/mem"));
+    assert_int_equal(yoke_metrics_go_on(&metrics, &(yoke_metrics_place){.step = 3}), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), "/proc/self/mem: cannot read the metrics"));
+    yoke_metrics_close(&metrics);
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void earlier_metrics_give_way_to_the_first_line_and_not_before(void **state) {
+    (void)state;
+    char path[128], line[256];
+    yoke_metrics metrics;
+    yoke_event event = {.kind = YOKE_EVENT_STEP, .step = 7};
+    write_text(in_folder("metrics", path), "of an earlier run\nand more\n");
+    EXPECT_OK(yoke_metrics_open(&metrics, path));
+    assert_int_equal(lines_of(path, line, sizeof line), 2);
+    EXPECT_OK(yoke_metrics_write(&metrics, &event));
+    EXPECT_OK(yoke_metrics_write(&metrics, &event));
+    yoke_metrics_close(&metrics);
+    assert_int_equal(lines_of(path, line, sizeof line), 2);
+    assert_non_null(strstr(line, "{\"step\":7,"));
+    unlink(path);
+}
+
+static void a_run_that_fails_before_its_first_step_keeps_earlier_metrics(void **state) {
+    (void)state;
+    char path[128], line[256];
+    log_of_run run = {0};
+    yoke_trainer_options options = saving(&run);
+    options.resume = options.checkpoint_dir = NULL;
+    options.metrics = in_folder("metrics", path);
+    write_text(path, "of an earlier run\n");
+    options.init = "/no/such/weights.safetensors";
+    assert_int_equal(train(&run, &options), YOKE_ERROR_MISSING);
+    yoke_trainer_destroy(run.trainer);
+    assert_int_equal(lines_of(path, line, sizeof line), 1);
+    assert_string_equal(line, "of an earlier run\n");
+    unlink(path);
+}
+
+static void a_pipe_without_a_reader_is_refused_and_not_waited_for(void **state) {
+    (void)state;
+    char path[128];
+    yoke_metrics metrics;
+    assert_int_equal(mkfifo(in_folder("pipe", path), 0600), 0);
+    alarm(60);
+    assert_int_equal(yoke_metrics_open(&metrics, path), YOKE_ERROR_IO);
+    alarm(0);
+    assert_non_null(strstr(yoke_last_error(), "a pipe needs its reader first"));
+    unlink(path);
 }
 
 int main(void) {
@@ -133,6 +184,9 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_has_the_line_of_every_evaluation_once),
         cmocka_unit_test(metrics_of_a_pipe_are_not_read),
         cmocka_unit_test(metrics_that_cannot_be_read_are_not_cut),
+        cmocka_unit_test(earlier_metrics_give_way_to_the_first_line_and_not_before),
+        cmocka_unit_test(a_run_that_fails_before_its_first_step_keeps_earlier_metrics),
+        cmocka_unit_test(a_pipe_without_a_reader_is_refused_and_not_waited_for),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
