@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,11 +137,13 @@ static void print_exit_codes(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
                yoke_status_name(rows[i].status), rows[i].text);
-    printf(
-        " 126  launch: cannot start the program\n"
-        " 127  launch: cannot find the program\n"
-        " 130  SIGINT ended the run; train finished its step and wrote --save and a checkpoint\n"
-        " 143  SIGTERM ended the run; train finished its step and wrote --save and a checkpoint\n");
+    printf(" 126  launch: cannot start the program\n"
+           " 127  launch: cannot find the program\n"
+           "128+N  signal N ended the run, 130: SIGINT, 143: SIGTERM; train finished its step and "
+           "wrote\n"
+           "      --save and a checkpoint, also on SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, "
+           "SIGXFSZ\n"
+           "      and SIGXCPU\n");
 }
 
 int help_main(int argc, char **argv) {
@@ -194,6 +197,7 @@ int main(int argc, char **argv) {
     /* Replicas that share a GPU use more streams than CUDA's default of 8 connections. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int code = dispatch(argc, argv);
+    if (code == 128 + SIGPIPE) return code; /* nobody reads the result, or what is said of it */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("yoke: cannot write the result to standard output");
         return code != 0 ? code : yoke_status_exit_code(YOKE_ERROR_IO);

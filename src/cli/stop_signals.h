@@ -1,12 +1,20 @@
-/* Ctrl-C ends a run after its step. */
+/* Whatever asks the process to end ends a run after its step, so that the run saves. */
 #ifndef CLI_STOP_SIGNALS_H
 #define CLI_STOP_SIGNALS_H
 
+#include <stdbool.h>
+
 #include "yoke/trainer.h"
 
-/* SIGINT and SIGTERM stop the trainer; a second one ends the process. */
-void stop_signals_begin(yoke_trainer *trainer);
-/* Before the trainer ends. Returns the signal that came; 0: none. */
-int stop_signals_end(void);
+/* SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ and SIGXCPU stop the
+ * trainer; one that the process ignores stays ignored. A second SIGINT, SIGTERM or SIGQUIT ends the
+ * process, but not a rank: its launcher sends SIGKILL to those that do not end. launched: this is a
+ * rank. */
+void stop_signals_begin(yoke_trainer *trainer, bool launched);
+/* The first signal that came; 0: none. */
+int stop_signals_caught(void);
+/* Before the trainer is destroyed. A signal that came and that no user sends stays ignored: nothing
+ * that follows writes to a broken pipe and dies of it. */
+void stop_signals_end(void);
 
 #endif

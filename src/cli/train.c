@@ -194,8 +194,7 @@ const cli_verb train_verb = {
         "The defaults, in brackets, train resnet20 on synthetic images in under a minute.\n"
         "--mode ddp needs a launcher: yoke launch --nproc-per-node 2 -- train --mode ddp ...\n"
         "Ctrl-C finishes the step, writes --save, --report and a checkpoint, and exits with 130; a "
-        "second "
-        "Ctrl-C exits at once.\n"
+        "second Ctrl-C exits at once. So do SIGTERM, SIGHUP, SIGUSR1, SIGPIPE and their like.\n"
         "Ranks that yoke launch --max-restarts starts again go on from the newest checkpoint in "
         "--checkpoint-dir.\n",
     .print_more = cli_print_models};
@@ -426,10 +425,9 @@ static int run(session *now) {
     const train_flags *flags = now->flags;
     bool tests = flags->tuning.lr_find > 0;
     char ended[512] = "";
-    stop_signals_begin(now->trainer);
+    stop_signals_begin(now->trainer, now->rank.source[0] != '\0');
     yoke_status status = tests ? range_test_run(now->trainer, flags->tuning.lr_find, &now->found)
                                : yoke_trainer_run(now->trainer);
-    int caught = stop_signals_end();
     progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);
     int code = status != YOKE_OK ? cli_fail(status) : 0;
     if (status != YOKE_OK) snprintf(ended, sizeof ended, "%s", cli_failure(status));
@@ -441,6 +439,8 @@ static int run(session *now) {
     if (written != YOKE_OK) code = cli_fail(written);
     if (code == 0 && !flags->quiet && !flags->json && now->speaks) print_advice(now);
     bool stopped = (status == YOKE_OK || status == YOKE_ERROR_CANCELLED) && written == YOKE_OK;
+    int caught = stop_signals_caught();
+    stop_signals_end();
     return caught != 0 && stopped ? 128 + caught : code;
 }
 
