@@ -28,6 +28,9 @@ void yoke_process_group_patience(yoke_process_group *group, bool patient);
 /* Of a wait, in ms. */
 int yoke_process_group_timeout(const yoke_process_group *group);
 
+/* Whether the process of a rank of this machine has ended. */
+bool yoke_process_group_has_ended(const yoke_process_group *group, int rank);
+
 /* This rank failed by itself and will not call the collective that the others wait in. Breaks the
  * group; the other ranks report this thread's error at once. Returns `status` with its text. Takes
  * NULL. */

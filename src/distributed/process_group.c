@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "distributed/process_state.h"
 #include "distributed/transport.h"
 
 #define TIMEOUT_MS 60000
@@ -330,6 +331,10 @@ void yoke_process_group_patience(yoke_process_group *group, bool patient) {
 
 int yoke_process_group_timeout(const yoke_process_group *group) {
     return group->timeout_ms;
+}
+
+bool yoke_process_group_has_ended(const yoke_process_group *group, int rank) {
+    return yoke_process_state_of(group->peers[rank].pid, 0) == YOKE_PROCESS_ENDED;
 }
 
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {

@@ -60,6 +60,7 @@ static yoke_status step_overlap(yoke_data_parallel *parallel, const yoke_batch *
         TRY(yoke_gather_scalars(parallel));
         TRY(yoke_exchange_settle(parallel->exchange, parallel->steps));
     }
+    yoke_exchange_complete(parallel->exchange);
     TRY(yoke_ranks_add_results(parallel));
     TRY(yoke_guard_check_loss(parallel));
     TRY(yoke_exchange_check(parallel->exchange));

@@ -64,6 +64,7 @@ struct yoke_data_parallel {
     uint64_t weights_version, buffers_version;
     uint64_t frozen_version; /* the weights_version in which a frozen parameter last changed */
     uint64_t steps, batches_tracked;
+    bool is_torn; /* a step failed in the middle of its update */
     yoke_average average;
     bool gradient_on_root; /* the whole gradient of the last backward by hand */
     bool gradient_is_used; /* yoke_update has applied it */

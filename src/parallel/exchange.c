@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "parallel/engine.h"
 #include "parallel/exchange_links.h"
@@ -166,6 +167,21 @@ yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step) {
     return exchange->kind->settle != NULL ? exchange->kind->settle(exchange, step) : YOKE_OK;
 }
 
+void yoke_exchange_complete(yoke_exchange *exchange) {
+    yoke_change change = YOKE_CHANGED_PART;
+    atomic_compare_exchange_strong(&exchange->change, &change, YOKE_CHANGED_ALL);
+}
+
+yoke_change yoke_exchange_recover(yoke_exchange *exchange) {
+    return exchange->kind->recover != NULL ? exchange->kind->recover(exchange)
+                                           : atomic_load(&exchange->change);
+}
+
+/* Before the first write to a weight. */
+static void begin_change(yoke_exchange *exchange) {
+    atomic_store_explicit(&exchange->change, YOKE_CHANGED_PART, memory_order_relaxed);
+}
+
 /* Slices. */
 
 /* Part `part` of `parts` of a bucket: owned by the participant, or all by participant 0. */
@@ -271,12 +287,22 @@ static void trace_exchange(const yoke_exchange *exchange, int lane, uint64_t beg
                      .bucket = bucket});
 }
 
-/* A block of the lane's slice, which is in the cache: new weights from its summed gradients. */
-static yoke_status update_block(yoke_exchange *exchange, int lane, const yoke_slice *block,
-                                const float *gradients) {
-    TRY(yoke_optimizer_update(
-        block->optimizer, &exchange->update, exchange->parallel->lanes[lane].device, block->offset,
-        block->elements, exchange->parameters[block->owner] + block->offset, gradients));
+/* A block of the lane's slice, which is in the cache: new weights from its summed gradients. The
+ * old weights are kept before the new ones reach another participant. */
+static yoke_status update_block(yoke_exchange *exchange, int lane, int bucket,
+                                const yoke_slice *block, const float *gradients) {
+    _Alignas(64) float old[BLOCK];
+    float *weights = exchange->parameters[block->owner] + block->offset;
+    bool keeps = exchange->kind->kept != NULL;
+    size_t bytes = block->elements * sizeof *weights;
+    if (keeps) memcpy(old, weights, bytes);
+    TRY(yoke_optimizer_update(block->optimizer, &exchange->update,
+                              exchange->parallel->lanes[lane].device, block->offset,
+                              block->elements, weights, gradients));
+    if (keeps) {
+        memcpy(exchange->gradients[0] + block->offset, old, bytes);
+        exchange->kind->kept(exchange, bucket, block->offset + block->elements);
+    }
     return publish(exchange, lane, block);
 }
 
@@ -328,6 +354,7 @@ static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket
     _Alignas(64) float summed[BLOCK];
     uint64_t begin = yoke_trace_now();
     size_t contributors = (size_t)exchange->parallel->flight.contributors;
+    begin_change(exchange);
     yoke_slice slice = yoke_exchange_slice(exchange, exchange->first + lane, bucket);
     size_t end = slice.offset + slice.elements;
     for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
@@ -335,7 +362,7 @@ static yoke_status exchange_bucket(yoke_exchange *exchange, int lane, int bucket
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
         if (contributors > 1)
             TRY(yoke_exchange_sum(exchange, lane, summed, block.offset, block.elements));
-        TRY(update_block(exchange, lane, &block, gradients));
+        TRY(update_block(exchange, lane, bucket, &block, gradients));
     }
     trace_exchange(exchange, lane, begin, bucket,
                    contributors + 4 + (size_t)exchange->participants - 1);
@@ -369,7 +396,7 @@ static yoke_status update_slice(yoke_exchange *exchange, int lane, int bucket) {
     size_t end = slice.offset + slice.elements;
     for (yoke_slice block = slice; block.offset < end; block.offset += BLOCK) {
         block.elements = end - block.offset < BLOCK ? end - block.offset : BLOCK;
-        TRY(update_block(exchange, lane, &block, exchange->gradients[0] + block.offset));
+        TRY(update_block(exchange, lane, bucket, &block, exchange->gradients[0] + block.offset));
     }
     trace_exchange(exchange, lane, begin, bucket, 5 + (size_t)exchange->participants - 1);
     return YOKE_OK;
@@ -378,6 +405,7 @@ static yoke_status update_slice(yoke_exchange *exchange, int lane, int bucket) {
 /* The last bucket first: its gradients and weights are those that the cache still holds. */
 yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
     if (yoke_exchange_first_bad(exchange) != YOKE_ALL_FINITE) return YOKE_OK;
+    begin_change(exchange);
     for (int bucket = exchange->parallel->flat->bucket_count - 1; bucket >= 0; bucket--)
         TRY(update_slice(exchange, lane, bucket));
     return YOKE_OK;
@@ -387,6 +415,7 @@ yoke_status yoke_exchange_update_slices(yoke_exchange *exchange, int lane) {
 yoke_status yoke_exchange_update_owned(int owner, void *context) {
     yoke_exchange *exchange = context;
     yoke_data_parallel *parallel = exchange->parallel;
+    begin_change(exchange);
     for (int bucket = 0; owner < exchange->owners && bucket < parallel->flat->bucket_count;
          bucket++) {
         uint64_t begin = yoke_trace_now();

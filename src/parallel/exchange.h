@@ -10,6 +10,8 @@
 #ifndef PARALLEL_EXCHANGE_H
 #define PARALLEL_EXCHANGE_H
 
+#include <stdatomic.h>
+
 #include "distributed/distributed.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
@@ -17,6 +19,9 @@
 
 typedef struct yoke_exchange yoke_exchange;
 typedef struct yoke_bucket_times yoke_bucket_times; /* exchange_links.c */
+
+/* What a step has done to the weights of participant 0, or of this rank. */
+typedef enum yoke_change { YOKE_CHANGED_NOTHING, YOKE_CHANGED_PART, YOKE_CHANGED_ALL } yoke_change;
 
 /* NULL: nothing to do. In the order in which a step calls them. */
 typedef struct yoke_exchange_kind {
@@ -44,6 +49,12 @@ typedef struct yoke_exchange_kind {
      * devices had checked their gradients. NUMERIC: one changed nothing; now it never was. */
     yoke_status (*settle)(yoke_exchange *exchange, uint64_t step);
     void (*drop)(yoke_exchange *exchange); /* the step failed: nothing of it is left to settle */
+    /* Of an exchange that can undo the weights published to participant 0: the old ones of this
+     * participant's slice up to flat element `end` lie where participant 0's gradients were. */
+    void (*kept)(yoke_exchange *exchange, int bucket, size_t end);
+    /* The step failed: makes the root's weights those of a whole step again where it can. NULL:
+     * they are what the exchange says. */
+    yoke_change (*recover)(yoke_exchange *exchange);
 
     /* The stages by hand: the whole gradient on the root; the root's weights from it; the root's
      * first `weights` floats of the parameters, running statistics, or both, to every stale
@@ -67,6 +78,7 @@ struct yoke_exchange {
     yoke_process_group *process_group; /* of DDP's ranks; NULL: one process */
     int participants, owners;
     int first;                       /* lane k is participant first + k */
+    _Atomic yoke_change change;      /* by this process, in this step */
     bool keeps;                      /* a step may undo its updates: optimizers keep old state */
     size_t placed_bytes;             /* of the root's flat buffers, in memory of the ranks */
     float **gradients, **parameters; /* [participants] flat buffers */
@@ -96,6 +108,11 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int lane);
 yoke_status yoke_exchange_check(yoke_exchange *exchange);
 /* NUMERIC: a step before number `step` turned out to have such a gradient. */
 yoke_status yoke_exchange_settle(yoke_exchange *exchange, uint64_t step);
+
+/* The update of a step, if it made one, is done. */
+void yoke_exchange_complete(yoke_exchange *exchange);
+/* After a step that failed. */
+yoke_change yoke_exchange_recover(yoke_exchange *exchange);
 
 /* A part of a bucket, and the owner whose weights and optimizer's state it is. */
 typedef struct yoke_slice {

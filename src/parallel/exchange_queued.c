@@ -425,6 +425,12 @@ static yoke_status queued_settle(yoke_exchange *exchange, uint64_t step) {
     return YOKE_OK;
 }
 
+/* Updates are queued before the host knows of the failure, behind sums that may be half done. */
+static yoke_change queued_recover(yoke_exchange *exchange) {
+    (void)exchange;
+    return YOKE_CHANGED_PART;
+}
+
 /* By hand. */
 
 static yoke_status queued_reduce(yoke_exchange *exchange) {
@@ -514,6 +520,7 @@ const yoke_exchange_kind yoke_exchange_queued = {
     .norm = queued_norm,
     .settle = queued_settle,
     .drop = queued_drop,
+    .recover = queued_recover,
     .reduce = queued_reduce,
     .update = queued_update,
     .replicate = queued_replicate,

@@ -5,15 +5,27 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "parallel/engine.h"
 #include "parallel/exchange_links.h"
 
+#define UNDO_WAIT_MS 1000 /* for ranks that still update, after a failure */
+
+/* How far a rank is with a bucket, by rounds. */
+typedef struct bucket_flags {
+    _Atomic uint32_t arrived;    /* its gradients are complete */
+    _Atomic uint32_t kept_round; /* set before `kept` */
+    _Atomic uint64_t kept;       /* elements of its slice whose old weights are kept */
+} bucket_flags;
+
 /* How far a rank is, in memory that all ranks see. */
 typedef struct progress_flags {
     _Atomic uint32_t found_nonfinite; /* its loss is not finite; set before the first arrival */
+    _Atomic uint32_t updated;         /* the round whose weights it has published */
+    _Atomic uint32_t ended;           /* the round in which it writes no more weights */
     _Atomic uint64_t first_bad;       /* of the gradients it has summed */
-    _Atomic uint32_t arrivals[];      /* [buckets] the round whose gradients are complete */
+    bucket_flags buckets[];
 } progress_flags;
 
 typedef struct shared_exchange {
@@ -21,6 +33,7 @@ typedef struct shared_exchange {
     progress_flags **flags; /* [ranks] */
     double *own_squares;    /* this rank's part of the square_sums, to send */
     uint32_t round;         /* steps begun */
+    bool summed;            /* this rank has summed its slices: the others may update theirs */
 } shared_exchange;
 
 static yoke_status shared_place(yoke_exchange *exchange, size_t bytes, float **parameters,
@@ -47,7 +60,7 @@ static yoke_status shared_open(yoke_exchange *exchange) {
     shared->own_squares = calloc(squares, sizeof *shared->own_squares);
     if (shared->own_squares == NULL)
         return FAIL_MEMORY(squares * sizeof *shared->own_squares, "the norm's parts");
-    TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(uint32_t),
+    TRY(yoke_process_group_allocate(group, sizeof(progress_flags) + buckets * sizeof(bucket_flags),
                                     &own));
     TRY(yoke_process_group_peers(group, own, (void **)shared->flags));
     TRY(yoke_process_group_peers(group, memory->gradients, (void **)exchange->gradients));
@@ -60,7 +73,9 @@ static void shared_close(yoke_exchange *exchange) {
 }
 
 static void shared_begin(yoke_exchange *exchange) {
-    ((shared_exchange *)exchange)->round++;
+    shared_exchange *shared = (shared_exchange *)exchange;
+    shared->round++;
+    shared->summed = !yoke_exchange_waits(exchange); /* updates bucket by bucket */
     exchange->parallel->flight.contributors = exchange->participants;
 }
 
@@ -72,7 +87,7 @@ static yoke_status shared_loss(yoke_exchange *exchange, double loss) {
 
 static bool all_arrived(const shared_exchange *shared, int bucket) {
     for (int rank = 0; rank < shared->base.participants; rank++) {
-        _Atomic uint32_t *arrived = &shared->flags[rank]->arrivals[bucket];
+        _Atomic uint32_t *arrived = &shared->flags[rank]->buckets[bucket].arrived;
         if (atomic_load_explicit(arrived, memory_order_acquire) != shared->round) return false;
     }
     return true;
@@ -94,7 +109,7 @@ static bool shared_is_complete(const yoke_exchange *exchange, int bucket) {
 
 static yoke_status shared_ready(yoke_exchange *exchange, int lane, int bucket) {
     shared_exchange *shared = (shared_exchange *)exchange;
-    atomic_store_explicit(&shared->flags[exchange->first]->arrivals[bucket], shared->round,
+    atomic_store_explicit(&shared->flags[exchange->first]->buckets[bucket].arrived, shared->round,
                           memory_order_release);
     return yoke_exchange_advance(exchange, lane);
 }
@@ -123,7 +138,8 @@ static yoke_status clip(yoke_exchange *exchange) {
 
 /* Every rank learns what any rank has found in the gradients that it summed. */
 static yoke_status share_check(yoke_exchange *exchange, int lane) {
-    const shared_exchange *shared = (shared_exchange *)exchange;
+    shared_exchange *shared = (shared_exchange *)exchange;
+    shared->summed = true;
     atomic_store_explicit(&shared->flags[exchange->first]->first_bad, exchange->first_bad[lane],
                           memory_order_release);
     TRY(yoke_exchange_clips(exchange) ? clip(exchange) : barrier(exchange, YOKE_STAGE_EXCHANGE));
@@ -134,11 +150,18 @@ static yoke_status share_check(yoke_exchange *exchange, int lane) {
     return YOKE_OK;
 }
 
+static void end_round(yoke_exchange *exchange) {
+    const shared_exchange *shared = (shared_exchange *)exchange;
+    atomic_store_explicit(&shared->flags[exchange->first]->ended, shared->round,
+                          memory_order_release);
+}
+
 /* After the first barrier every rank's gradients are complete, after share_check their sums, and
  * after the last barrier the weights. */
 static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
+    const shared_exchange *shared = (shared_exchange *)exchange;
     TRY(barrier(exchange, YOKE_STAGE_BACKWARD));
-    if (any_found_nonfinite((shared_exchange *)exchange)) return YOKE_OK;
+    if (any_found_nonfinite(shared)) return YOKE_OK;
     yoke_exchange_links_await(exchange, lane, exchange->parallel->flat->bucket_count - 1);
     TRY(yoke_exchange_advance(exchange, lane));
     if (yoke_exchange_waits(exchange)) {
@@ -146,7 +169,79 @@ static yoke_status shared_finish(yoke_exchange *exchange, int lane) {
         TRY(yoke_exchange_update_slices(exchange, lane));
     }
     yoke_exchange_links_finish(exchange, lane);
+    if (atomic_load(&exchange->change) != YOKE_CHANGED_NOTHING) /* the gradient is finite */
+        atomic_store_explicit(&shared->flags[exchange->first]->updated, shared->round,
+                              memory_order_release);
+    end_round(exchange);
     return barrier(exchange, YOKE_STAGE_EXCHANGE);
+}
+
+/* After a failure. A rank that dies in its update has published a part of its slices, and the state
+ * of its optimizer is lost: rank 0, which saves, completes no update. Either every rank has
+ * published all of its slices, or rank 0 goes back to the weights before the step. */
+
+static void shared_kept(yoke_exchange *exchange, int bucket, size_t end) {
+    const shared_exchange *shared = (shared_exchange *)exchange;
+    bucket_flags *own = &shared->flags[exchange->first]->buckets[bucket];
+    size_t begin = yoke_exchange_slice(exchange, exchange->first, bucket).offset;
+    if (atomic_load_explicit(&own->kept_round, memory_order_relaxed) != shared->round) {
+        atomic_store_explicit(&own->kept, 0, memory_order_relaxed);
+        atomic_store_explicit(&own->kept_round, shared->round, memory_order_release);
+    }
+    atomic_store_explicit(&own->kept, end - begin, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* before the new weights reach rank 0 */
+}
+
+static bool has_ended(const shared_exchange *shared, int rank) {
+    _Atomic uint32_t *ended = &shared->flags[rank]->ended;
+    return atomic_load_explicit(ended, memory_order_acquire) == shared->round ||
+           yoke_process_group_has_ended(shared->base.process_group, rank);
+}
+
+/* False: a rank may yet publish weights. Those that are alive end within a moment. */
+static bool await_ends(const shared_exchange *shared) {
+    int rank = 0;
+    for (int ms = 0; ms < UNDO_WAIT_MS && rank < shared->base.participants;) {
+        if (has_ended(shared, rank)) {
+            rank++;
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            ms++;
+        }
+    }
+    return rank == shared->base.participants;
+}
+
+static bool all_updated(const shared_exchange *shared) {
+    for (int rank = 0; rank < shared->base.participants; rank++) {
+        _Atomic uint32_t *updated = &shared->flags[rank]->updated;
+        if (atomic_load_explicit(updated, memory_order_acquire) != shared->round) return false;
+    }
+    return true;
+}
+
+static void undo_slice(const shared_exchange *shared, int rank, int bucket) {
+    const yoke_exchange *exchange = &shared->base;
+    bucket_flags *flags = &shared->flags[rank]->buckets[bucket];
+    if (atomic_load_explicit(&flags->kept_round, memory_order_acquire) != shared->round) return;
+    size_t elements = atomic_load_explicit(&flags->kept, memory_order_acquire);
+    size_t begin = yoke_exchange_slice(exchange, rank, bucket).offset;
+    memcpy(exchange->parameters[0] + begin, exchange->gradients[0] + begin,
+           elements * sizeof(float));
+}
+
+static yoke_change shared_recover(yoke_exchange *exchange) {
+    const shared_exchange *shared = (shared_exchange *)exchange;
+    bool updated = atomic_load(&exchange->change) == YOKE_CHANGED_ALL;
+    end_round(exchange);
+    if (updated || exchange->first != 0) return updated ? YOKE_CHANGED_ALL : YOKE_CHANGED_PART;
+    if (!shared->summed) return YOKE_CHANGED_NOTHING;
+    if (!await_ends(shared)) return YOKE_CHANGED_PART;
+    if (all_updated(shared)) return YOKE_CHANGED_ALL;
+    for (int rank = 0; rank < exchange->participants; rank++)
+        for (int bucket = 0; bucket < exchange->parallel->flat->bucket_count; bucket++)
+            undo_slice(shared, rank, bucket);
+    return YOKE_CHANGED_NOTHING;
 }
 
 static yoke_status shared_update(yoke_exchange *exchange) {
@@ -165,6 +260,8 @@ const yoke_exchange_kind yoke_exchange_shared = {
     .ready = shared_ready,
     .is_complete = shared_is_complete,
     .finish = shared_finish,
+    .kept = shared_kept,
+    .recover = shared_recover,
     .reduce = yoke_exchange_all_reduce_gradient,
     .update = shared_update,
 };

@@ -41,6 +41,8 @@ static yoke_status copy_buffers(yoke_data_parallel *parallel, float *to, const f
 yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {
     guard_of(parallel)->batches_tracked = parallel->batches_tracked;
     yoke_exchange_forget(parallel->exchange);
+    atomic_store(&parallel->exchange->change, YOKE_CHANGED_NOTHING);
+    parallel->is_torn = false;
     return copy_buffers(parallel, guard_of(parallel)->buffers, parallel->lanes[0].memory->buffers);
 }
 
@@ -100,13 +102,21 @@ static yoke_status find_bad_layer(int lane, void *context) {
     return YOKE_OK;
 }
 
-/* Part of the root's weights may be new: the other replicas follow it again. No later step waits
- * for what was queued before the failure, so this one does. */
+/* A step that failed after its update has been taken, though without a result; of any other one
+ * the weights may be left. Part of the root's weights may be new: the other replicas follow it
+ * again. No later step waits for what was queued before the failure, so this one does. */
 static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
     yoke_error cause = yoke_error_take(status);
-    parallel->weights_version++;
+    yoke_change change = yoke_exchange_recover(parallel->exchange);
     (void)yoke_timeline_read(parallel);
-    (void)yoke_guard_restore(parallel);
+    if (change != YOKE_CHANGED_ALL) {
+        parallel->weights_version++;
+        (void)yoke_guard_restore(parallel);
+    } else {
+        yoke_count_update(parallel);
+        if (yoke_average_update(parallel) != YOKE_OK) change = YOKE_CHANGED_PART;
+    }
+    parallel->is_torn = change == YOKE_CHANGED_PART;
     return yoke_error_restore(&cause);
 }
 

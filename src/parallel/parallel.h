@@ -14,6 +14,9 @@ const yoke_model *yoke_data_parallel_model(const yoke_data_parallel *parallel);
 uint64_t yoke_data_parallel_batches_tracked(const yoke_data_parallel *parallel);
 void yoke_data_parallel_set_batches_tracked(yoke_data_parallel *parallel, uint64_t count);
 uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel);
+/* Whether the root's weights and running statistics are those after `steps` whole steps. A step
+ * that failed in its update may leave neither those before nor those after it. */
+bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel);
 /* The trace to record spans in. yoke_data_parallel_trace waits for the devices, this does not. */
 yoke_trace *yoke_data_parallel_recorder(const yoke_data_parallel *parallel);
 /* Waits until the devices have checked the gradients of all steps. NUMERIC: one was not finite, and

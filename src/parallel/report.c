@@ -20,6 +20,10 @@ uint64_t yoke_data_parallel_steps(const yoke_data_parallel *parallel) {
     return parallel->steps;
 }
 
+bool yoke_data_parallel_is_whole(const yoke_data_parallel *parallel) {
+    return !parallel->is_torn;
+}
+
 const yoke_data_parallel_options *
 yoke_data_parallel_options_of(const yoke_data_parallel *parallel) {
     return &parallel->options;

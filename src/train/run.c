@@ -101,13 +101,15 @@ yoke_status yoke_trainer_next_batch(yoke_trainer *trainer, yoke_batch *batch, ui
 
 yoke_status yoke_trainer_update(yoke_trainer *trainer, const yoke_batch *batch, double rate,
                                 yoke_step_result *result) {
-    trainer->in_step = true;
+    uint64_t before = yoke_data_parallel_steps(trainer->parallel);
     yoke_status status =
         trainer->own_loss.compute != NULL
             ? yoke_data_parallel_step_own(trainer->parallel, batch, rate, &trainer->own_loss,
                                           &trainer->host_rows, result)
             : yoke_data_parallel_step(trainer->parallel, batch, rate, result);
-    trainer->in_step = status != YOKE_OK && status != YOKE_ERROR_NUMERIC;
+    if (status == YOKE_OK || status == YOKE_ERROR_NUMERIC) return status;
+    trainer->in_step = !yoke_data_parallel_is_whole(trainer->parallel);
+    trainer->step += yoke_data_parallel_steps(trainer->parallel) - before; /* without a result */
     return status;
 }
 
@@ -385,21 +387,43 @@ static bool settle(yoke_trainer *trainer, yoke_error *first) {
     return !is_numeric;
 }
 
-/* A user of patience who stops the run wants the best weights, too. */
-static void say_best(const yoke_trainer *trainer, yoke_error *first) {
+/* What the file has after a failure. A user of patience who stops the run wants the best weights,
+ * too. */
+static void say_saved(const yoke_trainer *trainer, yoke_error *first) {
+    const char *path = trainer->options.save;
     size_t used = strlen(first->text);
-    if (first->status == YOKE_OK || !trainer->watch.has_best || !yoke_trainer_writes(trainer) ||
-        trainer->options.save == NULL)
-        return;
-    snprintf(first->text + used, sizeof first->text - used,
-             "; %s has the weights of epoch %llu, the best evaluation", trainer->options.save,
-             (unsigned long long)trainer->watch.best_epoch + 1);
+    char *end = first->text + used;
+    if (trainer->in_step)
+        snprintf(end, sizeof first->text - used,
+                 "; in the middle of an update the weights are those of no step: %s is not written",
+                 path);
+    else if (trainer->watch.has_best)
+        snprintf(end, sizeof first->text - used,
+                 "; %s has the weights of epoch %llu, the best evaluation", path,
+                 (unsigned long long)trainer->watch.best_epoch + 1);
+    else if (!yoke_trainer_is_common(first->status))
+        snprintf(end, sizeof first->text - used, "; %s has the weights after step %llu", path,
+                 (unsigned long long)trainer->step);
+}
+
+/* Before the first step there is nothing to keep; an older file may have something. */
+static bool has_trained(const yoke_trainer *trainer, yoke_status status) {
+    return trainer->step > 0 || status == YOKE_OK || status == YOKE_ERROR_NUMERIC;
+}
+
+/* Says what became of the weights in the error that ended the run. */
+static yoke_status save_last(yoke_trainer *trainer, bool together, yoke_error *first) {
+    bool says = first->status != YOKE_OK && trainer->options.save != NULL;
+    if (!has_trained(trainer, first->status)) return YOKE_OK;
+    yoke_status status = trainer->in_step ? YOKE_OK : yoke_trainer_save(trainer, together);
+    if (status == YOKE_OK && says && yoke_trainer_writes(trainer)) say_saved(trainer, first);
+    return status;
 }
 
 /* Waits for the checkpoint in progress. Writes the last one, unless a loss or gradient is not
  * finite: the step that failed would be the next one of a resumed run. Saves the weights after the
- * last step, after a stop, after a failure of the data, and after a loss or gradient that is not
- * finite, from which no weight was updated. */
+ * last step, after a stop, after a failure of the data or of another rank, and after a loss or
+ * gradient that is not finite, from which no weight was updated. */
 static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
     yoke_error first = yoke_error_take(status);
     bool is_finite = settle(trainer, &first);
@@ -408,9 +432,7 @@ static yoke_status finish(yoke_trainer *trainer, yoke_status status) {
         add_failure(trainer, &first, yoke_trainer_end_saves(trainer, is_finite));
     bool ends_with_best = first.status == YOKE_OK && trainer->watch.has_best;
     if (ends_with_best) add_failure(trainer, &first, yoke_watch_end(trainer));
-    yoke_status saved = trainer->in_step ? YOKE_OK : yoke_trainer_save(trainer, together);
-    if (saved == YOKE_OK && !trainer->in_step) say_best(trainer, &first);
-    add_failure(trainer, &first, saved);
+    add_failure(trainer, &first, save_last(trainer, together, &first));
     add_failure(trainer, &first, yoke_trainer_write_trace(trainer, together));
     /* No rank returns before rank 0 has written the files. */
     if (yoke_trainer_is_common(first.status) && trainer->ranks != NULL)

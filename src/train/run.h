@@ -75,7 +75,7 @@ struct yoke_trainer {
     yoke_lr_schedule schedule;
 
     atomic_bool stopping;
-    bool in_step;                  /* a step began and did not finish: the weights are undefined */
+    bool in_step;                  /* a step failed in its update: the weights are undefined */
     uint64_t step, epoch, batches; /* batches: done in this epoch */
     uint64_t steps, epochs;        /* either ends the run; UINT64_MAX: the other does */
     yoke_checkpoints checkpoints;

@@ -1,0 +1,174 @@
+/* A rank is killed at every call of a step in turn: rank 0 saves the weights of a whole step, bit
+ * for bit those of a run of as many steps. Wrapped calls (-Wl,--wrap) count; ranks are processes.
+ */
+#include <sys/stat.h>
+
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "support/process_ranks.h"
+#include "yoke/yoke.h"
+
+enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, CALLS_MAX = 100, FILE_BYTES = 1 << 20 };
+
+/* Of the victim: calls since the forward of the step in which it dies. */
+static int death_at, forwards, calls;
+
+static void pass(bool is_forward) {
+    forwards += is_forward;
+    if (death_at > 0 && forwards == STEP_OF_DEATH && ++calls == death_at) kill(getpid(), SIGKILL);
+}
+
+#define WRAP(name) __wrap_##name
+#define REAL(name) __real_##name
+#define MARKED(is_forward, name, arguments, passed)                                                \
+    yoke_status REAL(name) arguments;                                                              \
+    yoke_status WRAP(name) arguments;                                                              \
+    yoke_status WRAP(name) arguments {                                                             \
+        pass(is_forward);                                                                          \
+        return REAL(name) passed;                                                                  \
+    }
+
+MARKED(true, yoke_replica_forward,
+       (yoke_replica * replica, int rows, bool training, const yoke_plan_step *step),
+       (replica, rows, training, step))
+MARKED(false, yoke_replica_backward_segment,
+       (yoke_replica * replica, int segment, const yoke_plan_step *step), (replica, segment, step))
+MARKED(false, yoke_optimizer_update,
+       (yoke_optimizer * optimizer, const yoke_optimizer_step *step, yoke_device *device,
+        size_t offset, size_t elements, float *weights, const float *gradients),
+       (optimizer, step, device, offset, elements, weights, gradients))
+MARKED(false, yoke_process_group_wait, (yoke_process_group * group), (group))
+MARKED(false, yoke_process_group_barrier, (yoke_process_group * group), (group))
+MARKED(false, yoke_process_group_all_gather,
+       (yoke_process_group * group, void *to, const void *from, size_t count, yoke_element element),
+       (group, to, from, count, element))
+
+typedef struct play {
+    yoke_schedule schedule;
+    int steps, victim, death_at;
+    char store[64], save[64];
+} play;
+
+static yoke_status train(const play *now, int rank) {
+    yoke_rank_info place = {.struct_size = sizeof place, .rank = rank, .world = WORLD};
+    yoke_process_group_options group = {.struct_size = sizeof group,
+                                        .rank = &place,
+                                        .transport = YOKE_TRANSPORT_SHARED_MEMORY,
+                                        .store = now->store,
+                                        .timeout_ms = 60000};
+    yoke_trainer_options options = {.struct_size = sizeof options,
+                                    .model = "mlp:width=96",
+                                    .dataset = "synthetic:1x16x16,classes=4,rows=96",
+                                    .devices = "cpu",
+                                    .threads = 1,
+                                    .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
+                                    .schedule = now->schedule,
+                                    .algorithm = YOKE_ALGORITHM_DIRECT,
+                                    .batch = 24,
+                                    .steps = (uint64_t)now->steps,
+                                    .evaluate_every = -1,
+                                    .bucket_bytes = 16384,
+                                    .save = now->save,
+                                    .process_group = &group};
+    yoke_trainer *trainer = NULL;
+    yoke_status status = yoke_trainer_create(&trainer, &options);
+    if (status == YOKE_OK) status = yoke_trainer_run(trainer);
+    yoke_error error = yoke_error_take(status);
+    yoke_trainer_destroy(trainer);
+    return yoke_error_restore(&error);
+}
+
+/* Returns rank 0's error. */
+static yoke_error run_ranks(play *now) {
+    outcome *outcomes = share_bytes(WORLD * sizeof *outcomes);
+    pid_t pids[WORLD];
+    name_store(now->store, sizeof now->store);
+    snprintf(now->save, sizeof now->save, "/tmp/yoke-death-%d", (int)getpid());
+    for (int rank = 0; rank < WORLD; rank++) {
+        pids[rank] = fork();
+        assert_true(pids[rank] >= 0);
+        if (pids[rank] > 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        death_at = rank == now->victim ? now->death_at : 0;
+        outcomes[rank].error = yoke_error_take(train(now, rank));
+        _exit(0);
+    }
+    for (int rank = 0; rank < WORLD; rank++)
+        assert_int_equal(waitpid(pids[rank], NULL, 0), pids[rank]);
+    yoke_error error = outcomes[0].error;
+    munmap(outcomes, WORLD * sizeof *outcomes);
+    return error;
+}
+
+static size_t take_file(const play *now, char *bytes) {
+    FILE *file = fopen(now->save, "rb");
+    if (file == NULL) return 0;
+    size_t count = fread(bytes, 1, FILE_BYTES, file);
+    assert_true(count > 0 && count < FILE_BYTES);
+    fclose(file);
+    assert_int_equal(remove(now->save), 0);
+    return count;
+}
+
+/* The files of undisturbed runs of 1 step and of 2. */
+static char whole[STEP_OF_DEATH][FILE_BYTES], saved[FILE_BYTES];
+static size_t whole_bytes[STEP_OF_DEATH];
+
+static void make_references(const play *like) {
+    for (int i = 0; i < STEP_OF_DEATH; i++) {
+        play now = *like;
+        now.steps = i + 1;
+        now.victim = -1;
+        yoke_error error = run_ranks(&now);
+        if (error.status != YOKE_OK) fail_msg("%s", error.text);
+        whole_bytes[i] = take_file(&now, whole[i]);
+        assert_true(whole_bytes[i] > 0);
+    }
+    assert_memory_not_equal(whole[0], whole[1], whole_bytes[0]);
+}
+
+/* Returns the step that the file has. */
+static int check_saved(const play *now, const yoke_error *error) {
+    const char *said = strstr(error->text, "has the weights after step ");
+    int step = said != NULL ? (int)strtol(strrchr(said, ' '), NULL, 10) : 0;
+    if (step < 1 || step > STEP_OF_DEATH)
+        fail_msg("rank %d died at call %d: %s", now->victim, now->death_at, error->text);
+    size_t bytes = take_file(now, saved);
+    if (bytes != whole_bytes[step - 1] || memcmp(saved, whole[step - 1], bytes) != 0)
+        fail_msg("rank %d died at call %d: the file differs from that of %d steps", now->victim,
+                 now->death_at, step);
+    return step;
+}
+
+static void run_deaths(yoke_schedule schedule) {
+    int found[STEP_OF_DEATH + 1] = {0};
+    play now = {.schedule = schedule, .steps = STEPS_RUN};
+    make_references(&now);
+    for (now.death_at = 1; now.death_at < CALLS_MAX; now.death_at++) {
+        now.victim = 1 + now.death_at % (WORLD - 1);
+        yoke_error error = run_ranks(&now);
+        if (error.status == YOKE_OK) break; /* the step has fewer calls */
+        found[check_saved(&now, &error)]++;
+    }
+    assert_int_equal(remove(now.save), 0);
+    print_message("%d deaths: %d saved step 1, %d step 2\n", now.death_at - 1, found[1], found[2]);
+    assert_true(found[1] > 0 && found[2] > 0 && now.death_at < CALLS_MAX);
+}
+
+static void a_rank_that_dies_while_ranks_all_reduce_leaves_rank_0_a_whole_step(void **state) {
+    (void)state;
+    run_deaths(YOKE_SCHEDULE_OVERLAP);
+}
+
+static void a_rank_that_dies_while_ranks_share_the_update_leaves_rank_0_a_whole_step(void **state) {
+    (void)state;
+    run_deaths(YOKE_SCHEDULE_SHARDED);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_while_ranks_all_reduce_leaves_rank_0_a_whole_step),
+        cmocka_unit_test(a_rank_that_dies_while_ranks_share_the_update_leaves_rank_0_a_whole_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
