@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test, as the first command after a clone: the release build (with CUDA where nvcc is), then
 # AddressSanitizer and UndefinedBehaviorSanitizer, ThreadSanitizer where threads meet, and the tests of the
-# engine over simulated GPUs under both, half a minute of each fuzz target, and builds without each optional part. --quick:
+# engine over simulated GPUs under both, up to a minute of each fuzz target, and builds without each optional part. --quick:
 # the release build only.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -95,7 +95,7 @@ if [[ $quick == no ]]; then
 fi
 
 if [[ $quick == no ]]; then
-    run_check fuzz "there is no clang with libFuzzer" scripts/fuzz.sh 30
+    run_check fuzz "there is no clang with libFuzzer" scripts/fuzz.sh 60 20
     # What a green run on this machine says about one that lacks some of its parts.
     run_check absences "no view of this machine without a part of it can be made" python3 tests/house/absences.py .
 fi

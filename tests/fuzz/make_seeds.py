@@ -16,6 +16,9 @@ FACTS = {"format": "pt", "yoke.format": "1", "yoke.version": "0.1.0", "xxh3.head
          "xxh3.optimizer.fc.weight.momentum_buffer": "2d06800538d394c2"}
 TINY = [("fc.weight", "F32", [2, 2]), ("fc.bias", "F32", [2]), ("optimizer.fc.weight.momentum_buffer", "F32", [2, 2]),
         ("optimizer.fc.bias.momentum_buffer", "F32", [2])]
+LAYERS = [("conv.weight", "F32", [2, 2, 1, 1]), ("conv.bias", "F32", [2]), ("bn.weight", "F32", [2]), ("bn.bias", "F32", [2]),
+          ("bn.running_mean", "F32", [2]), ("bn.running_var", "F32", [2]), ("bn.num_batches_tracked", "I64", []),
+          ("fc.weight", "F32", [2, 8]), ("fc.bias", "F32", [2])]
 BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1}
 
 
@@ -34,6 +37,12 @@ def safetensors(tensors, metadata=None, header=None):
 
 def frame(kind, body, sequence=1, version=2):
     return b"YOKE" + struct.pack(">HHII", version, kind, sequence, len(body)) + body
+
+
+def pieces(data, sender):
+    """For the keeper: each piece behind a byte with its length and who sends it."""
+    parts = [data[i:i + 24] for i in range(0, len(data), 24)]
+    return b"".join(bytes([(len(part) - 1) * 2 + sender]) + part for part in parts)
 
 
 def idx(kind, *extents):
@@ -74,6 +83,44 @@ def seeds():
                  frame(1, bytes(32)), frame(4, b"no end"), b"tcp://host:1234", b"tcp://[::1]:99999", b"4(x2),3",
                  b"gpu[03-05,9],head", b"1(x", b"2(x99999999999)"]:
         yield "rendezvous", body
+    strangers = frame(4, b"key\0value") + frame(6, b"key\0") + frame(7, b"sum\0" + struct.pack(">q", -3)) + \
+        frame(5, b"later\0")
+    for first in range(8):  # which connections have passed the handshake, and whether there is a token
+        yield "keeper", bytes([first]) + pieces(strangers, 0) + pieces(frame(4, b"later\0x"), 1)
+        yield "keeper", bytes([first]) + pieces(frame(2, bytes(64) + b"run1"), 1) + pieces(strangers[:30], 0)
+    answers = [frame(8, b"", 1), frame(8, struct.pack(">q", 3), 2), frame(8, b"value", 3), frame(9, b"", 3)]
+    for body in [b"\1" + frame(1, bytes(32)) + frame(3, bytes(32), 1), b"\1" + frame(1, bytes(32)) + frame(10, b"why", 1),
+                 b"\1" + frame(10, b""), b"\0" + b"".join(answers[:3]) + frame(8, bytes(80), 4), b"\0" + b"".join(answers),
+                 b"\0" + frame(10, b"no", 1) + answers[1] + answers[3] + frame(8, b"late", 2) + frame(8, b"it", 4), b"\0"]:
+        yield "client", body
+    yield from (("weights", file) for file in [
+        safetensors(LAYERS), safetensors(LAYERS[2:], {"yoke.model": "mlp", "yoke.classes": "2", "yoke.class_names": '["a","b"]'}),
+        safetensors([(f"module.{name}", dtype, shape) for name, dtype, shape in LAYERS] + [("more", "U8", [3])]),
+        safetensors([(name, "BF16", shape) for name, _, shape in LAYERS[:-1]] + LAYERS[-1:]), files[1]])
+    for kind, texts in enumerate([
+            ["synthetic", "synthetic:1x8x8,classes=3,rows=9", "csv:a.csv,label=y,ignore=b,validation=0.2", "npz:a,x=X,y=Y",
+             "npy:X.npy,Y.npy,channels=first", "images:d,size=32,resize=40", "text:t,tokens=8", "mnist:d", "cifar10:d"],
+            ["auto", "4xcpu", "cpu,cpu", "2xcuda:0", "cpu:0,cpu:1", "65xcpu"],
+            ["resnet20", "mlp:width=8,dropout=0.5", "gpt2:layers=1,heads=1,width=8", "vit_tiny:patch=8", "vgg11_bn", "resnet2"],
+            ["*.bias,layer1.*", "layer[1-3].?.conv*", "", "*,*"], ["pcie3", "12.5,3,bridge", "nvlink4,switch", "1e3,0"],
+            ["12", "-1.5e3", "0x10", "nan", " 7", "999999999999999999999"]]):
+        yield from (("specs", bytes([kind]) + text.encode()) for text in texts)
+    for names in [["YOKE_RANK=1", "YOKE_WORLD_SIZE=4", "YOKE_LOCAL_RANK=1", "YOKE_LOCAL_WORLD_SIZE=2", "YOKE_NODE_RANK=0",
+                   "YOKE_NODES=2", "YOKE_MASTER_ADDR=h", "YOKE_MASTER_PORT=29500", "YOKE_RUN_ID=r"],
+                  ["RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=::1", "MASTER_PORT=1", "GROUP_RANK=0"],
+                  ["OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "PMIX_NAMESPACE=n"], ["PMI_RANK=1", "PMI_SIZE=2"],
+                  ["SLURM_STEP_NUM_TASKS=7", "SLURM_PROCID=5", "SLURM_LOCALID=1", "SLURM_NODEID=1", "SLURM_NTASKS=7",
+                   "SLURM_STEP_TASKS_PER_NODE=4,3", "SLURM_STEP_NODELIST=gpu[03-05,9],head", "SLURM_JOB_ID=1",
+                   "SLURM_STEP_ID=0", "SLURM_STEP_NUM_NODES=2", "SLURM_JOB_NODELIST=a[1-2]"],
+                  ["PMIX_RANK=0", "SLURM_STEP_NUM_TASKS=1"], ["FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=1", "FLUX_JOB_NNODES=1"],
+                  ["PALS_RANKID=0", "PMI_SIZE=1"], ["JSM_NAMESPACE_RANK=0", "JSM_NAMESPACE_SIZE=1"], ["RANK=1"]]:
+        yield "launch", "\n".join(names).encode()
+    for words in [["train", "--lr", "0.1", "--epochs=3", "--nesterov", "--group", "a.*:lr=0.1,decay=0;b:lr=2"],
+                  ["train", "--batch", "-1", "--class-weights", "1,0.5,2"], ["train", "--checkpoint_every=5m", "10s"],
+                  ["launch", "--nproc-per-node", "2", "--", "train", "--mode", "ddp"], ["bench", "--json", "--straggler", "1:2"],
+                  ["compare", "--lr-find", "--link=12.5,3"], ["help", "train"], ["predict", "a", "b", "--top", "3"], ["verify", "-h"],
+                  ["simulate", "--", "--x"], ["train", "--lr-find", "--color-jitter", "0.4,0.4,0.4,0.1"], ["checkpoint", "show", "x"]]:
+        yield "command", "\n".join(words).encode()
     for image in sorted((pathlib.Path(__file__).parent.parent / "fixtures/images").iterdir()):
         yield "image", image.read_bytes()
     for array in sorted((pathlib.Path(__file__).parent.parent / "fixtures/arrays").glob("*.np[yz]")):
