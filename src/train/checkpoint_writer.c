@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "train/rescue.h"
+
 #define NICENESS 5 /* it shares cores with the devices */
 
 typedef enum phase { IDLE, BUSY, DONE, ENDING } phase;
@@ -18,7 +20,7 @@ struct yoke_checkpoint_writer {
     const yoke_state *state;
     yoke_folder *folder;
     int keep;
-    bool best;
+    yoke_save_kind kind;
     yoke_facts facts;
     char path[PATH_MAX];
     yoke_error error; /* of the last file */
@@ -30,19 +32,36 @@ struct yoke_checkpoint_writer {
     pthread_t thread;
 };
 
+static yoke_status write_to(void *context, const char *path) {
+    const yoke_checkpoint_writer *writer = context;
+    return yoke_checkpoint_write(writer->state, &writer->facts, path);
+}
+
+static yoke_status rescue(yoke_checkpoint_writer *writer, yoke_status failed) {
+    char where[PATH_MAX];
+    yoke_rescue_options options = {.what = "the weights and the optimizer's state",
+                                   .path = writer->path,
+                                   .write = write_to,
+                                   .context = writer};
+    bool rescues = writer->kind == YOKE_SAVE_LAST && failed != YOKE_ERROR_NUMERIC;
+    return rescues ? yoke_rescue(failed, &options, where) : failed;
+}
+
 static void write_one(yoke_checkpoint_writer *writer) {
     uint64_t step = writer->state->steps;
     const char *folder = writer->folder->path;
-    if (writer->best)
+    if (writer->kind == YOKE_SAVE_BEST)
         yoke_folder_best_path(writer->path, folder);
     else
         yoke_folder_path(writer->path, folder, step);
     yoke_status status = yoke_folder_restore(writer->folder);
     if (status == YOKE_OK)
         status = yoke_checkpoint_write(writer->state, &writer->facts, writer->path);
+    if (status != YOKE_OK) status = rescue(writer, status);
     writer->error = yoke_error_take(status);
     /* The new file is complete and on the disk. */
-    if (status == YOKE_OK && !writer->best) yoke_folder_prune(folder, step, writer->keep);
+    if (status == YOKE_OK && writer->kind != YOKE_SAVE_BEST)
+        yoke_folder_prune(folder, step, writer->keep);
 }
 
 static void set_phase(yoke_checkpoint_writer *writer, phase next) {
@@ -144,9 +163,9 @@ bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer) {
 }
 
 void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,
-                                  bool best) {
+                                  yoke_save_kind kind) {
     writer->facts = *facts;
-    writer->best = best;
+    writer->kind = kind;
     set_phase(writer, BUSY);
 }
 

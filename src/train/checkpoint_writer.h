@@ -16,10 +16,12 @@ void yoke_checkpoint_writer_destroy(yoke_checkpoint_writer *writer);
 bool yoke_checkpoint_writer_is_busy(yoke_checkpoint_writer *writer);
 /* Waits for the file in progress, at most so long; whether the writer is idle. */
 bool yoke_checkpoint_writer_wait(yoke_checkpoint_writer *writer, int timeout_ms);
-/* Writes the state as it is now. Only when idle. best: to best.safetensors; otherwise to the file
- * of its step, after which older files are removed. */
+/* Writes the state as it is now. Only when idle. BEST: to best.safetensors; otherwise to the file
+ * of its step, after which older files are removed. LAST: no other follows; if it cannot be
+ * written, it goes elsewhere, and the error says where. */
+typedef enum yoke_save_kind { YOKE_SAVE_STEP, YOKE_SAVE_BEST, YOKE_SAVE_LAST } yoke_save_kind;
 void yoke_checkpoint_writer_start(yoke_checkpoint_writer *writer, const yoke_facts *facts,
-                                  bool best);
+                                  yoke_save_kind kind);
 /* True once for each finished file: its path, and its status with the error's text. */
 bool yoke_checkpoint_writer_collect(yoke_checkpoint_writer *writer, yoke_status *status,
                                     const char **path);

@@ -60,25 +60,29 @@ yoke_status yoke_trainer_await_saves(yoke_trainer *trainer) {
 }
 
 /* The writer is idle: nobody reads the state that is overwritten. */
-static yoke_status start(yoke_trainer *trainer, bool best) {
+static yoke_status start(yoke_trainer *trainer, yoke_save_kind kind) {
     yoke_checkpoints *own = &trainer->checkpoints;
     yoke_facts facts = {0};
     TRY(yoke_state_take(own->state, trainer->parallel));
     if (own->writer == NULL) return YOKE_OK;
     describe(trainer, &facts);
-    yoke_checkpoint_writer_start(own->writer, &facts, best);
+    yoke_checkpoint_writer_start(own->writer, &facts, kind);
     return YOKE_OK;
 }
 
-yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
+static yoke_status begin_save(yoke_trainer *trainer, yoke_save_kind kind) {
     yoke_checkpoints *own = &trainer->checkpoints;
     TRY(yoke_trainer_await_saves(trainer));
     yoke_trainer_collect_saves(trainer);
-    TRY(start(trainer, false));
+    TRY(start(trainer, kind));
     own->step = trainer->step;
     own->epoch = trainer->epoch;
     own->time_ns = yoke_now_ns();
     return YOKE_OK;
+}
+
+yoke_status yoke_trainer_begin_save(yoke_trainer *trainer) {
+    return begin_save(trainer, YOKE_SAVE_STEP);
 }
 
 /* Rank 0 decides: it alone knows whether the last best could be written. */
@@ -92,7 +96,7 @@ yoke_status yoke_trainer_save_best(yoke_trainer *trainer) {
     bool better = own->writer != NULL && (!own->best.exists || value > own->best.value);
     if (better) own->best = (yoke_best){.exists = true, .value = value};
     TRY(yoke_trainer_any(trainer, &better));
-    return better ? start(trainer, true) : YOKE_OK;
+    return better ? start(trainer, YOKE_SAVE_BEST) : YOKE_OK;
 }
 
 /* The status of the file that was written last, or OK; reports a file that is complete. The older
@@ -116,10 +120,17 @@ void yoke_trainer_collect_saves(yoke_trainer *trainer) {
     if (collect(trainer) != YOKE_OK) yoke_trainer_warn(trainer); /* the next may succeed */
 }
 
+/* Writes the last checkpoint unless a file of this step is there; a failed one is tried again. Rank
+ * 0 decides, as above. */
 yoke_status yoke_trainer_end_saves(yoke_trainer *trainer, bool with_last) {
     if (!has_folder(trainer)) return YOKE_OK;
-    bool is_new = with_last && trainer->step > trainer->checkpoints.step;
-    if (is_new) TRY(yoke_trainer_begin_save(trainer));
+    TRY(yoke_trainer_await_saves(trainer));
+    yoke_error failed = yoke_error_take(collect(trainer));
+    bool lacks = trainer->step > trainer->checkpoints.step || failed.status != YOKE_OK;
+    if (with_last) TRY(yoke_trainer_any(trainer, &lacks));
+    if (!with_last || !lacks) return yoke_error_restore(&failed);
+    if (yoke_error_restore(&failed) != YOKE_OK) yoke_trainer_warn(trainer);
+    TRY(begin_save(trainer, YOKE_SAVE_LAST));
     TRY(yoke_trainer_await_saves(trainer));
     return collect(trainer);
 }

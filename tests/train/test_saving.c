@@ -7,7 +7,7 @@
 #include "saves_check.h"
 
 /* What the next calls do. */
-static atomic_int slow, failing;
+static atomic_int slow, failing, failing_once;
 static atomic_int calls;
 
 int __real_fsync(int descriptor);
@@ -15,7 +15,7 @@ int __wrap_fsync(int descriptor);
 int __wrap_fsync(int descriptor) {
     atomic_fetch_add(&calls, 1);
     if (atomic_exchange(&slow, 0) != 0) usleep(SLOW_US);
-    if (atomic_load(&failing) != 0) {
+    if (atomic_exchange(&failing_once, 0) != 0 || atomic_load(&failing) != 0) {
         errno = EIO;
         return -1;
     }
@@ -117,6 +117,44 @@ static void a_failed_write_is_reported_after_a_loss_that_is_not_finite(void **st
     assert_int_equal(run.warnings, 1);
     assert_non_null(strstr(run.warning, "step-00000001.safetensors"));
     yoke_trainer_destroy(run.trainer);
+    clear_saves();
+}
+
+static void on_event_before_the_disk_fails_once(const yoke_event *event, void *payload) {
+    on_event(event, payload);
+    if (event->kind == YOKE_EVENT_STEP && event->step == RUN_STEPS) atomic_store(&failing_once, 1);
+}
+
+/* Beside it, in a folder that only its owner may enter; a run goes on from there. */
+static void a_last_checkpoint_that_cannot_be_written_is_elsewhere(void **state) {
+    (void)state;
+    static const char says[] = "; the weights and the optimizer's state are in ";
+    char place[512];
+    log_of_run run = {0}, next = {0};
+    clear_saves();
+    yoke_trainer_options options = saving(&run);
+    options.on_event = on_event_before_the_disk_fails_once;
+    assert_int_equal(train(&run, &options), YOKE_ERROR_IO);
+    assert_int_equal(atomic_load(&failing_once), 0);
+    const char *where = strstr(yoke_last_error(), says);
+    assert_non_null(where);
+    snprintf(place, sizeof place, "%s", where + strlen(says));
+    assert_memory_equal(place, saves, strlen(saves));
+    assert_false(has_save(RUN_STEPS));
+    options = saving(&next);
+    options.checkpoint_dir = NULL;
+    options.resume = place;
+    options.steps = RUN_STEPS + 2;
+    EXPECT_OK(train(&next, &options));
+    assert_int_equal(next.first_step, RUN_STEPS);
+    yoke_trainer_destroy(run.trainer);
+    yoke_trainer_destroy(next.trainer);
+    assert_int_equal(unlink(place), 0);
+    *strrchr(place, '/') = '\0';
+    struct stat folder_of_it;
+    assert_int_equal(stat(place, &folder_of_it), 0);
+    assert_int_equal(folder_of_it.st_mode & 0777, 0700);
+    assert_int_equal(rmdir(place), 0);
     clear_saves();
 }
 
@@ -245,6 +283,7 @@ int main(void) {
         cmocka_unit_test(a_slow_disk_fails_no_rank),
         cmocka_unit_test(a_best_that_could_not_be_written_is_tried_again),
         cmocka_unit_test(a_failed_write_is_reported_after_a_loss_that_is_not_finite),
+        cmocka_unit_test(a_last_checkpoint_that_cannot_be_written_is_elsewhere),
         cmocka_unit_test(a_new_folder_is_on_the_disk_before_the_first_file),
         cmocka_unit_test(a_best_that_the_folder_has_not_is_written_again),
         cmocka_unit_test(a_file_is_no_folder),
