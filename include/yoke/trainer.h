@@ -128,7 +128,11 @@ typedef struct yoke_trainer_options {
                                                   reserved, before the first step. If it cannot be
                                                   written after the last one, yoke_trainer_run tries
                                                   again, then writes elsewhere: its IO error says
-                                                  where, and the event SAVED has that path. */
+                                                  where, and the event SAVED has that path.
+                                                  After a loss that is not finite, or losses that
+                                                  rose far above the first, a file that exists
+                                                  stays: the weights go beside it, and the status
+                                                  is NUMERIC (docs/errors.md). */
     const char *metrics;                     /**< A file of JSON lines to write, which
                                                   the first line replaces; NULL: none. */
     const char *trace;                       /**< A FILE for a Chrome trace; NULL: none. In DDP rank

@@ -7,6 +7,7 @@
 /* What rank 0 does with the file while the other ranks wait. */
 typedef struct last_weights {
     yoke_trainer *trainer;
+    const char *path;  /* options.save, or beside it */
     yoke_error before; /* whether rank 0 could do its part that needs the engine */
     char where[PATH_MAX];
 } last_weights;
@@ -46,11 +47,13 @@ static yoke_status write_to(void *context, const char *path) {
 static yoke_status write_file(void *context) {
     last_weights *weights = context;
     yoke_weights_writer *writer = weights->trainer->weights;
-    const char *path = weights->trainer->options.save;
+    const char *path = weights->path;
+    bool beside = path != weights->trainer->options.save;
     yoke_rescue_options rescue = {
         .what = "the weights", .path = path, .write = write_to, .context = writer};
     TRY(yoke_error_restore(&weights->before));
-    yoke_status status = yoke_weights_writer_write(writer);
+    yoke_status status =
+        beside ? yoke_weights_writer_write_to(writer, path) : yoke_weights_writer_write(writer);
     if (status == YOKE_OK) snprintf(weights->where, sizeof weights->where, "%s", path);
     if (status == YOKE_OK || status == YOKE_ERROR_NUMERIC) return status;
     return yoke_rescue(status, &rescue, weights->where);
@@ -64,8 +67,8 @@ static yoke_status take_and_write(last_weights *weights, bool together) {
     return together ? yoke_trainer_file_work(trainer, write_file, weights) : write_file(weights);
 }
 
-yoke_status yoke_trainer_save(yoke_trainer *trainer, bool together) {
-    last_weights weights = {.trainer = trainer};
+yoke_status yoke_trainer_save(yoke_trainer *trainer, const char *path, bool together) {
+    last_weights weights = {.trainer = trainer, .path = path};
     bool writes = yoke_trainer_writes(trainer);
     if (trainer->options.save == NULL || (!writes && !together)) return YOKE_OK;
     bool averages = trainer->options.ema_decay > 0 && !trainer->watch.has_best;

@@ -126,6 +126,7 @@ static yoke_status take_step(yoke_trainer *trainer, const yoke_batch *batch, uin
     trainer->computed_ns += computed_ns;
     trainer->waited_ns += waited_ns;
     if (result.rows == trainer->options.batch) yoke_step_times_add(&trainer->times, step_ms);
+    yoke_course_add(&trainer->course, result.loss);
     yoke_epoch_add(&trainer->sums, &result, rate, computed_ns + waited_ns);
     yoke_event event = {.kind = YOKE_EVENT_STEP,
                         .loss = result.loss,
@@ -389,8 +390,7 @@ static bool settle(yoke_trainer *trainer, yoke_error *first) {
 
 /* What the file has after a failure. A user of patience who stops the run wants the best weights,
  * too. */
-static void say_saved(const yoke_trainer *trainer, yoke_error *first) {
-    const char *path = trainer->options.save;
+static void say_saved(const yoke_trainer *trainer, const char *path, yoke_error *first) {
     size_t used = strlen(first->text);
     char *end = first->text + used;
     if (trainer->in_step)
@@ -413,11 +413,16 @@ static bool has_trained(const yoke_trainer *trainer, yoke_status status) {
 
 /* Says what became of the weights in the error that ended the run. */
 static yoke_status save_last(yoke_trainer *trainer, bool together, yoke_error *first) {
+    char beside[PATH_MAX];
     bool says = first->status != YOKE_OK && trainer->options.save != NULL;
     if (!has_trained(trainer, first->status)) return YOKE_OK;
-    yoke_status status = trainer->in_step ? YOKE_OK : yoke_trainer_save(trainer, together);
-    if (status == YOKE_OK && says && yoke_trainer_writes(trainer)) say_saved(trainer, first);
-    return status;
+    bool writes = yoke_trainer_writes(trainer) && trainer->options.save != NULL;
+    const char *path = writes && !trainer->in_step
+                           ? yoke_trainer_save_place(trainer, first->status, beside)
+                           : trainer->options.save;
+    if (!trainer->in_step) TRY(yoke_trainer_save(trainer, path, together));
+    if (says && writes) say_saved(trainer, path, first);
+    return yoke_trainer_report_place(trainer, path, first);
 }
 
 /* Waits for the checkpoint in progress. Writes the last one, unless a loss or gradient is not

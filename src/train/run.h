@@ -50,6 +50,13 @@ typedef struct yoke_checkpoints {
     yoke_best best, on_disk; /* on_disk: the last that was written whole */
 } yoke_checkpoints;
 
+/* The first and the last losses of a run's steps, save_place.c. */
+#define YOKE_COURSE_STEPS 16
+typedef struct yoke_course {
+    uint64_t steps;
+    double first, last[YOKE_COURSE_STEPS]; /* last: a ring */
+} yoke_course;
+
 struct yoke_trainer {
     pid_t process;                /* that made it */
     yoke_trainer_options options; /* defaults filled in; points to `texts` and `optimizer` */
@@ -83,6 +90,7 @@ struct yoke_trainer {
     yoke_step_times times;
     yoke_epoch_sums sums;
     yoke_watch watch;
+    yoke_course course;
     yoke_weights_writer *weights;                /* of rank 0, from the begin of a run that saves */
     yoke_workers *file_workers;                  /* of rank 0 in DDP, from the first file on */
     yoke_step_result last_step, last_evaluation; /* rows = 0: none yet */
@@ -135,10 +143,19 @@ void yoke_trainer_emit_saved(yoke_trainer *trainer, const char *path);
 
 /* last_weights.c; both without options.save: nothing to do. prepare_save: by all ranks together, so
  * that the save needs nothing new; a failure ends the other ranks. save: the best weights so far,
- * or the present ones; elsewhere where it must, with an IO error that says where. together: the
- * other ranks wait; otherwise they have failed, or rank 0 has. */
+ * or the present ones, to `path`; elsewhere where it must, with an IO error that says where.
+ * together: the other ranks wait; otherwise they have failed, or rank 0 has. */
 yoke_status yoke_trainer_prepare_save(yoke_trainer *trainer);
-yoke_status yoke_trainer_save(yoke_trainer *trainer, bool together);
+yoke_status yoke_trainer_save(yoke_trainer *trainer, const char *path, bool together);
+
+/* save_place.c. add: the loss of a step. place: options.save, or `beside` it, where a file of an
+ * earlier run stays because this one diverged or `ended` with NUMERIC. report: says so in the error
+ * that ended the run, or returns one. */
+void yoke_course_add(yoke_course *course, double loss);
+const char *yoke_trainer_save_place(const yoke_trainer *trainer, yoke_status ended,
+                                    char beside[PATH_MAX]);
+yoke_status yoke_trainer_report_place(const yoke_trainer *trainer, const char *place,
+                                      yoke_error *ended);
 
 /* epochs.c. add: a step of this epoch. report: the event EPOCH; evaluated: an evaluation ended it.
  * sum: means as a result, whose loss is NaN without rows. */

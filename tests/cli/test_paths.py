@@ -15,7 +15,7 @@ import unittest
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 200
-USAGE, IO = 2, 74
+USAGE, NUMERIC, IO = 2, 1, 74
 DATA = "synthetic:1x8x8,classes=2,rows=64"
 WRITTEN = ("--save", "--metrics", "--trace", "--report")
 READ = ("--init", "--resume", "--choices", "--config")
@@ -137,6 +137,37 @@ class Paths(unittest.TestCase):
         self.assertEqual(result.returncode, IO, result.stderr)
         self.assertIn("a pipe needs its reader first", result.stderr)
         self.assertEqual(self.train("--init", "pipe").returncode, IO)
+
+    def test_a_bad_loss_leaves_earlier_weights_and_puts_its_own_beside_them(self):
+        for index in range(2):
+            result = self.train("--init", "w.safetensors", "--save", "w.safetensors", "--force", "--lr", "1e30", steps=20)
+            self.assertEqual(result.returncode, NUMERIC, result.stderr)
+            self.assertEqual((self.folder / "w.safetensors").read_bytes(), self.weights)
+            beside = sorted(self.folder.glob("w.step-*.safetensors"))
+            self.assertEqual(len(beside), index + 1, "each run leaves its own file")
+            self.assertIn("w.safetensors is as it was, and the weights of step ", result.stderr)
+            self.assertTrue(any(path.name in result.stderr for path in beside), result.stderr)
+
+    def test_a_bad_loss_without_earlier_weights_saves_where_the_option_says(self):
+        result = self.train("--save", "new.safetensors", "--lr", "1e30", steps=20)
+        self.assertEqual(result.returncode, NUMERIC, result.stderr)
+        self.assertTrue((self.folder / "new.safetensors").exists())
+        self.assertEqual(list(self.folder.glob("new.step-*")), [])
+
+    def test_a_run_whose_losses_rise_leaves_earlier_weights(self):
+        for rate, diverges in (("3", True), ("0.01", False)):
+            result = self.train("--init", "w.safetensors", "--save", "copy.safetensors", "--lr", rate, "--momentum", "0",
+                                steps=5)
+            self.assertEqual(result.returncode, 0, result.stderr)  # no earlier file: nothing to keep
+            result = self.train("--init", "w.safetensors", "--save", "copy.safetensors", "--force", "--lr", rate,
+                                "--momentum", "0", steps=5)
+            beside = list(self.folder.glob("copy.step-5*.safetensors"))
+            self.assertEqual(result.returncode, NUMERIC if diverges else 0, (rate, result.stderr))
+            self.assertEqual(len(beside), 1 if diverges else 0, (rate, result.stderr))
+            if diverges:
+                self.assertIn("the loss rose from", result.stderr)
+                beside[0].unlink()
+            (self.folder / "copy.safetensors").unlink()
 
     def test_weights_that_are_not_finite_are_named_by_every_verb(self):
         data = bytearray(self.weights)
