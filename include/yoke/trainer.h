@@ -267,7 +267,8 @@ YOKE_API void yoke_trainer_destroy(yoke_trainer *trainer);
  * @param trainer  The trainer.
  * @return CANCELLED: a rank called yoke_trainer_stop; the step was finished and the file saved, and
  *         another run continues from there. NUMERIC: as yoke_data_parallel_step; the file has the
- *         weights before that step. Otherwise the earliest error.
+ *         weights before that step. PEER, TIMEOUT: another rank has ended; the text says of which
+ *         whole step the file has the weights. Otherwise the earliest error.
  */
 YOKE_API yoke_status yoke_trainer_run(yoke_trainer *trainer);
 

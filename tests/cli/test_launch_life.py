@@ -208,6 +208,15 @@ class Ends(Case):
         process.send_signal(signal.SIGUSR1)
         self.assertEqual(self.finish(process)[:2], (0, "saved\n"))
 
+    def test_ranks_that_a_user_signal_ended_have_not_failed(self):
+        process = self.start("trap 'exit 138' USR1; " + SAY_PID + "while :; do sleep 0.01; done",
+                             "--nproc-per-node", "2", "--max-restarts", "3")
+        self.wait_for("p0", "p1")
+        process.send_signal(signal.SIGUSR1)
+        code, _, errors = self.finish(process)
+        self.assertEqual(code, 138)
+        self.assertNotIn("yoke:", errors)  # neither started again nor reported
+
     def test_a_signal_that_was_ignored_before_stays_ignored(self):
         process = self.start(SAY_PID + "until [ -e go ]; do sleep 0.01; done; echo on",
                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

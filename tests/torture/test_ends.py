@@ -45,7 +45,8 @@ def tensors(path):
         raise Failure(f"{path} is not whole")
     for name, row in table.items():
         found[name] = data[slice(*row["data_offsets"])]
-        if row["dtype"] == "F32" and not all(map(math.isfinite, struct.unpack(f"<{len(found[name]) // 4}f", found[name]))):
+        floats = found[name] if row["dtype"] == "F32" else b""
+        if not all(map(math.isfinite, struct.unpack(f"<{len(floats) // 4}f", floats))):
             raise Failure(f"{path}: {name} is not finite")
     return found
 
@@ -69,7 +70,7 @@ class Mode:
 class Run:
     """A run in a folder of its own, which must hold nothing but its files at the end."""
 
-    def __init__(self, mode, *arguments):
+    def __init__(self, mode, *arguments, ignored=(), saves=True):
         self.mode = mode
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="yoke-ends-"))
         self.save, self.metrics, self.log = (self.folder / name for name in ["weights", "metrics", "log"])
@@ -78,9 +79,12 @@ class Run:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         self.reader, writer = os.pipe()
-        self.process = subprocess.Popen(mode.command(*arguments, "--save", self.save, "--metrics", self.metrics),
-                                        stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env=environment,
-                                        cwd=self.folder, restore_signals=True)
+        files = ["--save", self.save, "--metrics", self.metrics] if saves else []
+        ignore = [signal.signal(number, signal.SIG_IGN) for number in ignored]  # as nohup does
+        self.process = subprocess.Popen(mode.command(*arguments, *files), stdin=subprocess.DEVNULL, stdout=writer,
+                                        stderr=writer, env=environment, cwd=self.folder, restore_signals=True)
+        for number, before in zip(ignored, ignore):
+            signal.signal(number, before)
         os.close(writer)
         os.set_blocking(self.reader, False)
         self.text = b""
@@ -112,7 +116,7 @@ class Run:
         end = time.monotonic() + LIMIT_S
         while not condition():
             self.read()
-            if self.process.poll() is not None or time.monotonic() > end:
+            if (self.process.poll() is not None or time.monotonic() > end) and not condition():
                 raise Failure(f"{what} did not come: {self.said()}")
             time.sleep(0.002)
 
@@ -151,7 +155,7 @@ class Run:
 
     def leftovers(self):
         """OpenMPI's own folders are its own."""
-        kept = {"weights", "metrics", "tmp"}
+        kept = {"weights", "metrics", "tmp", "checkpoints"}
         found = [entry.name for entry in self.folder.iterdir() if entry.name not in kept]
         return found + [entry.name for entry in self.temporary.iterdir() if "yoke" in entry.name]
 
@@ -199,6 +203,53 @@ def check_signal(mode, name, dice):
         run.close()
 
 
+def check_second(mode, first, *others):
+    """Signals that follow the first one do not end a save."""
+    run = Run(mode, *MLP, "--epochs", "1000000", "--evaluate-every", "-1")
+    try:
+        run.wait_until(lambda: run.steps() > 0, "the first step")
+        target = run.rank(0) if mode.ranks else run.process.pid
+        os.kill(target, getattr(signal, "SIG" + first))
+        run.wait_until(lambda: b"finishing" in run.text, "the first signal")  # of two at once, the lower number is first
+        for name in others:
+            if pathlib.Path(f"/proc/{target}").exists():
+                os.kill(target, getattr(signal, "SIG" + name))
+        code = run.finish()
+        if code not in [128 + getattr(signal, "SIG" + first), 130] or not run.save.exists():
+            raise Failure(f"code {code}: {run.said()}")
+        tensors(run.save)
+    finally:
+        run.close()
+
+
+def check_ignored(mode):
+    """What nohup ignores stays ignored."""
+    run = Run(mode, *MLP, "--epochs", "1000000", "--evaluate-every", "-1", ignored=[signal.SIGHUP])
+    try:
+        run.wait_until(lambda: run.steps() > 0, "the first step")
+        run.process.send_signal(signal.SIGHUP)
+        before = run.steps()
+        run.wait_until(lambda: run.steps() > before + 20, "a step after SIGHUP")
+        run.process.send_signal(signal.SIGTERM)
+        if run.finish() != 143 or not run.save.exists():
+            raise Failure(run.said())
+    finally:
+        run.close()
+
+
+def check_range_test(mode, name):
+    """A range test saves nothing, and ends as a run does."""
+    run = Run(mode, *MLP, "--lr-find", "100000", "--log-every", "1", saves=False)
+    try:
+        run.wait_until(lambda: b"step" in run.text, "the first step")
+        run.process.send_signal(getattr(signal, "SIG" + name))
+        code = run.finish()
+        if code != 128 + getattr(signal, "SIG" + name) or b"Traceback" in run.text:
+            raise Failure(f"code {code}: {run.said()}")
+    finally:
+        run.close()
+
+
 # Deaths.
 
 class Reference:
@@ -219,23 +270,25 @@ class Reference:
         return self.known[steps]
 
 
-def check_death(reference, dice, longest_s):
+def check_death(reference, dice, longest_s, *until):
     """Kills a rank that is not rank 0. Returns the step that was saved; 0: none had ended."""
     mode = reference.mode
-    run = Run(mode, *reference.arguments, "--epochs", "1000000", "--evaluate-every", "-1")
+    run = Run(mode, *reference.arguments, *(until or ["--epochs", "1000000", "--evaluate-every", "-1"]))
     try:
         victim = dice.randrange(1, mode.ranks)
         run.wait_until(lambda: run.rank(victim) is not None, f"rank {victim}")
         run.pause(dice.uniform(0, longest_s))
-        os.kill(run.rank(victim), signal.SIGKILL)
+        pid = run.rank(victim)
+        if pid is not None:  # it may have ended
+            os.kill(pid, signal.SIGKILL)
         run.finish()
         ended = run.steps()
         named = re.search(r"has the weights after step (\d+)", run.text.decode(errors="replace"))
         if not run.save.exists() and ended == 0:
             return 0
-        if not run.save.exists() or named is None:
+        if not run.save.exists() or (named is None and not until):
             raise Failure(f"{ended} steps had ended: {run.said()}")
-        step = int(named[1])
+        step = int(named[1]) if named else ended
         if step < ended or tensors(run.save) != reference.after(step):
             raise Failure(f"not the weights after step {step}; {ended} had ended: {run.said()}")
         if run.leftovers():
@@ -307,13 +360,28 @@ def main():
             what = f"SIG{name}, {mode.name}"
             if given.only in what:
                 account.count(what, attempts, lambda mode=mode, name=name: check_signal(mode, name, dice))
-    deaths = [(three, MLP, 40, 2), (sharded, MLP, 40, 2), (shared, NORMS, 10, 0), (sharded, NORMS, 10, 0), (mpi, MLP, 20, 0)]
+    few = 10 if given.full else 1
+    for what, attempt in [
+            ("a second SIGUSR1, SIGHUP and SIGPIPE", lambda: check_second(single, "USR1", "USR1", "HUP", "PIPE")),
+            ("a second SIGTERM of a rank", lambda: check_second(shared, "TERM", "TERM", "INT")),
+            ("SIGHUP that nohup ignores", lambda: check_ignored(single)),
+            ("SIGHUP, range test", lambda: check_range_test(single, "HUP"))]:
+        if given.only in what:
+            account.count(what, few, attempt)
+    deaths = [(three, MLP, 40, 2), (sharded, MLP, 40, 2), (shared, NORMS, 10, 0), (sharded, NORMS, 10, 0),
+              (mpi, MLP, 20, 0)]
     for mode, arguments, many, few in deaths:
         what = f"SIGKILL of a rank, {mode.name if mode else 'mpirun'}, {arguments[1].split(':')[0]}"
-        if mode is None or given.only not in what:
+        attempts = many if given.full else few
+        if mode is None or given.only not in what or attempts == 0:
             continue
         reference = Reference(mode, arguments)
-        account.count(what, many if given.full else few, lambda reference=reference: check_death(reference, dice, 1.5))
+        account.count(what, attempts, lambda reference=reference: check_death(reference, dice, 1.5))
+    short = ["--steps", 40, "--checkpoint-dir", "checkpoints", "--checkpoint-every", "5steps"]
+    what = "SIGKILL of a rank, also after the last step"
+    if given.only in what:
+        reference = Reference(three, MLP)
+        account.count(what, 40 if given.full else 2, lambda: check_death(reference, dice, 0.6, *short))
     return account.end()
 
 

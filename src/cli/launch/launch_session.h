@@ -18,6 +18,7 @@ typedef struct launch_session {
     launch_guard guard;
     int ending;            /* the signal that ends the run; 0: none */
     int presses;           /* SIGINT, SIGTERM and the like so far */
+    int passed;            /* the last SIGUSR1 or SIGUSR2, which may end ranks; 0: none */
     bool killed;           /* the launcher has sent SIGKILL */
     int64_t memory_kills;  /* before the ranks started; -1: unknown */
     launch_worker *failed; /* the first that failed */

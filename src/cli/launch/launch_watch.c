@@ -56,11 +56,19 @@ static const char *explain_kill(const launch_session *session, const launch_work
                : "";
 }
 
+/* Ranks that took SIGUSR1 or SIGUSR2 as the order to end have not failed: that ends the run. */
+static bool ended_as_told(launch_session *session, int code) {
+    if (session->passed == 0 || code != 128 + session->passed) return false;
+    if (session->ending == 0) session->ending = session->passed;
+    begin_grace(session);
+    return true;
+}
+
 static void check_exit(launch_session *session, launch_worker *worker) {
     char how[256];
     int code = worker->code;
     bool expected = session->ending != 0 && (code == 128 + session->ending || session->killed);
-    if (code == 0 || expected) return;
+    if (code == 0 || expected || ended_as_told(session, code)) return;
     const char *name = worker->killed ? sigabbrev_np(code - 128) : NULL;
     if (name != NULL)
         snprintf(how, sizeof how, "(pid %d) died of SIG%s%s%s", (int)worker->pid, name,
@@ -129,12 +137,17 @@ static void end_on_signal(launch_session *session, int number) {
     }
 }
 
+static void pass_on(launch_session *session, int number) {
+    session->passed = number;
+    launch_signal_all(session, number);
+}
+
 static void read_signals(launch_session *session) {
     struct signalfd_siginfo info;
     while (read(session->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int number = (int)info.ssi_signo;
         if (number == SIGUSR1 || number == SIGUSR2)
-            launch_signal_all(session, number);
+            pass_on(session, number);
         else
             end_on_signal(session, number);
     }
