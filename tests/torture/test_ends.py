@@ -210,7 +210,8 @@ def check_second(mode, first, *others):
         run.wait_until(lambda: run.steps() > 0, "the first step")
         target = run.rank(0) if mode.ranks else run.process.pid
         os.kill(target, getattr(signal, "SIG" + first))
-        run.wait_until(lambda: b"finishing" in run.text, "the first signal")  # of two at once, the lower number is first
+        # Of two signals at once the one with the lower number is delivered first.
+        run.wait_until(lambda: b"finishing" in run.text, "the first signal")
         for name in others:
             if pathlib.Path(f"/proc/{target}").exists():
                 os.kill(target, getattr(signal, "SIG" + name))
