@@ -61,6 +61,14 @@ static yoke_status patient(yoke_process_group *group) {
     return sum(group, 100);
 }
 
+/* Rank 1 stops between the last call and MPI_Finalize, in which the others would wait for ever. */
+static yoke_status stopped_at_the_end(yoke_process_group *group) {
+    group->timeout_ms = 1000;
+    TRY(sum(group, 100));
+    if (group->rank == 1) raise(SIGSTOP);
+    return YOKE_OK;
+}
+
 static yoke_status killed(yoke_process_group *group) {
     for (int round = 0;; round++) {
         if (round == 100 && group->rank == 1) raise(SIGKILL);
@@ -81,6 +89,7 @@ static const struct {
               {"late", late},
               {"late_start", late_start},
               {"patient", patient},
+              {"stopped_at_the_end", stopped_at_the_end},
               {"killed", killed},
               {"wrong_rank", nothing},
               {"alone", nothing}};

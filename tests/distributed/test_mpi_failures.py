@@ -5,6 +5,7 @@ usage: test_mpi_failures.py MPIEXEC PROGRAM
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,42 @@ def check_deadlines():
     expect("patient", said, range(3), "YOKE_OK")
 
 
+def check_last_stop():
+    """Ranks 0 and 2 end: then nobody is left but rank 1, which is stopped, and mpirun."""
+    mpiexec, program = sys.argv[1:3]
+    with tempfile.TemporaryDirectory(prefix="yoke-mpi-") as folder:
+        job = subprocess.Popen([mpiexec, "-n", "3", program, "stopped_at_the_end", f"file://{folder}/store"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        begin = time.monotonic()
+        states = ranks = []
+        while states != ["T"] and job.poll() is None and time.monotonic() - begin < LIMIT_S:
+            time.sleep(0.1)
+            ranks = ranks_of(folder)
+            states = [state for _, state in ranks]
+        job.kill()
+        job.wait()
+        for pid, _ in ranks_of(folder):
+            os.kill(pid, signal.SIGKILL)
+    if states not in (["T"], []):
+        raise Failure(f"stopped_at_the_end: after {LIMIT_S} s ranks are left: {ranks}")
+
+
+def ranks_of(folder):
+    """(pid, state) of each program that names the folder, but mpirun."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cmdline", encoding="utf-8") as line:
+                words = line.read()
+            with open(f"/proc/{entry}/stat", encoding="utf-8") as line:
+                state = line.read().rsplit(")", 1)[1].split()[0]
+        except (OSError, UnicodeDecodeError):
+            continue
+        if words.startswith(sys.argv[2]) and folder in words and state != "Z":
+            found.append((int(entry), state))
+    return found
+
+
 def check_other_ranks():
     said, _, _ = play("wrong_rank", 2)
     expect("wrong_rank", said, range(2), "YOKE_ERROR_ARGUMENT", "as MPI sees it")
@@ -93,7 +130,7 @@ def main():
         print("skipped: this build has no MPI")
         return 77
     try:
-        for check in (check_differences, check_deadlines, check_other_ranks, check_death):
+        for check in (check_differences, check_deadlines, check_last_stop, check_other_ranks, check_death):
             check()
     except Failure as failure:
         print(failure)

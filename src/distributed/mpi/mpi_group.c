@@ -103,11 +103,12 @@ static void release(mpi_group *mpi) {
 }
 
 /* A group broken by anything but a disagreement is leaked on purpose: MPI may still write to its
- * buffers, and closing it is a collective that other ranks may not reach. */
+ * buffers, and closing it is a collective that other ranks may not reach. That one has no deadline,
+ * so the ranks meet once more before it. */
 static void leave(yoke_process_group *group) {
     mpi_group *mpi = mpi_of(group);
     if (group->broken && !mpi->disagreed) return;
-    if (yoke_mpi_progress(group, true) != YOKE_OK) return;
+    if (group->barrier(group) != YOKE_OK) return;
     mpi->calls->close(mpi->world);
     if (mpi->initialized_here) mpi->calls->finalize();
     yoke_private_memory_free(mpi->memory);
