@@ -173,7 +173,7 @@ class Run:
 def send(run, name):
     """To the launcher, which passes on what users and schedulers send; to rank 0 what the kernel would send it."""
     number = getattr(signal, "SIG" + name)
-    if name == "PIPE":
+    if name == "PIPE" and not run.mode.mpiexec:  # Open MPI's mpirun crashes without a reader, and ends the ranks
         run.close_reader()
     elif run.mode.ranks > 0 and (name == "XFSZ" or run.mode.mpiexec):
         os.kill(run.rank(0), number)
