@@ -26,7 +26,7 @@ TRAIN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x16x16,classes
 OUTPUTS = {"--save": "weights.safetensors", "--metrics": "metrics.jsonl", "--checkpoint-dir": "checkpoints",
            "--trace": "trace.json", "--report": "page.html"}
 MODES = {"dp": ([], ["--devices", "2xcpu"]),
-         "ddp": (["launch", "--nproc-per-node", "2", "--"], ["--mode", "ddp", "--timeout", "20"])}
+         "ddp": (["launch", "--nproc-per-node", "2", "--"], ["--mode", "ddp", "--devices", "cpu", "--timeout", "20"])}
 FULL = 200
 SHORT = {"dp": 12, "ddp": 6}
 Run = collections.namedtuple("Run", "limit code stderr steps saved")
