@@ -172,7 +172,8 @@ YOKE_API yoke_status yoke_tensor_file_note(yoke_tensor_file *file, const char *k
  * @param file  The file.
  * @param path  Complete afterwards, or what it was before.
  * @return IO: the text names the path and the cause. ARGUMENT: two tensors, or two texts, have one
- *         name; or a tensor is `__metadata__`, or a text is `format`, which every file has already.
+ *         name; or a tensor is `__metadata__`, or a text is `format`, which every file has already;
+ *         or the path is a pipe or a device.
  */
 YOKE_API yoke_status yoke_tensor_file_save(const yoke_tensor_file *file, const char *path);
 
