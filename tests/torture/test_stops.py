@@ -29,6 +29,7 @@ TIMEOUT_S, GRACE_S = 3, 1
 SLACK_S, LOADED_S = 1, 30
 HANG_S = 120
 TRIES = 10  # of a stop that comes when the run is over
+QUIET_S = 2  # without another rank: all have ended
 AT_THE_END = -1
 TRAIN = ["train", "--mode", "ddp", "--model", "resnet20", "--dataset", "synthetic:3x32x32,classes=10,rows=512",
          "--devices", "cpu", "--threads", "1", "--choices", "none", "--batch", "24", "--steps", "6", "--evaluate-every",
@@ -131,16 +132,13 @@ def wait_for_end(process, began):
 
 def wait_for_others(process, rank, began):
     """As above, for all ranks but one; ends that one and the launcher."""
-    pids = find_ranks(process, range(RANKS)) or {}
-    others = [pid for other, pid in pids.items() if other in range(RANKS) and other != rank]
-    while any(state_of(pid) != "Z" for pid in others):
-        if time.monotonic() - began > HANG_S:
-            others = None
-            break
+    seen = began
+    while time.monotonic() - seen < QUIET_S and time.monotonic() - began < HANG_S:
+        if any(rank_of(pid) not in (None, rank) and state_of(pid) != "Z" for pid in descendants(process.pid)):
+            seen = time.monotonic()
         time.sleep(0.01)
-    took = None if others is None else time.monotonic() - began
     end_group(process)
-    return took
+    return seen - began if seen - began < HANG_S - QUIET_S else None
 
 
 # Stops.
