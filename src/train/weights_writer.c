@@ -101,7 +101,9 @@ void yoke_weights_writer_destroy(yoke_weights_writer *writer) {
     free(writer);
 }
 
+/* Gives up a file that is open and not written: its space may be needed for this one. */
 static yoke_status open_at(yoke_weights_writer *writer, const char *path) {
+    yoke_file_abort(&writer->file);
     TRY(yoke_file_create_whole(&writer->file, path));
     return yoke_file_reserve(&writer->file, writer->header_bytes + writer->block_bytes);
 }
