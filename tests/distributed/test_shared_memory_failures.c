@@ -235,6 +235,16 @@ static int count_entries(const char *path) {
     return count;
 }
 
+/* What other programs of the machine put there goes away. */
+static void expect_entries(const char *path, int most) {
+    int entries = count_entries(path);
+    for (int try = 0; try < 50 && entries > most; try++) {
+        usleep(100000);
+        entries = count_entries(path);
+    }
+    assert_true(entries <= most);
+}
+
 /* Descriptors and mappings of this process, names of the machine: as before. */
 static void nothing_is_left_behind(void **state) {
     (void)state;
@@ -244,7 +254,7 @@ static void nothing_is_left_behind(void **state) {
     play.scene = leave_early;
     free(play_threads(&play));
     hit_a_rank(SIGKILL, 60000, "has ended");
-    assert_int_equal(count_entries("/dev/shm"), names);
+    expect_entries("/dev/shm", names);
     assert_int_equal(count_entries("/proc/self/fd"), descriptors);
     FILE *maps = fopen("/proc/self/maps", "r");
     assert_non_null(maps);

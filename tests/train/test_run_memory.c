@@ -29,6 +29,7 @@ static yoke_status run_and_close(const yoke_trainer_options *options, log_of_run
 static void every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing(void **state) {
     (void)state;
     if (!COUNTS) skip();
+    char remove_rescued[256];
     log_of_run run = {0};
     yoke_trainer_options options = whole_run(&run);
     options.save = in_folder("first", first);
@@ -53,6 +54,9 @@ static void every_failing_allocation_of_a_run_is_an_error_that_leaves_nothing(vo
     assert_true(site > 200);
     print_message("%lu allocations failed one by one\n", site - 1);
     assert_int_equal(unlink(first) + unlink(saved) + unlink(metrics) + unlink(trace), 0);
+    /* Checkpoints whose own place failed. */
+    snprintf(remove_rescued, sizeof remove_rescued, "rm -rf %s/yoke-rescued-*", saves);
+    assert_int_equal(system(remove_rescued), 0);
     assert_int_equal(unlink(checkpoint) + rmdir(saves), 0);
 }
 
