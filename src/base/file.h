@@ -28,7 +28,8 @@ typedef struct yoke_file_writer {
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path);
 /* Takes the space on the disk now, so that writes do not fail for want of it. Nothing happens where
- * the file system cannot reserve. IO says how much is needed and free, or what limits a file. */
+ * the file system cannot reserve. IO says how much is needed and free, or what limits a file;
+ * nothing is taken then. */
 yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes);
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes);
 yoke_status yoke_file_commit(yoke_file_writer *writer);

@@ -131,6 +131,7 @@ static int open_temporary(yoke_file_writer *writer) {
     self_path(writer, self);
     if (access(self, F_OK) == 0) return draw_name(writer);
     close(writer->descriptor); /* no /proc, through which it would get its name */
+    writer->descriptor = -1;
     return open_named(writer);
 }
 
@@ -221,13 +222,18 @@ static yoke_status refuse_closed(void) {
     return FAIL(YOKE_ERROR_IO, "the file was closed after an earlier error");
 }
 
-static yoke_status fail_space(yoke_file_writer *writer, size_t bytes, int cause) {
+/* What this process may still take of the disk; UINTMAX_MAX where the file system does not say. */
+static uintmax_t free_bytes(const yoke_file_writer *writer) {
     struct statvfs disk;
-    uintmax_t room = 0;
-    if (fstatvfs(writer->descriptor, &disk) == 0) room = (uintmax_t)disk.f_bavail * disk.f_frsize;
-    yoke_status status = FAIL(
-        YOKE_ERROR_IO, "%s: needs %zu bytes, and %ju are free on its disk: %s; free some space",
-        writer->path, bytes, room, strerror(cause));
+    if (fstatvfs(writer->descriptor, &disk) != 0 || disk.f_blocks == 0) return UINTMAX_MAX;
+    return (uintmax_t)(geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize;
+}
+
+static yoke_status fail_space(yoke_file_writer *writer, size_t bytes, uintmax_t room, int cause) {
+    char left[64] = "";
+    if (room < UINTMAX_MAX) snprintf(left, sizeof left, ", and %ju are free on its disk", room);
+    yoke_status status = FAIL(YOKE_ERROR_IO, "%s: needs %zu bytes%s: %s; free some space",
+                              writer->path, bytes, left, strerror(cause));
     return close_failed(writer, status, cause);
 }
 
@@ -248,12 +254,15 @@ yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {
     if (writer->path == NULL) return refuse_closed();
     if (writer->folder < 0 || bytes == 0) return YOKE_OK;
     TRY(check_limit(writer, bytes));
+    uintmax_t room = free_bytes(writer);
+    /* fallocate would take all that is left before it fails, from other programs, too. */
+    if (bytes > room) return fail_space(writer, bytes, room, ENOSPC);
     int failed;
     do
         failed = fallocate(writer->descriptor, 0, 0, (off_t)bytes);
     while (failed != 0 && errno == EINTR);
     if (failed == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)) return YOKE_OK;
-    return fail_space(writer, bytes, errno);
+    return fail_space(writer, bytes, room, errno);
 }
 
 yoke_status yoke_file_write(yoke_file_writer *writer, const void *data, size_t bytes) {
