@@ -9,6 +9,7 @@
 #include "train/run.h"
 
 #define SUFFIX ".safetensors"
+#define ADDED_BYTES 64 /* more than ".step-", two numbers and the suffix */
 
 void yoke_course_add(yoke_course *course, double loss) {
     if (course->steps == 0) course->first = loss;
@@ -42,22 +43,31 @@ static double loss_of_guessing(const yoke_trainer *trainer) {
 
 /* The last losses are ten times the first one and worse than guessing; where no loss of guessing is
  * known, a hundred times: fine-tuning begins with a loss near 0, of which a few times more is no
- * harm. */
+ * harm. A loss of the host program may begin at 0 or below, which no multiple compares with. */
 static bool diverged(const yoke_trainer *trainer) {
     double last = last_of(&trainer->course), guessing = loss_of_guessing(trainer);
+    if (guessing <= 0 && trainer->course.first <= 0) return false;
     return last > (guessing > 0 ? 10 : 100) * trainer->course.first && last > guessing;
 }
 
-/* The first free of "weights.step-40.safetensors", "weights.step-40-2.safetensors", ... */
+/* How much of a path can stay where ADDED_BYTES follow. */
+static int measure_stem(const char *path, size_t length) {
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    size_t most = folder + NAME_MAX < PATH_MAX ? folder + NAME_MAX : PATH_MAX;
+    return (int)(length + ADDED_BYTES < most ? length : most - ADDED_BYTES);
+}
+
+/* The first free of "weights.step-40.safetensors", "weights.step-40-2.safetensors", ...; a long
+ * name is cut. */
 static void name_beside(char beside[PATH_MAX], const char *path, uint64_t step) {
     size_t length = strlen(path), suffix = strlen(SUFFIX);
     bool has_suffix = length > suffix && strcmp(path + length - suffix, SUFFIX) == 0;
-    if (has_suffix) length -= suffix;
-    snprintf(beside, PATH_MAX, "%.*s.step-%llu" SUFFIX, (int)length, path,
-             (unsigned long long)step);
+    int stem = measure_stem(path, has_suffix ? length - suffix : length);
+    snprintf(beside, PATH_MAX, "%.*s.step-%llu" SUFFIX, stem, path, (unsigned long long)step);
     for (int i = 2; access(beside, F_OK) == 0; i++)
-        snprintf(beside, PATH_MAX, "%.*s.step-%llu-%d" SUFFIX, (int)length, path,
-                 (unsigned long long)step, i);
+        snprintf(beside, PATH_MAX, "%.*s.step-%llu-%d" SUFFIX, stem, path, (unsigned long long)step,
+                 i);
 }
 
 const char *yoke_trainer_save_place(const yoke_trainer *trainer, yoke_status ended,

@@ -1,0 +1,84 @@
+/* Where the weights of a run go that must not replace an earlier file. */
+#include <limits.h>
+
+#include "train/run.h"
+#include "trainer_check.h"
+
+static void touch(const char *path) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static yoke_status own_loss(void *payload, const yoke_outputs *rows, double *loss) {
+    (void)payload, (void)rows, (void)loss;
+    return YOKE_OK;
+}
+
+/* The place of a run whose losses, the host program's, went from `first` to `last`. */
+static const char *place_after(double first, double last, const char *save, char *beside) {
+    yoke_trainer *trainer = calloc(1, sizeof *trainer);
+    assert_non_null(trainer);
+    trainer->options.save = save;
+    trainer->own_loss.compute = own_loss;
+    trainer->step = 40;
+    yoke_course_add(&trainer->course, first);
+    for (int step = 1; step < 40; step++)
+        yoke_course_add(&trainer->course, last);
+    const char *place = yoke_trainer_save_place(trainer, YOKE_OK, beside);
+    free(trainer);
+    return place;
+}
+
+static void losses_that_begin_at_nothing_or_below_have_not_diverged(void **state) {
+    (void)state;
+    char path[128], beside[PATH_MAX];
+    touch(in_folder("own.safetensors", path));
+    assert_ptr_equal(place_after(0, 0.01, path, beside), path);
+    assert_ptr_equal(place_after(-5, 1, path, beside), path);
+    assert_ptr_equal(place_after(1, 99, path, beside), path);
+    assert_ptr_equal(place_after(1, 101, path, beside), beside);
+}
+
+/* Cut off, the name would be too long for every folder, or the path that exists. */
+static void a_name_beside_the_longest_one_can_be_written(void **state) {
+    (void)state;
+    char path[PATH_MAX], beside[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/", folder);
+    memset(path + length, 'n', NAME_MAX);
+    path[length + NAME_MAX] = '\0';
+    touch(path);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(place_after(1, 101, path, beside), beside);
+        assert_memory_equal(beside, path, (size_t)length + 1);
+        assert_int_not_equal(access(beside, F_OK), 0);
+        touch(beside);
+    }
+    strcpy(path, folder);
+    length = (int)strlen(path);
+    while (length + 2 < PATH_MAX) { /* the longest path: "/./././n" */
+        path[length++] = '/';
+        path[length++] = '.';
+    }
+    strcpy(path + length - 1, "n");
+    touch(path);
+    alarm(20);
+    assert_ptr_equal(place_after(1, 101, path, beside), beside);
+    alarm(0);
+    touch(beside);
+}
+
+static int remove_all(void **state) {
+    char command[160];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_that_begin_at_nothing_or_below_have_not_diverged),
+        cmocka_unit_test(a_name_beside_the_longest_one_can_be_written),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_all);
+}
