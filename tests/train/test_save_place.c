@@ -1,4 +1,5 @@
-/* Where the weights of a run go that must not replace an earlier file. */
+/* Where the weights of a run go that must not replace an earlier file, and what stays open then. */
+#include <dirent.h>
 #include <limits.h>
 
 #include "train/run.h"
@@ -68,6 +69,34 @@ static void a_name_beside_the_longest_one_can_be_written(void **state) {
     touch(beside);
 }
 
+static int open_files(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+/* The file that was open for them before the first step holds their space on the disk. */
+static void a_run_that_writes_beside_leaves_no_file_open(void **state) {
+    (void)state;
+    char path[128];
+    log_of_run run = {0};
+    yoke_optimizer_options wild = {.struct_size = sizeof wild, .learning_rate = 1e30};
+    yoke_trainer_options options = small(&run);
+    touch(in_folder("spoiled.safetensors", path));
+    options.save = path;
+    options.optimizer = &wild;
+    EXPECT_OK(yoke_trainer_create(&run.trainer, &options));
+    int before = open_files();
+    assert_int_equal(yoke_trainer_run(run.trainer), YOKE_ERROR_NUMERIC);
+    assert_non_null(strstr(yoke_last_error(), "spoiled.step-"));
+    assert_int_equal(open_files(), before);
+    yoke_trainer_destroy(run.trainer);
+}
+
 static int remove_all(void **state) {
     char command[160];
     (void)state;
@@ -79,6 +108,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_that_begin_at_nothing_or_below_have_not_diverged),
         cmocka_unit_test(a_name_beside_the_longest_one_can_be_written),
+        cmocka_unit_test(a_run_that_writes_beside_leaves_no_file_open),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_all);
 }
