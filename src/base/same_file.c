@@ -67,17 +67,18 @@ bool yoke_file_is_same(const char *one, const char *other) {
            strcmp(a.name, b.name) == 0;
 }
 
-/* "csv:train.csv,test=more.csv,label=name" reads train.csv and more.csv; a part that is no file is
- * no file of the dataset. */
+/* "csv:train.csv,test=more.csv,label=name" reads train.csv and more.csv; what does not exist yet is
+ * no file of the dataset, even if it has the name of an option or a column. */
 static bool reads(const char *spec, const char *path) {
+    static const char test[] = "test=";
     char part[PATH_MAX];
     const char *next = strchr(spec, ':');
-    while (next != NULL) {
-        size_t length = strcspn(++next, ",");
+    while (next != NULL && access(path, F_OK) == 0) {
+        size_t length = strcspn(++next, ","), skipped = sizeof test - 1;
         snprintf(part, sizeof part, "%.*s", (int)length, next);
-        const char *value = strchr(part, '=');
         if (yoke_file_is_same(part, path)) return true;
-        if (value != NULL && yoke_file_is_same(value + 1, path)) return true;
+        if (strncmp(part, test, skipped) == 0 && yoke_file_is_same(part + skipped, path))
+            return true;
         next = next[length] == ',' ? next + length : NULL;
     }
     return false;

@@ -81,6 +81,12 @@ static void a_file_is_written_once_and_never_one_that_is_read(void **state) {
     expect((yoke_used_file[]){save, {"dataset", "csv:a,label=y", YOKE_FILE_SPEC}}, 2, "dataset");
     expect((yoke_used_file[]){save, {"dataset", "csv:b,test=link", YOKE_FILE_SPEC}}, 2, "dataset");
     expect((yoke_used_file[]){save, {"dataset", "a", YOKE_FILE_SPEC}}, 2, NULL);
+    const yoke_used_file label = {"dataset", "csv:b,label=a", YOKE_FILE_SPEC};
+    expect((yoke_used_file[]){save, label}, 2, NULL); /* a column, not the file */
+    expect((yoke_used_file[]){{"save", "label=a", YOKE_FILE_WRITTEN}, label}, 2, NULL);
+    expect((yoke_used_file[]){{"save", "8", YOKE_FILE_WRITTEN},
+                              {"dataset", "synthetic:1x8x8,classes=8", YOKE_FILE_SPEC}},
+           2, NULL);
     expect((yoke_used_file[]){{"trace", "inner/step-00000003.safetensors", YOKE_FILE_WRITTEN},
                               {"folder", "door", YOKE_FILE_CHECKPOINTS}},
            2, "name of a checkpoint");
