@@ -13,9 +13,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
-#define WRITER_MS 10000 /* for a program to write into a pipe with a name */
+#define WRITER_S 10 /* for a program to write into a pipe with a name */
 
 typedef struct buffer {
     unsigned char *data;
@@ -54,12 +55,16 @@ static yoke_status read_all(int descriptor, const char *path, size_t limit, buff
 static yoke_status await_writer(int descriptor, const char *path) {
     struct pollfd look = {.fd = descriptor, .events = POLLIN};
     struct statfs system;
+    uint64_t end = yoke_now_ns() + WRITER_S * 1000000000ull, now;
     if (fstatfs(descriptor, &system) == 0 && system.f_type == PIPEFS_MAGIC) return YOKE_OK;
-    if (poll(&look, 1, WRITER_MS) != 0) return YOKE_OK;
+    while ((now = yoke_now_ns()) < end) {
+        int ready = poll(&look, 1, (int)((end - now) / 1000000));
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return YOKE_OK;
+    }
     return FAIL(YOKE_ERROR_IO,
                 "%s: a pipe into which no program has written for %d s; name a file, or start the "
                 "program first",
-                path, WRITER_MS / 1000);
+                path, WRITER_S);
 }
 
 static yoke_status read_open(int descriptor, const char *path, size_t limit, buffer *content) {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -277,6 +278,11 @@ static void files_of_any_length_are_read_whole(void **state) {
     }
 }
 
+static void ignore(int signal) {
+    (void)signal;
+}
+
+/* A signal in the wait is no end of it. */
 static void a_pipe_is_read_and_not_waited_for_for_ever(void **state) {
     (void)state;
     unsigned char *data = NULL;
@@ -292,6 +298,9 @@ static void a_pipe_is_read_and_not_waited_for_for_ever(void **state) {
         usleep(300000);
         _exit(first && write(descriptor, "r", 1) == 1 ? 0 : 1);
     }
+    const struct itimerval soon = {.it_value.tv_usec = 100000};
+    signal(SIGALRM, ignore);
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
     assert_int_equal(yoke_file_read(target, 100, &data, &bytes), YOKE_OK);
     assert_string_equal(data, "later");
     free(data);
