@@ -181,6 +181,18 @@ class Ends(Case):
         self.assertIn("1 rank did not end within 1.5 s: sending SIGKILL", stderr)
         self.assertEqual((self.folder / "n0").read_text(), "got\n")
 
+    def test_the_first_signal_after_a_failure_kills_no_rank_that_saves(self):
+        process = self.start("trap 'until [ -e go ]; do sleep 0.05; done; echo > saved; exit 0' TERM; " + SAY_PID +
+                             "[ $RANK = 0 ] || until [ -e p0 ]; do sleep 0.05; done; [ $RANK = 0 ] || exit 3; "
+                             "while :; do sleep 0.05; done", "--nproc-per-node", "2")
+        self.assertIn("exited with code 3; stopping the other 1", process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.stderr.readline(),
+                         "yoke: SIGTERM: 1 rank had SIGTERM already; a second signal kills at once\n")
+        (self.folder / "go").touch()
+        self.assertEqual(self.finish(process)[0], 3)
+        self.assertTrue((self.folder / "saved").exists())
+
     def test_a_kill_for_lack_of_memory_is_called_one(self):
         """A count of the control group that rises before the kill, in a file system of the test's own."""
         count = self.folder / "count"

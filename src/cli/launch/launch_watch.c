@@ -122,18 +122,22 @@ static void look_for_stopped(launch_session *session) {
 /* Signals. */
 
 static void end_on_signal(launch_session *session, int number) {
-    session->presses++;
-    if (session->presses == 1 && session->failed == NULL) {
+    const char *name = sigabbrev_np(number), *plural = session->alive == 1 ? "" : "s";
+    if (++session->presses > 1) {
+        kill_all(session);
+    } else if (session->failed != NULL) { /* the ranks have their SIGTERM, and rank 0 may save */
+        launch_sink_print(session->start.err,
+                          "yoke: SIG%s: %d rank%s had SIGTERM already; a second signal kills at "
+                          "once",
+                          name, session->alive, plural);
+    } else {
         session->ending = number;
         launch_sink_print(session->start.err,
                           "yoke: passed SIG%s on to %d rank%s, to end within %g s; a second "
                           "signal kills at once",
-                          sigabbrev_np(number), session->alive, session->alive == 1 ? "" : "s",
-                          session->start.flags->grace_s);
+                          name, session->alive, plural, session->start.flags->grace_s);
         launch_signal_all(session, number);
         begin_grace(session);
-    } else {
-        kill_all(session);
     }
 }
 
