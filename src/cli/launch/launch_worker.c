@@ -16,7 +16,7 @@
 #include "cli/cli.h"
 #include "cli/launch/launch_environment.h"
 
-#define EXEC_MS 1000 /* for a program to begin, or to fail to */
+#define LOOK_MS 200 /* between two looks at a program that does not begin */
 
 /* Output. */
 
@@ -108,13 +108,13 @@ static void become(const launch_worker *worker, const launch_start *start, const
 }
 
 /* Waits until the program runs: exec closes the pipe. Returns 0, or the errno of exec. A process
- * that is stopped before exec must not stop the launcher. */
-static int wait_for_program(int pipe) {
+ * that is stopped before exec must not stop the launcher; one on a slow disk takes its time. */
+static int wait_for_program(const launch_worker *worker, int pipe) {
     struct pollfd look = {.fd = pipe, .events = POLLIN};
     int cause = 0, ready;
     do {
-        ready = poll(&look, 1, EXEC_MS);
-    } while (ready < 0 && errno == EINTR);
+        ready = poll(&look, 1, LOOK_MS);
+    } while (ready < 0 ? errno == EINTR : ready == 0 && !launch_worker_is_stopped(worker));
     ssize_t got = ready > 0 ? read(pipe, &cause, sizeof cause) : 0;
     return got == (ssize_t)sizeof cause ? cause : 0;
 }
@@ -129,7 +129,7 @@ static int fork_worker(launch_worker *worker, const launch_start *start, const i
     if (pid > 0) {
         setpgid(pid, pid); /* as in become, which may not have come so far */
         worker->pid = pid;
-        cause = wait_for_program(failure[0]);
+        cause = wait_for_program(worker, failure[0]);
     }
     close(failure[0]);
     if (pid < 0 || cause != 0) return cause;
