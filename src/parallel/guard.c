@@ -102,6 +102,13 @@ static yoke_status find_bad_layer(int lane, void *context) {
     return YOKE_OK;
 }
 
+/* What a step does behind its update. Running statistics that are kept already stay as they are. */
+static yoke_status finish_step(yoke_data_parallel *parallel) {
+    TRY(yoke_shards_keep_statistics(parallel));
+    yoke_count_update(parallel);
+    return yoke_average_update(parallel);
+}
+
 /* A step that failed after its update has been taken, though without a result; of any other one
  * the weights may be left. Part of the root's weights may be new: the other replicas follow it
  * again. No later step waits for what was queued before the failure, so this one does. */
@@ -112,9 +119,8 @@ static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
     if (change != YOKE_CHANGED_ALL) {
         parallel->weights_version++;
         (void)yoke_guard_restore(parallel);
-    } else {
-        yoke_count_update(parallel);
-        if (yoke_average_update(parallel) != YOKE_OK) change = YOKE_CHANGED_PART;
+    } else if (finish_step(parallel) != YOKE_OK) {
+        change = YOKE_CHANGED_PART;
     }
     parallel->is_torn = change == YOKE_CHANGED_PART;
     return yoke_error_restore(&cause);

@@ -8,57 +8,72 @@
 #include "support/process_ranks.h"
 #include "yoke/yoke.h"
 
-enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, CALLS_MAX = 100, FILE_BYTES = 1 << 20 };
+enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, CALLS_MAX = 100, FILE_BYTES = 1 << 21 };
 
-/* Of the victim: calls since the forward of the step in which it dies. */
-static int death_at, forwards, calls;
-
-static void pass(bool is_forward) {
-    forwards += is_forward;
-    if (death_at > 0 && forwards == STEP_OF_DEATH && ++calls == death_at) kill(getpid(), SIGKILL);
-}
-
-#define WRAP(name) __wrap_##name
-#define REAL(name) __real_##name
-#define MARKED(is_forward, name, arguments, passed)                                                \
-    yoke_status REAL(name) arguments;                                                              \
-    yoke_status WRAP(name) arguments;                                                              \
-    yoke_status WRAP(name) arguments {                                                             \
-        pass(is_forward);                                                                          \
-        return REAL(name) passed;                                                                  \
-    }
-
-MARKED(true, yoke_replica_forward,
-       (yoke_replica * replica, int rows, bool training, const yoke_plan_step *step),
-       (replica, rows, training, step))
-MARKED(false, yoke_replica_backward_segment,
-       (yoke_replica * replica, int segment, const yoke_plan_step *step), (replica, segment, step))
-MARKED(false, yoke_optimizer_update,
-       (yoke_optimizer * optimizer, const yoke_optimizer_step *step, yoke_device *device,
-        size_t offset, size_t elements, float *weights, const float *gradients),
-       (optimizer, step, device, offset, elements, weights, gradients))
-MARKED(false, yoke_process_group_wait, (yoke_process_group * group), (group))
-MARKED(false, yoke_process_group_barrier, (yoke_process_group * group), (group))
-MARKED(false, yoke_process_group_all_gather,
-       (yoke_process_group * group, void *to, const void *from, size_t count, yoke_element element),
-       (group, to, from, count, element))
+typedef enum call_kind { ANY, FORWARD, BARRIER } call_kind;
 
 typedef struct play {
     yoke_schedule schedule;
+    int rounds;     /* forwards of a step; above 1: by shards, of a model with running statistics */
+    call_kind kind; /* where the victim dies: at the call number death_at of this kind */
     int steps, victim, death_at;
     char store[64], save[64];
 } play;
 
+/* Of this rank: calls since the first forward of the step in which the victim dies. */
+static const play *own;
+static int own_rank, forwards, calls;
+
+static void pass(call_kind kind) {
+    forwards += kind == FORWARD;
+    if (own == NULL || (forwards + own->rounds - 1) / own->rounds != STEP_OF_DEATH) return;
+    if (own_rank != own->victim || (own->kind != ANY && own->kind != kind)) return;
+    if (++calls == own->death_at) kill(getpid(), SIGKILL);
+}
+
+#define WRAP(name) __wrap_##name
+#define REAL(name) __real_##name
+#define MARKED(kind, name, arguments, passed)                                                      \
+    yoke_status REAL(name) arguments;                                                              \
+    yoke_status WRAP(name) arguments;                                                              \
+    yoke_status WRAP(name) arguments {                                                             \
+        pass(kind);                                                                                \
+        return REAL(name) passed;                                                                  \
+    }
+
+MARKED(FORWARD, yoke_replica_forward,
+       (yoke_replica * replica, int rows, bool training, const yoke_plan_step *step),
+       (replica, rows, training, step))
+MARKED(ANY, yoke_replica_backward_segment,
+       (yoke_replica * replica, int segment, const yoke_plan_step *step), (replica, segment, step))
+MARKED(ANY, yoke_optimizer_update,
+       (yoke_optimizer * optimizer, const yoke_optimizer_step *step, yoke_device *device,
+        size_t offset, size_t elements, float *weights, const float *gradients),
+       (optimizer, step, device, offset, elements, weights, gradients))
+MARKED(ANY, yoke_process_group_wait, (yoke_process_group * group), (group))
+MARKED(BARRIER, yoke_process_group_barrier, (yoke_process_group * group), (group))
+MARKED(ANY, yoke_process_group_all_gather,
+       (yoke_process_group * group, void *to, const void *from, size_t count, yoke_element element),
+       (group, to, from, count, element))
+
+/* Shards are a power of two. */
+static int world_of(const play *now) {
+    return now->rounds > 1 ? 2 : WORLD;
+}
+
 static yoke_status train(const play *now, int rank) {
-    yoke_rank_info place = {.struct_size = sizeof place, .rank = rank, .world = WORLD};
+    yoke_rank_info place = {.struct_size = sizeof place, .rank = rank, .world = world_of(now)};
     yoke_process_group_options group = {.struct_size = sizeof group,
                                         .rank = &place,
                                         .transport = YOKE_TRANSPORT_SHARED_MEMORY,
                                         .store = now->store,
                                         .timeout_ms = 60000};
     yoke_trainer_options options = {.struct_size = sizeof options,
-                                    .model = "mlp:width=96",
-                                    .dataset = "synthetic:1x16x16,classes=4,rows=96",
+                                    .model = now->rounds > 1 ? "resnet20" : "mlp:width=96",
+                                    .dataset = now->rounds > 1
+                                                   ? "synthetic:3x8x8,classes=4,rows=96"
+                                                   : "synthetic:1x16x16,classes=4,rows=96",
+                                    .shards = now->rounds > 1 ? world_of(now) * now->rounds : 0,
                                     .devices = "cpu",
                                     .threads = 1,
                                     .mode = YOKE_MODE_DISTRIBUTED_DATA_PARALLEL,
@@ -80,23 +95,25 @@ static yoke_status train(const play *now, int rank) {
 
 /* Returns rank 0's error. */
 static yoke_error run_ranks(play *now) {
-    outcome *outcomes = share_bytes(WORLD * sizeof *outcomes);
+    int world = world_of(now);
+    outcome *outcomes = share_bytes((size_t)world * sizeof *outcomes);
     pid_t pids[WORLD];
     name_store(now->store, sizeof now->store);
     snprintf(now->save, sizeof now->save, "/tmp/yoke-death-%d", (int)getpid());
-    for (int rank = 0; rank < WORLD; rank++) {
+    for (int rank = 0; rank < world; rank++) {
         pids[rank] = fork();
         assert_true(pids[rank] >= 0);
         if (pids[rank] > 0) continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        death_at = rank == now->victim ? now->death_at : 0;
+        own = now->victim > 0 ? now : NULL;
+        own_rank = rank;
         outcomes[rank].error = yoke_error_take(train(now, rank));
         _exit(0);
     }
-    for (int rank = 0; rank < WORLD; rank++)
+    for (int rank = 0; rank < world; rank++)
         assert_int_equal(waitpid(pids[rank], NULL, 0), pids[rank]);
     yoke_error error = outcomes[0].error;
-    munmap(outcomes, WORLD * sizeof *outcomes);
+    munmap(outcomes, (size_t)world * sizeof *outcomes);
     return error;
 }
 
@@ -142,7 +159,7 @@ static int check_saved(const play *now, const yoke_error *error) {
 
 static void run_deaths(yoke_schedule schedule) {
     int found[STEP_OF_DEATH + 1] = {0};
-    play now = {.schedule = schedule, .steps = STEPS_RUN};
+    play now = {.schedule = schedule, .rounds = 1, .steps = STEPS_RUN};
     make_references(&now);
     for (now.death_at = 1; now.death_at < CALLS_MAX; now.death_at++) {
         now.victim = 1 + now.death_at % (WORLD - 1);
@@ -165,10 +182,26 @@ static void a_rank_that_dies_while_ranks_share_the_update_leaves_rank_0_a_whole_
     run_deaths(YOKE_SCHEDULE_SHARDED);
 }
 
+static void
+a_rank_that_dies_behind_the_last_shard_leaves_rank_0_its_running_statistics(void **state) {
+    (void)state;
+    play now = {.schedule = YOKE_SCHEDULE_SHARDED,
+                .rounds = 2,
+                .kind = BARRIER,
+                .steps = STEPS_RUN,
+                .victim = 1,
+                .death_at = 3}; /* behind its update */
+    make_references(&now);
+    yoke_error error = run_ranks(&now);
+    assert_int_equal(check_saved(&now, &error), STEP_OF_DEATH);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_dies_while_ranks_all_reduce_leaves_rank_0_a_whole_step),
         cmocka_unit_test(a_rank_that_dies_while_ranks_share_the_update_leaves_rank_0_a_whole_step),
+        cmocka_unit_test(
+            a_rank_that_dies_behind_the_last_shard_leaves_rank_0_its_running_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
