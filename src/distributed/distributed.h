@@ -4,6 +4,7 @@
 #define DISTRIBUTED_DISTRIBUTED_H
 
 #include "base/base.h"
+#include "distributed/process_state.h"
 #include "yoke/distributed.h"
 
 /* yoke_process_group_wait; over NCCL the host then also waits, up to the group's deadline, until
@@ -28,8 +29,8 @@ void yoke_process_group_patience(yoke_process_group *group, bool patient);
 /* Of a wait, in ms. */
 int yoke_process_group_timeout(const yoke_process_group *group);
 
-/* Whether the process of a rank of this machine has ended. */
-bool yoke_process_group_has_ended(const yoke_process_group *group, int rank);
+/* Of the process of a rank of this machine. */
+yoke_process_state yoke_process_group_state(const yoke_process_group *group, int rank);
 
 /* This rank failed by itself and will not call the collective that the others wait in. Breaks the
  * group; the other ranks report this thread's error at once. Returns `status` with its text. Takes

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "device/device.h"
-#include "distributed/process_state.h"
 #include "distributed/transport.h"
 
 #define TIMEOUT_MS 60000
@@ -333,8 +332,8 @@ int yoke_process_group_timeout(const yoke_process_group *group) {
     return group->timeout_ms;
 }
 
-bool yoke_process_group_has_ended(const yoke_process_group *group, int rank) {
-    return yoke_process_state_of(group->peers[rank].pid, 0) == YOKE_PROCESS_ENDED;
+yoke_process_state yoke_process_group_state(const yoke_process_group *group, int rank) {
+    return yoke_process_state_of(group->peers[rank].pid, 0);
 }
 
 yoke_status yoke_process_group_abort(yoke_process_group *group, yoke_status status) {

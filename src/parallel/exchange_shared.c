@@ -10,7 +10,9 @@
 #include "parallel/engine.h"
 #include "parallel/exchange_links.h"
 
-#define UNDO_WAIT_MS 1000 /* for ranks that still update, after a failure */
+/* For ranks that still update, after a failure: for those that run, and while one is stopped. */
+#define UNDO_RUNNING_NS 10000000000u
+#define UNDO_STOPPED_NS 1000000000u
 
 /* How far a rank is with a bucket, by rounds. */
 typedef struct bucket_flags {
@@ -192,24 +194,25 @@ static void shared_kept(yoke_exchange *exchange, int bucket, size_t end) {
     atomic_thread_fence(memory_order_seq_cst); /* before the new weights reach rank 0 */
 }
 
-static bool has_ended(const shared_exchange *shared, int rank) {
+/* False: it may yet publish weights. A rank that runs ends its update, or finds the failure; one
+ * that is stopped may stay so. */
+static bool await_end(const shared_exchange *shared, int rank, uint64_t begin_ns) {
     _Atomic uint32_t *ended = &shared->flags[rank]->ended;
-    return atomic_load_explicit(ended, memory_order_acquire) == shared->round ||
-           yoke_process_group_has_ended(shared->base.process_group, rank);
+    while (atomic_load_explicit(ended, memory_order_acquire) != shared->round) {
+        yoke_process_state state = yoke_process_group_state(shared->base.process_group, rank);
+        if (state == YOKE_PROCESS_ENDED) return true;
+        bool runs = state == YOKE_PROCESS_RUNNING;
+        if (yoke_now_ns() - begin_ns >= (runs ? UNDO_RUNNING_NS : UNDO_STOPPED_NS)) return false;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return true;
 }
 
-/* False: a rank may yet publish weights. Those that are alive end within a moment. */
 static bool await_ends(const shared_exchange *shared) {
-    int rank = 0;
-    for (int ms = 0; ms < UNDO_WAIT_MS && rank < shared->base.participants;) {
-        if (has_ended(shared, rank)) {
-            rank++;
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-            ms++;
-        }
-    }
-    return rank == shared->base.participants;
+    uint64_t begin_ns = yoke_now_ns();
+    for (int rank = 0; rank < shared->base.participants; rank++)
+        if (!await_end(shared, rank, begin_ns)) return false;
+    return true;
 }
 
 static bool all_updated(const shared_exchange *shared) {

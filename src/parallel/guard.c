@@ -113,7 +113,8 @@ static yoke_status finish_step(yoke_data_parallel *parallel) {
  * the weights may be left. Part of the root's weights may be new: the other replicas follow it
  * again. No later step waits for what was queued before the failure, so this one does. */
 static yoke_status recover(yoke_data_parallel *parallel, yoke_status status) {
-    yoke_error cause = yoke_error_take(status);
+    /* The other ranks learn of it first: rank 0 may wait until they write no more weights. */
+    yoke_error cause = yoke_error_take(yoke_ranks_report(parallel, status));
     yoke_change change = yoke_exchange_recover(parallel->exchange);
     (void)yoke_timeline_read(parallel);
     if (change != YOKE_CHANGED_ALL) {

@@ -9,12 +9,14 @@
 #include "yoke/yoke.h"
 
 enum { WORLD = 3, STEPS_RUN = 4, STEP_OF_DEATH = 2, CALLS_MAX = 100, FILE_BYTES = 1 << 21 };
+enum { SLOW_MS = 2000 };
 
-typedef enum call_kind { ANY, FORWARD, BARRIER } call_kind;
+typedef enum call_kind { ANY, FORWARD, UPDATE, BARRIER } call_kind;
 
 typedef struct play {
     yoke_schedule schedule;
     int rounds;     /* forwards of a step; above 1: by shards, of a model with running statistics */
+    int slow;       /* the rank whose first update in the step of death lasts SLOW_MS; 0: none */
     call_kind kind; /* where the victim dies: at the call number death_at of this kind */
     int steps, victim, death_at;
     char store[64], save[64];
@@ -27,6 +29,10 @@ static int own_rank, forwards, calls;
 static void pass(call_kind kind) {
     forwards += kind == FORWARD;
     if (own == NULL || (forwards + own->rounds - 1) / own->rounds != STEP_OF_DEATH) return;
+    if (kind == UPDATE && own->slow > 0 && own_rank == own->slow) {
+        usleep(calls++ == 0 ? 1000 * SLOW_MS : 0);
+        return;
+    }
     if (own_rank != own->victim || (own->kind != ANY && own->kind != kind)) return;
     if (++calls == own->death_at) kill(getpid(), SIGKILL);
 }
@@ -46,7 +52,7 @@ MARKED(FORWARD, yoke_replica_forward,
        (replica, rows, training, step))
 MARKED(ANY, yoke_replica_backward_segment,
        (yoke_replica * replica, int segment, const yoke_plan_step *step), (replica, segment, step))
-MARKED(ANY, yoke_optimizer_update,
+MARKED(UPDATE, yoke_optimizer_update,
        (yoke_optimizer * optimizer, const yoke_optimizer_step *step, yoke_device *device,
         size_t offset, size_t elements, float *weights, const float *gradients),
        (optimizer, step, device, offset, elements, weights, gradients))
@@ -196,12 +202,27 @@ a_rank_that_dies_behind_the_last_shard_leaves_rank_0_its_running_statistics(void
     assert_int_equal(check_saved(&now, &error), STEP_OF_DEATH);
 }
 
+static void rank_0_waits_for_a_rank_that_still_updates(void **state) {
+    (void)state;
+    play now = {.schedule = YOKE_SCHEDULE_SHARDED,
+                .rounds = 1,
+                .slow = 2,
+                .kind = UPDATE,
+                .steps = STEPS_RUN,
+                .victim = 1,
+                .death_at = 1};
+    make_references(&now);
+    yoke_error error = run_ranks(&now);
+    assert_int_equal(check_saved(&now, &error), STEP_OF_DEATH - 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_dies_while_ranks_all_reduce_leaves_rank_0_a_whole_step),
         cmocka_unit_test(a_rank_that_dies_while_ranks_share_the_update_leaves_rank_0_a_whole_step),
         cmocka_unit_test(
             a_rank_that_dies_behind_the_last_shard_leaves_rank_0_its_running_statistics),
+        cmocka_unit_test(rank_0_waits_for_a_rank_that_still_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
