@@ -187,7 +187,6 @@ static yoke_status write_open_file(yoke_weights_writer *writer) {
 }
 
 yoke_status yoke_weights_writer_write_to(yoke_weights_writer *writer, const char *path) {
-    yoke_file_abort(&writer->file); /* gives back the space of the one that is open */
     TRY(open_at(writer, path));
     return write_open_file(writer);
 }
