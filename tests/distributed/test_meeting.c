@@ -199,6 +199,37 @@ static void the_next_run_removes_what_dead_runs_left(void **state) {
     assert_int_equal(access(living, F_OK), -1);
 }
 
+/* As in a file system that keeps no owners and modes. */
+static bool opens_all;
+char *__real_mkdtemp(char *name);
+char *__wrap_mkdtemp(char *name);
+char *__wrap_mkdtemp(char *name) {
+    char *made = __real_mkdtemp(name);
+    if (made != NULL && opens_all) chmod(made, 0755);
+    return made;
+}
+
+static int count_folders(const char *where) {
+    DIR *list = opendir(where);
+    int count = 0;
+    if (list == NULL) return 0;
+    for (struct dirent *each; (each = readdir(list)) != NULL;)
+        count +=
+            strncmp(each->d_name, prefix + strlen("/tmp/"), strlen(prefix + strlen("/tmp/"))) == 0;
+    closedir(list);
+    return count;
+}
+
+static void folders_that_others_could_enter_are_removed(void **state) {
+    (void)state;
+    opens_all = true;
+    assert_refused(options_of("run", true, PATIENT_MS), YOKE_ERROR_IO,
+                   "in /tmp (Operation not permitted)");
+    opens_all = false;
+    assert_int_equal(count_folders("/tmp") + count_folders("/var/tmp") + count_folders("/dev/shm"),
+                     0);
+}
+
 static void a_second_rank_0_of_a_run_is_refused(void **state) {
     (void)state;
     char pid[32];
@@ -256,6 +287,7 @@ int main(void) {
         cmocka_unit_test(ranks_meet_in_a_folder_of_a_random_name),
         cmocka_unit_test(names_that_others_made_change_nothing),
         cmocka_unit_test(the_next_run_removes_what_dead_runs_left),
+        cmocka_unit_test(folders_that_others_could_enter_are_removed),
         cmocka_unit_test(a_second_rank_0_of_a_run_is_refused),
         cmocka_unit_test(a_run_that_ends_gets_no_new_ranks),
         cmocka_unit_test(no_descriptor_is_left),

@@ -30,7 +30,7 @@ void yoke_meeting_name(char name[YOKE_MEETING_NAME_BYTES], uint64_t hash) {
              (unsigned long long)hash);
 }
 
-/* Opens a folder that this user owns and nobody else may enter. */
+/* Opens a folder that this user owns and nobody else may enter. -1 with errno. */
 static int open_private(int place, const char *name) {
     struct stat found;
     int directory =
@@ -39,6 +39,7 @@ static int open_private(int place, const char *name) {
     if (fstat(directory, &found) == 0 && found.st_uid == geteuid() && (found.st_mode & 077) == 0)
         return directory;
     close(directory);
+    errno = EPERM;
     return -1;
 }
 
@@ -66,8 +67,10 @@ static int make_in(yoke_meeting *meeting, const char *place, const char *name) {
         if (asprintf(&meeting->path, "%s/%s" RANDOM, place, name) < 0) return ENOMEM;
         if (mkdtemp(meeting->path) != NULL) {
             meeting->directory = open_private(AT_FDCWD, meeting->path);
+            if (meeting->directory < 0 && errno != ENOENT) cause = errno;
             if (meeting->directory >= 0 && lock_folder(meeting->directory)) return 0;
             if (meeting->directory >= 0) close(meeting->directory);
+            rmdir(meeting->path);
         } else {
             cause = errno;
         }
