@@ -32,7 +32,7 @@ static const stop_signal stops[] = {
 
 /* A signal handler has no context argument: a run leaves here what the handler needs. */
 static yoke_trainer *running;
-static bool is_rank;
+static bool has_launcher;
 static volatile sig_atomic_t first_caught;
 static struct sigaction before[STOPS];
 
@@ -55,9 +55,9 @@ static void on_signal(int number) {
     static const char ranks[] = "\nyoke: " THEN_SAVE;
     int error = errno;
     const stop_signal *stop = find(number);
-    const char *text = !stop->by_hand ? stop->text : is_rank ? ranks : one;
+    const char *text = !stop->by_hand ? stop->text : has_launcher ? ranks : one;
     if (stop->by_hand)
-        set_by_hand(is_rank ? SIG_IGN : SIG_DFL);
+        set_by_hand(has_launcher ? SIG_IGN : SIG_DFL);
     else
         signal(number, SIG_IGN);
     if (first_caught == 0) first_caught = number;
@@ -68,9 +68,9 @@ static void on_signal(int number) {
     errno = error;
 }
 
-void stop_signals_begin(yoke_trainer *trainer, bool launched) {
+void stop_signals_begin(yoke_trainer *trainer, bool is_rank) {
     running = trainer;
-    is_rank = launched;
+    has_launcher = is_rank;
     for (size_t i = 0; i < STOPS; i++) {
         sigaction(stops[i].number, NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN)

@@ -8,9 +8,9 @@
 
 /* SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ and SIGXCPU stop the
  * trainer; one that the process ignores stays ignored. A second SIGINT, SIGTERM or SIGQUIT ends the
- * process, but not a rank: its launcher sends SIGKILL to those that do not end. launched: this is a
- * rank. */
-void stop_signals_begin(yoke_trainer *trainer, bool launched);
+ * process, but not one rank of several: users and launchers may signal it at once, and its launcher
+ * sends SIGKILL to those that do not end. */
+void stop_signals_begin(yoke_trainer *trainer, bool is_rank);
 /* The first signal that came; 0: none. */
 int stop_signals_caught(void);
 /* Before the trainer is destroyed. A signal that came and that no user sends stays ignored: nothing

@@ -425,7 +425,7 @@ static int run(session *now) {
     const train_flags *flags = now->flags;
     bool tests = flags->tuning.lr_find > 0;
     char ended[512] = "";
-    stop_signals_begin(now->trainer, now->rank.source[0] != '\0');
+    stop_signals_begin(now->trainer, now->rank.world > 1);
     yoke_status status = tests ? range_test_run(now->trainer, flags->tuning.lr_find, &now->found)
                                : yoke_trainer_run(now->trainer);
     progress_end(&now->progress, status == YOKE_OK || status == YOKE_ERROR_CANCELLED);

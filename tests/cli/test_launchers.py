@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -46,6 +47,25 @@ class Case(unittest.TestCase):
         self.assertEqual(result["mode"], "ddp")
         self.assertEqual(result["devices"], devices)
         self.assertEqual(result["weights_hash"], wanted["weights_hash"])
+
+
+class Alone(unittest.TestCase):
+    def test_a_second_signal_ends_the_only_task_of_a_step(self):
+        """As in the shell of srun --pty, where no launcher ends it."""
+        slow = [str(YOKE), "train", "--model", "resnet18", "--dataset", "synthetic:3x64x64,rows=128", "--batch", "128",
+                "--algorithm", "direct", "--epochs", "1000", "--evaluate-every", "-1", "--devices", "cpu"]
+        task = environment({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_JOB_ID": "1"})
+        with subprocess.Popen(slow, env=task, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+            for line in process.stderr:
+                if line.startswith("epoch 1  "):  # the line at its end: step 2 lasts half a second or so
+                    process.send_signal(signal.SIGINT)
+                if "finishing the step" in line:
+                    break
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, -signal.SIGTERM)
 
 
 class Torchrun(Case):
