@@ -21,10 +21,10 @@ typedef struct yoke_file_writer {
 
 /* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and
  * the temporary file is gone; only where commit could not sync the folder, the target is the new
- * file, which a power cut may still undo. Commit opens nothing. A link stays one: the file that it
- * leads to is replaced, or made. The target keeps its permissions. A pipe or a device is written in
- * place; create never waits for its reader. create_whole: only for a file, ARGUMENT for a pipe, a
- * socket or a device. */
+ * file, which a power cut may still undo. Commit opens nothing where it may link a file. A link
+ * stays one: the file that it leads to is replaced, or made. The target keeps its permissions. A
+ * pipe or a device is written in place; create never waits for its reader. create_whole: only for a
+ * file, ARGUMENT for a pipe, a socket or a device. */
 yoke_status yoke_file_create(yoke_file_writer *writer, const char *path);
 yoke_status yoke_file_create_whole(yoke_file_writer *writer, const char *path);
 /* Takes the space on the disk now, so that writes do not fail for want of it. Nothing happens where

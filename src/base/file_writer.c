@@ -4,13 +4,13 @@
  * survive a power cut. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -21,10 +21,6 @@
 #define LINKS_MAX 40  /* as the kernel's */
 #define TAIL_BYTES 21 /* ".tmp." and 16 digits */
 #define NAME_TRIES 8
-
-/* Some sandboxes and file systems do not let a file without a name get one: the next files have a
- * name from the start. */
-static atomic_bool cannot_link;
 
 void yoke_file_abort(yoke_file_writer *writer) {
     if (writer->path == NULL) return;
@@ -125,8 +121,8 @@ static void self_path(const yoke_file_writer *writer, char path[40]) {
 /* Without a name; where that is not possible, with a random one. 0, or errno. */
 static int open_temporary(yoke_file_writer *writer) {
     char self[40];
-    if (atomic_load(&cannot_link)) return open_named(writer);
-    writer->descriptor = openat(writer->folder, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    /* O_RDWR: commit may have to copy it. */
+    writer->descriptor = openat(writer->folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     if (writer->descriptor < 0) return open_named(writer);
     self_path(writer, self);
     if (access(self, F_OK) == 0) return draw_name(writer);
@@ -310,7 +306,33 @@ static int give_name(yoke_file_writer *writer) {
                     : errno;
     }
     writer->named = cause == 0;
-    if (cause != 0 && cause != ENOENT) atomic_store(&cannot_link, true); /* ENOENT: no folder */
+    return cause;
+}
+
+static int copy_content(int from, int to) {
+    struct stat file;
+    if (fstat(from, &file) != 0 || fchmod(to, file.st_mode & 0777) != 0) return errno;
+    for (off_t next = 0; next < file.st_size;) {
+        ssize_t sent = sendfile(to, from, &next, (size_t)(file.st_size - next));
+        if (sent < 0 && errno != EINTR) return errno;
+        if (sent == 0) return EIO;
+    }
+    return fsync(to) == 0 ? 0 : errno;
+}
+
+/* Some sandboxes and file systems do not let a file without a name get one. */
+static bool refuses_links(int cause) {
+    return cause == EPERM || cause == EACCES || cause == EXDEV || cause == ENOSYS ||
+           cause == EOPNOTSUPP || cause == EINVAL;
+}
+
+/* A copy has its name from the start. 0, or errno. */
+static int copy_to_named(yoke_file_writer *writer) {
+    int from = writer->descriptor;
+    writer->descriptor = -1;
+    int cause = open_named(writer);
+    if (cause == 0) cause = copy_content(from, writer->descriptor);
+    close(from);
     return cause;
 }
 
@@ -328,6 +350,7 @@ yoke_status yoke_file_commit(yoke_file_writer *writer) {
     if (writer->folder < 0) return commit_in_place(writer);
     if (fsync(writer->descriptor) != 0) return fail_writer(writer, "write to the disk", errno);
     int cause = writer->named ? 0 : give_name(writer);
+    if (refuses_links(cause) && copy_to_named(writer) == 0) cause = 0;
     if (cause != 0) return fail_writer(writer, "name the new file", cause);
     if (renameat(writer->folder, writer->temporary, writer->folder, writer->name) != 0)
         return fail_writer(writer, "put the new file in place", errno);
