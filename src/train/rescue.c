@@ -33,10 +33,9 @@ static bool write_beside(const yoke_rescue_options *options, char where[PATH_MAX
 }
 
 static bool write_elsewhere(const yoke_rescue_options *options, char where[PATH_MAX]) {
-    const char *const folders[] = {getenv("TMPDIR"), "/tmp", getenv("HOME"), ".", "/dev/shm"};
+    static const char *const folders[] = {".", "/tmp", "/var/tmp", "/dev/shm"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
-        if (folders[i] != NULL && write_in(options, folders[i], (int)strlen(folders[i]), where))
-            return true;
+        if (write_in(options, folders[i], (int)strlen(folders[i]), where)) return true;
     return false;
 }
 
@@ -50,8 +49,8 @@ yoke_status yoke_rescue(yoke_status failed, const yoke_rescue_options *options,
                  where);
     else
         snprintf(error.text + used, sizeof error.text - used,
-                 "; %s could be written neither beside it nor in TMPDIR, /tmp, HOME, the working "
-                 "directory or /dev/shm",
+                 "; %s could be written neither beside it nor in the working directory, /tmp, "
+                 "/var/tmp or /dev/shm",
                  options->what);
     if (!saved) where[0] = '\0';
     return yoke_error_restore(&error);

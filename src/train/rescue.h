@@ -16,8 +16,8 @@ typedef struct yoke_rescue_options {
 } yoke_rescue_options;
 
 /* After `failed`, whose text is the calling thread's: tries a new folder yoke-rescued-XXXXXX, which
- * only its owner may enter, beside the path, in TMPDIR, /tmp, HOME, the working directory and
- * /dev/shm. Returns `failed` with the new place in its text; where: the file, or "". */
+ * only its owner may enter, beside the path, in the working directory, /tmp, /var/tmp and /dev/shm.
+ * Returns `failed` with the new place in its text; where: the file, or "". */
 yoke_status yoke_rescue(yoke_status failed, const yoke_rescue_options *options,
                         char where[PATH_MAX]);
 

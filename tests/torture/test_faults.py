@@ -45,7 +45,8 @@ def run_once(yoke, library, name, kind, at):
                        "XDG_RUNTIME_DIR": str(temporary), "HOME": str(folder), "FAULT_KIND": kind, "FAULT_AT": str(at),
                        "FAULT_RANK": rank, "FAULT_COUNT": str(count)}
         process = subprocess.Popen([yoke, *before, *TRAIN, *after, *files], env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   cwd=folder)
         try:
             text = process.communicate(timeout=LIMIT_S)[1]
             code = process.returncode

@@ -20,7 +20,7 @@ typedef struct told {
 } told;
 static told *child; /* shared */
 
-static char elsewhere[128]; /* TMPDIR of the child, on a disk that works */
+static char elsewhere[128]; /* working directory of the child, on a disk that works */
 static uint64_t wanted;     /* hash of the weights after the last step */
 
 static void on_event_telling(const yoke_event *event, void *payload) {
@@ -43,7 +43,7 @@ static yoke_trainer_options training(log_of_run *run, const char *path) {
 static _Noreturn void train_in_child(const char *path, const char *place) {
     log_of_run run = {0};
     yoke_trainer_options options = training(&run, path);
-    setenv("TMPDIR", elsewhere, 1);
+    if (chdir(elsewhere) != 0) _exit(1);
     plan.place = place;
     plan.armed = true;
     child->status = train(&run, &options);
@@ -60,10 +60,13 @@ WRAPPED(int, nanosleep, const struct timespec *time, struct timespec *left) {
     return plan.armed && plan.failed ? 0 : REAL(nanosleep)(time, left);
 }
 
-/* Loads a file into a new run that does not train. */
-static uint64_t hash_in(const char *path) {
+/* Loads a file of the child's into a new run that does not train. */
+static uint64_t hash_in(const char *saved) {
+    char path[2 * PATH_MAX];
     log_of_run run = {0};
     yoke_trainer_options options = training(&run, NULL);
+    snprintf(path, sizeof path, "%s%s%s", saved[0] == '.' ? elsewhere : "",
+             saved[0] == '.' ? "/" : "", saved);
     options.init = path;
     yoke_status status = yoke_trainer_create(&run.trainer, &options);
     uint64_t hash = status == YOKE_OK ? hash_of(run.trainer) : 0;
