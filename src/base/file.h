@@ -16,7 +16,6 @@ typedef struct yoke_file_writer {
     int folder; /* of the target; -1: a pipe or a device, which is written in place */
     bool named; /* the temporary file has its name */
     char name[NAME_MAX + 1], temporary[NAME_MAX + 1]; /* in the folder */
-    int cause; /* errno of the failure that closed the file */
 } yoke_file_writer;
 
 /* A failure is IO and names path and cause. After a failure or an abort the target is unchanged and

@@ -31,10 +31,9 @@ void yoke_file_abort(yoke_file_writer *writer) {
     *writer = (yoke_file_writer){.descriptor = -1, .folder = -1};
 }
 
-/* Takes a text that FAIL has written. */
-static yoke_status close_failed(yoke_file_writer *writer, yoke_status status, int cause) {
+/* Closes the file; `status` is that of the failure, whose text is written. */
+static yoke_status close_failed(yoke_file_writer *writer, yoke_status status) {
     yoke_file_abort(writer);
-    writer->cause = cause;
     return status;
 }
 
@@ -42,7 +41,7 @@ static yoke_status fail_writer(yoke_file_writer *writer, const char *action, int
     yoke_status status =
         FAIL(YOKE_ERROR_IO, "%s: cannot %s: %s%s", writer->path, action, strerror(cause),
              cause == ENOSPC || cause == EDQUOT ? "; free some space and save again" : "");
-    return close_failed(writer, status, cause);
+    return close_failed(writer, status);
 }
 
 /* Opening. */
@@ -147,8 +146,8 @@ static yoke_status open_in_place(yoke_file_writer *writer) {
     int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
     writer->descriptor = open(writer->path, flags | O_NONBLOCK);
     if (writer->descriptor < 0 && errno == ENXIO)
-        return close_failed(
-            writer, FAIL(YOKE_ERROR_IO, "%s: nobody reads from this pipe", writer->path), ENXIO);
+        return close_failed(writer,
+                            FAIL(YOKE_ERROR_IO, "%s: nobody reads from this pipe", writer->path));
     if (writer->descriptor < 0 || fcntl(writer->descriptor, F_SETFL, flags) != 0)
         return fail_writer(writer, "open", errno);
     return YOKE_OK;
@@ -230,7 +229,7 @@ static yoke_status fail_space(yoke_file_writer *writer, size_t bytes, uintmax_t 
     if (room < UINTMAX_MAX) snprintf(left, sizeof left, ", and %ju are free on its disk", room);
     yoke_status status = FAIL(YOKE_ERROR_IO, "%s: needs %zu bytes%s: %s; free some space",
                               writer->path, bytes, left, strerror(cause));
-    return close_failed(writer, status, cause);
+    return close_failed(writer, status);
 }
 
 /* fallocate beyond the limit would raise SIGXFSZ. */
@@ -243,7 +242,7 @@ static yoke_status check_limit(yoke_file_writer *writer, size_t bytes) {
                               "%s: needs %zu bytes, and no file may have more than %ju: raise the "
                               "limit, ulimit -f",
                               writer->path, bytes, (uintmax_t)limit.rlim_cur);
-    return close_failed(writer, status, EFBIG);
+    return close_failed(writer, status);
 }
 
 yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {

@@ -31,7 +31,8 @@ yoke_status yoke_weights_writer_rehearse(yoke_weights_writer *writer);
  * not finite; of writers that are not apart, write returns it. */
 yoke_status yoke_weights_writer_take(yoke_weights_writer *writer, const yoke_state *best);
 /* Writes the open file, or a new one at `path`; after a failure it waits shortly and writes a new
- * one, twice at most. IO: the file at the path is what it was before. */
+ * one, twice at most. IO: the file at the path is what it was before, or, where its folder could
+ * not be synced, the whole new one. */
 yoke_status yoke_weights_writer_write(yoke_weights_writer *writer);
 /* Writes to another file, once. */
 yoke_status yoke_weights_writer_write_to(yoke_weights_writer *writer, const char *path);

@@ -239,7 +239,7 @@ static void in_a_folder_that_is_gone_nothing_is_copied(void **state) {
     assert_int_equal(rmdir(in_folder("gone")), 0);
     if (was_named) skip();
     assert_int_equal(yoke_file_commit(&writer), YOKE_ERROR_IO);
-    assert_int_equal(writer.cause, ENOENT);
+    assert_non_null(strstr(yoke_last_error(), strerror(ENOENT)));
 }
 
 /* A disk that a reservation fills, if only for a moment, fails other programs. */
@@ -258,7 +258,7 @@ static void space_that_is_not_there_is_named_in_bytes_and_not_taken(void **state
     assert_non_null(strstr(yoke_last_error(), needed));
     assert_non_null(strstr(yoke_last_error(), "are free"));
     assert_null(strstr(yoke_last_error(), "and 0 are free"));
-    assert_int_equal(writer.cause, ENOSPC);
+    assert_non_null(strstr(yoke_last_error(), strerror(ENOSPC)));
     assert_int_equal(entries(), 0);
     assert_int_equal(yoke_file_create(&writer, target), YOKE_OK);
     assert_int_equal(yoke_file_reserve(&writer, 4096), YOKE_OK);
