@@ -24,10 +24,10 @@ static yoke_status prepare(yoke_trainer *trainer) {
     yoke_weights_writer_options options = {.path = trainer->options.save,
                                            .notes = &trainer->description,
                                            .apart = trainer->ranks != NULL};
-    if (trainer->weights == NULL)
-        TRY(yoke_weights_writer_create(&trainer->weights, trainer->parallel, trainer->model,
-                                       &options));
-    return yoke_weights_writer_rehearse(trainer->weights);
+    return trainer->weights != NULL
+               ? YOKE_OK
+               : yoke_weights_writer_create(&trainer->weights, trainer->parallel, trainer->model,
+                                            &options);
 }
 
 yoke_status yoke_trainer_prepare_save(yoke_trainer *trainer) {

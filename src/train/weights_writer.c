@@ -150,14 +150,6 @@ static yoke_status read_block(const yoke_weights_writer *writer, const yoke_file
     return check_finite(tensor, values);
 }
 
-yoke_status yoke_weights_writer_rehearse(yoke_weights_writer *writer) {
-    for (int i = 0; i < writer->count; i++) {
-        yoke_status status = read_block(writer, &writer->tensors[i], writer->blocks);
-        if (status != YOKE_OK && status != YOKE_ERROR_NUMERIC) return status;
-    }
-    return YOKE_OK;
-}
-
 yoke_status yoke_weights_writer_take(yoke_weights_writer *writer, const yoke_state *best) {
     writer->best = best;
     for (int i = 0; writer->apart && i < writer->count; i++)

@@ -23,8 +23,6 @@ yoke_status yoke_weights_writer_create(yoke_weights_writer **writer, yoke_data_p
 void yoke_weights_writer_destroy(yoke_weights_writer *writer); /* takes NULL */
 /* Opens the file and reserves its space, unless it is open. It uses no engine. */
 yoke_status yoke_weights_writer_open(yoke_weights_writer *writer);
-/* Reads every tensor once, so that what the first read makes, as compiled conversions, exists. */
-yoke_status yoke_weights_writer_rehearse(yoke_weights_writer *writer);
 
 /* A save is take, then write; both may be called again. take: the engine's weights, or those that
  * `best` keeps as the best (NULL: none), which must not change before write. NUMERIC: a value is
