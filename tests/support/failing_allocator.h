@@ -15,8 +15,8 @@
 #include <string.h>
 
 __attribute__((unused)) static unsigned long own_allocations, foreign_allocations;
-static unsigned long fail_at; /* the own allocation that fails; 0: none */
-static long own_living;
+__attribute__((unused)) static unsigned long fail_at; /* the own allocation that fails; 0: none */
+__attribute__((unused)) static long own_living;
 
 #ifndef __has_feature
 #define __has_feature(name) 0
