@@ -30,6 +30,7 @@ static uintptr_t text_begin, text_end; /* of the program itself */
 static kind failing;
 static long fail_at;
 static atomic_long calls;
+static atomic_bool began; /* main: CUDA's static runtime, part of the program, crashes before it */
 static const char *count_path;
 
 static int find_text(struct dl_phdr_info *info, size_t size, void *context) {
@@ -60,10 +61,29 @@ __attribute__((destructor)) static void end(void) {
     fclose(file);
 }
 
+static int (*program_main)(int, char **, char **);
+
+static int begin_main(int count, char **words, char **variables) {
+    began = true;
+    return program_main(count, words, variables);
+}
+
+int __libc_start_main(int (*main)(int, char **, char **), int count, char **words,
+                      void (*init)(void), void (*fini)(void), void (*end_loader)(void),
+                      void *stack);
+int __libc_start_main(int (*main)(int, char **, char **), int count, char **words,
+                      void (*init)(void), void (*fini)(void), void (*end_loader)(void),
+                      void *stack) {
+    __typeof__(&__libc_start_main) next =
+        (__typeof__(&__libc_start_main))dlsym(RTLD_NEXT, "__libc_start_main");
+    program_main = main;
+    return next(begin_main, count, words, init, fini, end_loader, stack);
+}
+
 /* Whether this call is the one that fails. */
 static bool fails(kind of, const void *caller, int cause) {
     uintptr_t place = (uintptr_t)caller;
-    if (of != failing || place < text_begin || place >= text_end) return false;
+    if (!began || of != failing || place < text_begin || place >= text_end) return false;
     if (atomic_fetch_add(&calls, 1) + 1 != fail_at) return false;
     errno = cause;
     return true;

@@ -29,7 +29,7 @@ MODES = {"dp": ([], ["--devices", "2xcpu"]),
          "ddp": (["launch", "--nproc-per-node", "2", "--"], ["--mode", "ddp", "--devices", "cpu", "--timeout", "20"])}
 FULL = 200
 SHORT = {"dp": 12, "ddp": 6}
-Run = collections.namedtuple("Run", "limit code stderr steps saved")
+Run = collections.namedtuple("Run", "limit code stderr steps saved loads")
 
 
 def is_whole(path):
@@ -81,7 +81,14 @@ class Trial:
             os.killpg(process.pid, 9)
             _, stderr = process.communicate()
             code = None
-        return Run(limit, code, stderr, count_steps(where / OUTPUTS["--metrics"]), is_whole(where / OUTPUTS["--save"]))
+        return Run(limit, code, stderr, count_steps(where / OUTPUTS["--metrics"]), is_whole(where / OUTPUTS["--save"]),
+                   code == 0 or self.loads(limit))
+
+    def loads(self, limit):
+        """Whether the program comes to its main: CUDA's static runtime crashes before it where there is no memory."""
+        hold = (lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))) if limit else None
+        return subprocess.run([self.command[0], "version"], preexec_fn=hold, capture_output=True, check=False,
+                              timeout=LIMIT_S).returncode == 0
 
     def peak(self):
         """The largest address space of a process of an unlimited run, in bytes."""
@@ -120,6 +127,8 @@ def classify(run):
         return f"hang {when}", True
     if run.code == 0:
         return ("ended well", False) if run.saved else ("exit 0 without the weights", True)
+    if not run.loads and run.steps == 0:
+        return "loader", False
     if "libgomp:" in text and "yoke:" not in text:
         return f"libgomp's exit {when}", True
     if run.code < 0 or run.code > 128 or "died of SIG" in text or "terminate called" in text:

@@ -58,6 +58,7 @@ POINTERS = {
 # A parameter that its type alone does not describe: by function and parameter, or by parameter alone.
 NAMED = {
     "yoke_checkpoint_values index": "1",
+    "yoke_checkpoint_bytes count": "10 * sizeof(float)", # of fc.bias
     "yoke_checkpoint_open path": "k->state_path",
     "yoke_data_parallel_copy_weights from": "k->other",
     "yoke_dataset_limit dataset": "k->loose",
