@@ -91,7 +91,7 @@ static yoke_status read_length(const yoke_safetensors *file, size_t *header_byte
 }
 
 static yoke_status read_header(yoke_safetensors *file) {
-    size_t length;
+    size_t length = 0;
     TRY(read_length(file, &length));
     file->data_at = YOKE_HEADER_AT + length;
     char *header = malloc(file->data_at + 1);
