@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
     /* Replicas that share a GPU use more streams than CUDA's default of 8 connections. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int code = dispatch(argc, argv);
-    if (code == 128 + SIGPIPE) return code; /* nobody reads the result, or what is said of it */
+    if (code == 128 + SIGPIPE) return code; /* no program reads the output */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("yoke: cannot write the result to standard output");
         return code != 0 ? code : yoke_status_exit_code(YOKE_ERROR_IO);

@@ -47,7 +47,8 @@ static void shake_hands(yoke_store_server *server, int socket) {
     if (server->unauthenticated != strangers - 1) abort();
 }
 
-/* Pieces of up to PIECE bytes behind a byte each, whose lowest bit says by whom. */
+/* The input is a row of pieces of up to PIECE bytes. One byte precedes each: its lowest bit
+ * chooses the connection that sends the piece, the others its length. */
 static void send_pieces(yoke_store_server *server, const int sockets[CLIENTS], const uint8_t *data,
                         size_t size) {
     while (size > 1) {
