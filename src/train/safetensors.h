@@ -63,8 +63,8 @@ typedef struct yoke_file_note {
 
 /* An open file whose header is read and checked: names are unique, and the tensors fill the bytes
  * behind the header without holes or overlaps, each with the bytes that its shape and type need.
- * To open it reads the header alone, and costs at most 8 times its bytes; each call for values reads
- * them from the disk. */
+ * To open it reads the header alone, and costs at most 8 times its bytes; each call for values
+ * reads them from the disk. */
 typedef struct yoke_safetensors {
     char *path;
     yoke_file_reader reader;
