@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from launch_case import Case, YOKE, end, environment, launch, wait_until
+from launch_case import Case, YOKE, end, environment, is_running, launch, wait_until
 
 RANK_SUM = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 TORCHRUN = """LOCAL_RANK RANK GROUP_RANK ROLE_RANK LOCAL_WORLD_SIZE WORLD_SIZE ROLE_WORLD_SIZE MASTER_ADDR
@@ -91,6 +91,7 @@ class Plan(Case):
         os.kill(guard, signal.SIGKILL)
         dead.kill()
         dead.wait()
+        wait_until(lambda: not is_running(guard), "the end of the guard, who holds the folder's lock")
         self.assertTrue(stale.exists())
         self.assertEqual(launch("true", env={"TMPDIR": str(place)}).returncode, 0)
         self.assertEqual(set(place.iterdir()), {used, place / "yoke-launch-abcdef"})

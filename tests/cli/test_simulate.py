@@ -96,14 +96,15 @@ class Against(unittest.TestCase):
                     self.compare(mode, devices)
 
     def test_python_takes_the_measured_time_where_it_is_nearly_everything(self):
-        small = ["--model", "resnet20", "--dataset", "synthetic:3x8x8", "--threads", 1]
+        """How fast a thread starts and gets a free lock differs by machine; 100 us a call outweigh it."""
+        small, python = ["--model", "resnet20", "--dataset", "synthetic:3x8x8", "--threads", 1], ["--interpreter-us", 100]
         path, trace, fastest = folder() / "small.json", folder() / "python.json", float("inf")
         result = yoke("bench", "--profile", path, *small, "--rows", 2, "--steps", 60)
         self.assertEqual(result.returncode, 0, result.stderr)
-        expected = simulated(path, "--devices", 2, "--link", "1e6,0")["dp-python", 2]["step_ms"]
+        expected = simulated(path, "--devices", 2, "--link", "1e6,0", *python)["dp-python", 2]["step_ms"]
         for _ in range(10):
-            result = yoke("train", *small, "--devices", "2xcpu", "--batch", 4, "--steps", 60, "--schedule", "python", "--trace", trace,
-                          "--choices", "none", "--evaluate-every", -1, "--quiet")
+            result = yoke("train", *small, "--devices", "2xcpu", "--batch", 4, "--steps", 20, "--schedule", "python", *python,
+                          "--trace", trace, "--choices", "none", "--evaluate-every", -1, "--quiet")
             self.assertEqual(result.returncode, 0, result.stderr)
             fastest = min(fastest, *steps_of(trace))
             if abs(fastest - expected) <= CLOSE * fastest:
