@@ -133,12 +133,12 @@ static bool has_cause(const yoke_trace *trace, int lane, const yoke_span *wait) 
     return false;
 }
 
-/* Of three threads two wait while one calls a layer for 200 us. A thread that loses its core right
- * behind the end of a call seems to wait for none. */
+/* Of three threads two wait while one calls a layer, so long that a busy machine runs the others
+ * meanwhile. A thread that loses its core right behind the end of a call seems to wait for none. */
 static void waits_for_the_lock_name_their_cause(void **state) {
     (void)state;
     yoke_model *model = check_model(true, 0);
-    check_engine engine = trained(model, 3, CALL_US);
+    check_engine engine = trained(model, 3, 10 * CALL_US);
     const yoke_trace *trace = yoke_data_parallel_trace(engine.parallel);
     int waits = 0, unexplained = 0;
     for (int lane = 0; lane < 3; lane++)
@@ -148,7 +148,8 @@ static void waits_for_the_lock_name_their_cause(void **state) {
             waits++;
             unexplained += !has_cause(trace, lane, wait);
         }
-    assert_true(waits > STEPS && 10 * unexplained < waits);
+    if (waits <= STEPS || 10 * unexplained >= waits)
+        fail_msg("%d waits, %d of them for no call", waits, unexplained);
     check_engine_free(&engine);
     yoke_model_destroy(model);
 }
