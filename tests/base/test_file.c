@@ -1,70 +1,14 @@
 /* A file is complete or as it was before, whichever call fails. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/base.h"
-
-static char folder[64], target[128];
-
-static int make_folder(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/yoke-file-XXXXXX");
-    if (mkdtemp(folder) == NULL) return -1;
-    snprintf(target, sizeof target, "%s/weights", folder);
-    return 0;
-}
-
-/* The number of entries; removes them when asked. */
-static int entries(bool removing) {
-    int count = 0;
-    DIR *directory = opendir(folder);
-    assert_non_null(directory);
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        if (removing) unlinkat(dirfd(directory), entry->d_name, 0);
-        count++;
-    }
-    closedir(directory);
-    return count;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    entries(true);
-    return rmdir(folder);
-}
-
-static void save(const char *path, const char *text) {
-    yoke_file_writer writer;
-    assert_int_equal(yoke_file_create(&writer, path), YOKE_OK);
-    assert_int_equal(yoke_file_write(&writer, text, strlen(text)), YOKE_OK);
-    assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
-}
-
-static void assert_content(const char *path, const char *text) {
-    unsigned char *data = NULL;
-    size_t bytes = 0;
-    assert_int_equal(yoke_file_read(path, 1 << 20, &data, &bytes), YOKE_OK);
-    assert_int_equal(bytes, strlen(text));
-    assert_string_equal((char *)data, text);
-    free(data);
-}
+#include "base/file_check.h"
 
 static void a_committed_file_has_everything_and_no_temporary_stays(void **state) {
     (void)state;
@@ -76,7 +20,7 @@ static void a_committed_file_has_everything_and_no_temporary_stays(void **state)
     assert_false(yoke_file_exists(target));
     assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
     assert_content(target, "one two");
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
 }
 
 static void a_check_finds_a_missing_folder_and_changes_nothing(void **state) {
@@ -87,7 +31,7 @@ static void a_check_finds_a_missing_folder_and_changes_nothing(void **state) {
     assert_int_equal(yoke_file_check(target), YOKE_OK);
     assert_int_equal(yoke_file_check(NULL), YOKE_OK);
     assert_content(target, "old");
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
     assert_int_equal(yoke_file_check(missing), YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), missing));
 }
@@ -112,7 +56,7 @@ static void abandoning_leaves_the_target_as_it_was(void **state) {
     yoke_file_abort(&writer);
     yoke_file_abort(&writer);
     assert_content(target, "old");
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
     assert_int_equal(yoke_file_write(&writer, "x", 1), YOKE_ERROR_IO);
     assert_int_equal(yoke_file_commit(&writer), YOKE_ERROR_IO);
 }
@@ -132,7 +76,7 @@ static void a_killed_writer_leaves_the_target_as_it_was(void **state) {
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
     assert_content(target, "old");
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
     save(target, "new");
     assert_content(target, "new");
 }
@@ -157,7 +101,7 @@ static void a_write_that_fails_leaves_the_old_file_and_nothing_else(void **state
     assert_int_equal(written, YOKE_ERROR_IO);
     assert_int_equal(again, YOKE_ERROR_IO);
     assert_content(target, "old");
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
 }
 
 /* Devices are reached through a link: a writer that replaced its target would spoil the link only.
@@ -183,7 +127,7 @@ static void a_device_is_written_to_and_not_replaced(void **state) {
     struct stat file;
     assert_int_equal(lstat(target, &file), 0);
     assert_true(S_ISLNK(file.st_mode));
-    assert_int_equal(entries(false), 1);
+    assert_int_equal(entries(), 1);
 }
 
 static void what_cannot_be_created_is_named_with_its_cause(void **state) {
@@ -208,7 +152,7 @@ static void a_read_only_folder_is_named_with_its_cause(void **state) {
     chmod(folder, 0755);
     assert_int_equal(status, YOKE_ERROR_IO);
     assert_non_null(strstr(yoke_last_error(), path));
-    assert_int_equal(entries(false), 0);
+    assert_int_equal(entries(), 0);
 }
 
 static void a_private_file_stays_private(void **state) {

@@ -1,27 +1,16 @@
 /* Where a new file goes: through links, beside strangers, past pipes; and what it needs on the way.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "base/file_check.h"
 
-#include "base/base.h"
-
-static char folder[64], target[128];
 static int link_refusal; /* errno */
 
 int __real_linkat(int from, const char *old, int to, const char *name, int flags);
@@ -46,46 +35,6 @@ static const char *in_folder(const char *name) {
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/yoke-writer-XXXXXX");
-    if (mkdtemp(folder) == NULL) return -1;
-    snprintf(target, sizeof target, "%s/weights", folder);
-    return 0;
-}
-
-static int entries(void) {
-    int count = 0;
-    DIR *directory = opendir(folder);
-    assert_non_null(directory);
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(directory);
-    return count;
-}
-
-static int remove_folder(void **state) {
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static void save(const char *path, const char *text) {
-    yoke_file_writer writer;
-    assert_int_equal(yoke_file_create_whole(&writer, path), YOKE_OK);
-    assert_int_equal(yoke_file_write(&writer, text, strlen(text)), YOKE_OK);
-    assert_int_equal(yoke_file_commit(&writer), YOKE_OK);
-}
-
-static void assert_content(const char *path, const char *text) {
-    unsigned char *data = NULL;
-    size_t bytes = 0;
-    assert_int_equal(yoke_file_read(path, 1 << 20, &data, &bytes), YOKE_OK);
-    assert_string_equal((char *)data, text);
-    free(data);
 }
 
 static bool is_link(const char *path) {
