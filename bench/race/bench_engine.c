@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "yoke/bench.h"
 
@@ -102,6 +103,7 @@ static yoke_status build_engine(bench_engine *engine) {
                                           .schedule = setup->schedule,
                                           .precision = setup->precision,
                                           .algorithm = setup->algorithm,
+                                          .collectives = setup->collectives,
                                           .skip_finite_check = setup->skip_finite_check,
                                           .accumulate = setup->accumulate,
                                           .shards = setup->shards,
@@ -150,33 +152,47 @@ void bench_engine_destroy(bench_engine *engine) {
     free(engine);
 }
 
-/* *mean and *fastest in milliseconds. */
-static yoke_status run_steps(bench_engine *engine, int steps, double *mean, double *fastest) {
+static double processor_clock(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static yoke_status run_step(bench_engine *engine) {
     yoke_step_result result = {.struct_size = sizeof result};
-    yoke_status status = yoke_data_parallel_bind(engine->parallel);
-    double first = race_clock(), begin = first;
-    *fastest = INFINITY;
-    for (int i = 0; i < steps && status == YOKE_OK; i++) {
-        status = yoke_data_parallel_step(engine->parallel, &engine->batch,
-                                         YOKE_OPTIMIZER_LEARNING_RATE, &result);
-        double end = race_clock();
-        *fastest = fmin(*fastest, (end - begin) * 1e3);
-        begin = end;
-    }
-    *mean = (begin - first) * 1e3 / steps;
+    yoke_status status = yoke_data_parallel_step(engine->parallel, &engine->batch,
+                                                 YOKE_OPTIMIZER_LEARNING_RATE, &result);
     engine->loss = result.loss;
+    return status;
+}
+
+/* A step on GPUs returns when its loss is known: backward and the update may still run, so a clock
+ * stops when the devices are idle. */
+yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
+    bench_engine *engine = context;
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    double begin = race_clock(), processor = processor_clock();
+    for (int i = 0; i < steps && status == YOKE_OK; i++)
+        status = run_step(engine);
+    engine->processor_ms = (processor_clock() - processor) * 1e3 / steps;
+    if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
+    *milliseconds = (race_clock() - begin) * 1e3 / steps;
     yoke_data_parallel_release(engine->parallel);
     return status;
 }
 
-yoke_status bench_engine_steps(void *context, int steps, double *milliseconds) {
-    double fastest;
-    return run_steps(context, steps, milliseconds, &fastest);
-}
-
 yoke_status bench_engine_fastest(void *context, int steps, double *milliseconds) {
-    double mean;
-    return run_steps(context, steps, &mean, milliseconds);
+    bench_engine *engine = context;
+    yoke_status status = yoke_data_parallel_bind(engine->parallel);
+    *milliseconds = INFINITY;
+    for (int i = 0; i < steps && status == YOKE_OK; i++) {
+        double begin = race_clock();
+        status = run_step(engine);
+        if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
+        *milliseconds = fmin(*milliseconds, (race_clock() - begin) * 1e3);
+    }
+    yoke_data_parallel_release(engine->parallel);
+    return status;
 }
 
 yoke_status bench_engine_forward(bench_engine *engine, int count, float *outputs,
@@ -185,6 +201,7 @@ yoke_status bench_engine_forward(bench_engine *engine, int count, float *outputs
     double begin = race_clock();
     for (int i = 0; i < count && status == YOKE_OK; i++)
         status = yoke_data_parallel_forward(engine->parallel, &engine->batch, false, outputs);
+    if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
     *milliseconds = (race_clock() - begin) * 1e3 / count;
     return status;
 }

@@ -17,6 +17,7 @@ typedef struct bench_setup {
     yoke_precision precision;
     yoke_schedule schedule;
     yoke_algorithm algorithm;
+    yoke_collectives collectives;
     double learning_rate; /* 0: 1e-3 */
     bool skip_finite_check;
     int accumulate;          /* micro-batches of a batch; 0: 1 */
@@ -34,9 +35,11 @@ typedef struct bench_engine {
     int32_t *labels;
     yoke_dataset *dataset; /* of the two above */
     yoke_loader *loader;
-    yoke_batch batch; /* of the loader's */
-    double loss;      /* of the last step */
-    double made_ms;   /* how long yoke_data_parallel_create took */
+    yoke_batch batch;    /* of the loader's */
+    double loss;         /* of the last step */
+    double made_ms;      /* how long yoke_data_parallel_create took */
+    double processor_ms; /* of this process, of a step among the last ones that
+                            bench_engine_steps ran */
 } bench_engine;
 
 #define BENCH_MOMENTUM 0.9

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/tool/bench_ranks.h"
 #include "cli/cli.h"
@@ -63,15 +62,19 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
     static const char *const algorithms[] = {"measured", "direct"};
     drive_engine *slot = request->slot;
     const char *model = value_of(request, "model"), *list = value_of(request, "devices");
+    static const char *const collectives[] = {"auto", "nccl", "copy"};
+    const char *rate = value_of(request, "learning_rate");
     int precision = choice_of(request, "precision", precisions, 3);
     int schedule = choice_of(request, "schedule", schedules, 3);
     int algorithm = choice_of(request, "algorithm", algorithms, 2);
+    int way = choice_of(request, "collectives", collectives, 3);
     int ranks = number_of(request, "ranks");
     if (!model || !list == !ranks || ranks < 0 || ranks > MOST_RANKS ||
         number_of(request, "rows") < 1)
         return refuse(request, "open needs model=, rows= and devices= or ranks=");
-    if (precision < 0 || schedule < 0 || algorithm < 0)
-        return refuse(request, "precision, schedule or algorithm has an unknown value");
+    if (precision < 0 || schedule < 0 || algorithm < 0 || way < 0)
+        return refuse(request,
+                      "precision, schedule, algorithm or collectives has an unknown value");
     snprintf(slot->name, sizeof slot->name, "%s", request->words[1]);
     snprintf(slot->model, sizeof slot->model, "%s", model);
     snprintf(slot->list, sizeof slot->list, "%s", list ? list : "");
@@ -83,6 +86,8 @@ static yoke_status open_engine(drive_request *request, yoke_json *answer) {
                          .side = number_of(request, "side"),
                          .precision = (yoke_precision)precision,
                          .schedule = (yoke_schedule)schedule,
+                         .collectives = (yoke_collectives)way,
+                         .learning_rate = rate ? atof(rate) : 0,
                          .algorithm =
                              algorithm == 0 ? YOKE_ALGORITHM_MEASURED : YOKE_ALGORITHM_DIRECT,
                          .inference = number_of(request, "inference") != 0};
@@ -163,17 +168,11 @@ static yoke_status write_batch(drive_request *request, yoke_json *answer) {
     return written ? YOKE_OK : refuse(request, "cannot write the batch");
 }
 
-static double processor_ms(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
-}
-
 static yoke_status run_steps(drive_request *request, yoke_json *answer) {
     bench_engine *engine = request->slot->engine;
     int count = request->count > 2 ? atoi(request->words[2]) : 0;
     if (count < 1) return refuse(request, "steps needs a number of steps");
-    double wall_ms = 0, begin_ms = processor_ms();
+    double wall_ms = 0;
     if (request->slot->ranks) {
         yoke_status status =
             compare_contender_run(&request->slot->ranks->contender, count, &wall_ms);
@@ -183,7 +182,7 @@ static yoke_status run_steps(drive_request *request, yoke_json *answer) {
     yoke_status status = bench_engine_steps(engine, count, &wall_ms);
     if (status != YOKE_OK) return status;
     yoke_json_real(answer, "ms", wall_ms);
-    yoke_json_real(answer, "processor_ms", (processor_ms() - begin_ms) / count);
+    yoke_json_real(answer, "processor_ms", engine->processor_ms);
     yoke_json_real(answer, "loss", engine->loss);
     return YOKE_OK;
 }

@@ -5,7 +5,7 @@
 
 /* Requests, one a line; NAME is the name that `open` gave to an engine:
  *   open NAME model=M devices=LIST rows=N [precision=P] [schedule=S] [side=N] [threads=N]
- *        [algorithm=A] [inference=1]
+ *        [algorithm=A] [collectives=C] [learning_rate=R] [inference=1]
  *                     made_ms: how long creating the engine took
  *   open NAME model=M ranks=N rows=N ...  ranks of DDP, which serve steps and close only
  *   weights NAME FILE  writes float32 values of all tensors but integers, as in state_dict

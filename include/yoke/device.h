@@ -107,6 +107,15 @@ YOKE_API int yoke_devices_count(const yoke_devices *devices);
 YOKE_API yoke_status yoke_devices_describe(const yoke_devices *devices, int index,
                                            yoke_device_info *info);
 
+/** Waits until every device has done all that was queued on it: torch.cuda.synchronize. Calls on
+ * GPUs return when their work is queued, so a clock that times steps stops behind this call. CPU
+ * devices have nothing to wait for.
+ *
+ * @param devices  Open devices.
+ * @return ARGUMENT: `devices` is NULL. DEVICE: a device failed in what it did since.
+ */
+YOKE_API yoke_status yoke_devices_synchronize(const yoke_devices *devices);
+
 /** Whether the devices of a list are too unequal for shards of equal size: nn.DataParallel's
  * warning. The rule is PyTorch's: one device has less than three quarters of another's memory, or
  * else of its multiprocessors. CPU devices divide the cores equally.

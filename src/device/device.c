@@ -195,6 +195,13 @@ int yoke_devices_count(const yoke_devices *devices) {
     return devices != NULL ? devices->count : 0;
 }
 
+yoke_status yoke_devices_synchronize(const yoke_devices *devices) {
+    TRY(yoke_pointer_check(devices, "devices"));
+    for (int i = 0; i < devices->count; i++)
+        TRY(yoke_device_synchronize(devices->at[i]));
+    return YOKE_OK;
+}
+
 yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_device_info *info) {
     TRY(yoke_pointer_check(devices, "devices"));
     if (index < 0 || index >= devices->count)

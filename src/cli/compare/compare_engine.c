@@ -212,6 +212,7 @@ yoke_status compare_engine_run(compare_engine *engine, int steps, bool fresh,
     for (int i = 0; i < steps && status == YOKE_OK; i++)
         status =
             yoke_data_parallel_step(engine->parallel, &engine->batch, RACE_LEARNING_RATE, &result);
+    if (status == YOKE_OK) status = yoke_devices_synchronize(engine->devices);
     engine->window.end_ns = yoke_now_ns();
     *milliseconds = 1e-6 * (double)(engine->window.end_ns - engine->window.begin_ns) / steps;
     yoke_data_parallel_release(engine->parallel);
