@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Proves Yoke on this machine's GPUs in under nine minutes: builds it, compares every operation with
-# the CPU's and training with PyTorch's, looks for races, measures beside PyTorch, and writes down
-# what passed, failed and was skipped, and why. Reaches nothing outside the machine.
-# usage: scripts/gpu-check.sh [--only PART]... [--out DIR] [--preset NAME]   --help lists the parts
+# Proves Yoke on this machine's GPUs, in three stages that --stage runs one by one: probe (a minute: what this GPU
+# does best), prove (six: builds Yoke, compares every operation with the CPU's and training with PyTorch's, looks for
+# races), race (nine: measures beside PyTorch and JAX). Writes down after every check what passed, failed, was skipped
+# or ran out of time, and why. Needs a driver, the CUDA toolkit, CMake, Ninja and Python; what else the build needs
+# may lie in build/deps (scripts/pack-deps.sh). Reaches nothing outside the machine.
+# usage: scripts/gpu-check.sh [--stage STAGE] [--compile] [--only PART]... [--out DIR] [--preset NAME]   (--help)
 set -euo pipefail
 exec python3 "$(dirname "$0")/gpu_check.py" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Copies what Yoke's build needs beside a compiler, CMake and Ninja into one folder, from the Debian
-# packages installed here: for a machine that has none of it and reaches no package registry.
-# scripts/gpu-check.sh there uses build/deps when it finds it.
+# Copies what Yoke's build needs beside a compiler and CMake into one folder, from the Debian packages
+# installed here: for a machine that has none of it and reaches no package registry. Notes the commit, too,
+# for a machine without git. scripts/gpu-check.sh there uses build/deps when it finds it.
 # usage: scripts/pack-deps.sh [FOLDER]   (build/deps)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,6 +59,12 @@ for name in jansson libxxhash libjpeg libpng zlib cmocka; do # libpng.pc require
         -e "s|/usr/lib/$triplet|\${pcfiledir}/..|" -e 's|/usr/include|${pcfiledir}/../../include|' \
         "$file" >"$folder/lib/pkgconfig/$name.pc"
 done
-cp -L "$(command -v pkg-config)" "$folder/bin/pkg-config"
-copy_needed "$folder/bin/pkg-config"
-du -sh "$folder"
+for tool in pkg-config ninja; do
+    cp -L "$(command -v "$tool")" "$folder/bin/$tool"
+    copy_needed "$folder/bin/$tool"
+done
+git describe --always --dirty >"$folder/commit"
+# What travels: the tree as git knows it, with what is new in it, and this folder.
+megabytes() { awk '{sum += $1} END {printf "%.1f", sum / 1048576}'; }
+tree=$(git ls-files -z --cached --others --exclude-standard | du --files0-from=- -b 2>/dev/null | megabytes)
+echo "$folder: $(du -sb "$folder" | megabytes) MiB; the tree beside it: $tree MiB"
