@@ -1,5 +1,7 @@
 /* A GPU measures the candidates of a choice once, records the winner and passes over candidates
  * that cannot serve. Skipped without a GPU. */
+#include <limits.h>
+
 #include "gpu_rig.h"
 
 typedef struct runs {
@@ -126,6 +128,68 @@ static void a_candidate_that_cannot_be_recorded_does_not_win(void **state) {
     yoke_choices_destroy(request.choices);
 }
 
+/* A contest's calls in their order. Candidate 0 is slow at first, as on a GPU whose clocks are low:
+ * until `cold` calls are over. */
+typedef struct diary {
+    cuda_device *device;
+    void *memory;
+    int calls[256], count, cold;
+} diary;
+
+#define LONG_BYTES ((size_t)16 << 20)
+#define MIDDLE_BYTES ((size_t)4 << 20)
+
+static yoke_status note_run(void *context, int candidate) {
+    diary *kept = context;
+    bool cold = kept->count < kept->cold;
+    size_t bytes = candidate == 1 ? MIDDLE_BYTES : cold ? LONG_BYTES : 16;
+    if (kept->count < (int)COUNT(kept->calls)) kept->calls[kept->count] = candidate;
+    kept->count++;
+    return yoke_device_clear(&kept->device->base, YOKE_STREAM_COMPUTE, kept->memory, bytes);
+}
+
+/* The beginnings of runs: 0 0 1 1 0 is 0 1 0. */
+static int changes(const diary *kept, int *order, int capacity) {
+    int count = 0;
+    for (int i = 0; i < kept->count && count < capacity; i++)
+        if (count == 0 || order[count - 1] != kept->calls[i]) order[count++] = kept->calls[i];
+    return count;
+}
+
+static int hold_contest(diary *kept) {
+    const cuda_candidate candidates[] = {{"zero", note_run}, {"one", note_run}};
+    yoke_plan_request request = {0};
+    int best = -1;
+    CHECK(yoke_choices_create(&request.choices));
+    CHECK(yoke_device_allocate(&kept->device->base, LONG_BYTES, "a test", &kept->memory));
+    cuda_tuning tuning = {kept->device, &request, "a shape", candidates, COUNT(candidates), kept};
+    CHECK(cuda_choose(&tuning, &best));
+    yoke_device_free(&kept->device->base, kept->memory);
+    yoke_choices_destroy(request.choices);
+    return best;
+}
+
+/* The trial of both takes six calls, and is slower than the other's by far more than CLOSE. */
+static void a_candidate_that_was_slow_on_a_cold_gpu_still_wins(void **state) {
+    diary kept = {.device = ((rig *)*state)->device, .cold = 6};
+    assert_int_equal(hold_contest(&kept), 0);
+}
+
+static void work_precedes_two_heats_in_opposite_order(void **state) {
+    diary kept = {.device = ((rig *)*state)->device, .cold = INT_MAX};
+    int order[8];
+    assert_int_equal(hold_contest(&kept), 1);
+    /* The trial of each, the work of the better one, there and back. */
+    static const int expected[] = {0, 1, 0, 1, 0};
+    assert_int_equal(changes(&kept, order, COUNT(order)), COUNT(expected));
+    assert_memory_equal(order, expected, sizeof expected);
+    int worked = 0;
+    while (kept.calls[6 + worked] == 1)
+        worked++;
+    assert_true(worked >= 10);
+    assert_true(kept.device->contest_ended_ns > 0);
+}
+
 int main(void) {
     if (devices_gpus() == 0) return DEVICES_SKIPPED;
     const struct CMUnitTest tests[] = {
@@ -135,6 +199,8 @@ int main(void) {
         cmocka_unit_test(what_a_library_fails_at_is_passed_over),
         cmocka_unit_test(a_candidate_that_fails_otherwise_ends_the_contest),
         cmocka_unit_test(a_candidate_that_cannot_be_recorded_does_not_win),
+        cmocka_unit_test(a_candidate_that_was_slow_on_a_cold_gpu_still_wins),
+        cmocka_unit_test(work_precedes_two_heats_in_opposite_order),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -28,6 +28,7 @@ typedef struct cuda_device {
     void *workspace;               /* CUDA_WORKSPACE_BYTES, for the compute stream */
     cuda_step *step;               /* device memory: the values that change from step to step */
     uint64_t reach;                /* bit i: memory of GPU i can be read in place */
+    uint64_t contest_ended_ns;     /* the latest of choose.c; 0: none yet */
     struct cuda_staging *stagings; /* for GPUs whose direct copies are wrong; NULL: none */
     char note[128];                /* a remark about it for yoke devices */
     /* The sticky error that made this GPU unusable, and the call that returned it; written once.
