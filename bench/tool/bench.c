@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "bench/tool/bench_drive.h"
+#include "bench/tool/bench_kernels.h"
 #include "bench/tool/bench_profile.h"
 #include "bench/tool/bench_rows.h"
 #include "cli/cli.h"
 
 typedef struct bench_arguments {
     bench_effort effort;
-    bool json, list, gate, drive;
+    bool json, list, gate, drive, kernels;
     bench_profile_options profile;
 } bench_arguments;
 
@@ -19,28 +20,39 @@ typedef struct bench_arguments {
 static const cli_option options[] = {
     {"rounds", "N", "rounds of a row (5; with names 9)", CLI_INTEGER, FIELD(effort.rounds), 3,
      RACE_ROUNDS},
-    {"steps", "N", "steps of each contender in a round (half a second); of a profile (20)",
+    {"steps", "N",
+     "steps of each contender in a round (half a second); of a profile (20); runs of a kernel (10)",
      CLI_INTEGER, FIELD(effort.steps), 1, 1e6},
     {"seconds", "X", "time limit of a row's race, without preparation (10; with names 90)",
      CLI_REAL, FIELD(effort.seconds), 0.1, 86400},
-    {"gate", NULL, "exit with 1 when a row misses its line by more than its noise", CLI_FLAG,
-     FIELD(gate), 0, 0},
+    {"gate", NULL,
+     "exit with 1 when a row misses its line by more than its noise; when im2col computes a "
+     "convolution of --kernels",
+     CLI_FLAG, FIELD(gate), 0, 0},
     {"list", NULL, "list the rows; measure nothing", CLI_FLAG, FIELD(list), 0, 0},
     {"json", NULL, "print the result as one JSON object", CLI_FLAG, FIELD(json), 0, 0},
     {"profile", "FILE",
      "measure no rows, but the parts of a step of one device, for yoke simulate and advise",
      CLI_TEXT, FIELD(profile.path), 0, 0},
-    {"model", "NAME", "profile: preset, as in yoke help train (resnet20)", CLI_TEXT,
+    {"kernels", NULL,
+     "measure no rows, but each kernel of a step alone: its algorithm, and its part of the "
+     "roofline",
+     CLI_FLAG, FIELD(kernels), 0, 0},
+    {"model", "NAME", "profile, kernels: preset, as in yoke help train (resnet20)", CLI_TEXT,
      FIELD(profile.model), 0, 0},
     {"dataset", "SPEC",
-     "profile: cifar10:DIR, synthetic:3x224x224,classes=1000, ... (10 classes of random images)",
+     "profile, kernels: cifar10:DIR, synthetic:3x224x224,classes=1000, ... (10 classes of random "
+     "images)",
      CLI_TEXT, FIELD(profile.dataset), 0, 0},
-    {"rows", "N", "profile: rows of a step (32)", CLI_INTEGER, FIELD(profile.rows), 1, 1 << 20},
-    {"device", "NAME", "profile: cuda:0, for example (cpu)", CLI_TEXT, FIELD(profile.device), 0, 0},
-    {"threads", "N", "profile: compute threads of a CPU device (cores)", CLI_INTEGER,
+    {"rows", "N", "profile, kernels: rows of a step (32)", CLI_INTEGER, FIELD(profile.rows), 1,
+     1 << 20},
+    {"device", "NAME", "profile, kernels: cuda:0, for example (cpu)", CLI_TEXT,
+     FIELD(profile.device), 0, 0},
+    {"threads", "N", "profile, kernels: compute threads of a CPU device (cores)", CLI_INTEGER,
      FIELD(profile.threads), 0, 1024},
-    {"precision", "float32|bfloat16|tf32", "profile: precision of the computation (float32)",
-     CLI_CHOICE, FIELD(profile.precision), 0, 0},
+    {"precision", "float32|bfloat16|tf32",
+     "profile, kernels: precision of the computation (float32)", CLI_CHOICE,
+     FIELD(profile.precision), 0, 0},
     {"drive", NULL, "run engines for another program, which sends requests on stdin", CLI_FLAG,
      FIELD(drive), 0, 0},
 };
@@ -57,7 +69,8 @@ const cli_verb bench_verb = {
             "scaling-resnet18. NAME is a row or\n"
             "the first part of a name, a group: scaling. --list shows all "
             "rows, bench/README.md explains\n"
-            "them. --profile FILE writes what yoke simulate and yoke advise read.\n"};
+            "them. --profile FILE writes what yoke simulate and yoke advise read,\n"
+            "--kernels lists the kernels of a step.\n"};
 
 typedef enum verdict { PASSED, WITHIN_NOISE, MISSED } verdict;
 
@@ -213,19 +226,35 @@ static int run_profile(bench_arguments *arguments, int names) {
     return status == YOKE_OK ? 0 : cli_fail(status);
 }
 
+static int run_kernels(const bench_arguments *arguments, int names) {
+    const bench_effort *effort = &arguments->effort;
+    const bench_profile_options *given = &arguments->profile;
+    if (names > 0 || given->path != NULL || effort->rounds > 0 || effort->seconds > 0 ||
+        arguments->list || arguments->drive)
+        return cli_usage_error("bench", "--kernels measures no rows; leave NAME, --profile, "
+                                        "--rounds, --seconds, --list and --drive out");
+    bench_setup setup = bench_profile_setup(given);
+    int slow = 0;
+    yoke_status status =
+        bench_kernels(&setup, effort->steps > 0 ? effort->steps : 10, arguments->json, &slow);
+    if (status != YOKE_OK) return cli_fail(status);
+    return arguments->gate && slow > 0 ? 1 : 0;
+}
+
 static int check_profile_only(const bench_profile_options *given) {
     if (given->model == NULL && given->dataset == NULL && given->device == NULL &&
         given->rows == 0 && given->threads == 0 && given->precision == 0)
         return 0;
     return cli_usage_error("bench",
                            "--model, --dataset, --rows, --device, --threads and --precision are of "
-                           "--profile FILE, which is missing");
+                           "--profile FILE and --kernels, which are missing");
 }
 
 int bench_main(int argc, char **argv) {
     bench_arguments arguments = {0};
     int count = 0, missed = 0, code = cli_parse(&bench_verb, argc, argv, &arguments, &count);
     if (code >= 0) return code;
+    if (arguments.kernels) return run_kernels(&arguments, count);
     if (arguments.profile.path != NULL) return run_profile(&arguments, count);
     if (arguments.list) {
         print_list();

@@ -168,8 +168,8 @@ static void print_profile(const yoke_profile *profile, const char *path) {
            yoke_profile_step_ms(profile), profile->device);
 }
 
-yoke_status bench_profile(const bench_profile_options *options) {
-    bench_setup setup = {.model = options->model != NULL ? options->model : "resnet20",
+bench_setup bench_profile_setup(const bench_profile_options *options) {
+    return (bench_setup){.model = options->model != NULL ? options->model : "resnet20",
                          .list = options->device,
                          .devices = 1,
                          .threads = options->threads,
@@ -177,6 +177,10 @@ yoke_status bench_profile(const bench_profile_options *options) {
                          .rows = options->rows > 0 ? options->rows : DEFAULT_ROWS,
                          .gpu_bucket_bytes = DDP_BUCKET_BYTES,
                          .precision = (yoke_precision)options->precision};
+}
+
+yoke_status bench_profile(const bench_profile_options *options) {
+    bench_setup setup = bench_profile_setup(options);
     yoke_profile profile = {0};
     bench_engine *engine = NULL;
     yoke_status status = yoke_file_check(options->path);

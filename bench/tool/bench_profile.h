@@ -3,7 +3,7 @@
 #ifndef BENCH_TOOL_BENCH_PROFILE_H
 #define BENCH_TOOL_BENCH_PROFILE_H
 
-#include "yoke/status.h"
+#include "bench/race/bench_engine.h"
 
 #define BENCH_PROFILE_STEPS 1000 /* at most: the trace keeps the spans of some thousand */
 
@@ -17,6 +17,9 @@ typedef struct bench_profile_options {
     int precision;       /* a yoke_precision */
     int steps;           /* up to BENCH_PROFILE_STEPS; 0: 20 */
 } bench_profile_options;
+
+/* Of one device; what the options leave out has its default. */
+bench_setup bench_profile_setup(const bench_profile_options *options);
 
 /* Measures, writes the file and prints one line about it. */
 yoke_status bench_profile(const bench_profile_options *options);

@@ -1,6 +1,6 @@
 /** @file
- * For benchmarks: the time of a training step's kernels without the engine around them, and the
- * buckets that it exchanges.
+ * For benchmarks: the time of a training step's kernels without the engine around them, what they
+ * could take at best, and the buckets that a step exchanges.
  * yoke.h does not include it.
  */
 #ifndef YOKE_BENCH_H
@@ -38,6 +38,51 @@ typedef enum yoke_kernel_timing {
 YOKE_API yoke_status yoke_data_parallel_kernel_time(struct yoke_data_parallel *parallel,
                                                     yoke_kernel_timing timing, int repeat,
                                                     double *milliseconds);
+
+/** A call of a training step: an operation in one direction, or the update. Texts belong to the
+ * engine, or are constants. */
+typedef struct yoke_kernel_call {
+    const char *layer;     /**< "layer1.0.conv1"; of what belongs to no layer as `operation`. */
+    const char *operation; /**< "conv2d", "batch_norm", "accumulate", "update", ... */
+    const char *direction; /**< "forward", "backward", of convolution and linear instead
+                                "backward data" and "backward weights". */
+    const char *way;     /**< The algorithm that computes it: "cuDNN 1", "im2col", "matrix product",
+                              oneDNN's name of its implementation. NULL: there is no choice. */
+    char shape[64];      /**< "64x56x56 to 64x56x56, kernel 3/1". */
+    double milliseconds; /**< The call alone, the best of all repetitions. */
+    double bytes;        /**< It must move at least: each operand once. */
+    double operations;   /**< Multiplications and additions in convolution, linear and attention;
+                              of anything else 0. */
+} yoke_kernel_call;
+
+/** Measures each kernel call of one training step on the root alone, as
+ * yoke_data_parallel_kernel_time does, but lists them.
+ *
+ * @param parallel    The engine; no step may be running.
+ * @param repeat      How often to time each call; at least 1.
+ * @param[out] calls  In the order of a step; may be NULL with capacity 0.
+ * @param capacity    The number of calls there is space for.
+ * @param[out] count  The number of calls; the first `capacity` of them were written.
+ * @return ARGUMENT: a pointer is NULL, or `repeat` is below 1.
+ */
+YOKE_API yoke_status yoke_data_parallel_kernel_calls(struct yoke_data_parallel *parallel,
+                                                     int repeat, yoke_kernel_call *calls,
+                                                     int capacity, int *count);
+
+/** What the root reaches at best: the two lines of its roofline. */
+typedef struct yoke_device_rates {
+    double bytes_per_s;      /**< Read and written by a copy, or a ReLU, of large values. */
+    double operations_per_s; /**< Of a large matrix product in the engine's precision. */
+} yoke_device_rates;
+
+/** Measures the rates of the root.
+ *
+ * @param parallel    The engine; no step may be running.
+ * @param[out] rates  The rates.
+ * @return ARGUMENT: a pointer is NULL. MEMORY: there is no space for the operands.
+ */
+YOKE_API yoke_status yoke_data_parallel_rates(struct yoke_data_parallel *parallel,
+                                              yoke_device_rates *rates);
 
 /** The buckets of gradients that a step exchanges, in their order.
  *

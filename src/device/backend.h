@@ -31,6 +31,9 @@ struct yoke_plan {
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step); /* NULL: inference only */
     void (*destroy)(yoke_plan *plan); /* accepts half-built plans */
+    /* Of convolution and linear alone: */
+    yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction);
+    const char *ways[YOKE_DIRECTIONS]; /* static texts */
 };
 
 /* What a kind of plan can do; backward is dropped where the request does not train. */
@@ -39,6 +42,7 @@ typedef struct yoke_plan_calls {
     yoke_status (*forward)(yoke_plan *plan, const yoke_plan_step *step);
     yoke_status (*backward)(yoke_plan *plan, const yoke_plan_step *step);
     void (*destroy)(yoke_plan *plan); /* NULL: the plan owns nothing but itself */
+    yoke_status (*backward_part)(yoke_plan *plan, yoke_direction direction); /* NULL: no parts */
 } yoke_plan_calls;
 /* A plan of `bytes`, zero behind its base. yoke_plan_create destroys it if planning fails later. */
 yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *device,

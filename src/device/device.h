@@ -429,6 +429,19 @@ yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step);
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step);
 
+/* Convolution and linear: backward has two parts, and an algorithm computes each direction. */
+typedef enum yoke_direction {
+    YOKE_FORWARD,
+    YOKE_BACKWARD_DATA,
+    YOKE_BACKWARD_WEIGHTS,
+    YOKE_DIRECTIONS
+} yoke_direction;
+/* The algorithm: "cuDNN 1", "im2col", oneDNN's name of its own; a static text. NULL: nothing runs
+ * in this direction, or the operation has no choice. */
+const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction);
+/* A part of backward that yoke_plan_way names, alone; to be timed. */
+yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
+
 /* Copies the step's values to the device. Call it before the step's plans are queued or replayed:
  * plans on devices that record read the values there, others read their `step` argument. */
 yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step);

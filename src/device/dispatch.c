@@ -208,6 +208,7 @@ yoke_status yoke_plan_allocate(yoke_plan **plan, size_t bytes, yoke_device *devi
     made->forward = calls->forward;
     made->backward = request->training ? calls->backward : NULL;
     made->destroy = calls->destroy != NULL ? calls->destroy : free_plan;
+    made->backward_part = calls->backward_part;
     *plan = made;
     return YOKE_OK;
 }
@@ -256,4 +257,12 @@ yoke_status yoke_plan_forward(yoke_plan *plan, const yoke_plan_step *step) {
 
 yoke_status yoke_plan_backward(yoke_plan *plan, const yoke_plan_step *step) {
     return plan->backward(plan, step);
+}
+
+const char *yoke_plan_way(const yoke_plan *plan, yoke_direction direction) {
+    return plan->ways[direction];
+}
+
+yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction) {
+    return plan->backward_part(plan, direction);
 }

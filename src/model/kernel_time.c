@@ -55,9 +55,8 @@ yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), v
 /* One call of a step. Before each repetition the memory that it changes in place is restored, so
  * that values neither grow nor vanish. */
 typedef struct timed_call {
-    yoke_plan *plan; /* NULL: the action has no plan */
-    bool backward;
-    const yoke_action *action;
+    yoke_plan *plan; /* NULL: the subject's action has no plan */
+    yoke_call_subject subject;
     void *changed;
     size_t changed_bytes;
 } timed_call;
@@ -72,13 +71,19 @@ typedef struct stopwatch {
     double *best_ms; /* per call, in the order of a step */
     int call_count;  /* in this pass so far */
     bool queues;     /* calls are only queued: the whole pass is one recording, timed as one */
+    yoke_kernel_call *listed; /* [capacity]: the calls, where backward is timed in its parts */
+    int capacity;
+    bool lists;
     const yoke_replica_memory *memory;
 } stopwatch;
 
 static yoke_status run_call(const stopwatch *watch, const timed_call *call) {
-    if (call->plan == NULL) return yoke_program_action(watch->program, call->action, &watch->step);
-    return call->backward ? yoke_plan_backward(call->plan, &watch->step)
-                          : yoke_plan_forward(call->plan, &watch->step);
+    const yoke_call_subject *subject = &call->subject;
+    if (call->plan == NULL)
+        return yoke_program_action(watch->program, subject->action, &watch->step);
+    if (!subject->backward) return yoke_plan_forward(call->plan, &watch->step);
+    return subject->part == YOKE_FORWARD ? yoke_plan_backward(call->plan, &watch->step)
+                                         : yoke_plan_backward_part(call->plan, subject->part);
 }
 
 static yoke_status time_on_host(const stopwatch *watch, const timed_call *call, double *best) {
@@ -129,6 +134,8 @@ static yoke_status time_on_device(const stopwatch *watch, const timed_call *call
 }
 
 static yoke_status time_call(stopwatch *watch, const timed_call *call) {
+    if (watch->call_count < watch->capacity)
+        yoke_call_describe(watch->program, &call->subject, &watch->listed[watch->call_count]);
     double *best = &watch->best_ms[watch->call_count++];
     if (watch->queues) return run_call(watch, call);
     return yoke_device_records(watch->program->device) ? time_on_device(watch, call, best)
@@ -139,7 +146,7 @@ static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *mem
     const yoke_program *program = watch->program;
     for (int i = 0; i < program->model->node_count; i++) {
         const yoke_node *node = &program->model->nodes[i];
-        timed_call call = {.plan = program->plans[i]};
+        timed_call call = {.plan = program->plans[i], .subject.node = i};
         if (program->values[node->output] == program->values[node->inputs[0]]) {
             call.changed = yoke_program_address(program, memory, program->values[node->output]);
             call.changed_bytes = program->layouts[node->output].bytes;
@@ -151,7 +158,7 @@ static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *mem
 
 static timed_call action_call(const yoke_program *program, const yoke_replica_memory *memory,
                               const yoke_action *action) {
-    timed_call call = {.action = action};
+    timed_call call = {.subject = {.node = action->node, .action = action}};
     if (action->kind == YOKE_ACTION_ACCUMULATE || action->kind == YOKE_ACTION_SUM) {
         bool sum = action->kind == YOKE_ACTION_SUM;
         call.changed = action->to_address;
@@ -161,7 +168,7 @@ static timed_call action_call(const yoke_program *program, const yoke_replica_me
     if (action->kind != YOKE_ACTION_BACKWARD) return call;
     const yoke_node_places *places = &program->places[action->node];
     call.plan = program->plans[action->node];
-    call.backward = true;
+    call.subject = (yoke_call_subject){.node = action->node, .backward = true};
     int output = program->model->nodes[action->node].output;
     yoke_place written = places->input_gradients[0];
     bool over_output = written == program->values[output];
@@ -172,10 +179,22 @@ static timed_call action_call(const yoke_program *program, const yoke_replica_me
     return call;
 }
 
+/* The parts in the order of backward. */
+static yoke_status time_parts(stopwatch *watch, timed_call *call) {
+    static const yoke_direction parts[] = {YOKE_BACKWARD_WEIGHTS, YOKE_BACKWARD_DATA};
+    for (int i = 0; i < 2; i++) {
+        call->subject.part = parts[i];
+        if (yoke_plan_way(call->plan, parts[i]) != NULL) TRY(time_call(watch, call));
+    }
+    return YOKE_OK;
+}
+
 static yoke_status time_backward(stopwatch *watch, const yoke_replica_memory *memory) {
     for (int i = 0; i < watch->program->action_count; i++) {
         timed_call call = action_call(watch->program, memory, &watch->program->actions[i]);
-        TRY(time_call(watch, &call));
+        bool parts =
+            watch->lists && call.plan != NULL && yoke_plan_way(call.plan, YOKE_FORWARD) != NULL;
+        TRY(parts ? time_parts(watch, &call) : time_call(watch, &call));
     }
     return YOKE_OK;
 }
@@ -185,8 +204,10 @@ static yoke_status run_pass(void *context) {
     watch->call_count = 0;
     TRY(time_forward(watch, watch->memory));
     yoke_plan *loss = watch->program->loss;
-    TRY(time_call(watch, &(timed_call){.plan = loss}));
-    TRY(time_call(watch, &(timed_call){.plan = loss, .backward = true}));
+    timed_call call = {.plan = loss, .subject.node = YOKE_NONE};
+    TRY(time_call(watch, &call));
+    call.subject.backward = true;
+    TRY(time_call(watch, &call));
     return time_backward(watch, watch->memory);
 }
 
@@ -216,37 +237,53 @@ static size_t backup_bytes(const yoke_program *program) {
 
 static yoke_status open_stopwatch(stopwatch *watch, yoke_replica *replica) {
     const yoke_program *program = watch->program;
-    size_t calls = (size_t)(program->model->node_count + 2 + program->action_count);
+    size_t calls = (size_t)(program->model->node_count + 2 + 2 * program->action_count);
     watch->best_ms = calloc(calls, sizeof *watch->best_ms);
     if (watch->best_ms == NULL) return FAIL_MEMORY(calls * sizeof *watch->best_ms, "a stopwatch");
     return yoke_device_allocate(replica->options.device, backup_bytes(program),
                                 "a backup of a value", &watch->backup);
 }
 
-yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
-                                     int repeat, double *milliseconds) {
-    if (rows < 1 || repeat < 1)
+static yoke_status time_replica(yoke_replica *replica, int rows, stopwatch *watch, bool in_order) {
+    if (rows < 1 || watch->passes < 1 || watch->runs < 1)
         return FAIL(YOKE_ERROR_ARGUMENT, "timing %d rows %d times: both must be at least 1", rows,
-                    repeat);
-    bool in_order = timing == YOKE_KERNELS_IN_ORDER;
-    stopwatch watch = {.step = {.loss_scale = 1.0f / (float)rows, .alone = true},
-                       .passes = in_order ? repeat : 1,
-                       .runs = in_order ? 1 : repeat,
-                       .memory = &replica->memory};
+                    watch->passes < 1 ? watch->passes : watch->runs);
+    watch->step = (yoke_plan_step){.loss_scale = 1.0f / (float)rows, .alone = true};
+    watch->memory = &replica->memory;
     TRY(yoke_replica_prepare(replica, rows, true));
-    replica->current = watch.program = yoke_replica_program(replica, rows, true);
-    replica->last_step = watch.step;
+    replica->current = watch->program = yoke_replica_program(replica, rows, true);
+    replica->last_step = watch->step;
     float *saved = NULL;
     yoke_status status = yoke_replica_save_buffers(replica, &saved);
-    if (status == YOKE_OK) status = open_stopwatch(&watch, replica);
-    if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch.step);
-    if (status == YOKE_OK) status = time_all(&watch, in_order);
+    if (status == YOKE_OK) status = open_stopwatch(watch, replica);
+    if (status == YOKE_OK) status = yoke_device_begin_step(replica->options.device, &watch->step);
+    if (status == YOKE_OK) status = time_all(watch, in_order);
     if (status == YOKE_OK) status = yoke_replica_restore_buffers(replica, saved);
+    yoke_device_free(replica->options.device, watch->backup);
+    free(saved);
+    return status;
+}
+
+yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
+                                     int repeat, double *milliseconds) {
+    bool in_order = timing == YOKE_KERNELS_IN_ORDER;
+    stopwatch watch = {.passes = in_order ? repeat : 1, .runs = in_order ? 1 : repeat};
+    yoke_status status = time_replica(replica, rows, &watch, in_order);
     *milliseconds = 0;
     for (int i = 0; i < watch.call_count; i++)
         *milliseconds += watch.best_ms[i];
-    yoke_device_free(replica->options.device, watch.backup);
     free(watch.best_ms);
-    free(saved);
+    return status;
+}
+
+yoke_status yoke_replica_kernel_calls(yoke_replica *replica, int rows, int repeat,
+                                      yoke_kernel_call *calls, int capacity, int *count) {
+    stopwatch watch = {
+        .passes = 1, .runs = repeat, .lists = true, .listed = calls, .capacity = capacity};
+    yoke_status status = time_replica(replica, rows, &watch, false);
+    *count = watch.call_count;
+    for (int i = 0; i < watch.call_count && i < capacity; i++)
+        calls[i].milliseconds = watch.best_ms[i];
+    free(watch.best_ms);
     return status;
 }

@@ -155,6 +155,10 @@ const char *yoke_replica_first_nonfinite(yoke_replica *replica);
  * gradients and outputs. */
 yoke_status yoke_replica_kernel_time(yoke_replica *replica, int rows, yoke_kernel_timing timing,
                                      int repeat, double *milliseconds);
+/* The same calls, each alone, as a list; *count gets their number, of which the first `capacity`
+ * are written. */
+yoke_status yoke_replica_kernel_calls(yoke_replica *replica, int rows, int repeat,
+                                      yoke_kernel_call *calls, int capacity, int *count);
 /* The fastest of `repeat` runs of the calls that `queue` makes: by the device's clock around a
  * recording of them where the device records, by the host's clock elsewhere. */
 yoke_status yoke_time_calls(yoke_device *device, yoke_status (*queue)(void *), void *context,

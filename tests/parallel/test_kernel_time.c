@@ -86,6 +86,86 @@ static void timing_kernels_gives_its_memory_back(void **state) {
     close_rig(&rig);
 }
 
+enum { CALLS = 128 };
+
+static int list_calls(kernel_rig *rig, yoke_kernel_call *calls) {
+    int count = 0, again = 0;
+    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 1, NULL, 0, &count));
+    assert_true(count > 10 && count <= CALLS);
+    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 2, calls, count - 1, &again));
+    assert_int_equal(again, count);
+    EXPECT_OK(yoke_data_parallel_kernel_calls(rig->engine.parallel, 2, calls, CALLS, &again));
+    assert_int_equal(again, count);
+    return count;
+}
+
+static const yoke_kernel_call *find_call(const yoke_kernel_call *calls, int count,
+                                         const char *operation, const char *direction) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(calls[i].operation, operation) == 0 &&
+            strcmp(calls[i].direction, direction) == 0)
+            return &calls[i];
+    fail_msg("no call %s %s", operation, direction);
+    return NULL;
+}
+
+/* Every call of a step is in the list, with its time; those of convolution and linear in three
+ * directions, with their algorithms and as many operations in each. */
+static void the_calls_of_a_step_are_listed_with_their_ways(void **state) {
+    (void)state;
+    kernel_rig rig = open_rig(YOKE_FLOAT32);
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(&rig, calls);
+    for (int i = 0; i < count; i++) {
+        assert_non_null(calls[i].layer);
+        assert_true(calls[i].milliseconds >= 0 && calls[i].milliseconds < 1e5);
+        assert_true(calls[i].bytes > 0 && calls[i].shape[0] != '\0');
+    }
+    assert_string_equal(calls[0].direction, "forward");
+    assert_string_equal(calls[count - 1].operation, "update");
+    static const char *const operations[] = {"conv2d", "linear"};
+    for (int i = 0; i < 2; i++) {
+        const yoke_kernel_call *forward = find_call(calls, count, operations[i], "forward");
+        const yoke_kernel_call *weights =
+            find_call(calls, count, operations[i], "backward weights");
+        const yoke_kernel_call *data = find_call(calls, count, operations[i], "backward data");
+        assert_true(forward->way && weights->way && data->way);
+        assert_true(forward->operations > 0);
+        assert_string_equal(weights->layer, data->layer); /* the last of its kind */
+        assert_true(data->operations > 0 && data->operations == weights->operations);
+    }
+    assert_null(find_call(calls, count, "batch_norm", "backward")->way);
+    close_rig(&rig);
+}
+
+/* 3 rows of [out, in]: the fewest bytes and the operations of a linear layer are known. */
+static void bytes_and_operations_are_those_of_the_operands(void **state) {
+    (void)state;
+    kernel_rig rig = open_rig(YOKE_FLOAT32);
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(&rig, calls), in = 0, out = 0;
+    const yoke_kernel_call *forward = find_call(calls, count, "linear", "forward");
+    assert_int_equal(sscanf(forward->shape, "%dx1x1 to %dx1x1", &in, &out), 2);
+    assert_true(forward->operations == 2.0 * 3 * in * out);
+    double least = 4.0 * (3 * in + 3 * out + in * out + out);
+    assert_true(forward->bytes >= least && forward->bytes < least + 4 * 4096); /* padding */
+    close_rig(&rig);
+}
+
+static void rates_are_those_of_a_device(void **state) {
+    (void)state;
+    kernel_rig rig = open_rig(YOKE_FLOAT32);
+    yoke_device_rates rates = {0};
+    yoke_memory_report before = {.struct_size = sizeof before}, after = before;
+    EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &before));
+    EXPECT_OK(yoke_data_parallel_rates(rig.engine.parallel, &rates));
+    EXPECT_OK(yoke_data_parallel_memory(rig.engine.parallel, 0, &after));
+    assert_true(rates.bytes_per_s > 1e6 && rates.bytes_per_s < 1e15);
+    assert_true(rates.operations_per_s > 1e6 && rates.operations_per_s < 1e18);
+    assert_int_equal(before.total, after.total);
+    close_rig(&rig);
+}
+
 static void buckets_hold_every_gradient_once(void **state) {
     (void)state;
     enum { SPACE = 64 };
@@ -122,6 +202,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timing_kernels_changes_nothing_of_the_model),
         cmocka_unit_test(timing_kernels_gives_its_memory_back),
+        cmocka_unit_test(the_calls_of_a_step_are_listed_with_their_ways),
+        cmocka_unit_test(bytes_and_operations_are_those_of_the_operands),
+        cmocka_unit_test(rates_are_those_of_a_device),
         cmocka_unit_test(buckets_hold_every_gradient_once),
         cmocka_unit_test(layers_are_those_that_the_user_wrote),
     };

@@ -38,6 +38,7 @@ static void an_engine_names_what_is_null(void **state) {
     (void)state;
     yoke_data_parallel *parallel = engine.parallel;
     double milliseconds;
+    int count;
     uint64_t hash;
     yoke_memory_report report = {.struct_size = sizeof report};
     float values[CHECK_CLASSES] = {0};
@@ -62,6 +63,8 @@ static void an_engine_names_what_is_null(void **state) {
             "milliseconds is NULL");
     REFUSED(yoke_data_parallel_kernel_time(parallel, (yoke_kernel_timing)9, 1, &milliseconds),
             "timing is 9");
+    REFUSED(yoke_data_parallel_kernel_calls(parallel, 1, NULL, 4, &count), "calls is NULL");
+    REFUSED(yoke_data_parallel_kernel_calls(parallel, 0, NULL, 0, &count), "repeat is 0");
     REFUSED(yoke_data_parallel_bind(NULL), "engine is NULL");
     REFUSED(yoke_data_parallel_prepare(NULL, 1, true), "engine is NULL");
 }

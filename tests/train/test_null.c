@@ -88,6 +88,8 @@ typedef struct kit {
     yoke_memory_report memory_report;
     yoke_mistake mistake;
     yoke_model_segment model_segment;
+    yoke_kernel_call kernel_call;
+    yoke_device_rates device_rates;
     yoke_optimizer_options optimizer_options;
     yoke_peer_info peer_info;
     yoke_pool_options pool_options;

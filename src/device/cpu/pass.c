@@ -151,3 +151,8 @@ const char *cpu_pass_implementation(const cpu_pass *pass) {
                                                      dnnl_query_impl_info_str, 0, (void *)&text);
     return status == dnnl_success && text != NULL ? text : "unknown";
 }
+
+const char *cpu_pass_way(const cpu_pass *pass) {
+    if (pass->winograd != NULL) return "winograd";
+    return pass->depthwise != NULL ? "depthwise" : cpu_pass_implementation(pass);
+}

@@ -25,6 +25,10 @@ typedef struct weighted_planner {
         *preferred_weights; /* the layout that a direct forward pass in float32 prefers */
 } weighted_planner;
 
+_Static_assert((int)CPU_BACKWARD_DATA == (int)YOKE_BACKWARD_DATA &&
+                   (int)CPU_BACKWARD_WEIGHTS == (int)YOKE_BACKWARD_WEIGHTS,
+               "directions have the same numbers");
+
 static const char *const direction_names[CPU_DIRECTIONS] = {"forward", "backward data",
                                                             "backward weights"};
 
@@ -282,6 +286,7 @@ static yoke_status plan_direction(const weighted_planner *planner, cpu_direction
         status = create_candidate(planner, direction, 0, pass);
     }
     TRY(status);
+    plan->base.ways[direction] = cpu_pass_way(pass);
     if (plan->base.needs.scratch_bytes < pass->scratch_bytes)
         plan->base.needs.scratch_bytes = pass->scratch_bytes;
     return YOKE_OK;
@@ -351,17 +356,21 @@ static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step)
     return cpu_pass_run(&weighted_of(plan)->passes[CPU_FORWARD], cpu_of(plan->device));
 }
 
-static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
+static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
     cpu_weighted *self = weighted_of(plan);
     cpu_device *device = cpu_of(plan->device);
-    if (!cpu_pass_is_empty(&self->passes[CPU_BACKWARD_WEIGHTS])) {
+    if (cpu_pass_is_empty(&self->passes[direction])) return YOKE_OK;
+    if (direction == YOKE_BACKWARD_WEIGHTS)
         cpu_clear(device, self->weight_gradient, self->cleared[CPU_WEIGHTS]);
-        TRY(cpu_pass_run(&self->passes[CPU_BACKWARD_WEIGHTS], device));
-    }
-    if (cpu_pass_is_empty(&self->passes[CPU_BACKWARD_DATA])) return YOKE_OK;
-    cpu_clear(device, self->input_gradient, self->cleared[CPU_INPUT]);
-    return cpu_pass_run(&self->passes[CPU_BACKWARD_DATA], device);
+    else
+        cpu_clear(device, self->input_gradient, self->cleared[CPU_INPUT]);
+    return cpu_pass_run(&self->passes[direction], device);
+}
+
+static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    TRY(weighted_part(plan, YOKE_BACKWARD_WEIGHTS));
+    return weighted_part(plan, YOKE_BACKWARD_DATA);
 }
 
 static void weighted_destroy(yoke_plan *plan) {
@@ -396,7 +405,7 @@ yoke_status cpu_bias_desc(cpu_problem *problem, cpu_device *device, int channels
 yoke_status cpu_weighted_create(yoke_plan **plan, cpu_device *device,
                                 const yoke_plan_request *request, cpu_problem *problem) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy};
+                                          weighted_destroy, weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cpu_weighted), &device->base, request, &calls));
     cpu_weighted *self = weighted_of(*plan);
     memcpy(self->cleared, problem->cleared, sizeof self->cleared);

@@ -62,6 +62,7 @@ static yoke_status create_algorithm(const weighted_planner *planner, cuda_direct
     if (number >= planner->request->algorithm_count) return YOKE_OK;
     const cuda_algorithm *algorithm = &planner->request->algorithms[number];
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
+    if (*pass != NULL) (*pass)->name = algorithm->name;
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
     return refused ? YOKE_OK : status;
 }
@@ -144,6 +145,7 @@ static yoke_status plan_direction(const weighted_planner *planner, cuda_directio
     TRY(create_algorithm(planner, direction, best, pass));
     /* The choice was measured for another number of rows and does not exist for this one. */
     if (*pass == NULL) TRY(create_first(planner, direction, pass));
+    planner->self->base.ways[direction] = (*pass)->name;
     yoke_plan_needs *needs = &planner->self->base.needs;
     needs->scratch_bytes = larger(needs->scratch_bytes, (*pass)->scratch_bytes);
     return YOKE_OK;
@@ -259,16 +261,25 @@ static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *pla
                     &self->operands[CUDA_BACKWARD_WEIGHTS]);
 }
 
-static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
-    (void)step;
-    const cuda_weighted *self = weighted_of(plan);
-    if (self->passes[CUDA_BACKWARD_WEIGHTS] != NULL) TRY(parameters_backward(self, plan));
-    if (self->passes[CUDA_BACKWARD_DATA] == NULL) return YOKE_OK;
+static yoke_status data_backward(const cuda_weighted *self, yoke_plan *plan) {
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_DATA];
     TRY(run_pass(self, self->passes[CUDA_BACKWARD_DATA], operands));
     if (!self->reordered) return YOKE_OK;
     return cuda_reorder(cuda_of(plan->device), &self->given, self->producer_gradient, &self->input,
                         operands->input);
+}
+
+static yoke_status weighted_part(yoke_plan *plan, yoke_direction direction) {
+    const cuda_weighted *self = weighted_of(plan);
+    if (self->passes[direction] == NULL) return YOKE_OK;
+    return direction == YOKE_BACKWARD_WEIGHTS ? parameters_backward(self, plan)
+                                              : data_backward(self, plan);
+}
+
+static yoke_status weighted_backward(yoke_plan *plan, const yoke_plan_step *step) {
+    (void)step;
+    TRY(weighted_part(plan, YOKE_BACKWARD_WEIGHTS));
+    return weighted_part(plan, YOKE_BACKWARD_DATA);
 }
 
 static void weighted_destroy(yoke_plan *plan) {
@@ -281,7 +292,7 @@ static void weighted_destroy(yoke_plan *plan) {
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request) {
     static const yoke_plan_calls calls = {weighted_bind, weighted_forward, weighted_backward,
-                                          weighted_destroy};
+                                          weighted_destroy, weighted_part};
     TRY(yoke_plan_allocate(plan, sizeof(cuda_weighted), &device->base, request->plan, &calls));
     weighted_planner planner = {
         .self = weighted_of(*plan),

@@ -7,10 +7,10 @@
 #include "device/cuda/cuda.h"
 
 typedef enum cuda_direction {
-    CUDA_FORWARD,
-    CUDA_BACKWARD_DATA,
-    CUDA_BACKWARD_WEIGHTS,
-    CUDA_DIRECTIONS
+    CUDA_FORWARD = YOKE_FORWARD,
+    CUDA_BACKWARD_DATA = YOKE_BACKWARD_DATA,
+    CUDA_BACKWARD_WEIGHTS = YOKE_BACKWARD_WEIGHTS,
+    CUDA_DIRECTIONS = YOKE_DIRECTIONS
 } cuda_direction;
 
 /* The operands of a pass: values or their gradients, channels last in the compute type; weights in
@@ -24,6 +24,7 @@ typedef struct cuda_operands {
 typedef struct cuda_pass cuda_pass;
 struct cuda_pass {
     cuda_device *device;
+    const char *name; /* the algorithm's */
     size_t scratch_bytes;
     bool adds_bias; /* otherwise the plan does */
     yoke_status (*run)(const cuda_pass *pass, const cuda_operands *operands);

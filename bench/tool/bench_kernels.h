@@ -1,0 +1,12 @@
+/* `yoke bench --kernels`: every kernel call of a training step alone, against what the device could
+ * reach. */
+#ifndef BENCH_TOOL_BENCH_KERNELS_H
+#define BENCH_TOOL_BENCH_KERNELS_H
+
+#include "bench/race/bench_engine.h"
+
+/* Measures each call `repeat` times and prints the table, or one JSON object. *slow gets the number
+ * of convolution passes that im2col computes, since no faster algorithm serves them. */
+yoke_status bench_kernels(const bench_setup *setup, int repeat, bool json, int *slow);
+
+#endif
