@@ -1,4 +1,6 @@
-"""PyTorch's side of the race: ways to take a training step."""
+"""The other side of the race: ways to take a training step in PyTorch, and JAX's."""
+import pathlib
+import sys
 import time
 
 import torch
@@ -6,6 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from pytorch_models import MODELS, input_of
+from pytorch_race import Driven, DrivenError
+
+JAX_WORKER = pathlib.Path(__file__).with_name("jax_worker.py")
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 1e-3, 0.9, 5e-4  # as `yoke bench`
 
@@ -30,7 +35,7 @@ def read_batch(path, values, setup):
     return inputs, labels.long().view(len(inputs), -1).squeeze(1)
 
 
-# PyTorch's contenders.
+# Contenders.
 
 
 class Eager:
@@ -77,22 +82,22 @@ class Eager:
         self.set_precision()
         return [self.step().item() for _ in range(count)]
 
+    def wait(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+
     def steps(self, count):
-        """Milliseconds of one of `count` steps: by the GPU's clock, with a wait at the end alone."""
+        """Milliseconds of one of `count` steps, from an idle device to an idle device."""
         self.set_precision()
-        if not self.cuda:
-            begin = time.monotonic()
-            for _ in range(count):
-                self.step()
-            return (time.monotonic() - begin) * 1e3 / count
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        begin.record()
+        self.wait()
+        begin = time.monotonic()
         for _ in range(count):
             self.step()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / count
+        self.wait()
+        return (time.monotonic() - begin) * 1e3 / count
+
+    def close(self):
+        """Nothing holds more than its memory."""
 
 
 class DataParallel(Eager):
@@ -104,14 +109,13 @@ class DataParallel(Eager):
 
 
 class Compiled(Eager):
-    """torch.compile, max-autotune, of the model and its loss."""
+    """torch.compile in its default mode, of the model and its loss."""
 
     def __init__(self, setup, work):
         super().__init__(setup, work, channels_last=setup.model != "mlp")
-        self.compiled = torch.compile(super().loss, mode="max-autotune")
+        self.compiled = torch.compile(super().loss)
 
     def loss(self, inputs, labels):
-        torch.compiler.cudagraph_mark_step_begin()
         return self.compiled(inputs, labels)
 
 
@@ -151,6 +155,27 @@ class Graph(Eager):
         self.static_labels.copy_(self.labels, non_blocking=True)
         self.graph.replay()
         return self.static_loss
+
+
+class Jax:
+    """bench/jax_worker.py: a step under jit and shard_map over one device."""
+
+    def __init__(self, _setup, work):
+        self.worker = Driven("JAX", [sys.executable, JAX_WORKER, *(["--fake"] if work.fake else [])])
+        try:
+            self.version = self.worker.ask("open", work.folder)["jax"]
+        except DrivenError:
+            self.worker.close()
+            raise
+
+    def losses(self, count):
+        return self.worker.ask("losses", count)["losses"]
+
+    def steps(self, count):
+        return self.worker.ask("steps", count)["ms"]
+
+    def close(self):
+        self.worker.close()
 
 
 def load(model, weights):

@@ -5,21 +5,30 @@ usage: pytorch_gpu.py --yoke PROGRAM [--only ROW]... [--compile] [--seconds X] [
 
 Every ratio is formed within a round; printed are its median over the rounds, the bootstrap 95 %
 interval of that median and the noise, which is how far Yoke's ratio to itself gets from 1. A ratio
-is void when the losses of the first steps differ beyond rounding. bench/README.md explains the rows.
+is not judged when the losses of the first steps differ beyond rounding. Exits with 77 where this Python
+has no PyTorch. bench/README.md explains the rows.
 """
 import argparse
+import gc
+import importlib.util
 import json
+import pathlib
 import random
 import statistics
 import sys
 import tempfile
 import time
 
+import gpu_rows
+from pytorch_race import DrivenError, Yoke, interval, judge, largest_difference
+
+if importlib.util.find_spec("torch") is None:
+    print("skipped: this Python has no PyTorch")
+    sys.exit(77)
 import torch
 
-import gpu_rows
-from pytorch_contenders import Compiled, DataParallel, Eager, Graph, read_batch, read_weights
-from pytorch_race import DrivenError, Yoke, interval, judge, largest_difference
+from pytorch_contenders import Compiled, DataParallel, Eager, Graph, Jax, read_batch, read_weights
+from pytorch_models import MODELS
 
 LOSS_STEPS = 20
 WARM_STEPS = 50          # the first of them are those of the losses
@@ -30,32 +39,25 @@ LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
 
-def weights_of(yoke, name):
-    """{state_dict name: flat tensor}"""
-    with tempfile.NamedTemporaryFile() as file:
-        return read_weights(file.name, yoke.ask("weights", name, file.name)["tensors"])
-
-
-def batch_of(yoke, name, setup):
-    with tempfile.NamedTemporaryFile() as file:
-        return read_batch(file.name, yoke.ask("batch", name, file.name)["values"], setup)
-
-
 def contenders_of(wanted, setup, arguments):
-    """{name: constructor} of the PyTorch contenders that the setup's rows need."""
-    images = setup.model != "mlp"
-    made = {}
+    """({name: constructor} of the contenders that the setup's rows need, {name: why it is left out})"""
+    made, absent = {}, {}
     if "eager" in wanted:
         made["eager"] = Eager
-        if images:
+        if setup.model != "mlp":
             made["eager channels_last"] = lambda *work: Eager(*work, channels_last=True)
-    if "best" in wanted and not arguments.fake:
-        made["graph"] = Graph
-        if arguments.compile:
-            made["compile"] = Compiled
-    if "data_parallel" in wanted and not arguments.fake:
-        made["data_parallel"] = DataParallel
-    return made
+    for name, make in (("graph", Graph), ("compile", Compiled), ("data_parallel", DataParallel)):
+        if name in wanted and arguments.fake:
+            absent[name] = "only on GPUs"
+        elif name in wanted and make is Compiled and not arguments.compile:
+            absent[name] = "takes --compile"
+        elif name in wanted:
+            made[name] = make
+    if "jax" in wanted and importlib.util.find_spec("jax") is None:
+        absent["jax"] = "this Python has no JAX"
+    elif "jax" in wanted:
+        made["jax"] = Jax
+    return made, absent
 
 
 # The race.
@@ -67,10 +69,12 @@ class Race:
     def __init__(self, setup, rows, yoke, arguments):
         self.setup, self.rows, self.yoke, self.fake = setup, rows, yoke, arguments.fake
         self.wanted = {row.against for row in rows}
-        self.runners, self.failed, self.apart = {}, {}, {}
+        self.runners, self.opened, self.apart = {}, [], {}
         self.times, self.processor_us = {}, []
         self.round_count = 3 if arguments.fake else ROUNDS
-        self.made = contenders_of(self.wanted, setup, arguments)
+        self.made, self.failed = contenders_of(self.wanted, setup, arguments)
+        self.kept = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.kept.name)
 
     def open_devices(self, name, count):
         self.yoke.open(name, self.setup, f"devices={count}x{'cpu' if self.fake else 'cuda:0'}")
@@ -78,7 +82,7 @@ class Race:
     def open_yoke(self):
         name = self.setup.name
         self.open_devices(name, self.setup.devices)
-        self.weights, (self.inputs, self.labels) = weights_of(self.yoke, name), batch_of(self.yoke, name, self.setup)
+        self.write_work(name)
         self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(LOSS_STEPS)]
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
@@ -89,6 +93,16 @@ class Race:
             self.open_devices(name + "-one", 1)
             self.runners["one device"] = lambda count: self.yoke.ask("steps", name + "-one", count)["ms"]
 
+    def write_work(self, name):
+        """What the others start from, in files that Yoke writes."""
+        tensors = self.yoke.ask("weights", name, self.folder / "weights")["tensors"]
+        values = self.yoke.ask("batch", name, self.folder / "batch")["values"]
+        self.weights = read_weights(self.folder / "weights", tensors)
+        self.inputs, self.labels = read_batch(self.folder / "batch", values, self.setup)
+        shapes = {key: list(tensor.shape) for key, tensor in MODELS[self.setup.model]().state_dict().items()}
+        work = {"setup": self.setup, "tensors": [(key, shapes[key]) for key, _ in tensors], "values": values}
+        (self.folder / "work.json").write_text(json.dumps(work))
+
     def run_yoke(self, count):
         answer = self.yoke.ask("steps", self.setup.name, count)
         self.processor_us.append(answer["processor_ms"] * 1e3 / self.setup.devices)
@@ -97,35 +111,54 @@ class Race:
     def run_kernels(self, how, count):
         return self.yoke.ask("kernel_time", self.setup.name, how, min(count, KERNEL_RUNS))["ms"]
 
-    def open_torch(self):
+    def open_others(self):
         for name, make in self.made.items():
             try:
                 contender = make(self.setup, self)
+                self.opened.append(contender)
                 self.apart[name] = largest_difference(contender.losses(LOSS_STEPS), self.losses)
                 self.runners[name] = contender.steps
-            except Exception as error:  # one contender's failure leaves the others their race
-                self.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            except Exception as error:
+                self.drop(name, error)
+
+    def drop(self, name, error):
+        """One contender's failure leaves the others their race; without Yoke there is none."""
+        if name.startswith("yoke") or name in (*KERNELS, "one device"):
+            raise error
+        self.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        self.runners.pop(name, None)
+        self.times.pop(name, None)
+
+    def turn(self, name, count):
+        """Milliseconds of a step; None: it failed."""
+        try:
+            return self.runners[name](count)
+        except Exception as error:
+            self.drop(name, error)
+            return None
 
     def choose_steps(self):
         warm = 1 if self.fake else WARM_STEPS - LOSS_STEPS
         slowest = 0
-        for name, run in self.runners.items():
-            run(warm)
-            slowest = max(slowest, run(2))
+        for name in list(self.runners):
+            if self.turn(name, warm) is not None:
+                slowest = max(slowest, self.turn(name, 2) or 0)
         if self.fake:
             return 2
         return int(min(max(RUN_S * 1e3 / slowest, FEWEST_STEPS), 2000))
 
     def run(self):
         self.open_yoke()
-        self.open_torch()
+        self.open_others()
         self.steps = self.choose_steps()
         self.processor_us.clear()
         self.times = {name: [] for name in self.runners}
         order = random.Random(7)
         for _ in range(self.round_count):
             for name in order.sample(list(self.runners), len(self.runners)):
-                self.times[name].append(self.runners[name](self.steps))
+                milliseconds = self.turn(name, self.steps)
+                if milliseconds is not None:
+                    self.times[name].append(milliseconds)
 
     def close(self):
         for name in (self.setup.name, self.setup.name + "-one"):
@@ -133,8 +166,13 @@ class Race:
                 self.yoke.ask("close", name)
             except DrivenError:
                 pass  # it was never opened
+        for contender in self.opened:
+            contender.close()
+        self.opened.clear()
         self.runners.clear()
+        self.kept.cleanup()
         self.weights = self.inputs = self.labels = None
+        gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -160,9 +198,7 @@ class Race:
             return self.ratios("yoke", "alone"), "alone"
         if row.against == "one device":
             return self.ratios("yoke", "one device", 1 / self.setup.devices), "one device"
-        names = {"eager": ("eager", "eager channels_last"), "best": ("graph", "compile"),
-                 "data_parallel": ("data_parallel",)}[row.against]
-        rival = self.rival(names)
+        rival = self.rival(gpu_rows.RIVALS[row.against])
         return (self.ratios(rival), rival) if rival else ([], None)
 
     def result(self, row):
@@ -170,8 +206,8 @@ class Race:
                  "must_be": "<=" if row.most else ">=", "rounds": self.round_count, "steps": self.steps}
         values, rival = self.values(row)
         if not values:
-            reasons = [f"{name}: {text}" for name, text in self.failed.items()]
-            return {**found, "verdict": "skipped", "text": "; ".join(reasons) or "no contender ran"}
+            reasons = [f"{name}: {self.failed[name]}" for name in gpu_rows.RIVALS[row.against] if name in self.failed]
+            return {**found, "verdict": "skipped", "text": "; ".join(reasons)}
         value, low, high = interval(values)
         noise = self.noise()
         found.update(value=value, low=low, high=high, noise=noise, rival=rival,
@@ -185,9 +221,7 @@ class Race:
     def judge(self, row, found):
         tolerance = WINOGRAD_TOLERANCE if self.fake else LOSS_TOLERANCE[self.setup.precision]
         if (found["loss_difference"] or 0) > tolerance:
-            return "void"
-        if row.against == "best" and "compile" not in self.times:
-            return "skipped"
+            return "losses differ"
         return judge(found["low"], found["high"], row.line, row.most, found["noise"])
 
     def text(self, row, found):
@@ -200,8 +234,6 @@ class Race:
             text += f", in order {statistics.median(self.times['in-order']):.4g} ms"
         if found["loss_difference"] is not None:
             text += f"; losses within {found['loss_difference']:.1e}"
-        if row.against == "best" and "compile" not in self.times:
-            text += "; not judged: torch.compile " + self.failed.get("compile", "takes --compile")
         return text
 
     def record(self):
@@ -238,8 +270,16 @@ def race_setup(setup, rows, yoke, arguments, report):
         race.close()
 
 
+def write(report, path):
+    """After every setup, and whole, in case the run is ended."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(report, indent=1))
+    new.replace(path)
+
+
 def measure(rows, arguments):
-    report = {"torch": torch.__version__, "rows": [], "setups": [],
+    report = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+              "rows": [], "setups": [],
               "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
     begin = time.monotonic()
     yoke = Yoke(arguments.yoke)
@@ -252,11 +292,10 @@ def measure(rows, arguments):
             if yoke.process.poll() is not None:
                 yoke = Yoke(arguments.yoke)
             race_setup(setup, of_setup, yoke, arguments, report)
+        if arguments.json:
+            write(report, pathlib.Path(arguments.json))
         for row in report["rows"][done:]:
-            print(f"{row['name']:40} {row['verdict']:9} {row['text']}", flush=True)
-        if arguments.json:  # after every setup, in case the run ends early
-            with open(arguments.json, "w") as file:
-                json.dump(report, file, indent=1)
+            print(f"{row['name']:40} {row['verdict']:13} {row['text']}", flush=True)
     yoke.close()
     return report
 
@@ -265,7 +304,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--yoke", default="build/cuda/yoke", metavar="PROGRAM", help="(build/cuda/yoke)")
     parser.add_argument("--only", action="append", metavar="ROW", help="a setup, what it races against, or both: 'mlp-b128-tf32 eager'")
-    parser.add_argument("--compile", action="store_true", help="race torch.compile too, which takes minutes a setup")
+    parser.add_argument("--compile", action="store_true", help="race torch.compile, too: a minute a setup")
     parser.add_argument("--seconds", type=float, default=450, help="start no setup later than this (450)")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file")
     parser.add_argument("--list", action="store_true", help="list the rows; measure nothing")
@@ -279,7 +318,7 @@ def main():
     if not torch.cuda.is_available() and not arguments.fake:
         sys.exit("pytorch_gpu.py: PyTorch finds no GPU; --fake tests this program without one")
     report = measure(rows, arguments)
-    return 1 if any(row["verdict"] in ("MISS", "void") for row in report["rows"]) else 0
+    return 1 if any(row["verdict"] in ("MISS", "losses differ") for row in report["rows"]) else 0
 
 
 if __name__ == "__main__":

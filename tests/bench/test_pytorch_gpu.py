@@ -14,6 +14,21 @@ VERDICTS = {"pass", "in noise", "MISS", "skipped"}
 FASTER_LEARNER = "import sys, pytorch_contenders, pytorch_gpu; pytorch_contenders.LEARNING_RATE = 2e-3; " \
     "sys.exit(pytorch_gpu.main())"
 
+# The plain layout fails in its last turn.
+FAILING = """
+import sys, pytorch_contenders, pytorch_gpu
+steps, turns = pytorch_contenders.Eager.steps, {}
+
+def failing(self, count):
+    turns[id(self)] = turns.get(id(self), 0) + 1
+    if self.format is pytorch_contenders.torch.contiguous_format and turns[id(self)] > 4:
+        raise RuntimeError("out of memory")
+    return steps(self, count)
+
+pytorch_contenders.Eager.steps = failing
+sys.exit(pytorch_gpu.main())
+"""
+
 
 def python_with_torch():
     for python in (sys.executable, "/usr/bin/python3"):
@@ -32,21 +47,35 @@ def race(command, yoke, *options):
         return done.returncode, json.loads(report.read_text()) if report.exists() else {"rows": []}
 
 
+def check_failing_contender(python, yoke):
+    """It leaves the others their race."""
+    code, report = race([python, "-c", FAILING], yoke, "--only", "mlp-b8-float32 eager", "--only", "resnet20-b16-float32 eager")
+    mlp, images = report["rows"]
+    assert mlp["verdict"] == "skipped" and "eager: RuntimeError: out of memory" in mlp["text"], mlp
+    assert images["rival"] == "eager channels_last", images
+
+
 def main():
     python, yoke = python_with_torch(), str(pathlib.Path(sys.argv[1]).resolve())
     code, report = race([python, "pytorch_gpu.py"], yoke)
     rows = {row["name"]: row for row in report["rows"]}
-    assert len(rows) == 6, sorted(rows)
+    assert len(rows) == 8, sorted(rows)
     assert all(row["verdict"] in VERDICTS for row in rows.values()), "equal work was called unequal"
     assert (code == 1) == any(row["verdict"] == "MISS" for row in rows.values()), code
     eager = [row for name, row in rows.items() if name.endswith(" eager")]
     assert len(eager) == 2 and all(row["loss_difference"] < 1e-3 and row["value"] > 0 for row in eager)
-    assert rows["mlp-b8-float32 best"]["verdict"] == "skipped"
+    assert rows["mlp-b8-float32 compile"]["text"] == "compile: only on GPUs"
+    jax = [row for name, row in rows.items() if name.endswith(" jax")]
+    if subprocess.run([python, "-c", "import jax"], capture_output=True).returncode == 0:
+        assert len(jax) == 2 and all(row["loss_difference"] < 1e-3 and row["value"] > 0 for row in jax), jax
+    else:
+        assert [row["text"] for row in jax] == ["jax: this Python has no JAX"] * 2, jax
     assert all(len(times) == 3 for times in report["setups"][0]["ms"].values())
 
     code, report = race([python, "-c", FASTER_LEARNER], yoke, "--only", "mlp-b8-float32 eager")
-    assert code == 1 and report["rows"][0]["verdict"] == "void", report["rows"]
+    assert code == 1 and report["rows"][0]["verdict"] == "losses differ", report["rows"]
 
+    check_failing_contender(python, yoke)
     code, report = race([python, "pytorch_gpu.py"], yoke, "--only", "no-such-row")
     assert code == 1 and not report["rows"], "a row that is not there was measured"
 
