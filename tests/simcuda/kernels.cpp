@@ -1,6 +1,7 @@
-/* Runs the GPU threads of a launch on the calling OS thread. With barriers every GPU thread is a
- * fiber on its own stack; at a barrier the next one that can run goes on, in an order drawn from
- * the seed, so that a missing barrier shows as a wrong result. Under ThreadSanitizer with racecheck
+/* Runs the GPU threads of a launch on the calling OS thread, block after block in an order drawn
+ * from the seed. With barriers every GPU thread is a fiber on its own stack; at a barrier the next
+ * one that can run goes on, in a drawn order, too, so that a missing barrier shows as a wrong
+ * result. Under ThreadSanitizer with racecheck
  * every GPU thread is a thread to it as well, and only barriers order them. */
 #include "simcuda/kernel.h"
 
@@ -36,6 +37,7 @@ struct Block {
     std::array<Warp, MOST_THREADS / WARP> warps{};
     std::array<unsigned short, MOST_THREADS> ready; /* a ring */
     unsigned first_ready = 0, ready_count = 0;
+    std::vector<unsigned> order; /* of the launch's blocks */
     uint64_t random = 0, launches = 0;
     char begin = 0, end = 0, synced[2] = {0, 0}; /* addresses TSan knows the orderings by */
 };
@@ -128,6 +130,16 @@ void run_block(Block &block) {
     tsan_acquire(&block.end);
 }
 
+/* A GPU promises no order of blocks, so every order is drawn alike often. */
+void shuffle_blocks(Block &block, unsigned count) {
+    block.order.resize(count);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned at = (unsigned)(draw(block) % (i + 1));
+        block.order[i] = block.order[at];
+        block.order[at] = i;
+    }
+}
+
 void run_block_plainly(Block &block) {
     bool forward = draw(block) & 1;
     for (unsigned i = 0; i < blockDim.x; i++) {
@@ -202,8 +214,11 @@ void run_kernel(const Launch &launch, const std::function<void()> &body) {
     seed_order(block);
     while (fibers && block.fibers.size() < launch.threads)
         block.fibers.push_back(std::make_unique<Fiber>(fiber_main, (unsigned)block.fibers.size()));
-    for (blockIdx.x = 0; blockIdx.x < launch.blocks; blockIdx.x++)
+    shuffle_blocks(block, launch.blocks);
+    for (unsigned number : block.order) {
+        blockIdx.x = number;
         fibers ? run_block(block) : run_block_plainly(block);
+    }
     block.body = nullptr;
 }
 

@@ -1,6 +1,7 @@
-/* How kernels run: threads, barriers and shuffles as on a GPU; the simulator enforces their
- * rules and shows a missing barrier. */
+/* How kernels run: blocks, threads, barriers and shuffles as on a GPU; the simulator enforces their
+ * rules and shows a missing barrier, and what needs an order of blocks. */
 #include "device/cuda/kernel.h"
+#include "simcuda/environment.h"
 #include "simcuda/rig.h"
 
 using rig::Array;
@@ -196,6 +197,67 @@ static void a_missing_barrier_gives_a_wrong_result(void **) {
     }
 }
 
+/* Each block notes its turn. */
+static __global__ void note_turns(int *turns, int *blocks) {
+    turns[blockIdx.x] = atomicAdd(blocks, 1);
+}
+
+static void every_block_runs_once(void **) {
+    const unsigned blocks = 300;
+    Array<int> turns((size_t)blocks), count((size_t)1);
+    LAUNCH(note_turns, blocks, 1, STREAM, turns.get(), count.get());
+    std::vector<int> noted = turns.read();
+    std::sort(noted.begin(), noted.end());
+    for (unsigned i = 0; i < blocks; i++)
+        assert_int_equal(noted[i], (int)i);
+}
+
+SCENARIO(eight_turns) {
+    Array<int> turns((size_t)8), count((size_t)1);
+    LAUNCH(note_turns, 8, 1, STREAM, turns.get(), count.get());
+    for (int turn : turns.read())
+        fprintf(stderr, "%d ", turn);
+}
+
+static void a_seed_is_an_order_of_blocks_and_another_seed_is_another(void **) {
+    std::vector<std::string> orders;
+    for (int seed = 0; seed < 8; seed++) {
+        rig::Environment setting("SIMCUDA_SEED", std::to_string(seed));
+        orders.push_back(rig::run("eight_turns").text);
+        assert_string_equal(orders.back().c_str(), rig::run("eight_turns").text.c_str());
+    }
+    std::sort(orders.begin(), orders.end());
+    assert_true(std::unique(orders.begin(), orders.end()) - orders.begin() >= 7);
+}
+
+/* Right where blocks run by their numbers alone. */
+static __global__ void add_to_the_block_before(int *to) {
+    if (blockIdx.x > 0) to[blockIdx.x] = to[blockIdx.x - 1] + 1;
+}
+
+/* Right in every order: the block that comes last adds up what all have left. */
+static __global__ void sum_in_the_last_block(int *parts, int *arrived, int *sum) {
+    parts[blockIdx.x] = (int)blockIdx.x;
+    if (atomicAdd(arrived, 1) != (int)gridDim.x - 1) return;
+    for (unsigned i = 0; i < gridDim.x; i++)
+        *sum += parts[i];
+}
+
+static void a_kernel_that_needs_an_order_of_blocks_gives_a_wrong_result(void **) {
+    const int blocks = 64;
+    for (int run = 0; run < 5; run++) {
+        Array<int> chain((size_t)blocks), parts((size_t)blocks), arrived((size_t)1), sum((size_t)1);
+        LAUNCH(add_to_the_block_before, blocks, 1, STREAM, chain.get());
+        LAUNCH(sum_in_the_last_block, blocks, 1, STREAM, parts.get(), arrived.get(), sum.get());
+        std::vector<int> is = chain.read();
+        int wrong = 0;
+        for (int i = 0; i < blocks; i++)
+            wrong += is[(size_t)i] != i;
+        assert_true(wrong > 0);
+        assert_int_equal(sum.read()[0], blocks * (blocks - 1) / 2);
+    }
+}
+
 /* Under ThreadSanitizer, each GPU thread a thread to it. */
 static rig::Outcome race_check(const char *scenario) {
     setenv("SIMCUDA_RACECHECK", "1", 1);
@@ -236,6 +298,9 @@ int main(int count, char **arguments) {
         cmocka_unit_test(a_planted_fault_fails_the_launch),
         cmocka_unit_test(rules_of_barriers_are_enforced),
         cmocka_unit_test(a_missing_barrier_gives_a_wrong_result),
+        cmocka_unit_test(every_block_runs_once),
+        cmocka_unit_test(a_seed_is_an_order_of_blocks_and_another_seed_is_another),
+        cmocka_unit_test(a_kernel_that_needs_an_order_of_blocks_gives_a_wrong_result),
         cmocka_unit_test(a_missing_barrier_is_a_data_race_and_right_kernels_have_none),
     };
     return RUN_TESTS(count, arguments, tests);
