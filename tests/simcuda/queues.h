@@ -34,8 +34,11 @@ void forget_drained();
 void refuse_in_work(const char *call);
 
 void start_thread(CUstream_st &stream); /* under the threads scheduler, once */
-/* Nothing under the threads scheduler. run_one: false when no stream can go on. */
+/* Nothing under the threads scheduler. run_one: false when no stream can go on, or none of those
+ * that may. run_towards: SIMCUDA_LATE leaves all that `record` does not need. */
 bool run_one();
+bool run_one_of(const std::function<bool(const CUstream_st &)> &may_run);
+bool run_towards(const RecordRef &record);
 void let_time_pass();
 bool flip_coin();
 

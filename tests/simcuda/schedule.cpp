@@ -132,7 +132,7 @@ void serve(CUstream_st *stream) {
  * most bugs need one of the two. */
 Schedule::Schedule() : random(settings().seed) {
     static const uint64_t often[] = {0, 16, 4};
-    eager = often[settings().seed % 3];
+    eager = settings().late ? 0 : often[settings().seed % 3];
     loyal = mix(random) % 16;
 }
 
@@ -195,10 +195,14 @@ void start_thread(CUstream_st &stream) {
 }
 
 bool run_one() {
+    return run_one_of([](const CUstream_st &) { return true; });
+}
+
+bool run_one_of(const std::function<bool(const CUstream_st &)> &may_run) {
     if (settings().threads) return false;
     std::vector<CUstream_st *> able;
     for (const auto &stream : schedule().streams)
-        if (head_can_run(*stream)) able.push_back(stream.get());
+        if (head_can_run(*stream) && may_run(*stream)) able.push_back(stream.get());
     if (able.empty()) return false;
     CUstream_st *chosen = able[draw() % able.size()];
     if (draw() % 16 < schedule().loyal)

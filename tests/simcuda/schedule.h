@@ -14,9 +14,10 @@ namespace sim {
 /* A moment in a stream: where events, waits and the host look. */
 struct Record {
     bool done = false;
-    uint64_t time_ns = 0;  /* virtual */
-    std::string where;     /* for reports */
-    char queued, finished; /* marks of ThreadSanitizer's order */
+    uint64_t time_ns = 0;                /* virtual */
+    std::string where;                   /* for reports */
+    const CUstream_st *stream = nullptr; /* lives until it is done */
+    char queued, finished;               /* marks of ThreadSanitizer's order */
 };
 using RecordRef = std::shared_ptr<Record>;
 

@@ -27,8 +27,9 @@ namespace sim {
  * call: SIMCUDA_DEVICES (default 8), SIMCUDA_MEMORY (bytes a device, default 1 GiB),
  * SIMCUDA_SCHEDULER = "seeded" (default: one thread, a seeded choice among the streams that can
  * run, virtual clock, device memory closed to the host by mprotect) or "threads" (one thread a
- * stream, for TSan), SIMCUDA_SEED, SIMCUDA_FAULT, SIMCUDA_PEERS ("all", "none", "corrupt": copies
- * between peers get a byte wrong), SIMCUDA_RACECHECK (each GPU thread a TSan fiber),
+ * stream, for TSan), SIMCUDA_SEED, SIMCUDA_LATE (1: seeded, and a host's wait runs only what it
+ * needs), SIMCUDA_FAULT, SIMCUDA_PEERS ("all", "none", "corrupt": copies between peers get a byte
+ * wrong), SIMCUDA_RACECHECK (each GPU thread a TSan fiber),
  * SIMCUDA_DEADLOCK_MS (default 20000: how long a host may wait while nothing at all happens),
  * SIMCUDA_LEAKS ("ignore": no report at exit). Under TSan the default scheduler is "threads". */
 struct Settings {
@@ -36,6 +37,7 @@ struct Settings {
     size_t memory_bytes;
     bool threads;
     uint64_t seed;
+    bool late;
     bool peers, corrupt_peers;
     bool racecheck;
     int deadlock_ms;
@@ -94,7 +96,8 @@ struct Launch {
     unsigned blocks, threads;
     bool barriers; /* the kernel calls __syncthreads or a shuffle */
 };
-/* Runs every GPU thread of a launch on the calling OS thread, blocks in order. */
+/* Runs every GPU thread of a launch on the calling OS thread, block after block in a drawn order.
+ */
 void run_kernel(const Launch &launch, const std::function<void()> &body);
 /* What the LAUNCH macros of kernel.h come to. Failures wait for cudaGetLastError. */
 void launch_kernel(const char *name, const Launch &launch, cudaStream_t stream,

@@ -61,6 +61,7 @@ RecordRef push(CUstream_st &stream, Node node) {
     node.queued_ns = host.now_ns;
     node.done = std::make_shared<Record>();
     node.done->where = "'" + node.what + "' of " + name_of(stream);
+    node.done->stream = &stream;
     order_by_default_stream(stream, node);
     if (node.joint != nullptr) node.joint->streams.push_back(&stream);
     publish(&node.done->queued);

@@ -57,14 +57,19 @@ bool is_alone() {
            count_threads() <= schedule().hosts + schedule().threads + under_tsan();
 }
 
+/* Late work does not run by itself: a host that found none to run has none. */
+bool nothing_runs() {
+    return settings().late || !anything_runs();
+}
+
 /* Stands still until something was queued or done. */
 void wait_for_news(const RecordRef &record, const char *call) {
     this_host(); /* counts */
     schedule().waiting++;
-    if (!anything_runs() && is_alone()) report_deadlock(record, call);
+    if (nothing_runs() && is_alone()) report_deadlock(record, call);
     bool rung = schedule().progress.wait(settings().deadlock_ms);
     schedule().waiting--;
-    if (!rung && !anything_runs()) report_deadlock(record, call);
+    if (!rung && nothing_runs()) report_deadlock(record, call);
 }
 
 } // namespace
@@ -82,7 +87,7 @@ int current_device() {
 void wait_for(const RecordRef &record, const char *call) {
     refuse_in_work(call);
     while (record != nullptr && !record->done)
-        if (!run_one()) wait_for_news(record, call);
+        if (!run_towards(record)) wait_for_news(record, call);
     if (record == nullptr) return;
     this_host().now_ns = std::max(this_host().now_ns, record->time_ns);
     observe(&record->finished);
@@ -99,7 +104,7 @@ void wait_for_device(int device, const char *call) {
 
 bool is_done(const RecordRef &record) {
     if (record == nullptr) return true;
-    if (!record->done && flip_coin()) run_one();
+    if (!record->done && flip_coin()) run_towards(record);
     if (record->done) observe(&record->finished);
     return record->done;
 }
