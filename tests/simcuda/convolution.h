@@ -19,7 +19,8 @@ struct Shape {
     Tensor x, w, y; /* w: [out channels, in channels / groups, height, width] */
     int pad[2], stride[2], dilation[2];
     size_t groups;
-    bool tf32; /* float32 operands are rounded to TF32 */
+    bool channels_last; /* the filter's format */
+    bool tf32;          /* float32 operands are rounded to TF32 */
 };
 /* Output dimensions as the rest of the shape makes them; false: it makes none. */
 bool output_dims(const Shape &shape, size_t dims[4]);

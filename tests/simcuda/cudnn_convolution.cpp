@@ -45,6 +45,7 @@ cudnnStatus_t read_shape(cudnnHandle_t handle, const Pass &pass, Shape *shape) {
     shape->x = pass.x->tensor;
     shape->w = pass.w->tensor;
     shape->y = pass.y->tensor;
+    shape->channels_last = pass.w->channels_last;
     shape->tf32 = shape->w.type == sim::Type::float32 && pass.convolution->math != CUDNN_FMA_MATH;
     size_t dims[4];
     if (!sim::conv::output_dims(*shape, dims) || std::memcmp(dims, shape->y.dims, sizeof dims) != 0)
@@ -54,32 +55,45 @@ cudnnStatus_t read_shape(cudnnHandle_t handle, const Pass &pass, Shape *shape) {
 }
 
 /* Algorithms. Numbers as cuDNN counts them; the first are offered first. */
+enum { NCHW = 1, NHWC = 2, DILATED = 4, PLAIN_3X3 = 8 };
 struct Algorithm {
     int number;
-    bool deterministic, winograd;
+    bool deterministic;
+    /* NCHW, NHWC: for filters of this format, 0: for none; DILATED: in NCHW also where taps lie
+     * apart; PLAIN_3X3: for these alone. */
+    unsigned serves;
     int workspaces; /* each as large as the filter in float */
 };
+/* What cuDNN's documentation names for filters in NHWC, and no more: a real one may serve more
+ * there. It lists what it does not serve at all, too. */
 const Algorithm forward_algorithms[] = {
-    {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, true, false, 1},
-    {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, true, true, 2},
-    {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, true, false, 0},
+    {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, true, NCHW | NHWC, 1},
+    {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, true, NCHW | PLAIN_3X3, 2},
+    {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, true, NCHW | DILATED, 0},
+    {CUDNN_CONVOLUTION_FWD_ALGO_DIRECT, true, 0, 0},
+    {CUDNN_CONVOLUTION_FWD_ALGO_FFT, true, 0, 0},
 };
 const Algorithm data_algorithms[] = {
-    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, false, false, 0},
-    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, true, false, 1},
-    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, true, true, 2},
+    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, false, NCHW | DILATED, 0},
+    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, true, NCHW | NHWC, 1},
+    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, true, NCHW | PLAIN_3X3, 2},
+    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, true, 0, 0},
 };
 const Algorithm filter_algorithms[] = {
-    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, false, false, 0},
-    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, true, false, 1},
-    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, false, false, 1},
-    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED, true, true, 2},
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, false, NCHW | NHWC | DILATED, 0},
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, true, NCHW | NHWC, 1},
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, false, NCHW, 1},
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED, true, NCHW | PLAIN_3X3, 2},
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, true, 0, 0},
 };
 
 bool serves(const Algorithm &algorithm, const Shape &s) {
     bool three = s.w.dims[sim::conv::H] == 3 && s.w.dims[sim::conv::W] == 3;
-    bool plain = s.groups == 1 && s.stride[0] * s.stride[1] * s.dilation[0] * s.dilation[1] == 1;
-    return !algorithm.winograd || (three && plain);
+    bool dilated = s.dilation[0] * s.dilation[1] > 1;
+    bool plain = three && s.groups == 1 && s.stride[0] * s.stride[1] == 1;
+    if (!(algorithm.serves & (s.channels_last ? NHWC : NCHW))) return false;
+    if (dilated && (s.channels_last || !(algorithm.serves & DILATED))) return false;
+    return plain || !(algorithm.serves & PLAIN_3X3);
 }
 
 size_t workspace_bytes(const Algorithm &algorithm, const Shape &s) {

@@ -227,8 +227,10 @@ static void many_images_of_one_pixel_are_as_right(void **) {
 
 static void taps_may_lie_apart_and_the_filter_need_not_be_square(void **) {
     Case c = PLAIN;
+    c.last = false;
     c.dilation = 2;
     assert_convolution(c);
+    c.last = true;
     c.dilation = 1;
     c.s = 1;
     c.pad = 0;
@@ -271,7 +273,7 @@ static void default_math_rounds_to_tf32(void **) {
         float fine = 1 + 1.0f / 4096, one = 1;
         rig::check(cudaMemcpy(buffers.x.get(), &fine, sizeof fine, cudaMemcpyHostToDevice));
         rig::check(cudaMemcpy(buffers.w.get(), &one, sizeof one, cudaMemcpyHostToDevice));
-        check(run(c, objects, buffers, Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM));
+        check(run(c, objects, buffers, Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM));
         assert_true(buffers.y.read()[0] == (strict ? fine : 1));
     }
 }
@@ -290,15 +292,19 @@ static void deterministic_algorithms_repeat_and_the_others_do_not(void **) {
     Case c = PLAIN;
     c.n = 6;
     c.h = c.w = 9;
-    Objects objects(c);
-    for (int which : {X, WEIGHTS, Y})
-        for (const Found &found : algorithms(objects, which))
-            assert_int_equal(same_bits_twice(c, objects, which, found.algorithm),
-                             found.deterministic);
+    for (bool last : {true, false}) {
+        c.last = last;
+        Objects objects(c);
+        for (int which : {X, WEIGHTS, Y})
+            for (const Found &found : algorithms(objects, which))
+                assert_int_equal(same_bits_twice(c, objects, which, found.algorithm),
+                                 found.deterministic);
+    }
 }
 
 static void winograd_serves_plain_three_by_three_only(void **) {
     Case c = PLAIN;
+    c.last = false;
     assert_int_equal(algorithms(Objects(c), Y).size(), 3);
     c.stride = 2;
     Objects objects(c);
@@ -306,6 +312,30 @@ static void winograd_serves_plain_three_by_three_only(void **) {
     Buffers buffers(c);
     assert_int_equal(run(c, objects, buffers, Y, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED),
                      CUDNN_STATUS_NOT_SUPPORTED);
+}
+
+static std::vector<int> numbers(const Case &c, int which) {
+    std::vector<int> all;
+    for (const Found &found : algorithms(Objects(c), which))
+        all.push_back(found.algorithm);
+    std::sort(all.begin(), all.end());
+    return all;
+}
+
+static void channels_last_has_the_documented_algorithms_alone(void **) {
+    for (bool bf16 : {false, true}) {
+        Case c = PLAIN;
+        c.bf16 = bf16;
+        assert_true(numbers(c, Y) == std::vector<int>{1});
+        assert_true(numbers(c, X) == std::vector<int>{1});
+        assert_true(numbers(c, WEIGHTS) == std::vector<int>({0, 1}));
+        Buffers buffers(c);
+        assert_int_equal(run(c, Objects(c), buffers, X, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0),
+                         CUDNN_STATUS_NOT_SUPPORTED);
+        c.dilation = 2;
+        for (int which : {X, WEIGHTS, Y})
+            assert_true(numbers(c, which).empty());
+    }
 }
 
 static void contradicting_parameters_are_refused(void **) {
@@ -333,13 +363,13 @@ static void contradicting_parameters_are_refused(void **) {
 SCENARIO(small_input) {
     Case large = PLAIN, small = PLAIN;
     small.n = 1;
-    run(large, Objects(large), Buffers(small), Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
+    run(large, Objects(large), Buffers(small), Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 }
 
 SCENARIO(foreign_handle) {
     Objects objects(PLAIN);
     cudaSetDevice(1);
-    run(PLAIN, objects, Buffers(PLAIN), Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
+    run(PLAIN, objects, Buffers(PLAIN), Y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 }
 
 static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
@@ -371,6 +401,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(default_math_rounds_to_tf32),
         cmocka_unit_test(deterministic_algorithms_repeat_and_the_others_do_not),
         cmocka_unit_test(winograd_serves_plain_three_by_three_only),
+        cmocka_unit_test(channels_last_has_the_documented_algorithms_alone),
         cmocka_unit_test(contradicting_parameters_are_refused),
         cmocka_unit_test(operands_outside_their_allocation_and_foreign_handles_are_violations),
         cmocka_unit_test(every_call_can_fail_and_leaks_nothing),
