@@ -95,7 +95,6 @@ yoke_status yoke_communicator_take(yoke_communicator *communicator,
     return call->count > 0 ? communicator->take(communicator, call) : YOKE_OK;
 }
 
-yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage wanted,
-                                   bool *reached) {
-    return communicator->poll(communicator, wanted, reached);
+yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle) {
+    return communicator->is_idle(communicator, idle);
 }

@@ -14,7 +14,7 @@ typedef struct yoke_device_group_request {
     int count;
     yoke_collectives kind;
     size_t scratch_elements; /* of the largest range that will be reduced */
-    int timeout_ms;          /* to create NCCL's communicators; 0: 60000 */
+    int timeout_ms;          /* of every call over NCCL; 0: 60000 */
 } yoke_device_group_request;
 
 /* AUTO chooses NCCL where the build has it and the list holds two or more different GPUs, otherwise
@@ -59,9 +59,9 @@ struct yoke_device_group {
     void (*destroy)(yoke_device_group *group); /* accepts half-built groups */
 };
 
-/* Communicators join one device of each rank. No call here waits: a caller polls, and aborts when
- * it takes too long. A failure aborts as well. After an abort blocked streams continue; results are
- * undefined. */
+/* Communicators join one device of each rank. create and take may wait for other ranks; meanwhile a
+ * thread of the communicator's own calls `check`, and aborts when that fails. Any failure aborts.
+ * After an abort blocked streams continue; results are undefined. */
 
 typedef struct yoke_communicator yoke_communicator;
 
@@ -72,12 +72,16 @@ typedef struct yoke_communicator_request {
     const uint8_t *id; /* [YOKE_COMMUNICATOR_ID_BYTES], one rank makes it and sends it to all */
     int rank, world;
     int timeout_ms; /* that destroy waits for the other ranks; 0: 60000 */
+    /* Whether create or take may wait longer: the call fails as this does. Called ten times a
+     * second during a call, by another thread. NULL: they wait for timeout_ms. */
+    yoke_status (*check)(void *context);
+    void *context;
 } yoke_communicator_request;
 
 /* DEVICE, with the reason, when devices of this kind cannot join ranks. */
 yoke_status yoke_communicator_check(const yoke_device *device);
 yoke_status yoke_communicator_id(yoke_device *device, uint8_t *id);
-/* Begins to join the other ranks; the communicator has joined when poll reports QUEUED. */
+/* Waits until all ranks have joined. */
 yoke_status yoke_communicator_create(yoke_communicator **communicator,
                                      const yoke_communicator_request *request);
 /* Takes NULL. Every rank destroys its communicator, or aborts it. */
@@ -106,27 +110,20 @@ typedef struct yoke_communicator_call {
     int root;
 } yoke_communicator_call;
 
-/* The previous call must have reached QUEUED. The library decides the order of sums, and how
- * bfloat16 sums round. */
+/* Work queued now on the communication stream runs after the call. The library decides the order of
+ * sums, and how bfloat16 sums round. */
 yoke_status yoke_communicator_take(yoke_communicator *communicator,
                                    const yoke_communicator_call *call);
 
-typedef enum yoke_communicator_stage {
-    YOKE_COMMUNICATOR_QUEUED, /* it has joined; work queued now on the communication stream runs
-                                 after the last call */
-    YOKE_COMMUNICATOR_IDLE    /* the communication stream has run all its work */
-} yoke_communicator_stage;
-/* Whether the communicator has reached a stage; returns the failure of a call. Only IDLE queries
- * the stream, which is not allowed while the stream records. */
-yoke_status yoke_communicator_poll(yoke_communicator *communicator, yoke_communicator_stage wanted,
-                                   bool *reached);
+/* Whether the communication stream has run all its work; returns the failure of a call. Not while
+ * the stream records. */
+yoke_status yoke_communicator_is_idle(yoke_communicator *communicator, bool *idle);
 
 /* What a kind of communicator implements; first member of each kind. */
 struct yoke_communicator {
     char name[32];
     yoke_status (*take)(yoke_communicator *communicator, const yoke_communicator_call *call);
-    yoke_status (*poll)(yoke_communicator *communicator, yoke_communicator_stage wanted,
-                        bool *reached);
+    yoke_status (*is_idle)(yoke_communicator *communicator, bool *idle);
     void (*abort)(yoke_communicator *communicator);
     void (*destroy)(yoke_communicator *communicator); /* accepts half-built ones */
 };

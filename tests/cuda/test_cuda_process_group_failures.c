@@ -1,5 +1,6 @@
 /* Ranks with a GPU each disagree, fail to come or share a GPU: every rank ends with an error
  * that says why. */
+#include "device/collectives.h"
 #include "gpu_ranks.h"
 
 /* Ranks that differ. */
@@ -191,6 +192,138 @@ static void a_rank_that_never_joins_is_named(void **state) {
     close_gpus(&gpus);
 }
 
+static void a_communicator_alone_waits_until_its_own_deadline(void **state) {
+    (void)state;
+    gpu_ranks gpus;
+    uint8_t id[YOKE_COMMUNICATOR_ID_BYTES];
+    yoke_communicator *communicator;
+    open_gpus(&gpus, 1);
+    yoke_device *device = yoke_devices_at(gpus.devices[0], 0);
+    EXPECT_OK(yoke_communicator_id(device, id));
+    const yoke_communicator_request request = {
+        .device = device, .id = id, .world = 2, .timeout_ms = 400};
+    uint64_t begin = yoke_now_ns();
+    assert_int_equal(yoke_communicator_create(&communicator, &request), YOKE_ERROR_DEVICE);
+    assert_true(yoke_now_ns() - begin >= 300000000u && yoke_now_ns() - begin < 8000000000u);
+    assert_null(communicator);
+    assert_non_null(strstr(yoke_last_error(), "no answer after 400 ms"));
+    close_gpus(&gpus);
+}
+
+/* A rank's process gets a signal while another rank waits inside NCCL. The ranks are threads, whose
+ * processes seem to be others. */
+
+typedef struct hit_rank {
+    int rank, signal;
+    pid_t process;
+    const char *store;
+    yoke_devices *devices;
+    pthread_barrier_t *joined, *left;
+    yoke_error error;
+    pthread_t thread;
+} hit_rank;
+
+static yoke_status wait_for_the_hit(const hit_rank *self, yoke_process_group *group) {
+    void *gpu = NULL;
+    TRY(yoke_device_allocate(yoke_devices_at(self->devices, 0), 400, "a test", &gpu));
+    yoke_status status = group->all_reduce_async(group, gpu, 100);
+    if (status == YOKE_OK) status = group->synchronize(group);
+    yoke_error error = yoke_error_take(status);
+    yoke_device_free(yoke_devices_at(self->devices, 0), gpu);
+    group->broken = true;
+    return yoke_error_restore(&error);
+}
+
+static yoke_status join_and_be_hit(const hit_rank *self) {
+    const yoke_store_options options = {
+        .address = self->store, .serve = self->rank == 0, .timeout_ms = TIMEOUT_MS};
+    const yoke_peer peers[] = {{.host = "here", .pid = getpid()},
+                               {.host = "here", .pid = self->process}};
+    const yoke_process_group_options group_options = {
+        .rank = &(
+            yoke_rank_info){.struct_size = sizeof(yoke_rank_info), .rank = self->rank, .world = 2},
+        .devices = self->devices,
+        .timeout_ms = TIMEOUT_MS};
+    yoke_store *store;
+    yoke_process_group *group = NULL;
+    TRY(yoke_store_create(&store, &options));
+    yoke_status status = yoke_nccl_group(
+        &group,
+        &(yoke_transport_request){.options = &group_options, .store = store, .peers = peers});
+    pthread_barrier_wait(self->joined);
+    if (status == YOKE_OK) group->timeout_ms = self->signal == SIGKILL ? TIMEOUT_MS : 1500;
+    if (status == YOKE_OK && self->rank == 0) status = wait_for_the_hit(self, group);
+    if (self->rank == 1) kill(self->process, self->signal);
+    yoke_error error = yoke_error_take(status);
+    pthread_barrier_wait(self->left); /* a process that is hit leaves nothing in order */
+    if (group != NULL) group->destroy(group);
+    yoke_store_destroy(store);
+    return yoke_error_restore(&error);
+}
+
+static void *be_hit(void *context) {
+    hit_rank *self = context;
+    self->error = yoke_error_take(join_and_be_hit(self));
+    return NULL;
+}
+
+/* Answers what rank 0 reports when the process of rank 1 gets the signal. */
+static yoke_error hit(int signal) {
+    gpu_ranks gpus;
+    char store[64];
+    pthread_barrier_t joined, left;
+    hit_rank ranks[2];
+    pid_t process = fork();
+    if (process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+    open_gpus(&gpus, 2);
+    name_store(store, sizeof store);
+    pthread_barrier_init(&joined, NULL, 2);
+    pthread_barrier_init(&left, NULL, 2);
+    for (int rank = 0; rank < 2; rank++) {
+        ranks[rank] = (hit_rank){.rank = rank,
+                                 .signal = signal,
+                                 .process = process,
+                                 .store = store,
+                                 .devices = gpus.devices[rank],
+                                 .joined = &joined,
+                                 .left = &left};
+        assert_int_equal(pthread_create(&ranks[rank].thread, NULL, be_hit, &ranks[rank]), 0);
+    }
+    for (int rank = 0; rank < 2; rank++)
+        pthread_join(ranks[rank].thread, NULL);
+    pthread_barrier_destroy(&joined);
+    pthread_barrier_destroy(&left);
+    kill(process, SIGKILL);
+    assert_int_equal(waitpid(process, NULL, 0), process);
+    close_gpus(&gpus);
+    return ranks[0].error;
+}
+
+static void a_killed_rank_ends_a_wait_inside_nccl_long_before_the_deadline(void **state) {
+    (void)state;
+    if (most_gpu_ranks() < 2) skip();
+    uint64_t begin = yoke_now_ns();
+    yoke_error error = hit(SIGKILL);
+    assert_true(yoke_now_ns() - begin < TIMEOUT_MS * 1000000ull / 2);
+    if (error.status != YOKE_ERROR_PEER ||
+        strstr(error.text, "all_reduce_async: rank 0 cannot go on without rank 1 (here:") == NULL)
+        fail_msg("%s", error.text);
+}
+
+static void a_stopped_rank_ends_a_wait_inside_nccl_at_the_deadline(void **state) {
+    (void)state;
+    if (most_gpu_ranks() < 2) skip();
+    yoke_error error = hit(SIGSTOP);
+    if (error.status != YOKE_ERROR_TIMEOUT ||
+        strstr(error.text, "waited 1500 ms for rank 1 (here:") == NULL ||
+        strstr(error.text, "is stopped") == NULL)
+        fail_msg("%s", error.text);
+}
+
 static yoke_status never_played(yoke_process_group *group, const script *play) {
     (void)group, (void)play;
     return FAIL(YOKE_ERROR_INTERNAL, "a group was made");
@@ -220,6 +353,9 @@ int main(void) {
         cmocka_unit_test(memory_of_another_gpu_is_refused),
         cmocka_unit_test(the_deadline_names_those_who_did_not_come),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(a_communicator_alone_waits_until_its_own_deadline),
+        cmocka_unit_test(a_killed_rank_ends_a_wait_inside_nccl_long_before_the_deadline),
+        cmocka_unit_test(a_stopped_rank_ends_a_wait_inside_nccl_at_the_deadline),
         cmocka_unit_test(two_ranks_on_one_gpu_are_refused),
     };
     return RUN_ON_DEVICES(tests, NULL, NULL);

@@ -30,7 +30,9 @@ struct ncclComm {
     bool blocking;
     bool busy; /* non-blocking: the last call was not yet seen to have ended */
     bool finalized;
+    bool aborting;      /* its waits end; the end of the abort's group frees it */
     ncclResult_t state; /* an error stays */
+    pthread_t owner;    /* joined it */
     pthread_t user;     /* inside a call or a group, while uses > 0 */
     int uses;
     std::deque<sim::nccl::Call> waiting; /* called, not yet met by every rank */
@@ -52,6 +54,8 @@ bool in_group();
 void group_start();
 ncclResult_t group_end();
 void fail_group(ncclResult_t result);
+/* Ends every wait in the communicator now; frees it at the end of the group, or now. */
+void submit_abort(ncclComm *comm);
 /* The join of a communicator is part of the group, or waits for the other ranks here. */
 ncclResult_t submit_join(ncclComm *comm);
 /* What the collectives come to. */
@@ -61,8 +65,9 @@ ncclResult_t submit(Call call);
 void launch_ready(Clique &clique);
 /* Another answer to "has it ended?" of a non-blocking communicator. */
 ncclResult_t poll(ncclComm *comm);
-void abort(Clique &clique); /* streams that wait in its operations go on */
-void ring_all();            /* something changed that a blocked rank may wait for */
+void ring_all(); /* something changed that a blocked rank may wait for */
+/* Makes an end of the communicator: a violation while a thread is inside a call of it. */
+void release(ncclComm *comm, const char *call);
 
 } // namespace sim::nccl
 

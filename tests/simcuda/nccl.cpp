@@ -49,6 +49,7 @@ ncclComm *join(const std::shared_ptr<Clique> &clique, int rank, int device, bool
     comm->rank = rank;
     comm->device = device;
     comm->blocking = blocking;
+    comm->owner = pthread_self();
     clique->members[(size_t)rank] = comm;
     clique->joined++;
     sim::adopt(comm, "NCCL communicator");
@@ -114,6 +115,7 @@ ncclResult_t check_comm(const ncclComm *comm) {
 ncclResult_t check_usable(const ncclComm *comm) {
     if (ncclResult_t result = check_comm(comm)) return result;
     if (comm->state != ncclSuccess) return comm->state;
+    if (comm->aborting) return refuse(ncclInternalError, "the communicator is aborted");
     if (comm->finalized) return refuse(ncclInvalidArgument, "the communicator is finalized");
     if (comm->busy)
         return refuse(ncclInvalidArgument, "rank %d: the last operation was not yet seen to end",
@@ -141,18 +143,6 @@ ncclResult_t check_call(const Call &call) {
 ncclResult_t collective(const Call &call) {
     ncclResult_t result = check_call(call);
     return failed(result != ncclSuccess ? result : submit(call));
-}
-
-void begin_end(ncclComm *comm, const char *call) {
-    begin_use(comm, call);
-    if (comm->uses > 1) sim::violation("%s of rank %d inside its open group", call, comm->rank);
-}
-
-void release(ncclComm *comm) {
-    comm->clique->members[(size_t)comm->rank] = nullptr;
-    sim::disown(comm);
-    delete comm;
-    ring_all();
 }
 
 } // namespace
@@ -249,11 +239,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     Entry entry;
     int code = sim::fault("ncclCommDestroy", ncclInternalError);
     if (ncclResult_t result = check_comm(comm)) return result;
-    begin_end(comm, "ncclCommDestroy");
     if (!comm->waiting.empty())
         sim::violation("ncclCommDestroy of rank %d, which still waits in %s for other ranks",
                        comm->rank, comm->waiting.front().name);
-    release(comm);
+    release(comm, "ncclCommDestroy");
     return (ncclResult_t)code;
 }
 
@@ -261,9 +250,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     Entry entry;
     int code = sim::fault("ncclCommAbort", ncclInternalError);
     if (ncclResult_t result = check_comm(comm)) return result;
-    begin_end(comm, "ncclCommAbort");
-    abort(*comm->clique);
-    release(comm);
+    submit_abort(comm);
     return (ncclResult_t)code;
 }
 

@@ -24,7 +24,7 @@ struct Group {
     int depth = 0;
     ncclResult_t failure = ncclSuccess;
     std::vector<Call> calls;
-    std::vector<ncclComm *> joins;
+    std::vector<ncclComm *> joins, aborts;
 };
 thread_local Group group;
 
@@ -169,12 +169,13 @@ bool settled(const ncclComm &comm) {
     return comm.clique->ready() && comm.waiting.empty();
 }
 
-/* A blocking rank stays until every rank has called what it called. */
+/* A blocking rank stays until every rank has called what it called, or until its own abort: of
+ * another rank's it learns nothing. */
 ncclResult_t wait_for_ranks(ncclComm *comm) {
     while (!settled(*comm) && comm->state == ncclSuccess) {
-        if (comm->clique->aborted) {
+        if (comm->aborting) {
             comm->waiting.clear();
-            return refuse(ncclRemoteError, "another rank was aborted");
+            return refuse(ncclInternalError, "rank %d was aborted", comm->rank);
         }
         if (!bell.wait(settings().deadlock_ms) && !settled(*comm))
             violation("NCCL would hang: %s. One thread that owns several communicators must call "
@@ -259,10 +260,37 @@ void end_use(ncclComm *comm) {
     comm->uses--;
 }
 
-void abort(Clique &clique) {
-    clique.aborted = true;
+void release(ncclComm *comm, const char *call) {
+    if (comm->uses > 0)
+        violation("%s frees the communicator of rank %d while a thread is inside a call or a group "
+                  "of it",
+                  call, comm->rank);
+    comm->clique->members[(size_t)comm->rank] = nullptr;
+    disown(comm);
+    delete comm;
+    ring_all();
+}
+
+void submit_abort(ncclComm *comm) {
+    Clique &clique = *comm->clique;
+    if (comm->aborting) violation("ncclCommAbort of rank %d, which was aborted", comm->rank);
+    if (comm->uses > 0 && (!comm->blocking || pthread_equal(comm->user, pthread_self())))
+        violation("ncclCommAbort of rank %d inside %s", comm->rank,
+                  comm->blocking ? "its open group" : "a call of a non-blocking communicator");
+    for (const ncclComm *member : clique.members)
+        if (!in_group() && member != nullptr && member != comm &&
+            pthread_equal(member->owner, comm->owner))
+            violation("ncclCommAbort of rank %d alone may wait for the work of rank %d, which the "
+                      "same thread joined: abort both between ncclGroupStart and ncclGroupEnd",
+                      comm->rank, member->rank);
+    comm->aborting = clique.aborted = true;
     for (const std::weak_ptr<JointState> &queued : clique.queued)
         if (Joint joint = queued.lock()) cancel(joint);
+    ring_all();
+    if (in_group())
+        group.aborts.push_back(comm);
+    else
+        release(comm, "ncclCommAbort");
 }
 
 void ring_all() {
@@ -331,16 +359,20 @@ ncclResult_t group_end() {
     }
     for (ncclComm *comm : comms)
         comm->uses = 0;
+    for (ncclComm *comm : ended.aborts)
+        release(comm, "ncclGroupEnd after ncclCommAbort");
     return result;
 }
 
 ncclResult_t submit_join(ncclComm *comm) {
+    begin_use(comm, "ncclCommInitRankConfig");
     if (in_group()) {
         group.joins.push_back(comm);
-        begin_use(comm, "ncclCommInitRankConfig");
         return ncclSuccess;
     }
-    return settle({comm});
+    ncclResult_t result = settle({comm});
+    end_use(comm);
+    return result;
 }
 
 ncclResult_t submit(Call call) {

@@ -1,4 +1,6 @@
 /* What NCCL refuses, waits for and never ends: groups, progress, aborts and its rules. */
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "simcuda/environment.h"
@@ -25,6 +27,16 @@ static void init_non_blocking(std::vector<std::unique_ptr<Rank>> &ranks, int joi
         check(ncclCommInitRankConfig(&ranks.back()->comm, RANKS, id, r, &config));
     }
     assert_int_equal(ncclGroupEnd(), ncclInProgress);
+}
+
+/* All that one thread owns in one group. */
+static void abort_together(std::vector<std::unique_ptr<Rank>> &ranks) {
+    check(ncclGroupStart());
+    for (auto &rank : ranks) {
+        check(ncclCommAbort(rank->comm));
+        rank->comm = nullptr;
+    }
+    check(ncclGroupEnd());
 }
 
 /* Answers "in progress" seen before the end, or -1 where there is none. */
@@ -69,10 +81,7 @@ static void a_missing_rank_leaves_the_others_in_progress_until_they_abort(void *
     for (auto &rank : ranks)
         assert_int_equal(polls(rank->comm), -1);
     assert_non_null(strstr(ncclGetLastError(nullptr), "rank 2 has not joined"));
-    for (auto &rank : ranks) {
-        check(ncclCommAbort(rank->comm));
-        rank->comm = nullptr;
-    }
+    abort_together(ranks);
 }
 
 static void ranks_that_disagree_stay_in_progress_until_they_abort(void **) {
@@ -91,11 +100,9 @@ static void ranks_that_disagree_stay_in_progress_until_they_abort(void **) {
     assert_int_equal(ncclGroupEnd(), ncclInProgress);
     assert_int_equal(polls(ranks[0]->comm), -1);
     assert_non_null(strstr(ncclGetLastError(nullptr), "ncclReduce(4 float32, sum, root 0)"));
-    for (auto &rank : ranks) {
-        check(ncclCommAbort(rank->comm));
-        rank->comm = nullptr;
+    abort_together(ranks);
+    for (auto &rank : ranks)
         rig::check(cudaStreamSynchronize(rank->stream));
-    }
 }
 
 /* Rank 2's stream stands still, so the others wait in the collective. */
@@ -110,7 +117,9 @@ static void abort_releases_streams_that_wait_for_another(void **) {
                             ring[r].stream));
     check(ncclGroupEnd());
     assert_int_equal(cudaStreamQuery(ring[0].stream), cudaErrorNotReady);
+    check(ncclGroupStart());
     check(ncclCommAbort(ring[0].comm));
+    check(ncclGroupEnd());
     ring[0].comm = nullptr;
     rig::check(cudaStreamSynchronize(ring[0].stream));
     rig::check(cudaStreamSynchronize(ring[1].stream));
@@ -131,8 +140,49 @@ static void a_duplicate_gpu_is_invalid_usage(void **) {
         check(ncclCommInitRank(&comms[r], 2, id, r));
     assert_int_equal(ncclGroupEnd(), ncclInvalidUsage);
     assert_non_null(strstr(ncclGetLastError(nullptr), "duplicate GPU"));
+    check(ncclGroupStart());
     for (int r = 0; r < 2; r++)
         check(ncclCommAbort(comms[r]));
+    check(ncclGroupEnd());
+}
+
+/* Rank 0 of two, in a thread of its own; nobody is rank 1. */
+struct Lonely {
+    ncclComm_t comm = nullptr;
+    std::atomic<bool> waits{false};
+    std::atomic<int> result{-1};
+    std::thread thread;
+
+    /* In a group, so that the handle is there before the wait. */
+    void join() {
+        ncclUniqueId id;
+        check(ncclGetUniqueId(&id));
+        check(cudaSetDevice(0));
+        check(ncclGroupStart());
+        check(ncclCommInitRank(&comm, 2, id, 0));
+        waits = true;
+        result = ncclGroupEnd();
+    }
+    void start() {
+        thread = std::thread([this] { join(); });
+        while (!waits)
+            std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+};
+
+static void an_abort_in_a_group_ends_a_blocking_call_and_frees_at_the_groups_end(void **) {
+    size_t before = sim::outstanding();
+    Lonely lonely;
+    lonely.start();
+    assert_int_equal(lonely.result, -1);
+    check(ncclGroupStart());
+    check(ncclCommAbort(lonely.comm));
+    lonely.thread.join();
+    assert_int_equal(lonely.result, ncclInternalError);
+    assert_int_equal(sim::outstanding(), before + 1);
+    check(ncclGroupEnd());
+    assert_int_equal(sim::outstanding(), before);
 }
 
 static void bad_arguments_are_refused(void **) {
@@ -247,6 +297,33 @@ SCENARIO(two_threads) {
     }).join();
 }
 
+SCENARIO(abort_under_a_call) {
+    Lonely lonely;
+    lonely.start();
+    ncclCommAbort(lonely.comm);
+    lonely.thread.join();
+}
+
+SCENARIO(lone_abort) {
+    Ring ring;
+    ncclCommAbort(ring[0].comm);
+}
+
+SCENARIO(non_blocking_abort) {
+    std::vector<std::unique_ptr<Rank>> ranks;
+    init_non_blocking(ranks, RANKS);
+    for (auto &rank : ranks)
+        polls(rank->comm);
+    Array<float> value(std::vector<float>(5, 1));
+    ncclGroupStart();
+    ncclAllReduce(value.get(), value.get(), 5, ncclFloat32, ncclSum, ranks[2]->comm,
+                  ranks[2]->stream);
+    std::thread([&] {
+        ncclGroupStart();
+        ncclCommAbort(ranks[2]->comm);
+    }).join();
+}
+
 SCENARIO(dependent_group) {
     Ring ring;
     Buffers<float> values(ring, 8);
@@ -289,6 +366,10 @@ static void what_would_hang_is_reported_with_both_sides(void **) {
 
 static void broken_rules_are_reported(void **) {
     rig::assert_violation("another thread is inside", "two_threads");
+    rig::assert_violation("frees the communicator of rank 0 while a thread is inside",
+                          "abort_under_a_call");
+    rig::assert_violation("may wait for the work of rank 1", "lone_abort");
+    rig::assert_violation("a call of a non-blocking communicator", "non_blocking_abort");
     rig::assert_violation("whose calls have no order", "dependent_group");
     rig::assert_violation("a stream of another device", "foreign_stream");
     rig::assert_violation("ncclAllReduce", "foreign_memory");
@@ -302,6 +383,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(ranks_that_disagree_stay_in_progress_until_they_abort),
         cmocka_unit_test(abort_releases_streams_that_wait_for_another),
         cmocka_unit_test(a_duplicate_gpu_is_invalid_usage),
+        cmocka_unit_test(an_abort_in_a_group_ends_a_blocking_call_and_frees_at_the_groups_end),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(a_failing_call_fails_its_whole_group),
         cmocka_unit_test(a_destroy_that_fails_leaks_nothing),

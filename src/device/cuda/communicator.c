@@ -1,5 +1,4 @@
-/* Joins one GPU of this process with those of other ranks, by NCCL. The communicator is
- * non-blocking: only such a communicator can be aborted safely. */
+/* Joins one GPU of this process with those of other ranks, by NCCL. */
 #include "device/cuda/nccl.h"
 
 #include <stdio.h>
@@ -11,32 +10,37 @@
 typedef struct nccl_communicator {
     yoke_communicator base;
     yoke_device *device;
-    int rank, world, timeout_ms;
-    ncclComm_t communicator; /* NULL: aborted */
-    const char *last;        /* the latest call, for poll's error message */
+    int rank, world;
+    const char *last; /* the latest call, for error messages */
+    cuda_nccl_watchdog watchdog;
 } nccl_communicator;
 
 static nccl_communicator *nccl_of(yoke_communicator *communicator) {
     return (nccl_communicator *)communicator;
 }
 
-static void abort_communicator(yoke_communicator *base) {
-    nccl_communicator *own = nccl_of(base);
-    if (own->communicator != NULL) cuda_nccl()->ncclCommAbort(own->communicator);
-    own->communicator = NULL;
-    cudaGetLastError(); /* clears NCCL's CUDA error, which the next CUDA call would report */
+/* NULL: aborted. */
+static ncclComm_t handle_of(const nccl_communicator *own) {
+    return own->watchdog.communicators[0];
 }
 
+static void abort_communicator(yoke_communicator *base) {
+    nccl_communicator *own = nccl_of(base);
+    if (handle_of(own) != NULL) cuda_nccl_abort(&own->watchdog);
+}
+
+/* What check answered goes before what NCCL says of the abort. */
 static yoke_status fail_communicator(nccl_communicator *own, ncclResult_t result) {
     char cause[CUDA_NCCL_CAUSE_BYTES];
-    cuda_nccl_cause(result, own->timeout_ms, cause);
-    abort_communicator(&own->base);
+    cuda_nccl_cause(&own->watchdog, result, cause);
+    cuda_nccl_abort(&own->watchdog);
+    if (own->watchdog.error.status != YOKE_OK) return yoke_error_restore(&own->watchdog.error);
     return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: %s; set NCCL_DEBUG=INFO for details",
                 own->rank, own->device->name, own->last, cause);
 }
 
 static yoke_status check_alive(const nccl_communicator *own, const char *call) {
-    if (own->communicator != NULL) return YOKE_OK;
+    if (handle_of(own) != NULL) return YOKE_OK;
     return FAIL(YOKE_ERROR_DEVICE, "rank %d: NCCL on %s: %s: aborted after an earlier failure",
                 own->rank, own->device->name, call);
 }
@@ -63,11 +67,11 @@ static ncclResult_t gather_parts(nccl_communicator *own, const yoke_communicator
     const cuda_nccl_calls *nccl = cuda_nccl();
     size_t part = call->count * yoke_element_bytes(call->element);
     ncclResult_t result = nccl->ncclSend(call->from, call->count, type_of(call->element),
-                                         call->root, own->communicator, stream);
+                                         call->root, handle_of(own), stream);
     if (own->rank != call->root) return result;
-    for (int rank = 0; rank < own->world && !cuda_nccl_is_failure(result); rank++)
+    for (int rank = 0; rank < own->world && result == ncclSuccess; rank++)
         result = nccl->ncclRecv((char *)call->to + (size_t)rank * part, call->count,
-                                type_of(call->element), rank, own->communicator, stream);
+                                type_of(call->element), rank, handle_of(own), stream);
     return result;
 }
 
@@ -76,11 +80,11 @@ static ncclResult_t scatter_parts(nccl_communicator *own, const yoke_communicato
     const cuda_nccl_calls *nccl = cuda_nccl();
     size_t part = call->count * yoke_element_bytes(call->element);
     ncclResult_t result = nccl->ncclRecv(call->to, call->count, type_of(call->element), call->root,
-                                         own->communicator, stream);
+                                         handle_of(own), stream);
     if (own->rank != call->root) return result;
-    for (int rank = 0; rank < own->world && !cuda_nccl_is_failure(result); rank++)
+    for (int rank = 0; rank < own->world && result == ncclSuccess; rank++)
         result = nccl->ncclSend((const char *)call->from + (size_t)rank * part, call->count,
-                                type_of(call->element), rank, own->communicator, stream);
+                                type_of(call->element), rank, handle_of(own), stream);
     return result;
 }
 
@@ -93,7 +97,7 @@ static ncclResult_t as_one(nccl_communicator *own, const yoke_communicator_call 
     if (result != ncclSuccess) return result;
     result = move(own, call, stream);
     ncclResult_t ended = cuda_nccl()->ncclGroupEnd();
-    return cuda_nccl_is_failure(result) ? result : ended;
+    return result == ncclSuccess ? ended : result;
 }
 
 static ncclResult_t issue(nccl_communicator *own, const yoke_communicator_call *call) {
@@ -105,23 +109,22 @@ static ncclResult_t issue(nccl_communicator *own, const yoke_communicator_call *
     case YOKE_COLLECTIVE_BROADCAST:
         own->last = "ncclBroadcast";
         return nccl->ncclBroadcast(call->from, call->to, call->count, type, call->root,
-                                   own->communicator, stream);
+                                   handle_of(own), stream);
     case YOKE_COLLECTIVE_REDUCE:
         own->last = "ncclReduce";
         return nccl->ncclReduce(call->from, call->to, call->count, type, operation, call->root,
-                                own->communicator, stream);
+                                handle_of(own), stream);
     case YOKE_COLLECTIVE_ALL_REDUCE:
         own->last = "ncclAllReduce";
         return nccl->ncclAllReduce(call->from, call->to, call->count, type, operation,
-                                   own->communicator, stream);
+                                   handle_of(own), stream);
     case YOKE_COLLECTIVE_ALL_GATHER:
         own->last = "ncclAllGather";
-        return nccl->ncclAllGather(call->from, call->to, call->count, type, own->communicator,
-                                   stream);
+        return nccl->ncclAllGather(call->from, call->to, call->count, type, handle_of(own), stream);
     case YOKE_COLLECTIVE_REDUCE_SCATTER:
         own->last = "ncclReduceScatter";
         return nccl->ncclReduceScatter(call->from, call->to, call->count, type, operation,
-                                       own->communicator, stream);
+                                       handle_of(own), stream);
     case YOKE_COLLECTIVE_GATHER:
         own->last = "gather by ncclSend and ncclRecv";
         return as_one(own, call, stream, gather_parts);
@@ -136,62 +139,79 @@ static yoke_status take(yoke_communicator *base, const yoke_communicator_call *c
     nccl_communicator *own = nccl_of(base);
     TRY(check_alive(own, "a collective"));
     TRY(cuda_use(own->device));
-    ncclResult_t result = issue(own, call);
-    return cuda_nccl_is_failure(result) ? fail_communicator(own, result) : YOKE_OK;
+    cuda_nccl_enter(&own->watchdog);
+    ncclResult_t result = cuda_nccl_leave(&own->watchdog, issue(own, call));
+    return result == ncclSuccess ? YOKE_OK : fail_communicator(own, result);
 }
 
-static yoke_status query_stream(cuda_device *device, bool *idle) {
-    cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COMMUNICATION]);
+/* NCCL reports here what failed after a call had queued it. */
+static ncclResult_t find_failure(const nccl_communicator *own) {
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t asked = cuda_nccl()->ncclCommGetAsyncError(handle_of(own), &state);
+    return asked == ncclSuccess ? state : asked;
+}
+
+static yoke_status is_idle(yoke_communicator *base, bool *idle) {
+    nccl_communicator *own = nccl_of(base);
+    *idle = false;
+    TRY(check_alive(own, own->last));
+    ncclResult_t failure = find_failure(own);
+    if (failure != ncclSuccess) return fail_communicator(own, failure);
+    cudaError_t error = cudaStreamQuery(cuda_nccl_stream(own->device));
     *idle = error == cudaSuccess;
     if (error == cudaErrorNotReady)
         cudaGetLastError(); /* not ready is no failure */
     else
-        TRY_CUDA(device, error);
+        TRY_CUDA(cuda_of(own->device), error);
     return YOKE_OK;
-}
-
-static yoke_status poll(yoke_communicator *base, yoke_communicator_stage wanted, bool *reached) {
-    nccl_communicator *own = nccl_of(base);
-    *reached = false;
-    TRY(check_alive(own, own->last));
-    ncclResult_t state = cuda_nccl_state(own->communicator);
-    if (cuda_nccl_is_failure(state)) return fail_communicator(own, state);
-    *reached = state == ncclSuccess;
-    if (!*reached || wanted == YOKE_COMMUNICATOR_QUEUED) return YOKE_OK;
-    return query_stream(cuda_of(own->device), reached);
 }
 
 /* Life. */
 
+static ncclResult_t finalize(nccl_communicator *own) {
+    own->watchdog.check = NULL; /* its context may be gone */
+    cuda_nccl_enter(&own->watchdog);
+    return cuda_nccl_leave(&own->watchdog, cuda_nccl()->ncclCommFinalize(handle_of(own)));
+}
+
 static void destroy(yoke_communicator *base) {
     nccl_communicator *own = nccl_of(base);
-    if (own->communicator != NULL) {
-        ncclResult_t result = cuda_nccl()->ncclCommFinalize(own->communicator);
-        if (!cuda_nccl_is_failure(result))
-            result = cuda_nccl_settle(own->communicator, cuda_nccl_deadline(own->timeout_ms));
-        if (result != ncclSuccess) abort_communicator(base);
-    }
-    if (own->communicator != NULL) cuda_nccl()->ncclCommDestroy(own->communicator);
+    if (handle_of(own) != NULL && finalize(own) != ncclSuccess) abort_communicator(base);
+    if (handle_of(own) != NULL) cuda_nccl()->ncclCommDestroy(handle_of(own));
+    cuda_nccl_watchdog_stop(&own->watchdog);
     free(own);
+}
+
+/* In a group, because the communicator's handle is then known before the call that waits: the
+ * watchdog needs it to abort. */
+static ncclResult_t join(nccl_communicator *own, const ncclUniqueId *id) {
+    const cuda_nccl_calls *nccl = cuda_nccl();
+    ncclResult_t result = nccl->ncclGroupStart();
+    if (result != ncclSuccess) return result;
+    result = nccl->ncclCommInitRank(&own->watchdog.communicators[0], own->world, *id, own->rank);
+    cuda_nccl_enter(&own->watchdog);
+    ncclResult_t ended = cuda_nccl_leave(&own->watchdog, nccl->ncclGroupEnd());
+    return result == ncclSuccess ? ended : result;
 }
 
 static yoke_status build(nccl_communicator *own, const yoke_communicator_request *request) {
     own->device = request->device;
     own->rank = request->rank;
     own->world = request->world;
-    own->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    own->watchdog.count = 1;
+    own->watchdog.check = request->check;
+    own->watchdog.context = request->context;
+    own->watchdog.timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
     ncclUniqueId id;
-    config.blocking = 0;
     memcpy(&id, request->id, sizeof id);
+    TRY(cuda_nccl_watchdog_start(&own->watchdog));
     own->last = "ncclGetVersion";
     ncclResult_t result = cuda_nccl_name(own->base.name, sizeof own->base.name);
     if (result != ncclSuccess) return fail_communicator(own, result);
-    own->last = "ncclCommInitRankConfig";
+    own->last = "ncclCommInitRank";
     TRY(cuda_use(own->device));
-    result =
-        cuda_nccl()->ncclCommInitRankConfig(&own->communicator, own->world, id, own->rank, &config);
-    return cuda_nccl_is_failure(result) ? fail_communicator(own, result) : YOKE_OK;
+    result = join(own, &id);
+    return result == ncclSuccess ? YOKE_OK : fail_communicator(own, result);
 }
 
 yoke_status cuda_communicator(yoke_communicator **communicator,
@@ -199,7 +219,7 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
     nccl_communicator *created = calloc(1, sizeof *created);
     if (created == NULL) return FAIL_MEMORY(sizeof *created, "a communicator");
     created->base = (yoke_communicator){
-        .take = take, .poll = poll, .abort = abort_communicator, .destroy = destroy};
+        .take = take, .is_idle = is_idle, .abort = abort_communicator, .destroy = destroy};
     yoke_status status = build(created, request);
     if (status == YOKE_OK)
         *communicator = &created->base;
@@ -211,12 +231,11 @@ yoke_status cuda_communicator(yoke_communicator **communicator,
 yoke_status cuda_communicator_id(yoke_device *device, uint8_t *id) {
     ncclUniqueId own;
     _Static_assert(sizeof own == YOKE_COMMUNICATOR_ID_BYTES, "an id holds NCCL's");
-    char cause[CUDA_NCCL_CAUSE_BYTES];
     TRY(cuda_use(device));
     ncclResult_t result = cuda_nccl()->ncclGetUniqueId(&own);
     if (result != ncclSuccess)
         return FAIL(YOKE_ERROR_DEVICE, "NCCL on %s: ncclGetUniqueId: %s", device->name,
-                    cuda_nccl_cause(result, 0, cause));
+                    cuda_nccl()->ncclGetErrorString(result));
     memcpy(id, &own, sizeof own);
     return YOKE_OK;
 }

@@ -68,7 +68,7 @@ typedef int cudnnStatus_t;
     X(ncclGetErrorString)                                                                          \
     X(ncclGetLastError)                                                                            \
     X(ncclGetUniqueId)                                                                             \
-    X(ncclCommInitRankConfig)                                                                      \
+    X(ncclCommInitRank)                                                                            \
     X(ncclCommFinalize)                                                                            \
     X(ncclCommDestroy)                                                                             \
     X(ncclCommAbort)                                                                               \

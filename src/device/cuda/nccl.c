@@ -1,36 +1,13 @@
 /* Collectives by NCCL: one communicator for each GPU; one thread issues a call on all of them as an
- * NCCL group. The communicators are non-blocking: the host polls until the group is queued, and
- * after a deadline aborts all of them. */
+ * NCCL group. */
 #include "device/cuda/nccl.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #ifdef YOKE_HAS_NCCL
 
 #define NAMES_BYTES 160
-
-/* Shared. */
-
-ncclResult_t cuda_nccl_state(ncclComm_t communicator) {
-    ncclResult_t state = ncclInProgress;
-    ncclResult_t asked = cuda_nccl()->ncclCommGetAsyncError(communicator, &state);
-    return cuda_nccl_is_failure(asked) ? asked : state;
-}
-
-uint64_t cuda_nccl_deadline(int timeout_ms) {
-    return yoke_now_ns() + (uint64_t)timeout_ms * 1000000;
-}
-
-ncclResult_t cuda_nccl_settle(ncclComm_t communicator, uint64_t deadline_ns) {
-    ncclResult_t state = cuda_nccl_state(communicator);
-    while (state == ncclInProgress && yoke_now_ns() <= deadline_ns) {
-        sched_yield();
-        state = cuda_nccl_state(communicator);
-    }
-    return state;
-}
 
 ncclResult_t cuda_nccl_name(char *name, size_t size) {
     int version = 0;
@@ -39,27 +16,19 @@ ncclResult_t cuda_nccl_name(char *name, size_t size) {
     return result;
 }
 
-const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_NCCL_CAUSE_BYTES]) {
-    if (result == ncclInProgress)
-        snprintf(text, CUDA_NCCL_CAUSE_BYTES, "no answer after %d ms", timeout_ms);
-    else
-        snprintf(text, CUDA_NCCL_CAUSE_BYTES, "%s (%s)", cuda_nccl()->ncclGetErrorString(result),
-                 cuda_nccl()->ncclGetLastError(NULL));
-    return text;
-}
-
-/* A group of one process. */
-
 typedef struct nccl_group {
     yoke_device_group base;
-    int timeout_ms;
     bool aborted; /* it can only be destroyed */
     yoke_device *devices[YOKE_DEVICES_LIMIT];
-    ncclComm_t communicators[YOKE_DEVICES_LIMIT];
+    cuda_nccl_watchdog watchdog;
 } nccl_group;
 
 static nccl_group *nccl_of(yoke_device_group *group) {
     return (nccl_group *)group;
+}
+
+static ncclComm_t communicator_of(const nccl_group *group, int k) {
+    return group->watchdog.communicators[k];
 }
 
 static cudaStream_t stream_of(const nccl_group *group, int k) {
@@ -77,49 +46,30 @@ static const char *device_names(yoke_device *const *devices, int count, char *te
     return text;
 }
 
-static void abort_all(nccl_group *group) {
-    for (int k = 0; k < group->base.count; k++) {
-        if (group->communicators[k] != NULL) cuda_nccl()->ncclCommAbort(group->communicators[k]);
-        group->communicators[k] = NULL;
-    }
-    group->aborted = true;
-    cudaGetLastError(); /* clears NCCL's CUDA error, which the next CUDA call would report */
-}
-
 static yoke_status fail_group(nccl_group *group, ncclResult_t result, const char *call) {
     char names[NAMES_BYTES], cause[CUDA_NCCL_CAUSE_BYTES];
     device_names(group->devices, group->base.count, names);
-    cuda_nccl_cause(result, group->timeout_ms, cause);
-    abort_all(group);
+    cuda_nccl_cause(&group->watchdog, result, cause);
+    cuda_nccl_abort(&group->watchdog);
+    group->aborted = true;
     return FAIL(YOKE_ERROR_DEVICE,
                 "NCCL on %s: %s: %s; use collectives \"copy\", or set NCCL_DEBUG=INFO for details",
                 names, call, cause);
 }
 
-/* Calls on all communicators. */
-
-/* ncclInProgress: the deadline has passed. */
-static ncclResult_t settle(const nccl_group *group) {
-    uint64_t deadline = cuda_nccl_deadline(group->timeout_ms);
-    for (int k = 0; k < group->base.count; k++) {
-        ncclResult_t state = cuda_nccl_settle(group->communicators[k], deadline);
-        if (state != ncclSuccess) return state;
-    }
-    return ncclSuccess;
-}
-
 typedef ncclResult_t (*group_call)(nccl_group *group, int k, const void *request);
 
 /* Issues the same call on every communicator as one group: alone, the first call would wait for the
- * others. */
+ * others. Only the end of the group waits; where a call is missing, it would wait for ever. */
 static ncclResult_t call_all(nccl_group *group, group_call call, const void *request) {
     ncclResult_t result = cuda_nccl()->ncclGroupStart();
     if (result != ncclSuccess) return result;
-    for (int k = 0; k < group->base.count && !cuda_nccl_is_failure(result); k++)
+    for (int k = 0; k < group->base.count && result == ncclSuccess; k++)
         result = call(group, k, request);
-    ncclResult_t ended = cuda_nccl()->ncclGroupEnd();
-    if (cuda_nccl_is_failure(result)) return result;
-    return cuda_nccl_is_failure(ended) ? ended : settle(group);
+    if (result != ncclSuccess) group->watchdog.timeout_ms = 0;
+    cuda_nccl_enter(&group->watchdog);
+    ncclResult_t ended = cuda_nccl_leave(&group->watchdog, cuda_nccl()->ncclGroupEnd());
+    return result == ncclSuccess ? ended : result;
 }
 
 /* Collectives. */
@@ -128,14 +78,14 @@ static ncclResult_t reduce_one(nccl_group *group, int k, const void *request) {
     const yoke_range *range = request;
     float *values = range->buffers[k] + range->offset;
     return cuda_nccl()->ncclReduce(values, values, range->elements, ncclFloat, ncclSum, 0,
-                                   group->communicators[k], stream_of(group, k));
+                                   communicator_of(group, k), stream_of(group, k));
 }
 
 static ncclResult_t broadcast_one(nccl_group *group, int k, const void *request) {
     const yoke_range *range = request;
     float *values = range->buffers[k] + range->offset;
     return cuda_nccl()->ncclBroadcast(values, values, range->elements, ncclFloat, 0,
-                                      group->communicators[k], stream_of(group, k));
+                                      communicator_of(group, k), stream_of(group, k));
 }
 
 static ncclResult_t reduce_scatter_one(nccl_group *group, int k, const void *request) {
@@ -143,7 +93,7 @@ static ncclResult_t reduce_scatter_one(nccl_group *group, int k, const void *req
     size_t part = range->elements / (size_t)group->base.count;
     float *values = range->buffers[k] + range->offset;
     return cuda_nccl()->ncclReduceScatter(values, values + (size_t)k * part, part, ncclFloat,
-                                          ncclSum, group->communicators[k], stream_of(group, k));
+                                          ncclSum, communicator_of(group, k), stream_of(group, k));
 }
 
 static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request) {
@@ -151,7 +101,7 @@ static ncclResult_t all_gather_one(nccl_group *group, int k, const void *request
     size_t part = range->elements / (size_t)group->base.count;
     float *values = range->buffers[k] + range->offset;
     return cuda_nccl()->ncclAllGather(values + (size_t)k * part, values, part, ncclFloat,
-                                      group->communicators[k], stream_of(group, k));
+                                      communicator_of(group, k), stream_of(group, k));
 }
 
 static yoke_status collect(nccl_group *group, const char *name, group_call call,
@@ -195,38 +145,45 @@ static yoke_status all_gather(yoke_device_group *base, const yoke_range *range) 
 
 static ncclResult_t finalize_one(nccl_group *group, int k, const void *request) {
     (void)request;
-    return cuda_nccl()->ncclCommFinalize(group->communicators[k]);
+    return cuda_nccl()->ncclCommFinalize(communicator_of(group, k));
 }
 
 static void destroy(yoke_device_group *base) {
     nccl_group *group = nccl_of(base);
-    if (!group->aborted && call_all(group, finalize_one, NULL) != ncclSuccess) abort_all(group);
+    if (!group->aborted && call_all(group, finalize_one, NULL) != ncclSuccess)
+        cuda_nccl_abort(&group->watchdog);
     for (int k = 0; k < base->count; k++) {
-        if (group->communicators[k] != NULL) cuda_nccl()->ncclCommDestroy(group->communicators[k]);
+        if (communicator_of(group, k) != NULL)
+            cuda_nccl()->ncclCommDestroy(communicator_of(group, k));
     }
+    cuda_nccl_watchdog_stop(&group->watchdog);
     free(group);
 }
 
 static ncclResult_t join_one(nccl_group *group, int k, const void *request) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
     const ncclUniqueId *id = request;
     if (cuda_use(group->devices[k]) != YOKE_OK) return ncclUnhandledCudaError;
-    return cuda_nccl()->ncclCommInitRankConfig(&group->communicators[k], group->base.count, *id, k,
-                                               &config);
+    return cuda_nccl()->ncclCommInitRank(&group->watchdog.communicators[k], group->base.count, *id,
+                                         k);
 }
 
 static yoke_status build(nccl_group *group, const yoke_device_group_request *request) {
-    group->timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
+    group->aborted = true; /* until communicators exist */
+    group->watchdog.timeout_ms =
+        request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
+    group->watchdog.count = request->count;
     for (int k = 0; k < request->count; k++)
         group->devices[k] = request->devices[k];
+    TRY(cuda_nccl_watchdog_start(&group->watchdog));
     ncclUniqueId id;
     ncclResult_t result = cuda_nccl_name(group->base.name, sizeof group->base.name);
     if (result != ncclSuccess) return fail_group(group, result, "ncclGetVersion");
     result = cuda_nccl()->ncclGetUniqueId(&id);
     if (result != ncclSuccess) return fail_group(group, result, "ncclGetUniqueId");
     result = call_all(group, join_one, &id);
-    return result == ncclSuccess ? YOKE_OK : fail_group(group, result, "ncclCommInitRankConfig");
+    if (result != ncclSuccess) return fail_group(group, result, "ncclCommInitRank");
+    group->aborted = false;
+    return YOKE_OK;
 }
 
 /* Finds two devices on one GPU: NCCL would refuse them with a less clear message. */

@@ -6,26 +6,53 @@
 
 #ifdef YOKE_HAS_NCCL
 
+#include <pthread.h>
+
 #define CUDA_NCCL_TIMEOUT_MS 60000
 #define CUDA_NCCL_CAUSE_BYTES 192
-
-static inline bool cuda_nccl_is_failure(ncclResult_t result) {
-    return result != ncclSuccess && result != ncclInProgress;
-}
 
 static inline cudaStream_t cuda_nccl_stream(yoke_device *device) {
     return cuda_of(device)->streams[YOKE_STREAM_COMMUNICATION];
 }
 
-/* The state of a communicator's latest call: ncclInProgress until it is queued. */
-ncclResult_t cuda_nccl_state(ncclComm_t communicator);
-/* Polls the state until it is not ncclInProgress, or until the deadline. */
-ncclResult_t cuda_nccl_settle(ncclComm_t communicator, uint64_t deadline_ns);
-uint64_t cuda_nccl_deadline(int timeout_ms);
 /* "nccl 2.28.9" */
 ncclResult_t cuda_nccl_name(char *name, size_t size);
-/* The text of a failure; ncclInProgress stands for a missed deadline. */
-const char *cuda_nccl_cause(ncclResult_t result, int timeout_ms, char text[CUDA_NCCL_CAUSE_BYTES]);
+
+/* The communicators of one thread, and another thread that aborts them when a call on them takes
+ * too long. A call that may wait for other ranks stands between enter and leave. */
+typedef struct cuda_nccl_watchdog {
+    ncclComm_t communicators[YOKE_DEVICES_LIMIT]; /* NULL: not made, aborted or destroyed */
+    int count;
+    /* Whether a call may go on waiting; NULL: until timeout_ms. Only called during a call, by the
+     * watchdog's thread. */
+    yoke_status (*check)(void *context);
+    void *context;
+    int timeout_ms;
+
+    pthread_t thread;
+    pthread_mutex_t mutex; /* for all that follows, and for check */
+    pthread_cond_t changed;
+    bool runs, stopping;
+    bool inside;         /* a call is in flight */
+    int looks;           /* of the thread at this call */
+    bool fired, aborted; /* the thread began to abort; it has done so */
+    yoke_error error;    /* check's */
+} cuda_nccl_watchdog;
+
+/* The caller has set what stands before `thread`. */
+yoke_status cuda_nccl_watchdog_start(cuda_nccl_watchdog *watchdog);
+void cuda_nccl_watchdog_stop(cuda_nccl_watchdog *watchdog); /* also one that was never started */
+
+void cuda_nccl_enter(cuda_nccl_watchdog *watchdog);
+/* The call's result, or ncclInProgress: the watchdog has aborted the communicators. */
+ncclResult_t cuda_nccl_leave(cuda_nccl_watchdog *watchdog, ncclResult_t result);
+
+/* Aborts what communicators there are as one group, between calls. */
+void cuda_nccl_abort(cuda_nccl_watchdog *watchdog);
+
+/* The text of a failure. */
+const char *cuda_nccl_cause(const cuda_nccl_watchdog *watchdog, ncclResult_t result,
+                            char text[CUDA_NCCL_CAUSE_BYTES]);
 
 #endif
 #endif

@@ -22,11 +22,12 @@ yoke_status nccl_fail(nccl_group *nccl, yoke_status status) {
     return yoke_watchdog_fail(&nccl->watchdog, yoke_error_restore(&error));
 }
 
-yoke_status nccl_reach(nccl_group *nccl, yoke_communicator_stage wanted) {
+/* Until the communication stream has run all its work. */
+static yoke_status wait_idle(nccl_group *nccl) {
     for (;;) {
-        bool reached;
-        yoke_status status = yoke_communicator_poll(nccl->communicator, wanted, &reached);
-        if (status == YOKE_OK && reached) return YOKE_OK;
+        bool idle;
+        yoke_status status = yoke_communicator_is_idle(nccl->communicator, &idle);
+        if (status == YOKE_OK && idle) return YOKE_OK;
         if (status == YOKE_OK) status = yoke_watchdog_wait(&nccl->watchdog);
         if (status != YOKE_OK) return nccl_fail(nccl, status);
     }
@@ -61,14 +62,12 @@ static yoke_status queue(nccl_group *nccl, const nccl_request *request) {
                                          .root = request->call.root};
     yoke_watchdog_begin(&nccl->watchdog, request->kind);
     yoke_status status = yoke_communicator_take(nccl->communicator, &call);
-    if (status != YOKE_OK) return nccl_fail(nccl, status);
-    return nccl_reach(nccl, YOKE_COMMUNICATOR_QUEUED);
+    return status == YOKE_OK ? YOKE_OK : nccl_fail(nccl, status);
 }
 
 static yoke_status run_on_device(nccl_group *nccl, const nccl_request *request) {
     TRY(queue(nccl, request));
-    return request->kind == CALL_ALL_REDUCE_ASYNC ? YOKE_OK
-                                                  : nccl_reach(nccl, YOKE_COMMUNICATOR_IDLE);
+    return request->kind == CALL_ALL_REDUCE_ASYNC ? YOKE_OK : wait_idle(nccl);
 }
 
 /* Host memory through the stage. */
@@ -333,19 +332,16 @@ static yoke_status all_reduce_async(yoke_process_group *group, float *buffer, si
     return run_on_device(nccl, &request);
 }
 
+/* The stream has the calls, and the host does not wait for it. */
 static yoke_status progress(yoke_process_group *group, bool wait) {
-    nccl_group *nccl = nccl_of(group);
-    bool queued;
-    (void)wait; /* the stream has the calls; the host does not wait for it */
-    yoke_status status =
-        yoke_communicator_poll(nccl->communicator, YOKE_COMMUNICATOR_QUEUED, &queued);
-    return status == YOKE_OK ? YOKE_OK : nccl_fail(nccl, status);
+    (void)group, (void)wait;
+    return YOKE_OK;
 }
 
 static yoke_status synchronize(yoke_process_group *group) {
     nccl_group *nccl = nccl_of(group);
     yoke_watchdog_await(&nccl->watchdog, CALL_ALL_REDUCE_ASYNC, nccl->watchdog.operation);
-    return nccl_reach(nccl, YOKE_COMMUNICATOR_IDLE);
+    return wait_idle(nccl);
 }
 
 void nccl_set_collectives(yoke_process_group *group) {

@@ -64,6 +64,12 @@ static yoke_status share_id(nccl_group *nccl, nccl_ticket *ticket) {
     return yoke_error_restore(&ticket->error);
 }
 
+/* Between two looks of the communicator's thread, while this rank's own thread is inside a call. */
+static yoke_status check_ranks(void *context) {
+    nccl_group *nccl = context;
+    return yoke_watchdog_wait(&nccl->watchdog);
+}
+
 static yoke_status join(nccl_group *nccl, const yoke_devices *devices) {
     nccl_ticket ticket = {0};
     TRY(check_gpus(nccl, devices));
@@ -72,11 +78,12 @@ static yoke_status join(nccl_group *nccl, const yoke_devices *devices) {
                                                .id = ticket.id,
                                                .rank = nccl->group.rank,
                                                .world = nccl->group.world,
-                                               .timeout_ms = nccl->group.timeout_ms};
+                                               .timeout_ms = nccl->group.timeout_ms,
+                                               .check = check_ranks,
+                                               .context = nccl};
     yoke_watchdog_begin(&nccl->watchdog, CALL_JOIN);
     yoke_status status = yoke_communicator_create(&nccl->communicator, &request);
     if (status != YOKE_OK) return nccl_fail(nccl, status);
-    TRY(nccl_reach(nccl, YOKE_COMMUNICATOR_QUEUED));
     snprintf(nccl->group.transport, sizeof nccl->group.transport, "%s",
              yoke_communicator_name(nccl->communicator));
     return YOKE_OK;

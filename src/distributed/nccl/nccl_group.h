@@ -24,8 +24,6 @@ static inline nccl_group *nccl_of(yoke_process_group *group) {
 
 /* nccl_collectives.c */
 
-/* Waits until the communicator has reached the stage. */
-yoke_status nccl_reach(nccl_group *nccl, yoke_communicator_stage wanted);
 /* Aborts the communicator and publishes this thread's error; returns the first failure. */
 yoke_status nccl_fail(nccl_group *nccl, yoke_status status);
 /* Enters the collectives into the group's table. */
