@@ -130,7 +130,7 @@ class Contender:
         self.setup = Setup(*work["setup"])
         # jit keys on it: set for the whole process, which has one contender
         jax.config.update("jax_default_matmul_precision",
-                          "tensorfloat32" if self.setup.precision == "tf32" else "float32")
+                          {"tf32": "tensorfloat32", "float32": "float32"}.get(self.setup.precision))
         mesh = Mesh(numpy.array(jax.devices()[:1]), ("rows",))
         self.everywhere, self.by_rows = NamedSharding(mesh, ALL), NamedSharding(mesh, ROWS)
         self.read_weights(folder, work["tensors"])
