@@ -174,7 +174,7 @@ static void print_time(const event_scene *scene, const char *what, const char *w
 
 static yoke_status probe_times(event_scene *scene) {
     static const char first[] = "time of a graph's work", second[] = "the same, launched again";
-    double plain, graph;
+    double plain = 0, graph = 0;
     TRY(begin_capture(scene));
     TRY(end_capture(scene, queue_marked_work(scene)));
     TRY(time_launch(scene, LONG_ROUNDS, &plain, &graph)); /* loads the kernel */
@@ -230,7 +230,7 @@ static yoke_status time_launches(const event_scene *scene, double *host_us, doub
 
 static yoke_status probe_launch(event_scene *scene, int events) {
     char what[64];
-    double host_us, whole_us;
+    double host_us = 0, whole_us = 0;
     TRY(begin_capture(scene));
     TRY(end_capture(scene, queue_nodes(scene, events)));
     TRY(time_launches(scene, &host_us, &whole_us));
