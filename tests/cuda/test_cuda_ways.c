@@ -184,6 +184,32 @@ static void linear(void **state) {
         }
 }
 
+static void expect_ways(const parity_rig *rig, const parity_case *c, int algorithm,
+                        const char *expected) {
+    parity_side side = {.c = c, .device = yoke_devices_at(rig->devices, 0)};
+    yoke_choices *choices = imposed(rig, algorithm);
+    parity_plan(&side, choices);
+    for (int direction = 0; direction < YOKE_DIRECTIONS; direction++)
+        assert_string_equal(yoke_plan_way(side.plan, (yoke_direction)direction), expected);
+    yoke_plan_destroy(side.plan);
+    yoke_choices_destroy(choices);
+}
+
+/* Also where the record's choice does not exist for the shape: then it is the first that does. */
+static void a_plan_names_the_algorithms_that_compute_it(void **state) {
+    parity_rig *rig = *state;
+    parity_case c = convolution((yoke_dims){8, 6, 6}, 8, 3, 1, 1);
+    measure(rig, &c);
+    expect_ways(rig, &c, 9, "im2col");
+    bool cudnn = cuda_of(yoke_devices_at(rig->devices, 0))->cudnn != NULL;
+    const char *first = cudnn ? "cuDNN 1" : "im2col";
+    expect_ways(rig, &c, 8, first);
+    expect_ways(rig, &c, 0, first);
+    c = convolution((yoke_dims){8, 6, 6}, 8, 1, 1, 0);
+    measure(rig, &c);
+    expect_ways(rig, &c, 0, "matrix product");
+}
+
 #define PIECE_BYTES ((size_t)64 << 20)
 
 static size_t scratch_of(const parity_rig *rig, const parity_case *c, int algorithm) {
@@ -247,6 +273,7 @@ int main(void) {
         cmocka_unit_test(biases),
         cmocka_unit_test(first_layers_that_read_plain_float32),
         cmocka_unit_test(linear),
+        cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),
     };
