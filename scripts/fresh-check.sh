@@ -4,7 +4,9 @@
 # each command fetched and how long it took, and holds what the demo printed against README.md.
 # --tests: scripts/test.sh --quick as the second command. --compilers: instead, every gcc from 11 to 14 and clang
 # from 14 to 19 of the suite builds all there is with warnings as errors.
-# usage: scripts/fresh-check.sh [--tests | --compilers] [SUITE...]   (bookworm trixie)
+# --gpu-check: instead, scripts/gpu-check.sh over simulated GPUs where there is a compiler, CMake, Python and this
+# machine's CUDA toolkit, but neither git nor a network; what else the build needs comes from scripts/pack-deps.sh.
+# usage: scripts/fresh-check.sh [--tests | --compilers | --gpu-check] [SUITE...]   (bookworm trixie)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -12,6 +14,8 @@ ROOT_LIMIT_S=300
 DEMO_LIMIT_S=900
 TESTS_LIMIT_S=3600
 COMPILER_LIMIT_S=1800
+GPU_CHECK_LIMIT_S=14400
+CUDA=/usr/local/cuda
 
 what=demo
 suites=()
@@ -19,8 +23,9 @@ for word in "$@"; do
     case $word in
     --tests) what=tests ;;
     --compilers) what=compilers ;;
+    --gpu-check) what=gpu-check ;;
     -*)
-        echo "usage: scripts/fresh-check.sh [--tests | --compilers] [SUITE...]" >&2
+        echo "usage: scripts/fresh-check.sh [--tests | --compilers | --gpu-check] [SUITE...]" >&2
         exit 2
         ;;
     *) suites+=("$word") ;;
@@ -35,13 +40,15 @@ obstacle() {
     if ((EUID != 0)); then echo "a bare root needs root rights"; return; fi
     if ! have mmdebstrap && ! have debootstrap; then echo "neither mmdebstrap nor debootstrap is here"; return; fi
     if ! unshare --mount --pid --fork mount -t proc proc /proc 2>/dev/null; then echo "no namespaces may be made here"; return; fi
-    [[ -n $mirror ]] || echo "apt has no mirror configured"
+    if [[ -z $mirror ]]; then echo "apt has no mirror configured"; return; fi
+    [[ $what != gpu-check || -d $CUDA ]] || echo "there is no CUDA toolkit in $CUDA"
 }
 
 # make_root SUITE ROOT: its apt reaches the mirror the way apt here does.
 make_root() {
     local settings=$work/settings options=(--variant=minbase --components="$components")
     [[ $mirror != https:* ]] || options+=(--include=ca-certificates)
+    [[ $what != gpu-check ]] || options+=("--include=g++,cmake,python3")
     mkdir -p "$2"
     apt-config dump | grep -E '^Acquire::(.*Proxy.*|Check-(Date|Valid-Until)) ' >"$settings"
     if have mmdebstrap; then
@@ -52,11 +59,14 @@ make_root() {
     fi && cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
 }
 
-# inside ROOT LIMIT_S COMMAND: mounts and processes end with it, and there is no terminal.
+# inside ROOT LIMIT_S COMMAND: mounts and processes end with it, and there is no terminal. For gpu-check no network.
 # shellcheck disable=SC2016
 inside() {
-    timeout -s KILL "$2" unshare --mount --pid --fork --kill-child bash -c '
+    local own=(--mount --pid)
+    [[ $what != gpu-check ]] || own+=(--net)
+    timeout -s KILL "$2" unshare "${own[@]}" --fork --kill-child bash -c '
         mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount --rbind /dev "$1/dev" &&
+            if [[ -d $1/usr/local/cuda ]]; then mount --rbind /usr/local/cuda "$1/usr/local/cuda"; fi &&
             exec chroot "$1" setsid -w env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
                 ${http_proxy+"http_proxy=$http_proxy"} ${https_proxy+"https_proxy=$https_proxy"} \
                 ${no_proxy+"no_proxy=$no_proxy"} bash -c "cd /yoke && $2"' - "$1" "$3" </dev/null &
@@ -99,6 +109,18 @@ try_compilers() {
     done
 }
 
+# Without .git, and with packages in build/deps.
+try_gpu_check() {
+    local suite=$1 root=$2
+    rm -rf "$root/yoke"
+    mkdir -p "$root/yoke" "$root/usr/local/cuda"
+    git archive HEAD | tar -x -C "$root/yoke"
+    scripts/pack-deps.sh "$root/yoke/build/deps" || failed=yes
+    try_command "$suite" "$root" "$GPU_CHECK_LIMIT_S" "scripts/gpu-check.sh --preset simcuda --scale 30 --out out"
+    cp "$root"/yoke/out/*.{json,txt} build/fresh/ || failed=yes
+    tail -n 1 "$root"/yoke/out/*.txt
+}
+
 check_suite() {
     local suite=$1 root=$work/$1 begin=$SECONDS
     echo
@@ -110,6 +132,7 @@ check_suite() {
     git clone -q --depth 1 "file://$PWD" "$root/yoke" || failed=yes
     case $what in
     compilers) try_compilers "$suite" "$root" ;;
+    gpu-check) try_gpu_check "$suite" "$root" ;;
     *)
         try_command "$suite" "$root" "$DEMO_LIMIT_S" scripts/demo.sh && compare_readme "$suite"
         [[ $what == demo ]] || try_command "$suite" "$root" "$TESTS_LIMIT_S" "scripts/test.sh --quick"

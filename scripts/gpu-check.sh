@@ -4,6 +4,6 @@
 # races), race (nine: measures beside PyTorch and JAX). Writes down after every check what passed, failed, was skipped
 # or ran out of time, and why. Needs a driver, the CUDA toolkit, CMake, Ninja and Python; what else the build needs
 # may lie in build/deps (scripts/pack-deps.sh). Reaches nothing outside the machine.
-# usage: scripts/gpu-check.sh [--stage STAGE] [--compile] [--only PART]... [--out DIR] [--preset NAME]   (--help)
+# usage: scripts/gpu-check.sh [--stage STAGE] [--compile] [--only PART]... [--out DIR] [--preset NAME] [--scale X]
 set -euo pipefail
 exec python3 "$(dirname "$0")/gpu_check.py" "$@"

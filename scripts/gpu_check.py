@@ -65,7 +65,7 @@ def needs_simulator(path):
 def targets_of(run):
     """What the stage runs."""
     if run.now["stage"] == "probe":
-        return ["gpu_probe"] if (ROOT / "tests" / "gpu_probe.cu").exists() else []
+        return ["gpu_probe"]
     if run.now["stage"] == "race":
         return ["yoke-tool"]
     tests = [path.stem for path in test_sources(lambda path: is_backend(path) or is_engine(path))
@@ -76,8 +76,6 @@ def targets_of(run):
 def build(run):
     """configures and builds what the stage runs, for this machine's GPUs only"""
     targets = targets_of(run)
-    if not targets:
-        raise Skip("this stage has no programs")
     for tool in ("cmake", "ninja", "cc"):
         if not gpu_machine.has(run, tool):
             raise Failure(f"{tool} is not on this machine")
@@ -107,20 +105,15 @@ def probe(run):
     rows, result = run.results.setdefault("probe_text", []), run.build / "gpu-probe.json"
     result.unlink(missing_ok=True)
     try:
-        code, text = run.command([program, "--json", result], heard=rows.append)
+        tiny = ["--tiny"] if run.preset == "simcuda" else []
+        code, text = run.command([program, "--json", result, *tiny], heard=rows.append)
     finally:
         if result.exists():
-            run.results["probe"] = json_or_text(result.read_text())
+            whole = [line for line in result.read_text().split("\n")[:-1] if line]  # the last one may be cut
+            run.results["probe"] = [json.loads(line) for line in whole]
     if code == SKIPPED_CODE:
         raise Skip(last_line(text))
     run.check("gpu_probe", PASSED if code == 0 else FAILED, last_line(text, code))
-
-
-def json_or_text(text):
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 # The proof.
@@ -205,6 +198,9 @@ def engine(run):
 Engine = collections.namedtuple("Engine", "name model devices count like tolerance words", defaults=("",))
 MODELS = {"mlp": (20, "learning_rate=0.05"), "resnet20": (5, "learning_rate=0.01")}  # steps
 ROWS = 64
+# Whose kernels are timed: model, dataset, rows.
+LARGE = (("resnet18-cifar", "synthetic:3x32x32,classes=10", 256), ("resnet50", "synthetic:3x224x224,classes=1000", 256))
+SMALL = (("resnet20", "synthetic:3x32x32,classes=10", 4),)
 
 
 def engines_of(gpus):
@@ -282,6 +278,21 @@ def replicas(run):
         raise Failure(f"{trainings.waiting[0][0].name}: {last_line(text, code)}")
 
 
+def kernels(run):
+    """each kernel of a step alone, and no convolution by im2col"""
+    need(run.yoke)
+    for model, dataset, rows in SMALL if run.preset == "simcuda" else LARGE:
+        code, text = run.command([run.yoke, "bench", "--kernels", "--model", model, "--dataset", dataset,
+                                  "--rows", rows, "--precision", "bfloat16", "--device", "cuda:0", "--json", "--gate"])
+        found = next((json.loads(line) for line in text.splitlines() if line.startswith("{")), {})
+        run.results.setdefault("kernels", {})[model] = found
+        calls = found.get("calls", [])
+        fallen = [f"{call['layer']} {call['direction']}" for call in calls if call.get("way") == "im2col"]
+        run.check(f"{model}, {rows} rows, bfloat16", PASSED if code == 0 and calls else FAILED,
+                  f"{sum(call['ms'] for call in calls):.3g} ms in {len(calls)} kinds of calls; by im2col: "
+                  f"{', '.join(fallen)[:200] or 'none'}" if calls else last_line(text, code))
+
+
 def sanitize(run, name, tool, command):
     try:
         code, text = run.command(["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, *command])
@@ -341,7 +352,8 @@ def bench(run):
 
 # Seconds of each stage, and of its parts what they need at least.
 STAGES = {"probe": (60, {probe: 55}),
-          "prove": (360, {build: 150, operations: 45, backend: 35, engine: 60, replicas: 25, sanitizer: 40}),
+          "prove": (360, {build: 150, operations: 40, backend: 35, engine: 55, replicas: 25, kernels: 20,
+                          sanitizer: 35}),
           "race": (540, {bench: 530})}
 BUILD_S = 150  # of a stage whose clock begins when it is built
 MACHINE_S = 60
@@ -368,9 +380,9 @@ def run_stage(run, name, only):
     run.now["stage"] = name
     seconds, parts = STAGES[name]
     if build not in parts and not only:
-        run_part(run, build, time.monotonic() + BUILD_S)
-    end = time.monotonic() + seconds
-    parts = {part: least for part, least in parts.items() if not only or part.__name__ in only}
+        run_part(run, build, time.monotonic() + run.scale * BUILD_S)
+    end = time.monotonic() + run.scale * seconds
+    parts = {part: run.scale * least for part, least in parts.items() if not only or part.__name__ in only}
     later = sum(parts.values())
     for part, least in parts.items():
         later -= least
@@ -392,6 +404,8 @@ def read_arguments():
     parser.add_argument("--compile", action="store_true", help="race torch.compile, too, which takes minutes")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results", metavar="DIR",
                         help="where the two files go (bench/results)")
+    parser.add_argument("--scale", type=float, default=1, metavar="X",
+                        help="every time limit X times as long, for simulated GPUs or a slow machine")
     parser.add_argument("--preset", default="cuda", metavar="NAME", help="of the build: cuda or simcuda")
     return parser.parse_args()
 
@@ -399,7 +413,7 @@ def read_arguments():
 def main():
     arguments = read_arguments()
     run = Run(arguments.preset, arguments.out.resolve(), arguments.stage)
-    run.compile = arguments.compile
+    run.compile, run.scale = arguments.compile, arguments.scale
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, run.stop)
     run_part(run, gpu_machine.machine, time.monotonic() + MACHINE_S)

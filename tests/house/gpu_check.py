@@ -45,8 +45,12 @@ echo "[ RUN      ] divides"
 sleep 60 & sleep 60
 """
 # `yoke bench --drive` whose losses depend on the model, and for classic on the schedule, too; for bfloat16 it ends.
+# `--kernels` finds a convolution by im2col.
 DRIVEN = """#!{python}
 import sys
+if "--kernels" in sys.argv:
+    print('{{"calls": [{{"layer": "conv1", "direction": "forward", "way": "im2col", "ms": 1.5}}]}}')
+    sys.exit(1)
 for line in sys.stdin:
     words = line.split()
     if words[0] == "open":
@@ -63,7 +67,7 @@ for line in sys.stdin:
 """
 PROBE = """#!/bin/sh
 echo "order of events: as promised"
-echo '{"rows": [1]}' >"$2"
+printf '{"section": "events"}\\n{"sect' >"$2"
 exec sleep 60
 """
 TOOLS = ("sh", "cat", "sleep", "dirname", "env", "bash")
@@ -164,6 +168,7 @@ def check_machine_without_tools(machine):
     assert found["test_cuda_operations: replays"] == ("skipped", "this device does not record")
     assert "NVIDIA H200, 143771 MiB" in text and "no test of this part is built" in text, text
     assert "compute-sanitizer is not on this machine" in text
+    assert found["resnet50, 256 rows, bfloat16"] == ("failed", "1.5 ms in 1 kinds of calls; by im2col: conv1 forward")
     assert found["mlp, 8 replicas = mlp"][0] == "passed"
     assert found["mlp, 4 replicas, classic = mlp"][0] == "failed"
     assert found["replicas"] == ("failed", "mlp, bfloat16: out of memory"), found
@@ -202,13 +207,14 @@ def check_endings(machine):
 
 def check_probe(machine):
     code, report, text = machine.run("--stage", "probe")
-    assert code == 0 and verdicts(report)["probe"] == ("skipped", "gpu_probe is not built"), report["checks"]
+    assert code == 1 and verdicts(report)["build"][0] == "failed", report["checks"]
+    assert verdicts(report)["probe"] == ("skipped", "gpu_probe is not built"), report["checks"]
     write_program(machine.tests / "gpu_probe", PROBE)
     scripts = machine.root / "scripts" / "gpu_check.py"
     scripts.write_text(scripts.read_text().replace('"probe": (60, {probe: 55})', '"probe": (2, {probe: 1})'))
-    code, report, text = machine.run("--stage", "probe")
+    code, report, text = machine.run("--only", "probe")
     assert code == 3 and verdicts(report)["probe"][0] == "out of time", report["checks"]
-    assert report["probe"] == {"rows": [1]} and "order of events: as promised" in text, report
+    assert report["probe"] == [{"section": "events"}] and "order of events: as promised" in text, report
 
 
 def main():
