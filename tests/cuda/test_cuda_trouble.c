@@ -1,12 +1,7 @@
 /* Simulated GPUs in trouble: no driver, no code for the GPU, no peer access or a corrupting one,
- * sticky errors. The simulator reads its settings when a process begins, so each test runs itself
- * again in a process of its own. */
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "support/devices.h"
-
+ * sticky errors. */
 #include "simcuda/control.h"
+#include "with_setting.h"
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -17,27 +12,6 @@
 
 #define COUNT (((size_t)5 << 18) + 7) /* more than a chunk of what goes through host memory */
 #define BYTES (COUNT * sizeof(float))
-
-/* Whether this is the process that has `setting`; otherwise it has run, and all went well. */
-static bool is_child(const char *setting, const char *value, const char *test) {
-    if (getenv("TROUBLE") != NULL) return true;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        setenv("TROUBLE", test, 1);
-        setenv(setting, value, 1);
-        execl("/proc/self/exe", test, (char *)NULL);
-        _exit(127);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("%s with %s=%s: see above", test, setting, value);
-    return false;
-}
-#define WITH(setting, value)                                                                       \
-    (void)state;                                                                                   \
-    if (!is_child(setting, value, __func__)) return
 
 static yoke_status try_list(const char *list, yoke_devices **devices) {
     yoke_devices_options options = {.struct_size = sizeof options, .list = list};
@@ -332,7 +306,6 @@ int main(void) {
         cmocka_unit_test(an_error_that_passes_poisons_nothing),
         cmocka_unit_test(every_failure_while_opening_and_measuring_leaves_nothing),
     };
-    const char *only = getenv("TROUBLE");
-    if (only != NULL) cmocka_set_test_filter(only);
+    with_setting_filter();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

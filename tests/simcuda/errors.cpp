@@ -87,12 +87,13 @@ extern "C" {
 
 cudaError_t cudaPeekAtLastError(void) {
     Entry entry;
-    return sticky_error() != 0 ? (cudaError_t)sticky_error() : this_host().last_error;
+    return this_host().last_error;
 }
 
+/* A sticky error stays, once a call of this runtime has answered it. */
 cudaError_t cudaGetLastError(void) {
     cudaError_t code = cudaPeekAtLastError();
-    remember(cudaSuccess);
+    if (code != (cudaError_t)sticky_error()) remember(cudaSuccess);
     return code;
 }
 

@@ -11,7 +11,8 @@
 namespace sim {
 namespace {
 
-/* "cudaMalloc@17=2", "*@40=x", "cudaGetDeviceCount@*=35", "cudaStreamSynchronize@3=719!" */
+/* "cudaMalloc@17=2", "*@40=x", "cudaGetDeviceCount@*=35", "cudaStreamSynchronize@3=719!",
+ * "cudnnConvolutionForward@1=700!" */
 struct Fault {
     std::string call; /* "*": any */
     uint64_t index;   /* 0: always */
@@ -112,6 +113,14 @@ bool is_runtime(const char *call) {
     return strncmp(call, "cuda", 4) == 0;
 }
 
+/* A library answers a status of its own; the code is what the runtime answers from now on. */
+int lose_gpus(const Fault &planted, const char *call, int natural) {
+    int otherwise = is_runtime(call) ? natural : (int)cudaErrorLaunchFailure;
+    faults().sticky = planted.code != 0 ? planted.code : otherwise;
+    abandon_all();
+    return is_runtime(call) ? faults().sticky : natural;
+}
+
 } // namespace
 
 const Settings &settings() {
@@ -133,13 +142,9 @@ int fault(const char *call, int natural) {
         bool any = planted.call == "*";
         if (!any && planted.call != call) continue;
         if (planted.index != 0 && planted.index != (any ? all.total : of_call)) continue;
-        int code = planted.code != 0 ? planted.code : natural;
         all.failed = call;
-        if (planted.sticky && is_runtime(call)) {
-            all.sticky = code;
-            abandon_all();
-        }
-        return code;
+        if (planted.sticky) return lose_gpus(planted, call, natural);
+        return planted.code != 0 ? planted.code : natural;
     }
     return 0;
 }

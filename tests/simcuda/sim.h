@@ -48,8 +48,9 @@ const Settings &settings();
  * 0 to go on. SIMCUDA_FAULT="cudaMalloc@17=2;ncclReduce@5=6": the 17th cudaMalloc answers 2.
  * "*@40=x": the 40th call of all answers the failure code that is natural to its library. An index
  * "*" is every call. A trailing "!" makes a runtime error sticky: nothing that is queued runs any
- * more, and every later call of the runtime answers it. `natural` is that code. Calls that give
- * something back do so even when they fail. */
+ * more, and every later call of the runtime answers it; "cudnnCreate@1=700!": the same, from within
+ * a library, which answers a status of its own. `natural` is that code. Calls that give something
+ * back do so even when they fail. */
 int fault(const char *call, int natural);
 
 /* Counting and planting from a test's own code. */
@@ -75,8 +76,10 @@ Joint open_joint(const char *what, size_t streams, uint64_t cost_ns, Work work);
 cudaError_t join(const Joint &joint, cudaStream_t stream);
 void cancel(const Joint &joint);
 
-void remember(cudaError_t code); /* what cudaGetLastError of this host thread answers next */
-int current_device();            /* of the calling host thread */
+/* What cudaGetLastError of this host thread answers next. The runtime's functions call it and no
+ * library does: each real one has a runtime of its own linked into it, with errors of its own. */
+void remember(cudaError_t code);
+int current_device(); /* of the calling host thread */
 int stream_device(cudaStream_t stream);
 int pointer_device(const void *pointer); /* -1: not device memory */
 /* Both ends of the range lie in one live allocation of `device` (or of a peer it may reach);

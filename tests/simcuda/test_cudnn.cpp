@@ -2,6 +2,7 @@
  * refuses bad ones. */
 #include <cudnn.h>
 
+#include "simcuda/environment.h"
 #include "simcuda/rig.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* the whole legacy API is */
@@ -360,6 +361,15 @@ static void contradicting_parameters_are_refused(void **) {
         CUDNN_STATUS_BAD_PARAM);
 }
 
+SCENARIO(loses_the_gpu) {
+    cudnnHandle_t handle = nullptr;
+    assert_int_equal(cudnnCreate(&handle), CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
+    assert_int_equal(cudaStreamQuery(nullptr), cudaErrorIllegalAddress);
+    assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
+    assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
+}
+
 SCENARIO(small_input) {
     Case large = PLAIN, small = PLAIN;
     small.n = 1;
@@ -375,6 +385,17 @@ SCENARIO(foreign_handle) {
 static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
     rig::assert_violation("cudnnConvolutionForward x", "small_input");
     rig::assert_violation("handle of device 0", "foreign_handle");
+}
+
+/* The real one has a CUDA runtime of its own. */
+static void its_errors_are_unknown_to_the_runtime(void **) {
+    cudnnHandle_t handle = nullptr;
+    sim::fail_call(1);
+    assert_int_not_equal(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    sim::fail_call(0);
+    assert_int_equal(cudaPeekAtLastError(), cudaSuccess);
+    rig::Outcome lost = rig::run_with("SIMCUDA_FAULT", "cudnnCreate@1=700!", "loses_the_gpu");
+    if (lost.status != 0) fail_msg("%s", lost.text.c_str());
 }
 
 static void every_call_can_fail_and_leaks_nothing(void **) {
@@ -404,6 +425,7 @@ int main(int count, char **arguments) {
         cmocka_unit_test(channels_last_has_the_documented_algorithms_alone),
         cmocka_unit_test(contradicting_parameters_are_refused),
         cmocka_unit_test(operands_outside_their_allocation_and_foreign_handles_are_violations),
+        cmocka_unit_test(its_errors_are_unknown_to_the_runtime),
         cmocka_unit_test(every_call_can_fail_and_leaks_nothing),
     };
     return RUN_TESTS(count, arguments, tests);

@@ -70,15 +70,29 @@ static yoke_status create_streams(cuda_device *cuda) {
     return YOKE_OK;
 }
 
+/* A cuDNN that does not start is as good as none: im2col computes every convolution. */
+static yoke_status create_cudnn(cuda_device *cuda) {
+#ifdef YOKE_HAS_CUDNN
+    if (cuda_cudnn() == NULL) return YOKE_OK;
+    cudnnStatus_t status = cuda_cudnn()->cudnnCreate(&cuda->cudnn);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cuda_cudnn()->cudnnSetStream(cuda->cudnn, cuda->streams[YOKE_STREAM_COMPUTE]);
+    if (status == CUDNN_STATUS_SUCCESS) return YOKE_OK;
+    yoke_status failed = cuda_cudnn_failed(cuda, status, "starting cuDNN");
+    if (cuda_poisoned(cuda)) return failed;
+    snprintf(cuda->note, sizeof cuda->note, "im2col computes convolutions: cuDNN fails with %s",
+             cuda_cudnn()->cudnnGetErrorString(status));
+    if (cuda->cudnn != NULL) cuda_cudnn()->cudnnDestroy(cuda->cudnn);
+    cuda->cudnn = NULL;
+#else
+    (void)cuda;
+#endif
+    return YOKE_OK;
+}
+
 static yoke_status create_handles(cuda_device *cuda) {
     TRY_LT(cuda, cuda_lt()->cublasLtCreate(&cuda->lt));
-#ifdef YOKE_HAS_CUDNN
-    if (cuda_cudnn() != NULL) {
-        TRY_CUDNN(cuda, cuda_cudnn()->cudnnCreate(&cuda->cudnn));
-        TRY_CUDNN(cuda,
-                  cuda_cudnn()->cudnnSetStream(cuda->cudnn, cuda->streams[YOKE_STREAM_COMPUTE]));
-    }
-#endif
+    TRY(create_cudnn(cuda));
     TRY_CUDA(cuda, cudaMalloc(&cuda->workspace, CUDA_WORKSPACE_BYTES));
     TRY_CUDA(cuda, cudaMalloc((void **)&cuda->step, sizeof *cuda->step));
     return YOKE_OK;

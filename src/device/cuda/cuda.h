@@ -24,7 +24,7 @@ typedef struct cuda_device {
     int processors; /* streaming multiprocessors */
     cudaStream_t streams[YOKE_STREAMS];
     cublasLtHandle_t lt;
-    cudnnHandle_t cudnn;           /* NULL: cuDNN is not in this build or not on this machine */
+    cudnnHandle_t cudnn;           /* NULL: not in this build, not on this machine, or it fails */
     void *workspace;               /* CUDA_WORKSPACE_BYTES, for the compute stream */
     cuda_step *step;               /* device memory: the values that change from step to step */
     uint64_t reach;                /* bit i: memory of GPU i can be read in place */

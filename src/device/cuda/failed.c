@@ -1,6 +1,7 @@
 /* Turns a failed call of CUDA or its libraries into a status and one line that names device, call,
  * cause and cure. A sticky error poisons its device, and no other. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "device/cuda/cuda.h"
@@ -113,14 +114,25 @@ yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call
                 cudaGetErrorName(error), cudaGetErrorString(error), known.text);
 }
 
+/* Each library has a CUDA runtime of its own linked into it, and this room's runtime does not know
+ * the errors of that one. But every runtime reports a lost GPU when it is asked for a stream's
+ * state. No recording captures this stream, so the question is always allowed. */
+static cudaError_t error_of_gpu(const cuda_device *device) {
+    if (device == NULL || device->streams[YOKE_STREAM_COPY] == NULL) return cudaSuccess;
+    cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COPY]);
+    if (error == cudaSuccess) return error;
+    cudaGetLastError(); /* clears "not ready", which the next launch would report as an error */
+    return error == cudaErrorNotReady ? cudaSuccess : error;
+}
+
 /* CUDA's own error is more precise than a library's status, so report it first. Other than out of
  * memory the status is DEVICE: this library fails on this device, another may work. */
 static yoke_status library_failed(cuda_device *device, yoke_status status, const char *call,
                                   const char *text) {
-    cudaError_t error = cudaPeekAtLastError();
+    cudaError_t error = error_of_gpu(device);
     if (error != cudaSuccess) {
-        yoke_status known = cuda_failed(device, error, call);
-        return known == YOKE_ERROR_MEMORY ? known : YOKE_ERROR_DEVICE;
+        cuda_failed(device, error, call);
+        return YOKE_ERROR_DEVICE;
     }
     if (device != NULL && cuda_poisoned(device)) return fail_poisoned(device);
     int length = 0;
@@ -139,8 +151,12 @@ yoke_status cuda_cudnn_failed(cuda_device *device, cudnnStatus_t status, const c
 #ifdef YOKE_HAS_CUDNN
     bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
                   status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-    return library_failed(device, memory ? YOKE_ERROR_MEMORY : YOKE_ERROR_DEVICE, call,
-                          cuda_cudnn()->cudnnGetErrorString(status));
+    char reason[256] = "", text[384];
+    cuda_cudnn()->cudnnGetLastErrorString(reason, sizeof reason);
+    reason[strcspn(reason, "\r\n")] = '\0';
+    snprintf(text, sizeof text, "%s%s%s", cuda_cudnn()->cudnnGetErrorString(status),
+             reason[0] != '\0' ? ": " : "", reason);
+    return library_failed(device, memory ? YOKE_ERROR_MEMORY : YOKE_ERROR_DEVICE, call, text);
 #else
     return FAIL(YOKE_ERROR_INTERNAL, "%s: %s: %d without cuDNN", name_of(device), call, status);
 #endif

@@ -44,6 +44,7 @@ typedef int cudnnStatus_t;
     X(cudnnDestroy)                                                                                \
     X(cudnnGetVersion)                                                                             \
     X(cudnnGetErrorString)                                                                         \
+    X(cudnnGetLastErrorString)                                                                     \
     X(cudnnSetStream)                                                                              \
     X(cudnnCreateTensorDescriptor)                                                                 \
     X(cudnnDestroyTensorDescriptor)                                                                \

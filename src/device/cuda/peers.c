@@ -172,10 +172,12 @@ static yoke_status try_copy(const peer_test *test, int to, int from, bool *arriv
     return YOKE_OK;
 }
 
+/* Behind what else is noted. */
 static void note_staging(cuda_device *to, const cuda_device *from) {
+    bool first = to->stagings->next == NULL;
     size_t length = strlen(to->note);
-    snprintf(to->note + length, sizeof to->note - length, "%s%s",
-             length > 0 ? ", " : "through host memory, since direct copies are wrong: copies from ",
+    snprintf(to->note + length, sizeof to->note - length, "%s%s%s", first && length > 0 ? "; " : "",
+             first ? "through host memory, since direct copies are wrong: copies from " : ", ",
              from->base.name);
 }
 
