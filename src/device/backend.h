@@ -17,6 +17,7 @@ struct yoke_device {
     int index; /* position in the list: 0 is the root */
     char name[32];
     int threads;
+    unsigned ways;                       /* device/ways.h */
     bool recording;                      /* between yoke_recording_begin and yoke_recording_end */
     struct yoke_allocation *allocations; /* device_memory.c keeps the list and its sum */
     size_t allocated;

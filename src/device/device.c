@@ -100,6 +100,11 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
         return FAIL(YOKE_ERROR_ARGUMENT,
                     "device list \"%s\": %s and %s devices cannot share one model; list one kind",
                     options->list, backends[list->entries[0].backend].name, backends[backend].name);
+    if (list->ways != 0 && backends[backend].table()->shares_memory)
+        return FAIL(
+            YOKE_ERROR_ARGUMENT,
+            "device list \"%s\": ways to compute are for GPUs; leave them out for %s devices",
+            options->list, backends[backend].name);
     char name[sizeof devices->at[0]->name];
     name_entry(list, index, name, sizeof name);
     yoke_backend_open request = {.index = index,
@@ -109,6 +114,7 @@ static yoke_status open_one(yoke_devices *devices, const yoke_devices_options *o
                                  .threads = threads_of(options),
                                  .unbound = options->unbound};
     TRY(backends[backend].table()->open(&devices->at[index], &request));
+    devices->at[index]->ways = list->ways;
     devices->count++;
     devices->spare_cores -= devices->at[index]->threads * processes;
     return YOKE_OK;
@@ -133,7 +139,7 @@ static yoke_status parse_list(yoke_device_list *list, const char *text) {
     for (int i = 0; i < BACKEND_COUNT; i++)
         names[i] = backends[i].name;
     TRY(yoke_device_list_parse(list, text, names, BACKEND_COUNT));
-    if (strcmp(text, "auto") == 0) choose_devices(list);
+    if (list->automatic) choose_devices(list);
     return YOKE_OK;
 }
 
@@ -211,6 +217,7 @@ yoke_status yoke_devices_describe(const yoke_devices *devices, int index, yoke_d
     yoke_device_info own = {.struct_size = sizeof own, .threads = device->threads};
     memcpy(own.name, device->name, sizeof own.name);
     own.bfloat16 = yoke_device_supports(device, YOKE_BFLOAT16);
+    yoke_ways_write(device->ways, own.ways, sizeof own.ways);
     device->backend->describe(device, &own);
     return yoke_options_store(info, &own, sizeof own, "yoke_device_info");
 }
@@ -221,8 +228,10 @@ void yoke_device_facts(const yoke_device *device, char *text, size_t size) {
     device->backend->describe(device, &info);
     for (int i = 0; yoke_backend_describe(i, &backend); i++)
         if (strcmp(backend.name, device->backend->name) == 0) break;
-    snprintf(text, size, "yoke %d.%d.%d, %s, %s", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
-             YOKE_VERSION_PATCH, info.description, backend.detail);
+    char ways[YOKE_WAYS_BYTES];
+    yoke_ways_write(device->ways, ways, sizeof ways);
+    snprintf(text, size, "yoke %d.%d.%d, %s%s, %s", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
+             YOKE_VERSION_PATCH, info.description, ways, backend.detail);
     for (char *at = text; *at != '\0'; at++)
         if (*at == '\t' || *at == '\n') *at = ' ';
 }
@@ -237,6 +246,10 @@ const char *yoke_device_name(const yoke_device *device) {
 
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision) {
     return device->backend->supports(device, precision);
+}
+
+unsigned yoke_device_ways(const yoke_device *device) {
+    return device->ways;
 }
 
 bool yoke_devices_share_memory(const yoke_devices *devices) {

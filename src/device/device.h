@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "device/decode.h"
 #include "device/resample.h"
+#include "device/ways.h"
 #include "yoke/decoding.h"
 #include "yoke/device.h"
 
@@ -24,6 +25,7 @@ typedef struct yoke_choices yoke_choices;
 yoke_device *yoke_devices_at(const yoke_devices *devices, int index);
 const char *yoke_device_name(const yoke_device *device);
 bool yoke_device_supports(const yoke_device *device, yoke_precision precision);
+unsigned yoke_device_ways(const yoke_device *device); /* of the list; 0 on CPU devices */
 /* Cores online minus all devices' threads; negative when threads share cores. */
 int yoke_devices_spare_cores(const yoke_devices *devices);
 

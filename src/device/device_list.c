@@ -1,4 +1,4 @@
-/* Reads "auto", "4xcpu", "cpu,cpu" and "cpu:0,cpu:1". */
+/* Reads "auto", "4xcpu", "cpu,cpu", "cpu:0,cpu:1" and "2xcuda+waves". */
 #include "device/device_list.h"
 
 #include <ctype.h>
@@ -106,26 +106,34 @@ static void number_the_rest(yoke_device_list *parsed) {
     }
 }
 
-yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
-                                   const char *const *names, int name_count) {
-    *parsed = (yoke_device_list){0};
-    list_reader reader = {parsed, list, names, name_count, -1};
-    if (strcmp(list, "auto") == 0) {
-        parsed->count = 1;
-        return YOKE_OK;
-    }
+/* The items end where the list does, or at its first way. */
+static yoke_status read_items(list_reader *reader) {
+    const char *list = reader->list;
     for (const char *at = list;; at++) {
-        size_t length = strcspn(at, ",");
+        size_t length = strcspn(at, ",+");
         char item[ITEM_BYTES];
         if (length == 0)
             return FAIL(YOKE_ERROR_ARGUMENT, "device list \"%s\": nothing at position %td; " FORMS,
                         list, at - list);
         snprintf(item, sizeof item, "%.*s", (int)(length < sizeof item ? length : sizeof item - 1),
                  at);
-        TRY(read_item(&reader, item));
+        TRY(read_item(reader, item));
         at += length;
-        if (*at == '\0') break;
+        if (*at != ',') return YOKE_OK;
     }
+}
+
+yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
+                                   const char *const *names, int name_count) {
+    *parsed = (yoke_device_list){0};
+    list_reader reader = {parsed, list, names, name_count, -1};
+    size_t length = strcspn(list, "+");
+    parsed->automatic = length == strlen("auto") && strncmp(list, "auto", length) == 0;
+    if (list[length] == '+') TRY(yoke_ways_parse(&parsed->ways, list + length + 1, list));
+    if (parsed->automatic)
+        parsed->count = 1;
+    else
+        TRY(read_items(&reader));
     number_the_rest(parsed);
     return YOKE_OK;
 }

@@ -8,15 +8,18 @@
 
 typedef struct yoke_device_list {
     int count;
+    bool automatic; /* "auto" */
+    unsigned ways;  /* device/ways.h */
     struct {
         int backend; /* index in the names given to parse */
         int ordinal; /* "cpu:1" is 1; unnumbered devices get the lowest numbers not yet taken */
     } entries[YOKE_DEVICES_LIMIT];
 } yoke_device_list;
 
-/* list = item {"," item}; item = [count "x"] name [":" number] | number. A bare number is one more
- * device of the numbered item before it ("cuda:0,2"). `names` are the backends' names; "auto" gives
- * one device of the first, which the caller replaces. ARGUMENT names the part that is wrong. */
+/* list = ("auto" | item {"," item}) {"+" way}; item = [count "x"] name [":" number] | number. A
+ * bare number is one more device of the numbered item before it ("cuda:0,2"). `names` are the
+ * backends' names; "auto" gives one device of the first, which the caller replaces. ARGUMENT names
+ * the part that is wrong. */
 yoke_status yoke_device_list_parse(yoke_device_list *parsed, const char *list,
                                    const char *const *names, int name_count);
 

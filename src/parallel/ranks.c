@@ -11,16 +11,18 @@
 static void write_options(FILE *facts, const yoke_data_parallel *parallel) {
     const yoke_data_parallel_options *options = &parallel->options;
     const yoke_optimizer_options *optimizer = &parallel->optimizer_options;
+    char ways[YOKE_WAYS_BYTES];
+    yoke_ways_write(yoke_device_ways(yoke_devices_at(parallel->devices, 0)), ways, sizeof ways);
     fprintf(facts,
             "batch %d\naccumulate %d\nprecision %s\nalgorithm %d\nseed %llu\n"
             "first_bucket_bytes %zu\nbucket_bytes %zu\nbroadcast_buffers %d\nmean_of_ranks %d\n"
             "skip_finite_check %d\nshards %d\nsynchronize_batch_norm %d\nema_decay %.17g\n"
-            "link %s\n",
+            "link %s\nways \"%s\"\n",
             options->batch, options->accumulate, yoke_precision_name(options->precision),
             (int)options->algorithm, (unsigned long long)options->seed, options->first_bucket_bytes,
             options->bucket_bytes, options->broadcast_buffers, options->mean_of_ranks,
             options->skip_finite_check, options->shards, options->synchronize_batch_norm,
-            options->ema_decay, options->link != NULL ? options->link : "none");
+            options->ema_decay, options->link != NULL ? options->link : "none", ways);
     fprintf(facts,
             "optimizer %s\nlearning_rate %.17g\nmomentum %.17g\nnesterov %d\nweight_decay %.17g\n"
             "betas %.17g %.17g\nepsilon %.17g\nclip_norm %.17g\n",

@@ -190,8 +190,10 @@ static yoke_status keep_root(yoke_trainer *trainer) {
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
     yoke_devices_close(trainer->devices);
     trainer->devices = NULL;
-    yoke_devices_options alone = {
-        .struct_size = sizeof alone, .list = root.name, .threads = root.threads};
+    yoke_devices_options alone = {.struct_size = sizeof alone,
+                                  .list = trainer->options.devices,
+                                  .threads = root.threads,
+                                  .local_world = 1};
     return yoke_devices_open(&trainer->devices, &alone);
 }
 

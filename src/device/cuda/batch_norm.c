@@ -70,7 +70,7 @@ static yoke_status describe_needs(batch_norm_plan *norm, const yoke_plan_request
     needs->scratch_bytes = 2 * (norm->input.bytes + norm->added.bytes);
     needs->forward_in_place = !request->training && !norm->input.reordered;
     if (!request->training) return YOKE_OK;
-    needs->scratch_bytes += cuda_batch_norm_partial_bytes(job->pixels, job->channels, job->half);
+    needs->scratch_bytes += cuda_batch_norm_partial_bytes(job);
     needs->saved_bytes = 2 * (size_t)channels * sizeof(float);
     needs->backward_reads_input = true;
     needs->backward_reads_output = request->operation->add;
@@ -95,6 +95,7 @@ yoke_status cuda_plan_batch_norm(yoke_plan **plan, cuda_device *device,
                                       .channels = operation->input.channels,
                                       .half = cuda_is_half(request),
                                       .relu = operation->relu,
+                                      .even = cuda_takes(device, YOKE_WAY_WAVES),
                                       .epsilon = (float)operation->epsilon,
                                       .momentum = operation->momentum};
     return describe_needs(norm, request);

@@ -171,7 +171,7 @@ static void launch_forward(const cuda_batch_norm_job *job, cudaStream_t stream) 
                      *job);
         return;
     }
-    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    chunks chunks = chunks_of<N>(job);
     unsigned blocks = chunks.groups * chunks.count;
     LAUNCH_BLOCK((measure_chunk<T, N>), blocks, CHUNK_THREADS, stream, *job, chunks);
     LAUNCH_BLOCK((forward_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
@@ -185,7 +185,7 @@ static void forward(const cuda_batch_norm_job *job, cudaStream_t stream) {
 
 template <typename T, int N, bool ADD>
 static void launch_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream) {
-    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    chunks chunks = chunks_of<N>(job);
     LAUNCH((evaluate_chunk<T, N, ADD>), chunks.groups * chunks.count, CHUNK_THREADS, stream, *job,
            chunks);
 }
@@ -196,13 +196,13 @@ static void evaluate(const cuda_batch_norm_job *job, cudaStream_t stream) {
                        : launch_evaluation<T, N, false>(job, stream);
 }
 
-template <typename T, int N> static size_t partial_bytes(size_t pixels, int channels) {
-    if (pixels <= WHOLE_FORWARD && pixels <= WHOLE_BACKWARD) return 0;
-    return 2 * sizeof(float) * (size_t)channels * chunks_of<N>(pixels, channels).count;
+template <typename T, int N> static size_t partial_bytes(const cuda_batch_norm_job *job) {
+    if (job->pixels <= WHOLE_FORWARD && job->pixels <= WHOLE_BACKWARD) return 0;
+    return 2 * sizeof(float) * (size_t)job->channels * chunks_of<N>(job).count;
 }
 
-extern "C" size_t cuda_batch_norm_partial_bytes(size_t pixels, int channels, bool half) {
-    return CUDA_BY_PACK(partial_bytes, half, channels, pixels, channels);
+extern "C" size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job) {
+    return CUDA_BY_PACK(partial_bytes, job->half, job->channels, job);
 }
 
 extern "C" cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream) {

@@ -102,10 +102,14 @@ static __device__ float sum_chunks(const chunks &chunks, float *room, Term term)
     return sum[0];
 }
 
-template <int N> static chunks chunks_of(size_t pixels, int channels) {
-    size_t groups = ((size_t)channels + CHUNK_LANES * N - 1) / (CHUNK_LANES * N);
-    size_t most = (pixels + CHUNK_THREADS / CHUNK_LANES - 1) / (CHUNK_THREADS / CHUNK_LANES);
-    size_t count = (CHUNK_BLOCKS + groups - 1) / groups;
+/* Rounded up, the blocks are a few more than CHUNK_BLOCKS, and these run alone behind all others;
+ * rounded down, the last few multiprocessors have one block. */
+template <int N> static chunks chunks_of(const cuda_batch_norm_job *job) {
+    size_t pixels = job->pixels, lanes = CHUNK_THREADS / CHUNK_LANES;
+    size_t groups = ((size_t)job->channels + CHUNK_LANES * N - 1) / (CHUNK_LANES * N);
+    size_t most = (pixels + lanes - 1) / lanes;
+    size_t count = (CHUNK_BLOCKS + (job->even ? 0 : groups - 1)) / groups;
+    if (count < 1) count = 1;
     size_t chunk_pixels = (pixels - 1) / (count < most ? count : most) + 1;
     return {(unsigned)groups, (unsigned)((pixels - 1) / chunk_pixels + 1), chunk_pixels};
 }

@@ -166,7 +166,7 @@ static void launch_backward(const cuda_batch_norm_job *job, cudaStream_t stream)
                      *job);
         return;
     }
-    chunks chunks = chunks_of<N>(job->pixels, job->channels);
+    chunks chunks = chunks_of<N>(job);
     unsigned blocks = chunks.groups * chunks.count;
     LAUNCH_BLOCK((sum_chunk<T, N, ADD>), blocks, CHUNK_THREADS, stream, *job, chunks);
     if (job->input_gradient == NULL) blocks = chunks.groups;

@@ -41,6 +41,10 @@ static inline cuda_device *cuda_of(yoke_device *device) {
     return (cuda_device *)device;
 }
 
+static inline bool cuda_takes(const cuda_device *device, yoke_way way) {
+    return (device->base.ways & (unsigned)way) != 0;
+}
+
 static inline cudaStream_t cuda_compute(yoke_plan *plan) {
     return cuda_of(plan->device)->streams[YOKE_STREAM_COMPUTE];
 }

@@ -134,6 +134,7 @@ typedef struct cuda_batch_norm_job {
     size_t pixels; /* of all rows */
     int channels;
     bool half, relu;
+    bool even; /* no more blocks than run at once, on GPUs of 132 multiprocessors or more */
     float epsilon;
     double momentum;
     const void *input, *added, *output_gradient;
@@ -144,7 +145,7 @@ typedef struct cuda_batch_norm_job {
     float *running_mean, *running_variance;
     float *partial; /* [cuda_batch_norm_partial_bytes], scratch of one pass */
 } cuda_batch_norm_job;
-size_t cuda_batch_norm_partial_bytes(size_t pixels, int channels, bool half);
+size_t cuda_batch_norm_partial_bytes(const cuda_batch_norm_job *job);
 cudaError_t cuda_run_batch_norm(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_evaluation(const cuda_batch_norm_job *job, cudaStream_t stream);
 cudaError_t cuda_run_batch_norm_backward(const cuda_batch_norm_job *job, cudaStream_t stream);

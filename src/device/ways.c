@@ -1,0 +1,53 @@
+/* The names of a GPU's ways. */
+#include "device/ways.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    yoke_way way;
+} table[] = {
+    {"waves", YOKE_WAY_WAVES},
+};
+enum { COUNT = sizeof table / sizeof table[0] };
+
+static bool is_name(const char *name, const char *text, size_t length) {
+    return strncmp(name, text, length) == 0 && name[length] == '\0';
+}
+
+static yoke_status unknown(const char *text, size_t length, const char *list) {
+    char known[YOKE_WAYS_BYTES];
+    yoke_ways_write(~0u, known, sizeof known);
+    return FAIL(YOKE_ERROR_ARGUMENT,
+                "device list \"%s\": \"%.*s\" is not a way to compute; \"+all\", or some of \"%s\"",
+                list, (int)length, text, known);
+}
+
+static yoke_status add_way(unsigned *ways, const char *text, size_t length, const char *list) {
+    bool all = is_name("all", text, length), found = all;
+    for (int i = 0; i < COUNT; i++) {
+        if (!all && !is_name(table[i].name, text, length)) continue;
+        *ways |= (unsigned)table[i].way;
+        found = true;
+    }
+    return found ? YOKE_OK : unknown(text, length, list);
+}
+
+yoke_status yoke_ways_parse(unsigned *ways, const char *text, const char *list) {
+    *ways = 0;
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, "+");
+        TRY(add_way(ways, at, length, list));
+        at += length;
+        if (*at == '\0') return YOKE_OK;
+    }
+}
+
+void yoke_ways_write(unsigned ways, char *text, size_t size) {
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < COUNT && length < size; i++)
+        if (ways & (unsigned)table[i].way)
+            length += (size_t)snprintf(text + length, size - length, "+%s", table[i].name);
+}

@@ -1,0 +1,22 @@
+/* Ways to compute that a GPU takes only where the list of devices names them, "cuda:0+waves+sums":
+ * no GPU has measured yet whether they are faster. Every way gives the same bits in every run, but
+ * not those of the computation without it. docs/cuda.md describes each. */
+#ifndef DEVICE_WAYS_H
+#define DEVICE_WAYS_H
+
+#include <stddef.h>
+
+#include "base/base.h"
+
+typedef enum yoke_way {
+    YOKE_WAY_WAVES = 1 /* batch norm launches no more blocks than run at once */
+} yoke_way;
+
+/* Reads "waves+sums", or "all". ARGUMENT names the part that is no way; `list` is the whole text.
+ */
+yoke_status yoke_ways_parse(unsigned *ways, const char *text, const char *list);
+/* "+waves+sums"; "" for none. */
+#define YOKE_WAYS_BYTES 96 /* as many as yoke_device_info.ways has */
+void yoke_ways_write(unsigned ways, char *text, size_t size);
+
+#endif

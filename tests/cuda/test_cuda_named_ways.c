@@ -1,0 +1,123 @@
+/* Ways that the list of devices names, "cuda:0+waves": what they change, and that results equal the
+ * CPU's with all of them. Skipped without a GPU. */
+#include "operation_parity.h"
+
+#include "device/cuda/kernels.h"
+#include "support/devices.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_BFLOAT16};
+
+/* The list. */
+
+static void a_device_says_which_ways_it_takes(void **state) {
+    (void)state;
+    static const struct {
+        const char *list, *ways;
+    } rows[] = {{"cuda:0", ""}, {"2xcuda:0+waves", "+waves"}, {"auto+waves+waves", "+waves"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        yoke_devices_options options = {.struct_size = sizeof options, .list = rows[i].list};
+        yoke_device_info info = {.struct_size = sizeof info};
+        yoke_devices *devices = NULL;
+        char facts[1280];
+        PARITY_OK(yoke_devices_open(&devices, &options));
+        PARITY_OK(yoke_devices_describe(devices, yoke_devices_count(devices) - 1, &info));
+        yoke_device_facts(yoke_devices_at(devices, 0), facts, sizeof facts);
+        yoke_devices_close(devices);
+        assert_string_equal(info.ways, rows[i].ways);
+        assert_int_equal(strstr(facts, "+waves") != NULL, rows[i].ways[0] != '\0');
+    }
+}
+
+static void every_way_has_a_name_that_the_list_reads(void **state) {
+    (void)state;
+    yoke_devices_options options = {.struct_size = sizeof options, .list = "cuda:0+all"};
+    yoke_device_info info = {.struct_size = sizeof info};
+    char list[128];
+    yoke_devices *devices = NULL;
+    PARITY_OK(yoke_devices_open(&devices, &options));
+    PARITY_OK(yoke_devices_describe(devices, 0, &info));
+    unsigned all = yoke_device_ways(yoke_devices_at(devices, 0));
+    yoke_devices_close(devices);
+    snprintf(list, sizeof list, "cuda:0%s", info.ways);
+    options.list = list;
+    PARITY_OK(yoke_devices_open(&devices, &options));
+    assert_int_equal(yoke_device_ways(yoke_devices_at(devices, 0)), all);
+    assert_true(strlen(info.ways) + 1 < sizeof info.ways);
+    yoke_devices_close(devices);
+}
+
+/* waves: two blocks for each of 132 multiprocessors. */
+
+#define RESIDENT 264
+
+/* Each chunk of pixels has two partial sums for each channel, and as many blocks as the channels
+ * have groups of 4 packs. */
+static size_t norm_blocks(int channels, bool half, bool even) {
+    const cuda_batch_norm_job job = {
+        .pixels = 256 * 7 * 7, .channels = channels, .half = half, .even = even};
+    size_t pack = half ? 8 : 4, groups = ((size_t)channels + 4 * pack - 1) / (4 * pack);
+    size_t chunks = cuda_batch_norm_partial_bytes(&job) / (2 * sizeof(float) * (size_t)channels);
+    return groups * chunks;
+}
+
+static void batch_norm_launches_no_more_blocks_than_run_at_once(void **state) {
+    (void)state;
+    size_t most[2] = {0, 0};
+    for (int channels = 64; channels <= 2048; channels *= 2)
+        for (int half = 0; half < 2; half++) {
+            size_t without = norm_blocks(channels, half != 0, false);
+            assert_in_range(norm_blocks(channels, half != 0, true), 256, RESIDENT);
+            if (without > most[half]) most[half] = without;
+        }
+    assert_int_equal(most[0], 384); /* what the way avoids */
+    assert_int_equal(most[1], 320);
+}
+
+/* Parity. */
+
+static void batch_norm_equals_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    for (size_t i = 0; i < 4 * COUNT(precisions); i++) {
+        static const yoke_dims dims[] = {{512, 3, 3}, {1032, 2, 2}};
+        yoke_dims own = dims[i % COUNT(dims)];
+        parity_case c = {.operation = {.kind = YOKE_OP_BATCH_NORM,
+                                       .name = "layer",
+                                       .input = own,
+                                       .output = own,
+                                       .relu = true,
+                                       .add = i % 4 > 1,
+                                       .epsilon = 1e-5,
+                                       .momentum = 0.1},
+                         .rows = 2100 / (own.height * own.width),
+                         .precision = precisions[i / 4],
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+        parity_check(rig, &c);
+    }
+}
+
+static int open_rig(void **state) {
+    static parity_rig rig;
+    parity_rig_open(&rig, "cuda:0+all");
+    *state = &rig;
+    return 0;
+}
+
+static int close_rig(void **state) {
+    parity_rig_close(*state);
+    return 0;
+}
+
+int main(void) {
+    if (devices_gpus() == 0) {
+        print_message("skipped: no usable GPU\n");
+        return DEVICES_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_says_which_ways_it_takes),
+        cmocka_unit_test(every_way_has_a_name_that_the_list_reads),
+        cmocka_unit_test(batch_norm_launches_no_more_blocks_than_run_at_once),
+        cmocka_unit_test(batch_norm_equals_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}
