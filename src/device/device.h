@@ -382,6 +382,8 @@ typedef struct yoke_plan_needs {
     bool joined_in_place;
     /* Both inputs have the same gradient (add): the plan writes input_gradients[0] only. */
     bool shared_input_gradient;
+    /* Backward can add input 0's gradient to what is in its place. */
+    bool adds_input_gradient;
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
@@ -397,6 +399,7 @@ typedef struct yoke_plan_binding {
     float *buffers[2];                                /* running mean, running variance */
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
+    bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
     void *saved, *scratch;
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */

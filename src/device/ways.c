@@ -9,6 +9,7 @@ static const struct {
     yoke_way way;
 } table[] = {
     {"waves", YOKE_WAY_WAVES},
+    {"sums", YOKE_WAY_SUMS},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

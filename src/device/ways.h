@@ -9,7 +9,8 @@
 #include "base/base.h"
 
 typedef enum yoke_way {
-    YOKE_WAY_WAVES = 1 /* batch norm launches no more blocks than run at once */
+    YOKE_WAY_WAVES = 1, /* batch norm launches no more blocks than run at once */
+    YOKE_WAY_SUMS = 2   /* a convolution adds its input's gradient to that of another reader */
 } yoke_way;
 
 /* Reads "waves+sums", or "all". ARGUMENT names the part that is no way; `list` is the whole text.

@@ -1,6 +1,7 @@
 /* Plans the order of backward and the places of gradients. Nodes run in reverse order. The first
- * reader to contribute to a value's gradient writes it; later contributions are accumulated. The
- * two inputs of an add share one gradient, which may not change while the other input needs it. */
+ * reader to contribute to a value's gradient writes it; later contributions are accumulated, by an
+ * action of their own unless the plan can add. The two inputs of an add share one gradient, which
+ * may not change while the other input needs it. */
 #include <stdlib.h>
 
 #include "model/program.h"
@@ -134,6 +135,17 @@ static yoke_place place_gradient(struct backward *backward, int index, int input
     return fits ? place : add_storage(backward, bytes);
 }
 
+/* Whether the plan itself adds its contribution to what the value's gradient holds. It reads the
+ * output's gradient while it writes, so that must lie elsewhere. */
+static bool plan_adds(const struct backward *backward, int index) {
+    const yoke_program *program = backward->program;
+    const yoke_node *node = &program->model->nodes[index];
+    const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
+    yoke_place own = backward->gradients[node->inputs[0]];
+    return needs->adds_input_gradient && node->input_count == 1 && own >= 0 &&
+           backward->references[own] == 1 && own != program->places[index].output_gradient;
+}
+
 /* Values without a gradient take the contribution itself; others add it to theirs, after all values
  * have taken theirs. */
 static void distribute(struct backward *backward, const yoke_node *node,
@@ -168,6 +180,12 @@ static void plan_node(struct backward *backward, int index) {
     contribute_tensors(backward, index);
     if (!yoke_program_requires_input_gradient(program, node)) return;
 
+    if (plan_adds(backward, index)) {
+        places->adds_input_gradient = true;
+        places->input_gradients[0] = backward->gradients[node->inputs[0]];
+        use(backward, places->input_gradients[0]);
+        return;
+    }
     bool shared = yoke_plan_describe(program->plans[index])->shared_input_gradient;
     yoke_place contributions[YOKE_PLAN_INPUTS];
     for (int k = 0; k < node->input_count; k++) {

@@ -171,6 +171,12 @@ static timed_call action_call(const yoke_program *program, const yoke_replica_me
     call.subject = (yoke_call_subject){.node = action->node, .backward = true};
     int output = program->model->nodes[action->node].output;
     yoke_place written = places->input_gradients[0];
+    if (places->adds_input_gradient) {
+        int input = program->model->nodes[action->node].inputs[0];
+        call.changed = yoke_program_address(program, memory, written);
+        call.changed_bytes = program->layouts[input].bytes;
+        return call;
+    }
     bool over_output = written == program->values[output];
     if (written >= 0 && (over_output || written == places->output_gradient)) {
         call.changed = yoke_program_address(program, memory, written);

@@ -194,6 +194,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
     yoke_plan_binding binding = {
         .output = yoke_program_address(program, memory, program->values[node->output]),
         .output_gradient = yoke_program_address(program, memory, places->output_gradient),
+        .adds_input_gradient = places->adds_input_gradient,
         .saved = yoke_program_address(program, memory, places->saved),
         .scratch = scratch,
     };

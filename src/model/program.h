@@ -44,6 +44,7 @@ enum {
 typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
+    bool adds_input_gradient; /* the plan adds to the gradient of input 0 */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
      * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];

@@ -112,6 +112,7 @@ static inline void parity_bind_gradients(parity_side *side) {
     binding->input_gradients[0] = in_place ? binding->output_gradient
                                   : joined ? binding->output
                                            : parity_memory(side, side->inputs[0].bytes);
+    binding->adds_input_gradient = side->c->adds && needs->adds_input_gradient;
     if (parity_inputs(side->c) > 1 && !needs->shared_input_gradient)
         binding->input_gradients[1] =
             joined ? binding->output_gradient : parity_memory(side, side->inputs[1].bytes);
@@ -237,6 +238,10 @@ static inline void parity_fill(parity_side *side, const parity_values *values) {
         parity_shape input = parity_value_shape(side->c->rows, parity_input_dims(side->c, i));
         parity_put(side, &side->inputs[i], binding->inputs[i], &input, values->inputs[i]);
     }
+    if (binding->adds_input_gradient) {
+        parity_shape input = parity_value_shape(side->c->rows, parity_input_dims(side->c, 0));
+        parity_put(side, &side->inputs[0], binding->input_gradients[0], &input, values->inputs[1]);
+    }
     if (binding->output_gradient != NULL)
         parity_put(side, &side->needs->output, binding->output_gradient, &output,
                    values->output_gradient);
@@ -331,6 +336,9 @@ static inline void parity_run(parity_side *side, const parity_values *values,
         }
     }
     parity_take_results(side);
+    bool added = side->binding.adds_input_gradient;
+    for (size_t i = 0; side->c->adds && !added && i < parity_input_count(side->c, 0); i++)
+        side->input_gradients[0][i] += values->inputs[1][i];
     parity_check_guards(side);
 }
 

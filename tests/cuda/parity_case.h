@@ -36,6 +36,7 @@ typedef struct parity_case {
     bool recorded;     /* both passes as one recording */
     bool full;         /* values with all 24 bits */
     bool mixed;        /* cross-entropy: rows have two labels */
+    bool adds;         /* the gradient of input 0 to what is there: the values of a second input */
     float input_scale; /* of input 0; a power of two keeps it exact; 0: 1 */
 } parity_case;
 
@@ -88,14 +89,15 @@ static inline void parity_describe(const parity_case *c, char *text, size_t byte
     };
     static const char *const precisions[] = {"float32", "bfloat16", "tf32"};
     const yoke_operation *op = &c->operation;
-    snprintf(
-        text, bytes, "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s",
-        op->kind == YOKE_OP_ACTIVATION ? yoke_activation_name(op->activation) : kinds[op->kind],
-        c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
-        op->kernel, op->stride, op->padding, op->groups, precisions[c->precision],
-        c->evaluation ? ", evaluation" : "", op->add ? ", add" : "", op->relu ? ", relu" : "",
-        c->plain ? ", plain" : "", c->in_place ? ", in place" : "", c->recorded ? ", recorded" : "",
-        c->mixed ? ", mixed" : "");
+    snprintf(text, bytes,
+             "%s of %d x [%d, %d, %d] to %d, kernel %d/%d+%d, %d groups, %s%s%s%s%s%s%s%s%s",
+             op->kind == YOKE_OP_ACTIVATION ? yoke_activation_name(op->activation)
+                                            : kinds[op->kind],
+             c->rows, op->input.channels, op->input.height, op->input.width, op->output.channels,
+             op->kernel, op->stride, op->padding, op->groups, precisions[c->precision],
+             c->evaluation ? ", evaluation" : "", op->add ? ", add" : "", op->relu ? ", relu" : "",
+             c->plain ? ", plain" : "", c->in_place ? ", in place" : "",
+             c->recorded ? ", recorded" : "", c->mixed ? ", mixed" : "", c->adds ? ", adds" : "");
 }
 
 /* Shapes. */

@@ -210,6 +210,30 @@ static void a_plan_names_the_algorithms_that_compute_it(void **state) {
     expect_ways(rig, &c, 0, "matrix product");
 }
 
+/* Where the device adds, "+sums", every algorithm does. */
+static void gradients_that_are_added_to_others(void **state) {
+    (void)state;
+    static const int shapes[][4] = {{1, 1, 0, 1}, {1, 2, 0, 1}, {3, 1, 1, 1},
+                                    {3, 2, 1, 1}, {5, 5, 0, 1}, {3, 1, 1, 2}};
+    parity_rig rig;
+    parity_rig_open(&rig, "cuda:0+sums");
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        parity_case c = convolution((yoke_dims){8, 5, 5}, 16, s[0], s[1], s[2]);
+        c.operation.groups = s[3];
+        c.adds = true;
+        check_every_precision(&rig, &c);
+    }
+    parity_case fc = {.rows = 5,
+                      .operation = {.kind = YOKE_OP_LINEAR,
+                                    .name = "layer",
+                                    .input = {16, 1, 1},
+                                    .output = {8, 1, 1}},
+                      .adds = true};
+    check_every_precision(&rig, &fc);
+    parity_rig_close(&rig);
+}
+
 #define PIECE_BYTES ((size_t)64 << 20)
 
 static size_t scratch_of(const parity_rig *rig, const parity_case *c, int algorithm) {
@@ -274,6 +298,7 @@ int main(void) {
         cmocka_unit_test(first_layers_that_read_plain_float32),
         cmocka_unit_test(linear),
         cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
+        cmocka_unit_test(gradients_that_are_added_to_others),
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),
     };

@@ -216,4 +216,64 @@ static inline yoke_model *resnet20(int size) {
     return model;
 }
 
+/* A random list of layers over one shape: each reads any earlier value, so values get any number of
+ * readers in any order; the last layer sums up all that nobody has read. Value 0 is a convolution,
+ * or the model's own input. `several`: two more inputs are among the values, and every third value
+ * is an output, whether layers read it or not. */
+static inline yoke_model *random_graph(uint32_t seed, bool from_input, bool several) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "random", (yoke_shape){8, 4, 4, false}));
+    yoke_value values[32];
+    bool read[32] = {false};
+    int count = 1, layers = 6 + (int)(seed % 15);
+    values[0] = conv(model, yoke_model_input(model), "first", 8, NULL);
+    if (from_input) {
+        values[count++] = values[0];
+        values[0] = yoke_model_input(model);
+        read[0] = true;
+    }
+    for (int k = 0; several && k < 2; k++)
+        values[count++] =
+            yoke_model_add_input(model, k == 0 ? "second" : "third", (yoke_shape){8, 4, 4, false});
+    for (int i = 0; i < layers; i++) {
+        uint32_t words[4];
+        char name[32];
+        snprintf(name, sizeof name, "layer%d", i);
+        yoke_random_words(seed, YOKE_RANDOM_PROBE, (uint64_t)i, 0, 0, words);
+        int left = (int)(words[1] % (uint32_t)count), right = (int)(words[2] % (uint32_t)count);
+        yoke_value input = values[left];
+        read[left] = true;
+        switch (words[0] % 9) {
+        case 0:
+            values[count] = conv(model, input, name, 8, NULL);
+            break;
+        case 1:
+            values[count] = conv(model, input, name, 8, "first");
+            break;
+        case 2:
+            values[count] = norm(model, input, name);
+            break;
+        case 3:
+            values[count] = yoke_relu(model, input);
+            break;
+        case 4:
+            values[count] = yoke_dropout(model, input, 0.2);
+            break;
+        default:
+            values[count] = yoke_add(model, input, values[right]);
+            read[right] = true;
+        }
+        count++;
+        if (!several || i % 3 != 0) continue;
+        yoke_model_add_output(model, name, values[count - 1]);
+        read[count - 1] = words[3] % 2 == 0; /* perhaps by no other layer */
+    }
+    yoke_value sum = values[count - 1];
+    for (int i = 0; i < count - 1; i++)
+        if (!read[i]) sum = yoke_add(model, sum, values[i]);
+    sum = yoke_flatten(model, sum);
+    assert_ok(yoke_model_finish(model, linear(model, sum, "fc", 3, NULL), NULL));
+    return model;
+}
+
 #endif

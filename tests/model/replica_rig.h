@@ -19,6 +19,7 @@
     } while (0)
 
 struct rig {
+    const char *list; /* of devices; NULL: devices_of(1) */
     yoke_devices *devices;
     yoke_device *device;
     yoke_device_scope scope;
@@ -36,8 +37,10 @@ struct rig {
 };
 
 static inline void rig_devices(struct rig *rig) {
-    yoke_devices_options options = {
-        .struct_size = sizeof options, .list = devices_of(1), .threads = 1, .unbound = true};
+    yoke_devices_options options = {.struct_size = sizeof options,
+                                    .list = rig->list != NULL ? rig->list : devices_of(1),
+                                    .threads = 1,
+                                    .unbound = true};
     assert_ok(yoke_devices_open(&rig->devices, &options));
     rig->device = yoke_devices_at(rig->devices, 0);
     assert_ok(yoke_device_enter(rig->device, false, &rig->scope));

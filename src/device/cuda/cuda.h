@@ -142,6 +142,9 @@ yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
 void cuda_product_destroy(cuda_product *product);
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
                              const float *bias, void *output);
+/* output += a * b, of a shape without bias. */
+yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
+                             void *output);
 
 /* Tuning: times the candidates for one pass on probe data and chooses the fastest. With
  * YOKE_ALGORITHM_DIRECT it chooses the first; a key known to `choices` is not measured again. */

@@ -218,7 +218,8 @@ static yoke_status run_data(const cuda_pass *pass, const cuda_operands *operands
                                 pass->device->cudnn, &one, self->weights, operands->weights,
                                 self->output, operands->output, self->convolution,
                                 (cudnnConvolutionBwdDataAlgo_t)self->algorithm, operands->scratch,
-                                self->workspace_bytes, &zero, self->input, operands->input));
+                                self->workspace_bytes, operands->add ? &one : &zero, self->input,
+                                operands->input));
     return YOKE_OK;
 }
 

@@ -47,7 +47,8 @@ static yoke_status data_piece(const im2col_pass *self, const im2col_piece *piece
     cuda_device *device = self->base.device;
     TRY(cuda_product_run(piece->product, operands->output, operands->weights, NULL,
                          operands->scratch));
-    TRY_CUDA(device, cuda_run_col2im(operands->input, operands->scratch, self->half, &piece->window,
+    const cuda_images images = {operands->input, self->half, operands->add};
+    TRY_CUDA(device, cuda_run_col2im(&images, operands->scratch, &piece->window,
                                      device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }

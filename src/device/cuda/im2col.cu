@@ -69,7 +69,8 @@ static __device__ int met_by(int at, int tap, const cuda_window &window, int cou
 }
 
 template <typename T>
-static __global__ void col2im(T *images, const T *columns, cuda_window window, size_t count) {
+static __global__ void col2im(T *images, bool add, const T *columns, cuda_window window,
+                              size_t count) {
     GRID_STRIDE(i, count) {
         size_t channel = i % (size_t)window.channels, rest = i / (size_t)window.channels;
         size_t group = rest % (size_t)window.groups;
@@ -89,19 +90,20 @@ static __global__ void col2im(T *images, const T *columns, cuda_window window, s
             size_t column = pixel * (size_t)(window.kernel * window.kernel) + (size_t)tap;
             sum += cuda_widen(columns[column * (size_t)window.channels + channel]);
         }
-        cuda_narrow(sum, &images[i]);
+        cuda_narrow(add ? cuda_widen(images[i]) + sum : sum, &images[i]);
     }
 }
 
-extern "C" cudaError_t cuda_run_col2im(void *images, const void *columns, bool half,
+extern "C" cudaError_t cuda_run_col2im(const cuda_images *images, const void *columns,
                                        const cuda_window *window, cudaStream_t stream) {
     size_t count = (size_t)window->rows * (size_t)window->height * (size_t)window->width *
                    (size_t)window->groups * (size_t)window->channels;
-    if (half)
+    if (images->half)
         LAUNCH(col2im<__nv_bfloat16>, cuda_blocks(count), CUDA_THREADS, stream,
-               (__nv_bfloat16 *)images, (const __nv_bfloat16 *)columns, *window, count);
+               (__nv_bfloat16 *)images->at, images->add, (const __nv_bfloat16 *)columns, *window,
+               count);
     else
-        LAUNCH(col2im<float>, cuda_blocks(count), CUDA_THREADS, stream, (float *)images,
-               (const float *)columns, *window, count);
+        LAUNCH(col2im<float>, cuda_blocks(count), CUDA_THREADS, stream, (float *)images->at,
+               images->add, (const float *)columns, *window, count);
     return cudaGetLastError();
 }

@@ -122,9 +122,13 @@ typedef struct cuda_window {
 } cuda_window;
 cudaError_t cuda_run_im2col(void *columns, const void *images, bool half, const cuda_window *window,
                             cudaStream_t stream);
-/* images = the sum of all columns' entries for a pixel, taps in order. */
-cudaError_t cuda_run_col2im(void *images, const void *columns, bool half, const cuda_window *window,
-                            cudaStream_t stream);
+/* images = the sum of all columns' entries for a pixel, taps in order; `add`: images += it. */
+typedef struct cuda_images {
+    void *at;
+    bool half, add;
+} cuda_images;
+cudaError_t cuda_run_col2im(const cuda_images *images, const void *columns,
+                            const cuda_window *window, cudaStream_t stream);
 
 /* Operations. Values are channels last and aligned to 16 bytes. */
 

@@ -211,16 +211,28 @@ static yoke_status add_bias(const cuda_product *product, const float *bias, void
     return YOKE_OK;
 }
 
-yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
-                             const float *bias, void *output) {
+static yoke_status multiply(const cuda_product *product, const void *a, const void *b, float beta,
+                            void *output) {
     cuda_device *device = product->device;
-    const float alpha = 1, beta = product->shape.add ? 1 : 0;
-    if (product->shape.bias && !product->own_bias)
-        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    const float alpha = 1;
     TRY_LT(device,
            cuda_lt()->cublasLtMatmul(device->lt, product->description, &alpha, b, product->b, a,
                                      product->a, &beta, output, product->output, output,
                                      product->output, &product->algorithm, device->workspace,
                                      CUDA_WORKSPACE_BYTES, device->streams[YOKE_STREAM_COMPUTE]));
+    return YOKE_OK;
+}
+
+yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
+                             const float *bias, void *output) {
+    if (product->shape.bias && !product->own_bias)
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    TRY(multiply(product, a, b, product->shape.add ? 1 : 0, output));
     return product->own_bias ? add_bias(product, bias, output) : YOKE_OK;
+}
+
+yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
+                             void *output) {
+    assert(!product->shape.bias);
+    return multiply(product, a, b, 1, output);
 }

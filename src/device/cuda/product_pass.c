@@ -192,10 +192,11 @@ static yoke_status clear(const product_pass *self, void *gradient) {
 
 static yoke_status run_data(const cuda_pass *pass, const cuda_operands *operands) {
     const product_pass *self = (const product_pass *)pass;
+    const void *weights = advance(operands->weights, self->view.weight_offset, self->type);
+    if (operands->add)
+        return cuda_product_add(self->product, operands->output, weights, operands->input);
     TRY(clear(self, operands->input));
-    return cuda_product_run(self->product, operands->output,
-                            advance(operands->weights, self->view.weight_offset, self->type), NULL,
-                            operands->input);
+    return cuda_product_run(self->product, operands->output, weights, NULL, operands->input);
 }
 
 static yoke_status run_weights(const cuda_pass *pass, const cuda_operands *operands) {

@@ -93,7 +93,8 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
     size_t scratch = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
     char *base = trial->memory;
-    trial->operands = (cuda_operands){base, base + weights, base + output, base + scratch, NULL};
+    trial->operands =
+        (cuda_operands){base, base + weights, base + output, base + scratch, NULL, false};
     if (direction == CUDA_FORWARD && operation->bias)
         trial->operands.bias = (const float *)(const void *)(base + bias);
     TRY_CUDA(device, cuda_run_probe(base, planner->problem.type == CUDA_BFLOAT16,
@@ -176,6 +177,8 @@ static yoke_status describe_needs(const weighted_planner *planner) {
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
     needs->backward_reads_input =
         request->training && !request->frozen && !planner->self->reordered;
+    needs->adds_input_gradient =
+        !planner->self->reordered && cuda_takes(planner->problem.device, YOKE_WAY_SUMS);
     if (planner->self->reordered)
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
@@ -222,15 +225,17 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->producer_input = binding->inputs[0];
     self->producer_gradient = binding->input_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
-    self->operands[CUDA_FORWARD] =
-        (cuda_operands){input, weights, binding->output, binding->scratch, binding->parameters[1]};
+    self->operands[CUDA_FORWARD] = (cuda_operands){
+        input, weights, binding->output, binding->scratch, binding->parameters[1], false};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
     void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];
     self->operands[CUDA_BACKWARD_DATA] =
-        (cuda_operands){gradient, weights, binding->output_gradient, binding->scratch, NULL};
+        (cuda_operands){gradient,         weights, binding->output_gradient,
+                        binding->scratch, NULL,    binding->adds_input_gradient};
     self->operands[CUDA_BACKWARD_WEIGHTS] = (cuda_operands){
-        input, binding->parameter_gradients[0], binding->output_gradient, binding->scratch, NULL};
+        input, binding->parameter_gradients[0], binding->output_gradient, binding->scratch, NULL,
+        false};
     return YOKE_OK;
 }
 

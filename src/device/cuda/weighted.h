@@ -18,6 +18,7 @@ typedef enum cuda_direction {
 typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
     const float *bias; /* forward; NULL: none */
+    bool add;          /* backward data: to what `input` holds */
 } cuda_operands;
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
