@@ -10,6 +10,8 @@ static const struct {
 } table[] = {
     {"waves", YOKE_WAY_WAVES},
     {"sums", YOKE_WAY_SUMS},
+    {"stem4", YOKE_WAY_STEM4},
+    {"stem8", YOKE_WAY_STEM8},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

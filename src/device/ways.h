@@ -10,7 +10,9 @@
 
 typedef enum yoke_way {
     YOKE_WAY_WAVES = 1, /* batch norm launches no more blocks than run at once */
-    YOKE_WAY_SUMS = 2   /* a convolution adds its input's gradient to that of another reader */
+    YOKE_WAY_SUMS = 2,  /* a convolution adds its input's gradient to that of another reader */
+    YOKE_WAY_STEM4 = 4, /* the first convolution reads 4 channels, the last ones zero */
+    YOKE_WAY_STEM8 = 8  /* 8 channels; before STEM4 */
 } yoke_way;
 
 /* Reads "waves+sums", or "all". ARGUMENT names the part that is no way; `list` is the whole text.

@@ -169,6 +169,23 @@ static void first_layers_that_read_plain_float32(void **state) {
     }
 }
 
+/* "+stem4" and "+stem8" lay the input out with more channels. */
+static void first_layers_with_more_channels(void **state) {
+    (void)state;
+    static const char *const lists[] = {"cuda:0+stem4", "cuda:0+stem8"};
+    for (size_t i = 0; i < 2 * COUNT(lists); i++) {
+        parity_rig rig;
+        parity_rig_open(&rig, lists[i / 2]);
+        for (int channels = 1; channels <= 7; channels += 2) {
+            parity_case c = convolution((yoke_dims){channels, 7, 6}, 8, i % 2 == 0 ? 3 : 1, 2, 0);
+            c.operation.bias = channels == 3;
+            c.plain = c.first_layer = true;
+            check_every_precision(&rig, &c);
+        }
+        parity_rig_close(&rig);
+    }
+}
+
 static void linear(void **state) {
     static const int shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {32, 64, 10}, {200, 33, 17}};
     for (size_t i = 0; i < COUNT(shapes); i++)
@@ -296,6 +313,7 @@ int main(void) {
         cmocka_unit_test(groups),
         cmocka_unit_test(biases),
         cmocka_unit_test(first_layers_that_read_plain_float32),
+        cmocka_unit_test(first_layers_with_more_channels),
         cmocka_unit_test(linear),
         cmocka_unit_test(a_plan_names_the_algorithms_that_compute_it),
         cmocka_unit_test(gradients_that_are_added_to_others),

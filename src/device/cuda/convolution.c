@@ -18,22 +18,45 @@ static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS,
 _Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
                "a trial has room for all");
 
+/* The channels that the passes of a model's first convolution read, which copies its input in any
+ * case; 0: those it has. */
+static int padded_channels(const cuda_device *device, const yoke_plan_request *request) {
+    const yoke_operation *operation = request->operation;
+    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
+    int padded = cuda_takes(device, YOKE_WAY_STEM8)   ? 8
+                 : cuda_takes(device, YOKE_WAY_STEM4) ? 4
+                                                      : 0;
+    bool plain = given->type == CUDA_FLOAT32 && !given->channels_last;
+    bool few = operation->input.channels > 1 && operation->input.channels < padded;
+    return plain && few && operation->groups == 1 && !request->input_gradient ? padded : 0;
+}
+
+static void write_key(char *key, size_t size, const yoke_operation *operation, int padded) {
+    yoke_dims input = operation->input;
+    int length =
+        snprintf(key, size, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", input.channels,
+                 input.height, input.width, operation->output.channels, operation->kernel,
+                 operation->stride, operation->padding, operation->groups);
+    if (operation->dilation > 1)
+        length +=
+            snprintf(key + length, size - (size_t)length, " dilation %d", operation->dilation);
+    if (padded > 0) snprintf(key + length, size - (size_t)length, " as %d channels", padded);
+}
+
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
                                   const yoke_plan_request *request) {
     const yoke_operation *operation = request->operation;
     yoke_dims input = operation->input, output = operation->output;
     int64_t kernel = operation->kernel, in = input.channels / operation->groups;
+    int padded = padded_channels(device, request);
     char key[128];
-    int length =
-        snprintf(key, sizeof key, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d",
-                 input.channels, input.height, input.width, output.channels, operation->kernel,
-                 operation->stride, operation->padding, operation->groups);
-    if (operation->dilation > 1)
-        snprintf(key + length, sizeof key - (size_t)length, " dilation %d", operation->dilation);
+    write_key(key, sizeof key, operation, padded);
+    if (padded > 0) input.channels = padded;
     cuda_weighted_request weighted = {
         .plan = request,
         .key = key,
         .input = cuda_value_layout(request->rows, input, request->precision),
+        .padded = padded,
         .weights = {CUDA_FLOAT32, kernel > 1 && in > 1, 4, {output.channels, in, kernel, kernel}},
         .algorithms = algorithms,
         .algorithm_count = sizeof algorithms / sizeof algorithms[0]};

@@ -113,6 +113,20 @@ cudaError_t cuda_run_widen(float *to, const void *from, size_t count, cudaStream
  * data. */
 cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t stream);
 
+/* Channels that are few: `padded` of them, 4 or 8, the last ones zero. Pixels: plain [outer,
+ * channels, pixels] in float32 becomes [outer, pixels, padded] in either type. Weights: [outer,
+ * channels] becomes [outer, padded]; cut is the other way round, in float32. */
+typedef struct cuda_pad_job {
+    void *to;
+    const void *from;
+    bool half;
+    size_t outer, pixels;
+    int channels, padded;
+} cuda_pad_job;
+cudaError_t cuda_run_pad_pixels(const cuda_pad_job *job, cudaStream_t stream);
+cudaError_t cuda_run_pad_weights(const cuda_pad_job *job, cudaStream_t stream);
+cudaError_t cuda_run_cut_weights(const cuda_pad_job *job, cudaStream_t stream);
+
 /* The windows of a convolution over images [rows, height, width, groups * channels]: columns
  * [groups, rows * out_height * out_width, kernel, kernel, channels], zero where a tap meets
  * padding. */

@@ -1,5 +1,6 @@
 /* The plan of convolution and linear: chooses an algorithm for each direction, converts the model's
- * input to the passes' layout, and adds the bias where a pass does not. */
+ * input to the passes' layout, perhaps with more channels, and adds the bias where a pass does not.
+ */
 #include "device/cuda/weighted.h"
 
 #include <stdio.h>
@@ -9,18 +10,21 @@ typedef struct cuda_weighted {
     yoke_plan base;
     cuda_pass *passes[CUDA_DIRECTIONS];
     cuda_operands operands[CUDA_DIRECTIONS];
-    cuda_layout given, input; /* the producer's layout, the passes' layout */
-    bool reordered;           /* the two differ: the passes read a copy in `saved` */
+    cuda_layout given, input;     /* the producer's layout, the passes' layout */
+    bool reordered;               /* the two differ: the passes read a copy in `saved` */
+    cuda_pad_job pixels, weights; /* of the copies with more channels; padded 0: none */
     cuda_type type;
     cuda_columns output; /* [rows * height * width, channels] */
     const void *producer_input;
     void *producer_gradient;
+    float *weight_gradient; /* where the copy's is cut to */
     float *bias_gradient;
 } cuda_weighted;
 
 typedef struct weighted_planner {
     cuda_weighted *self;
     const cuda_weighted_request *request;
+    yoke_operation operation; /* the request's, with the channels that the passes read */
     cuda_problem problem;
 } weighted_planner;
 
@@ -79,6 +83,13 @@ static yoke_status create_candidates(const weighted_planner *planner, cuda_direc
     return YOKE_OK;
 }
 
+/* As the passes read them. */
+static size_t weight_count(const weighted_planner *planner) {
+    const cuda_pad_job *weights = &planner->self->weights;
+    return weights->padded > 0 ? weights->outer * (size_t)weights->padded
+                               : cuda_elements(&planner->request->weights);
+}
+
 /* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
  * of bfloat16 as floats. */
 static yoke_status provide_operands(const weighted_planner *planner, cuda_direction direction,
@@ -88,7 +99,7 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
     size_t value_bytes = cuda_type_bytes(planner->problem.type);
     size_t rows = (size_t)planner->problem.rows, out = (size_t)operation->output.channels;
     size_t weights = cuda_aligned(rows * cuda_dims_count(operation->input) * value_bytes);
-    size_t bias = weights + cuda_aligned(cuda_elements(&planner->request->weights) * sizeof(float));
+    size_t bias = weights + cuda_aligned(weight_count(planner) * sizeof(float));
     size_t output = bias + cuda_aligned(out * sizeof(float));
     size_t scratch = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
@@ -127,6 +138,12 @@ static yoke_status create_first(const weighted_planner *planner, cuda_direction 
                 planner->request->key, direction_names[direction]);
 }
 
+/* The copy of the weights, or of their gradient, lies before a pass's scratch. */
+static size_t padded_weight_bytes(const cuda_weighted *self) {
+    const cuda_pad_job *weights = &self->weights;
+    return cuda_aligned(weights->outer * (size_t)weights->padded * sizeof(float));
+}
+
 static yoke_status plan_direction(const weighted_planner *planner, cuda_direction direction) {
     char key[160];
     cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
@@ -148,7 +165,8 @@ static yoke_status plan_direction(const weighted_planner *planner, cuda_directio
     if (*pass == NULL) TRY(create_first(planner, direction, pass));
     planner->self->base.ways[direction] = (*pass)->name;
     yoke_plan_needs *needs = &planner->self->base.needs;
-    needs->scratch_bytes = larger(needs->scratch_bytes, (*pass)->scratch_bytes);
+    size_t bytes = (*pass)->scratch_bytes + padded_weight_bytes(planner->self);
+    needs->scratch_bytes = larger(needs->scratch_bytes, bytes);
     return YOKE_OK;
 }
 
@@ -172,7 +190,9 @@ static yoke_status describe_needs(const weighted_planner *planner) {
     if (operation->bias) {
         cuda_layout bias = {CUDA_FLOAT32, false, 1, {operation->output.channels}};
         cuda_layout_store(&needs->parameters[1], &bias);
-        if (request->training) needs->scratch_bytes = CUDA_COLUMN_PARTS * channels * sizeof(float);
+        if (request->training)
+            needs->scratch_bytes =
+                CUDA_COLUMN_PARTS * channels * sizeof(float) + padded_weight_bytes(planner->self);
     }
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
     needs->backward_reads_input =
@@ -195,6 +215,21 @@ static void place_input(const weighted_planner *planner) {
     self->reordered = !yoke_layout_equal(&wanted, &request->inputs[0]);
 }
 
+static void place_padding(const weighted_planner *planner) {
+    const yoke_operation *operation = planner->request->plan->operation;
+    cuda_weighted *self = planner->self;
+    if (planner->request->padded == 0) return;
+    self->pixels =
+        (cuda_pad_job){.half = planner->problem.type == CUDA_BFLOAT16,
+                       .outer = (size_t)planner->problem.rows,
+                       .pixels = (size_t)operation->input.height * (size_t)operation->input.width,
+                       .channels = operation->input.channels,
+                       .padded = planner->request->padded};
+    self->weights = self->pixels;
+    self->weights.outer =
+        (size_t)operation->output.channels * (size_t)(operation->kernel * operation->kernel);
+}
+
 static yoke_status build(const weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     cuda_weighted *self = planner->self;
@@ -204,6 +239,7 @@ static yoke_status build(const weighted_planner *planner) {
                                   channels, channels};
     self->type = planner->problem.type;
     place_input(planner);
+    place_padding(planner);
     TRY(describe_needs(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
@@ -217,6 +253,19 @@ static cuda_weighted *weighted_of(yoke_plan *plan) {
     return (cuda_weighted *)plan;
 }
 
+/* The passes read and write copies of the input and the weights, which have more channels. */
+static void bind_padding(cuda_weighted *self, const yoke_plan_binding *binding) {
+    cuda_operands *forward = &self->operands[CUDA_FORWARD];
+    cuda_operands *weights = &self->operands[CUDA_BACKWARD_WEIGHTS];
+    void *scratch = (char *)binding->scratch + padded_weight_bytes(self);
+    self->pixels.from = binding->inputs[0];
+    self->pixels.to = forward->input;
+    self->weights.from = forward->weights;
+    self->weight_gradient = weights->weights;
+    self->weights.to = forward->weights = weights->weights = binding->scratch;
+    forward->scratch = weights->scratch = scratch;
+}
+
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cuda_weighted *self = weighted_of(plan);
     void *input = self->reordered ? binding->saved : binding->inputs[0];
@@ -225,28 +274,44 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->producer_input = binding->inputs[0];
     self->producer_gradient = binding->input_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
-    self->operands[CUDA_FORWARD] = (cuda_operands){
-        input, weights, binding->output, binding->scratch, binding->parameters[1], false};
+    self->operands[CUDA_FORWARD] = (cuda_operands){.input = input,
+                                                   .weights = weights,
+                                                   .output = binding->output,
+                                                   .scratch = binding->scratch,
+                                                   .bias = binding->parameters[1]};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
     void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];
-    self->operands[CUDA_BACKWARD_DATA] =
-        (cuda_operands){gradient,         weights, binding->output_gradient,
-                        binding->scratch, NULL,    binding->adds_input_gradient};
-    self->operands[CUDA_BACKWARD_WEIGHTS] = (cuda_operands){
-        input, binding->parameter_gradients[0], binding->output_gradient, binding->scratch, NULL,
-        false};
+    self->operands[CUDA_BACKWARD_DATA] = (cuda_operands){.input = gradient,
+                                                         .weights = weights,
+                                                         .output = binding->output_gradient,
+                                                         .scratch = binding->scratch,
+                                                         .add = binding->adds_input_gradient};
+    self->operands[CUDA_BACKWARD_WEIGHTS] =
+        (cuda_operands){.input = input,
+                        .weights = binding->parameter_gradients[0],
+                        .output = binding->output_gradient,
+                        .scratch = binding->scratch};
+    if (self->weights.padded > 0) bind_padding(self, binding);
+    return YOKE_OK;
+}
+
+/* What the passes of forward read. */
+static yoke_status copy_operands(const cuda_weighted *self, yoke_plan *plan) {
+    cuda_device *device = cuda_of(plan->device);
+    if (self->weights.padded == 0)
+        return cuda_reorder(device, &self->input, self->operands[CUDA_FORWARD].input, &self->given,
+                            self->producer_input);
+    TRY_CUDA(device, cuda_run_pad_pixels(&self->pixels, cuda_compute(plan)));
+    TRY_CUDA(device, cuda_run_pad_weights(&self->weights, cuda_compute(plan)));
     return YOKE_OK;
 }
 
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_weighted *self = weighted_of(plan);
-    const cuda_operands *operands = &self->operands[CUDA_FORWARD];
-    if (self->reordered)
-        TRY(cuda_reorder(cuda_of(plan->device), &self->input, operands->input, &self->given,
-                         self->producer_input));
-    return run_pass(self, self->passes[CUDA_FORWARD], operands);
+    if (self->reordered) TRY(copy_operands(self, plan));
+    return run_pass(self, self->passes[CUDA_FORWARD], &self->operands[CUDA_FORWARD]);
 }
 
 static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
@@ -261,9 +326,15 @@ static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
 }
 
 static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *plan) {
+    const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
     if (self->base.needs.parameters[1].bytes > 0) TRY(bias_backward(self, plan));
-    return run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS],
-                    &self->operands[CUDA_BACKWARD_WEIGHTS]);
+    TRY(run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS], operands));
+    if (self->weights.padded == 0) return YOKE_OK;
+    cuda_pad_job cut = self->weights;
+    cut.to = self->weight_gradient;
+    cut.from = operands->weights;
+    TRY_CUDA(cuda_of(plan->device), cuda_run_cut_weights(&cut, cuda_compute(plan)));
+    return YOKE_OK;
 }
 
 static yoke_status data_backward(const cuda_weighted *self, yoke_plan *plan) {
@@ -302,11 +373,13 @@ yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
     weighted_planner planner = {
         .self = weighted_of(*plan),
         .request = request,
+        .operation = *request->plan->operation,
         .problem = {.device = device,
-                    .operation = request->plan->operation,
                     .rows = request->plan->rows,
                     .type = cuda_compute_type(request->plan->precision),
                     .tf32 = request->plan->precision == YOKE_TF32,
                     .deterministic = request->plan->algorithm == YOKE_ALGORITHM_DIRECT}};
+    planner.problem.operation = &planner.operation;
+    if (request->padded > 0) planner.operation.input.channels = request->padded;
     return build(&planner);
 }

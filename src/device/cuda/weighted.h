@@ -57,6 +57,7 @@ typedef struct cuda_weighted_request {
     const char *key;                  /* names the shape in the record of choices */
     cuda_layout input;                /* the layout that the passes read */
     cuda_layout weights;              /* float32 */
+    int padded;                       /* channels that the passes read; 0: the operation's */
     const cuda_algorithm *algorithms; /* at most CUDA_ALGORITHMS_LIMIT */
     int algorithm_count;
 } cuda_weighted_request;

@@ -1,0 +1,68 @@
+/* Convolutions over a few channels read pixels and filter taps of 4 or 8, the last ones zero: their
+ * loads are then aligned. */
+#include "device/cuda/kernel.h"
+#include "device/cuda/kernels.h"
+
+/* [rows, channels, pixels] becomes [rows, pixels, PADDED]. */
+template <typename T, int PADDED>
+static __global__ void pad_pixels(T *to, const float *from, cuda_pad_job job) {
+    size_t channels = (size_t)job.channels;
+    GRID_STRIDE(i, job.outer * job.pixels) {
+        const float *first = from + i / job.pixels * channels * job.pixels + i % job.pixels;
+        float values[PADDED];
+        for (size_t c = 0; c < PADDED; c++)
+            values[c] = c < channels ? first[c * job.pixels] : 0;
+        cuda_store(to + i * PADDED, values);
+    }
+}
+
+template <typename T, int PADDED>
+static void launch_pixels(const cuda_pad_job *job, cudaStream_t stream) {
+    LAUNCH((pad_pixels<T, PADDED>), cuda_blocks(job->outer * job->pixels), CUDA_THREADS, stream,
+           (T *)job->to, (const float *)job->from, *job);
+}
+
+/* [outer, channels] becomes [outer, padded], or the other way round. */
+template <typename T> static __global__ void pad_weights(T *to, const T *from, cuda_pad_job job) {
+    size_t padded = (size_t)job.padded, channels = (size_t)job.channels;
+    GRID_STRIDE(i, job.outer * padded) {
+        size_t channel = i % padded;
+        if (channel < channels)
+            to[i] = from[i / padded * channels + channel];
+        else
+            cuda_narrow(0, &to[i]);
+    }
+}
+
+static __global__ void cut_weights(float *to, const float *from, cuda_pad_job job) {
+    size_t padded = (size_t)job.padded, channels = (size_t)job.channels;
+    GRID_STRIDE(i, job.outer * channels)
+    to[i] = from[i / channels * padded + i % channels];
+}
+
+extern "C" cudaError_t cuda_run_pad_pixels(const cuda_pad_job *job, cudaStream_t stream) {
+    if (job->half)
+        job->padded == 4 ? launch_pixels<__nv_bfloat16, 4>(job, stream)
+                         : launch_pixels<__nv_bfloat16, 8>(job, stream);
+    else
+        job->padded == 4 ? launch_pixels<float, 4>(job, stream)
+                         : launch_pixels<float, 8>(job, stream);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_pad_weights(const cuda_pad_job *job, cudaStream_t stream) {
+    unsigned blocks = cuda_blocks(job->outer * (size_t)job->padded);
+    if (job->half)
+        LAUNCH(pad_weights<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (__nv_bfloat16 *)job->to,
+               (const __nv_bfloat16 *)job->from, *job);
+    else
+        LAUNCH(pad_weights<float>, blocks, CUDA_THREADS, stream, (float *)job->to,
+               (const float *)job->from, *job);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_cut_weights(const cuda_pad_job *job, cudaStream_t stream) {
+    LAUNCH(cut_weights, cuda_blocks(job->outer * (size_t)job->channels), CUDA_THREADS, stream,
+           (float *)job->to, (const float *)job->from, *job);
+    return cudaGetLastError();
+}
