@@ -64,8 +64,9 @@ struct Algorithm {
     unsigned serves;
     int workspaces; /* each as large as the filter in float */
 };
-/* What cuDNN's documentation names for filters in NHWC, and no more: a real one may serve more
- * there. It lists what it does not serve at all, too. */
+/* Few serve filters in NHWC, those by matrix products: fewer than a real cuDNN, which since 7.3
+ * also serves dilated ones there (release notes), so that Yoke's own way is needed. The list names
+ * what serves nothing, too, as cuDNN's does. */
 const Algorithm forward_algorithms[] = {
     {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, true, NCHW | NHWC, 1},
     {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, true, NCHW | PLAIN_3X3, 2},
