@@ -43,6 +43,14 @@ static double input_gradient_bytes(const yoke_program *program, const yoke_node 
     return bytes;
 }
 
+/* What the pass reads to add to it. */
+static double added_bytes(const yoke_program *program, const yoke_node *node,
+                          const yoke_call_subject *subject) {
+    bool adds = program->places[subject->node].adds_input_gradient;
+    return adds && subject->part != YOKE_BACKWARD_WEIGHTS ? value_bytes(program, node->inputs[0])
+                                                          : 0;
+}
+
 static double backward_bytes(const yoke_program *program, const yoke_node *node,
                              const yoke_plan_needs *needs, yoke_direction part) {
     double output = value_bytes(program, node->output);
@@ -61,7 +69,9 @@ static double backward_bytes(const yoke_program *program, const yoke_node *node,
 static double node_bytes(const yoke_program *program, const yoke_call_subject *subject) {
     const yoke_node *node = &program->model->nodes[subject->node];
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[subject->node]);
-    if (subject->backward) return backward_bytes(program, node, needs, subject->part);
+    if (subject->backward)
+        return backward_bytes(program, node, needs, subject->part) +
+               added_bytes(program, node, subject);
     double bytes = input_bytes(program, node) + value_bytes(program, node->output);
     /* What convolution and linear save is a copy in another layout, which others do without. */
     if (yoke_plan_way(program->plans[subject->node], YOKE_FORWARD) == NULL)

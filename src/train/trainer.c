@@ -190,10 +190,10 @@ static yoke_status keep_root(yoke_trainer *trainer) {
     TRY(yoke_devices_describe(trainer->devices, 0, &root));
     yoke_devices_close(trainer->devices);
     trainer->devices = NULL;
-    yoke_devices_options alone = {.struct_size = sizeof alone,
-                                  .list = trainer->options.devices,
-                                  .threads = root.threads,
-                                  .local_world = 1};
+    char list[sizeof root.name + sizeof root.ways]; /* "cuda:0", though the first of two is #0 */
+    snprintf(list, sizeof list, "%.*s%s", (int)strcspn(root.name, "#"), root.name, root.ways);
+    yoke_devices_options alone = {
+        .struct_size = sizeof alone, .list = list, .threads = root.threads};
     return yoke_devices_open(&trainer->devices, &alone);
 }
 

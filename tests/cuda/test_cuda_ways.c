@@ -169,6 +169,23 @@ static void first_layers_that_read_plain_float32(void **state) {
     }
 }
 
+/* The record of choices names what the passes read. */
+static void expect_channels(const parity_rig *rig, int channels, int wanted) {
+    char shape[32], padded[32];
+    const char *key, *name;
+    double milliseconds;
+    int found = 0, with_more = 0;
+    snprintf(shape, sizeof shape, "conv %dx", channels);
+    snprintf(padded, sizeof padded, " as %d channels", wanted);
+    for (int i = 0; yoke_choices_at(rig->choices, i, &key, &name, &milliseconds); i++) {
+        if (strncmp(key, shape, strlen(shape)) != 0) continue;
+        found++;
+        with_more += strstr(key, padded) != NULL;
+    }
+    assert_true(found > 0);
+    assert_int_equal(with_more, channels > 1 && channels < wanted ? found : 0);
+}
+
 /* "+stem4" and "+stem8" lay the input out with more channels. */
 static void first_layers_with_more_channels(void **state) {
     (void)state;
@@ -181,6 +198,7 @@ static void first_layers_with_more_channels(void **state) {
             c.operation.bias = channels == 3;
             c.plain = c.first_layer = true;
             check_every_precision(&rig, &c);
+            expect_channels(&rig, channels, i / 2 == 0 ? 4 : 8);
         }
         parity_rig_close(&rig);
     }

@@ -2,6 +2,7 @@
 #include "trainer_check.h"
 
 #include "train/metrics.h"
+#include "train/run.h"
 
 /* Learning. */
 
@@ -72,10 +73,18 @@ static void mode_single_keeps_the_first_device_alone(void **state) {
     (void)state;
     log_of_run run = {0};
     yoke_trainer_options options = small(&run);
-    options.devices = devices_of(3);
+    char list[32], first[32] = "cuda:0";
+    bool several = devices_are_cpus() || devices_gpus() > 1;
+    if (several) snprintf(first, sizeof first, "%s:1", devices_backend());
+    snprintf(list, sizeof list, "%s%s%s", several ? first : "2x", several ? "," : first,
+             several ? devices_backend() : "");
+    options.devices = list;
     options.mode = YOKE_MODE_SINGLE;
     options.steps = 1;
     EXPECT_OK(train(&run, &options));
+    yoke_device_info device = {.struct_size = sizeof device};
+    EXPECT_OK(yoke_devices_describe(run.trainer->devices, 0, &device));
+    assert_string_equal(device.name, first);
     yoke_trainer_summary summary = {.struct_size = sizeof summary};
     EXPECT_OK(yoke_trainer_summarize(run.trainer, &summary));
     assert_int_equal(summary.devices, 1);
