@@ -29,11 +29,17 @@ set(advice "install the CUDA toolkit or name it with -DCUDAToolkit_ROOT=FOLDER")
 if(YOKE_WITH_CUDA OR YOKE_SIMCUDA)
   yoke_find_toolkit()
   yoke_cuda_places(places CUDAToolkit_ROOT)
-  yoke_cuda_find(CUDART HEADER cuda_runtime_api.h VERSION cuda_runtime_api.h CUDART_VERSION PLACES ${places})
+  # The compiler's own header first: a wheel of the runtime comes without crt/, which the header needs.
+  set(compiler)
+  if(YOKE_NVCC)
+    set(compiler "${YOKE_CUDA_ROOT}|${YOKE_CUDA_PLACE}")
+  endif()
+  yoke_cuda_find(CUDART HEADER cuda_runtime_api.h VERSION cuda_runtime_api.h CUDART_VERSION
+    PLACES ${compiler} ${places})
   yoke_cuda_find(CUBLASLT LIBRARY cublasLt HEADER cublasLt.h PLACES ${places}
     VERSION cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH)
   find_package(CUDNN 9 QUIET)
-  find_package(NCCL 2.18 QUIET)
+  find_package(NCCL 2.22 QUIET) # aborts in groups
 endif()
 
 if(YOKE_SIMCUDA)
@@ -76,7 +82,7 @@ else()
   list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
   yoke_decide(CUDA CUDA "${missing}" "${CMAKE_CUDA_COMPILER_VERSION}" "${CUDART_PLACE}; code for ${architectures}")
 endif()
-foreach(library CUDNN=cuDNN=9 NCCL=NCCL=2.18)
+foreach(library CUDNN=cuDNN=9 NCCL=NCCL=2.22)
   string(REPLACE "=" ";" library ${library})
   list(POP_FRONT library feature name least)
   set(missing)

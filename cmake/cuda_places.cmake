@@ -1,5 +1,6 @@
 # Where CUDA and the libraries around it are looked for, and in which order: roots the user names, the active conda
 # environment, wheels of the active Python, the toolkit, the system. The first place with a whole answer gives it.
+# The runtime's header comes from the compiler's place where that has one.
 
 # Sets `out` to "prefix|what it is", in order, up to the wheels. Further arguments name roots, which are read as
 # CMake variables first and from the environment then.

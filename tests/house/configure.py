@@ -13,7 +13,7 @@ import tempfile
 PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(finder LANGUAGES NONE)
 set(CMAKE_MODULE_PATH {root}/cmake)
-find_package(NCCL 2.18 QUIET)
+find_package(NCCL 2.22 QUIET)
 find_package(CUDNN 9 QUIET)
 message(STATUS "NCCL=${{NCCL_FOUND}} ${{NCCL_VERSION}} ${{NCCL_LIBRARY}} ${{NCCL_PLACE}}=")
 message(STATUS "CUDNN=${{CUDNN_FOUND}} ${{CUDNN_VERSION}} ${{CUDNN_LIBRARY}} ${{CUDNN_PLACE}}=")
@@ -55,8 +55,8 @@ def check_places(cmake, folder, root):
     said = []
 
     environment = {"PYTHONPATH": str(wheels)}
-    plant_nccl(wheels / "nvidia/nccl", 21)
-    said.append(("TRUE 2.21.3", "(Python wheel)", found(cmake, folder, "NCCL", **environment)))
+    plant_nccl(wheels / "nvidia/nccl", 23)
+    said.append(("TRUE 2.23.3", "(Python wheel)", found(cmake, folder, "NCCL", **environment)))
     cudnn = wheels / "nvidia/cudnn"
     (cudnn / "include").mkdir(parents=True)
     (cudnn / "lib").mkdir()

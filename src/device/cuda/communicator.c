@@ -199,6 +199,7 @@ static yoke_status build(nccl_communicator *own, const yoke_communicator_request
     own->rank = request->rank;
     own->world = request->world;
     own->watchdog.count = 1;
+    own->watchdog.ordinal = cuda_of(request->device)->ordinal;
     own->watchdog.check = request->check;
     own->watchdog.context = request->context;
     own->watchdog.timeout_ms = request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;

@@ -120,6 +120,18 @@ static void note_version(found_library *library, const wanted_library *wanted, s
              version / 10000, version / 100 % 100, version % 100, library->path);
 }
 
+#ifdef YOKE_HAS_NCCL
+/* An abort of older ones frees a communicator at once, also while another thread is in a call of
+ * it. Version 0: unknown. */
+static void refuse_old_nccl(int version) {
+    found_library *found = &libraries.found_nccl;
+    if (!found->here || version == 0 || version >= 22200) return;
+    found->here = false;
+    snprintf(found->detail, sizeof found->detail, "NCCL %d.%d is older than 2.22 (%s)",
+             version / 10000, version / 100 % 100, found->path);
+}
+#endif
+
 static void load_all(void) {
     load(&libraries.found_lt, &wanted_lt, &libraries.lt);
     if (libraries.found_lt.here)
@@ -137,6 +149,7 @@ static void load_all(void) {
     load(&libraries.found_nccl, &wanted_nccl, &libraries.nccl);
     if (libraries.found_nccl.here && libraries.nccl.ncclGetVersion(&version) == ncclSuccess)
         note_version(&libraries.found_nccl, &wanted_nccl, (size_t)version);
+    refuse_old_nccl(version);
 #else
     snprintf(libraries.found_nccl.detail, sizeof libraries.found_nccl.detail,
              "NCCL is not in this build");

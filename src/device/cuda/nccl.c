@@ -172,6 +172,7 @@ static yoke_status build(nccl_group *group, const yoke_device_group_request *req
     group->watchdog.timeout_ms =
         request->timeout_ms > 0 ? request->timeout_ms : CUDA_NCCL_TIMEOUT_MS;
     group->watchdog.count = request->count;
+    group->watchdog.ordinal = cuda_of(request->devices[0])->ordinal;
     for (int k = 0; k < request->count; k++)
         group->devices[k] = request->devices[k];
     TRY(cuda_nccl_watchdog_start(&group->watchdog));

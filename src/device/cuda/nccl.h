@@ -23,6 +23,7 @@ ncclResult_t cuda_nccl_name(char *name, size_t size);
 typedef struct cuda_nccl_watchdog {
     ncclComm_t communicators[YOKE_DEVICES_LIMIT]; /* NULL: not made, aborted or destroyed */
     int count;
+    int ordinal; /* of the GPU of one of them */
     /* Whether a call may go on waiting; NULL: until timeout_ms. Only called during a call, by the
      * watchdog's thread. */
     yoke_status (*check)(void *context);

@@ -10,18 +10,16 @@
  * communicator which still joins; NCCL frees communicators at the end of the group, and the
  * watchdog ends the group when the call has returned. The group is needed in any case: alone, the
  * abort of one communicator may wait for the work of the next. (NCCL before 2.22 has no aborts in
- * groups: it frees a communicator at once.) */
+ * groups: Yoke refuses it.) */
 #include "device/cuda/nccl.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #ifdef YOKE_HAS_NCCL
 
-#define LOOK_MS 100     /* between two looks at whether a call is in flight */
-#define RETURN_MS 10000 /* for a call to return after its communicator's flags were raised */
+#define LOOK_MS 100 /* between two looks at whether a call is in flight */
 
 /* Communicators whose flags are raised, and which end_abort frees. */
 static void begin_abort(cuda_nccl_watchdog *watchdog) {
@@ -39,17 +37,16 @@ static void end_abort(cuda_nccl_watchdog *watchdog) {
 void cuda_nccl_abort(cuda_nccl_watchdog *watchdog) {
     begin_abort(watchdog);
     end_abort(watchdog);
-    cudaGetLastError(); /* clears NCCL's CUDA error, which the next CUDA call would report */
 }
 
 /* The thread. */
 
-/* Until somebody signals; false: the time is over. */
-static bool wait_for(cuda_nccl_watchdog *watchdog, int ms) {
-    uint64_t until = yoke_now_ns() + (uint64_t)ms * 1000000u;
+/* Or until somebody signals. */
+static void wait_for_look(cuda_nccl_watchdog *watchdog) {
+    uint64_t until = yoke_now_ns() + LOOK_MS * (uint64_t)1000000;
     const struct timespec time = {.tv_sec = (time_t)(until / 1000000000u),
                                   .tv_nsec = (long)(until % 1000000000u)};
-    return pthread_cond_timedwait(&watchdog->changed, &watchdog->mutex, &time) != ETIMEDOUT;
+    pthread_cond_timedwait(&watchdog->changed, &watchdog->mutex, &time);
 }
 
 /* Counts looks, not time: a process that was stopped has not waited meanwhile. */
@@ -64,8 +61,8 @@ static bool is_overdue(cuda_nccl_watchdog *watchdog) {
 static void abort_call(cuda_nccl_watchdog *watchdog) {
     watchdog->fired = true;
     begin_abort(watchdog);
-    while (watchdog->inside && wait_for(watchdog, RETURN_MS))
-        continue;
+    while (watchdog->inside)
+        pthread_cond_wait(&watchdog->changed, &watchdog->mutex);
     end_abort(watchdog);
     watchdog->aborted = true;
     pthread_cond_broadcast(&watchdog->changed);
@@ -73,9 +70,10 @@ static void abort_call(cuda_nccl_watchdog *watchdog) {
 
 static void *watch(void *context) {
     cuda_nccl_watchdog *watchdog = context;
+    cudaSetDevice(watchdog->ordinal); /* an abort would make GPU 0 current, and take memory there */
     pthread_mutex_lock(&watchdog->mutex);
     while (!watchdog->stopping && !watchdog->fired) {
-        wait_for(watchdog, LOOK_MS);
+        wait_for_look(watchdog);
         if (watchdog->inside && is_overdue(watchdog)) abort_call(watchdog);
     }
     pthread_mutex_unlock(&watchdog->mutex);
