@@ -1,10 +1,11 @@
 /* Libraries of simulated GPUs that fail: a cuDNN that does not start, that says why it fails, that
  * serves few convolutions, and that loses the GPU. */
+#include "device/cuda/cuda.h"
 #include "operation_parity.h"
 #include "simcuda/control.h"
 #include "with_setting.h"
 
-#define NO_CUDNN "im2col computes convolutions: cuDNN fails with CUDNN_STATUS_"
+#define NO_CUDNN "no cuDNN: CUDNN_STATUS_"
 
 /* 3x3 over 4 channels. */
 static parity_case convolution(int dilation) {
@@ -26,8 +27,11 @@ static void expect_winner(parity_rig *rig, const parity_case *c, const char *win
     double milliseconds;
     int passes = 0;
     parity_check(rig, c);
-    for (; yoke_choices_at(rig->choices, passes, &key, &name, &milliseconds); passes++)
+    bool without = cuda_of(yoke_devices_at(rig->devices, 0))->cudnn == NULL;
+    for (; yoke_choices_at(rig->choices, passes, &key, &name, &milliseconds); passes++) {
         if (strcmp(name, winner) != 0) fail_msg("%s: %s, not %s", key, name, winner);
+        assert_int_equal(strstr(key, " without cuDNN") != NULL, without);
+    }
     assert_int_equal(passes, 3);
 }
 
@@ -56,7 +60,13 @@ static void a_cudnn_that_takes_no_stream_is_closed_and_left_out(void **state) {
     expect_im2col_and_a_note();
 }
 
-static void both_notes_of_a_gpu_are_there(void **state) {
+static void expect_end(const char *text, const char *end) {
+    size_t length = strlen(text), wanted = strlen(end);
+    if (length < wanted || strcmp(text + length - wanted, end) != 0) fail_msg("note: %s", text);
+}
+
+/* Devices that convolved in different ways would compute different bits. */
+static void all_gpus_do_without_a_cudnn_that_fails_on_one_and_have_both_notes(void **state) {
     WITH("SIMCUDA_FAULT", "cudnnCreate@1=1001");
     setenv("SIMCUDA_PEERS", "corrupt", 1);
     yoke_devices *devices = NULL;
@@ -65,9 +75,25 @@ static void both_notes_of_a_gpu_are_there(void **state) {
     PARITY_OK(yoke_devices_open(&devices, &options));
     PARITY_OK(yoke_devices_describe(devices, 0, &first));
     PARITY_OK(yoke_devices_describe(devices, 1, &second));
-    assert_non_null(strstr(first.note, "CUDNN_STATUS_NOT_INITIALIZED; through host memory"));
-    assert_memory_equal(second.note, "through host memory", 19);
+    const char *text = NO_CUDNN "NOT_INITIALIZED; through host memory";
+    assert_memory_equal(first.note, text, strlen(text));
+    expect_end(first.note, "copies from cuda:1");
+    text = "no cuDNN: it fails on another GPU; through host memory";
+    assert_memory_equal(second.note, text, strlen(text));
+    expect_end(second.note, "copies from cuda:0");
+    for (int k = 0; k < 2; k++)
+        assert_null(cuda_of(yoke_devices_at(devices, k))->cudnn);
     yoke_devices_close(devices);
+}
+
+/* Next time there may be memory. */
+static void a_cudnn_without_memory_is_an_error(void **state) {
+    WITH("SIMCUDA_FAULT", "cudnnCreate@1=4003");
+    size_t before = simcuda_outstanding();
+    yoke_devices *devices = NULL;
+    yoke_devices_options options = {.struct_size = sizeof options, .list = "2xcuda"};
+    assert_int_equal(yoke_devices_open(&devices, &options), YOKE_ERROR_MEMORY);
+    assert_int_equal(simcuda_outstanding(), before);
 }
 
 /* Plans the case for the GPU and runs it forward. */
@@ -126,7 +152,7 @@ static void a_gpu_that_a_library_loses_is_poisoned_with_cudas_reason(void **stat
     parity_rig_close(&rig);
 }
 
-/* In NHWC cuDNN documents no algorithm for taps that lie apart. */
+/* In NHWC the simulated cuDNN has no algorithm for taps that lie apart. */
 static void dilated_convolutions_are_im2cols_in_every_precision(void **state) {
     (void)state;
     for (yoke_precision precision = YOKE_FLOAT32; precision <= YOKE_BFLOAT16; precision++) {
@@ -146,7 +172,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cudnn_that_does_not_start_leaves_convolutions_to_im2col_with_a_note),
         cmocka_unit_test(a_cudnn_that_takes_no_stream_is_closed_and_left_out),
-        cmocka_unit_test(both_notes_of_a_gpu_are_there),
+        cmocka_unit_test(all_gpus_do_without_a_cudnn_that_fails_on_one_and_have_both_notes),
+        cmocka_unit_test(a_cudnn_without_memory_is_an_error),
         cmocka_unit_test(a_failing_cudnn_gives_its_own_reason),
         cmocka_unit_test(a_gpu_that_a_library_loses_is_poisoned_with_cudas_reason),
         cmocka_unit_test(dilated_convolutions_are_im2cols_in_every_precision),

@@ -70,7 +70,16 @@ static yoke_status create_streams(cuda_device *cuda) {
     return YOKE_OK;
 }
 
-/* A cuDNN that does not start is as good as none: im2col computes every convolution. */
+#ifdef YOKE_HAS_CUDNN
+static void leave_cudnn_out(cuda_device *cuda, const char *reason) {
+    snprintf(cuda->note, sizeof cuda->note, "no cuDNN: %s", reason);
+    if (cuda->cudnn != NULL) cuda_cudnn()->cudnnDestroy(cuda->cudnn);
+    cuda->cudnn = NULL;
+}
+#endif
+
+/* A cuDNN that does not start is as good as none: im2col computes every convolution. For lack of
+ * memory it may start next time. */
 static yoke_status create_cudnn(cuda_device *cuda) {
 #ifdef YOKE_HAS_CUDNN
     if (cuda_cudnn() == NULL) return YOKE_OK;
@@ -79,11 +88,8 @@ static yoke_status create_cudnn(cuda_device *cuda) {
         status = cuda_cudnn()->cudnnSetStream(cuda->cudnn, cuda->streams[YOKE_STREAM_COMPUTE]);
     if (status == CUDNN_STATUS_SUCCESS) return YOKE_OK;
     yoke_status failed = cuda_cudnn_failed(cuda, status, "starting cuDNN");
-    if (cuda_poisoned(cuda)) return failed;
-    snprintf(cuda->note, sizeof cuda->note, "im2col computes convolutions: cuDNN fails with %s",
-             cuda_cudnn()->cudnnGetErrorString(status));
-    if (cuda->cudnn != NULL) cuda_cudnn()->cudnnDestroy(cuda->cudnn);
-    cuda->cudnn = NULL;
+    if (cuda_poisoned(cuda) || failed == YOKE_ERROR_MEMORY) return failed;
+    leave_cudnn_out(cuda, cuda_cudnn()->cudnnGetErrorString(status));
 #else
     (void)cuda;
 #endif
@@ -103,6 +109,28 @@ static yoke_status cuda_build(cuda_device *cuda, const yoke_backend_open *reques
     cuda->reach = (uint64_t)1 << cuda->ordinal;
     TRY(create_streams(cuda));
     return create_handles(cuda);
+}
+
+/* Devices that convolve in different ways would compute different bits. */
+static void agree_on_cudnn(yoke_device *const *devices, int count) {
+#ifdef YOKE_HAS_CUDNN
+    int with = 0, before = cuda_current();
+    for (int k = 0; k < count; k++)
+        with += cuda_of(devices[k])->cudnn != NULL;
+    for (int k = 0; with < count && k < count; k++) {
+        if (cuda_of(devices[k])->cudnn == NULL) continue;
+        cudaSetDevice(cuda_of(devices[k])->ordinal);
+        leave_cudnn_out(cuda_of(devices[k]), "it fails on another GPU");
+    }
+    cuda_return_to(before);
+#else
+    (void)devices, (void)count;
+#endif
+}
+
+static yoke_status connect_all(yoke_device *const *devices, int count) {
+    agree_on_cudnn(devices, count);
+    return cuda_connect(devices, count);
 }
 
 /* Restores the caller's current GPU. */
@@ -312,7 +340,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .enter = cuda_enter,
         .leave = cuda_leave,
         .use = cuda_use,
-        .connect = cuda_connect,
+        .connect = connect_all,
         .allocate = cuda_allocate,
         .release = cuda_release,
         .allocate_host = cuda_allocate_host,

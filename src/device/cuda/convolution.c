@@ -31,7 +31,18 @@ static int padded_channels(const cuda_device *device, const yoke_plan_request *r
     return plain && few && operation->groups == 1 && !request->input_gradient ? padded : 0;
 }
 
-static void write_key(char *key, size_t size, const yoke_operation *operation, int padded) {
+static bool lacks_cudnn(const cuda_device *device) {
+#ifdef YOKE_HAS_CUDNN
+    return cuda_cudnn() != NULL && device->cudnn == NULL;
+#else
+    (void)device;
+    return false;
+#endif
+}
+
+/* A cuDNN that does not start leaves no trace in the choices of runs where it does. */
+static void write_key(char *key, size_t size, const cuda_device *device,
+                      const yoke_operation *operation, int padded) {
     yoke_dims input = operation->input;
     int length =
         snprintf(key, size, "conv %dx%dx%d to %d, kernel %d/%d pad %d groups %d", input.channels,
@@ -40,7 +51,9 @@ static void write_key(char *key, size_t size, const yoke_operation *operation, i
     if (operation->dilation > 1)
         length +=
             snprintf(key + length, size - (size_t)length, " dilation %d", operation->dilation);
-    if (padded > 0) snprintf(key + length, size - (size_t)length, " as %d channels", padded);
+    if (padded > 0)
+        length += snprintf(key + length, size - (size_t)length, " as %d channels", padded);
+    if (lacks_cudnn(device)) snprintf(key + length, size - (size_t)length, " without cuDNN");
 }
 
 yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
@@ -50,7 +63,7 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
     int64_t kernel = operation->kernel, in = input.channels / operation->groups;
     int padded = padded_channels(device, request);
     char key[128];
-    write_key(key, sizeof key, operation, padded);
+    write_key(key, sizeof key, device, operation, padded);
     if (padded > 0) input.channels = padded;
     cuda_weighted_request weighted = {
         .plan = request,
