@@ -202,6 +202,8 @@ static void the_callers_gpu_is_current_again_after_every_visit(void **state) {
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     EXPECT_OK(yoke_devices_describe(devices, 0, &info));
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
+    EXPECT_OK(yoke_devices_synchronize(devices));
+    assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
     yoke_devices_close(devices);
     assert_true(cudaGetDevice(&now) == cudaSuccess && now == own);
 }

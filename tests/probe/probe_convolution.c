@@ -199,9 +199,8 @@ static yoke_status choose_places(probe_memory *memory, size_t count) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         memory->host_places[i] = (state >> 20) % count;
     }
-    TRY_CUDA(device, cudaMemcpy(memory->places, memory->host_places, sizeof memory->host_places,
-                                cudaMemcpyHostToDevice));
-    return YOKE_OK;
+    return yoke_device_upload(&device->base, YOKE_STREAM_COMPUTE, memory->places,
+                              memory->host_places, sizeof memory->host_places);
 }
 
 static cudaError_t queue_reference(const pass_course *of, const probe_memory *memory) {
