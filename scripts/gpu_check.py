@@ -30,6 +30,11 @@ def last_line(text, code=None):
     return lines[-1][:300] if lines else f"exit {code}"
 
 
+def skip(run, text):
+    """Exit code 77 says that there is no GPU; where one was listed that is a failure."""
+    raise (Failure if run.facts.get("gpus") else Skip)(text)
+
+
 def need(*files):
     for file in files:
         if not file.exists():
@@ -112,7 +117,7 @@ def probe(run):
             whole = [line for line in result.read_text().split("\n")[:-1] if line]  # the last one may be cut
             run.results["probe"] = [json.loads(line) for line in whole]
     if code == SKIPPED_CODE:
-        raise Skip(last_line(text))
+        skip(run, last_line(text))
     run.check("gpu_probe", PASSED if code == 0 else FAILED, last_line(text, code))
 
 
@@ -140,7 +145,7 @@ def run_cases(run, program):
     cases = Cases(run, program.name)
     code, text = run.command([program], heard=cases.hear, folder=program.parent)
     if code == SKIPPED_CODE:
-        raise Skip(last_line(text))
+        skip(run, last_line(text))
     if code != 0 and FAILED not in cases.found.values():
         run.check(program.name, FAILED, last_line(text, code))
 
@@ -163,7 +168,8 @@ def run_test(run, name):
         return
     counted = collections.Counter(case[1] for case in map(CASE.match, text.splitlines()) if case)
     reason = f"{counted['OK']} cases, {counted['SKIPPED']} skipped"
-    verdict = {0: PASSED, SKIPPED_CODE: SKIPPED}.get(code, FAILED)
+    absent = FAILED if run.facts.get("gpus") else SKIPPED
+    verdict = {0: PASSED, SKIPPED_CODE: absent}.get(code, FAILED)
     if verdict != PASSED:
         errors = re.findall(r"^\[\s+ERROR\s+\] --- (.+)$|^.*error:.*$", text, re.MULTILINE)
         reason = next(filter(None, errors), last_line(text, code))[:300]

@@ -19,14 +19,18 @@ mkdir -p "$folder"/{bin,include,lib/pkgconfig,lib/needed}
 triplet=$(cc -print-multiarch)
 
 copy_headers() {
-    local header to
+    local header to files
+    files=$(dpkg -L "$1") || {
+        echo "pack-deps.sh: install $1: its headers are packed from the package" >&2
+        exit 1
+    }
     while read -r header; do
         [[ -f $header ]] || continue
         to=${header#/usr/include/}
         to=$folder/include/${to#"$triplet"/}
         mkdir -p "$(dirname "$to")"
         cp "$header" "$to"
-    done < <(dpkg -L "$1" | grep '^/usr/include/')
+    done < <(grep '^/usr/include/' <<<"$files")
 }
 
 # copy_needed FILE: the libraries it needs that not every machine has, for LD_LIBRARY_PATH.

@@ -104,6 +104,8 @@ def count(results):
 def main():
     options = parse_arguments()
     programs = find_programs(options.only, options.without)
+    if not programs:
+        sys.exit("simulated_seeds.py: no test to run; build them with scripts/build.sh simcuda, or name others with -R")
     LOGS.mkdir(parents=True, exist_ok=True)
     seeds = range(options.first, options.first + options.seeds)
     late_seeds = seeds[: options.late]
