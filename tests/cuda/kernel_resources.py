@@ -13,6 +13,7 @@ import sys
 
 SKIPPED = 77
 ARCHITECTURE = "sm_90"  # of the limits
+RELEASE = "13.0"  # of the compiler that they describe; another one gives out registers in another way
 REGISTERS, THREADS, BLOCKS, SHARED = 65536, 2048, 32, 233472  # of one of its multiprocessors
 SHARED_OF_CUDA = 1024  # in every block
 
@@ -82,6 +83,10 @@ def check(kernels, limits):
 
 def main():
     library, nvcc, limits = sys.argv[1:4]
+    release = re.search(r"release ([\d.]+)", subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout)
+    if release is None or release[1] != RELEASE:
+        print(f"skipped: {nvcc} is of release {release and release[1]}; the limits are of {RELEASE}")
+        return SKIPPED
     beside = pathlib.Path(nvcc).with_name("cuobjdump")
     tool = str(beside) if beside.exists() else shutil.which("cuobjdump")
     if tool is None:
