@@ -89,7 +89,7 @@ if [[ $quick == no ]]; then
         prefix=()
         run_preset simcuda
         # Seeds that no test of the preset has; the first with late work, too.
-        run_check seeds "" scripts/simulated_seeds.py --first 4 --seeds 3 --late 1 --jobs "$jobs" -R "$reordered"
+        run_check seeds "" scripts/simulated_seeds.py --first 4 --seeds 2 --late 1 --jobs "$jobs" -R "$reordered"
     elif grep -q "needs the headers of the CUDA toolkit" build/simcuda.log; then
         summary+=("simcuda: skipped, the headers of the CUDA toolkit are not here")
     else
