@@ -114,9 +114,9 @@ yoke_status cuda_failed(cuda_device *device, cudaError_t error, const char *call
                 cudaGetErrorName(error), cudaGetErrorString(error), known.text);
 }
 
-/* Each library has a CUDA runtime of its own linked into it, and this room's runtime does not know
- * the errors of that one. But every runtime reports a lost GPU when it is asked for a stream's
- * state. No recording captures this stream, so the question is always allowed. */
+/* Each library links a CUDA runtime of its own, and Yoke's runtime does not see its errors. But
+ * cudaStreamQuery reports a lost GPU in every runtime. No recording captures the copy stream, so
+ * the query is always allowed. */
 static cudaError_t error_of_gpu(const cuda_device *device) {
     if (device == NULL || device->streams[YOKE_STREAM_COPY] == NULL) return cudaSuccess;
     cudaError_t error = cudaStreamQuery(device->streams[YOKE_STREAM_COPY]);
