@@ -19,8 +19,8 @@ from gpu_run import FAILED, LATE, PASSED, ROOT, SKIPPED, Failure, Late, Run, Ski
 
 CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)$")
 VERDICTS = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
-# Tests of the backend itself; the others that take a backend are the engine's.
-BACKEND_TESTS = ("test_device", "test_arithmetic", "test_collectives", "test_concurrent_devices")
+# Tests of the backend itself; the others that run on devices of any backend are the engine's.
+BACKEND_TESTS = ("test_collectives", "test_concurrent_devices")
 AT_ONCE = 4  # test programs on one GPU
 SKIPPED_CODE = 77
 
