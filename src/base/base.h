@@ -16,6 +16,7 @@
 #include "base/room.h"
 #include "base/same_file.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/tree.h"
 #include "base/workers.h"
 

@@ -5,7 +5,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/thread.h"
 
 #define WORKERS_MAX 1024
 #define CACHE_LINE 64
@@ -238,7 +238,7 @@ void yoke_workers_signal(yoke_workers *workers, uint32_t *counter) {
 static yoke_status start_thread(yoke_workers *crew, int index) {
     yoke_worker *worker = &crew->workers[index];
     atomic_fetch_add(&crew->pending, 1);
-    int cause = pthread_create(&worker->thread, NULL, work, worker);
+    int cause = yoke_thread_start(&worker->thread, work, worker);
     if (cause != 0) {
         atomic_fetch_sub(&crew->pending, 1);
         return FAIL(YOKE_ERROR_SYSTEM, "cannot start worker thread %d of %d: %s", index,
@@ -260,16 +260,6 @@ static yoke_status start_threads(yoke_workers *crew) {
     return YOKE_OK;
 }
 
-/* The host program's threads handle its signals: workers accept only signals that they cause. */
-static void block_signals(sigset_t *before) {
-    sigset_t blocked;
-    sigfillset(&blocked);
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF};
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        sigdelset(&blocked, own[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, before);
-}
-
 static yoke_status build(yoke_workers *crew, const yoke_workers_options *options) {
     crew->options = *options;
     crew->process = getpid();
@@ -278,10 +268,7 @@ static yoke_status build(yoke_workers *crew, const yoke_workers_options *options
         crew->workers[i].index = i;
         crew->workers[i].crew = crew;
     }
-    sigset_t before;
-    block_signals(&before);
     yoke_status status = start_threads(crew);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     yoke_error error = yoke_error_take(status);
     yoke_status entered = join(crew, crew->threads + 1, NULL);
     return status != YOKE_OK ? yoke_error_restore(&error) : entered;

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,19 +245,14 @@ static yoke_status allocate_all(yoke_loader *loader, int threads) {
     return yoke_balanced_weights(dataset, loader->sums);
 }
 
-/* The host program's threads handle its signals; the loader's threads block them. */
 static yoke_status start_threads(yoke_loader *loader, int count) {
-    sigset_t all, kept;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
     int code = 0;
     while (code == 0 && loader->thread_count < count) {
         loader_thread *self = &loader->threads[loader->thread_count];
         self->loader = loader;
-        code = pthread_create(&self->thread, NULL, thread_main, self);
+        code = yoke_thread_start(&self->thread, thread_main, self);
         if (code == 0) loader->thread_count++;
     }
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
     if (code == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_SYSTEM, "loader thread %d of %d cannot start: %s", loader->thread_count,
                 count, strerror(code));

@@ -3,7 +3,6 @@
 #include "train/checkpoint_writer.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -107,13 +106,8 @@ static void *thread_main(void *context) {
     return NULL;
 }
 
-/* The host program's threads handle its signals. */
 static yoke_status start_thread(yoke_checkpoint_writer *writer) {
-    sigset_t all, kept;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    int code = pthread_create(&writer->thread, NULL, thread_main, writer);
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    int code = yoke_thread_start(&writer->thread, thread_main, writer);
     writer->running = code == 0;
     if (code == 0) return YOKE_OK;
     return FAIL(YOKE_ERROR_SYSTEM, "the thread that writes checkpoints cannot start: %s",

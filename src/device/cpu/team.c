@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,20 +43,16 @@ static yoke_status load_unwinder(void) {
 /* All live at once, as the team's threads will. Answers how many the system gave. */
 static int try_threads(pthread_t *threads, int count, int *cause) {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    sigset_t all, before;
     int started = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the host's threads handle its signals */
     pthread_mutex_lock(&gate);
     while (started < count) {
-        *cause = pthread_create(&threads[started], NULL, await, &gate);
+        *cause = yoke_thread_start(&threads[started], await, &gate);
         if (*cause != 0) break;
         started++;
     }
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 

@@ -13,7 +13,6 @@
  * groups: Yoke refuses it.) */
 #include "device/cuda/nccl.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,16 +79,6 @@ static void *watch(void *context) {
     return NULL;
 }
 
-/* All signals stay blocked: they belong to the host program's own threads. */
-static int start_thread(cuda_nccl_watchdog *watchdog) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int cause = pthread_create(&watchdog->thread, NULL, watch, watchdog);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return cause;
-}
-
 yoke_status cuda_nccl_watchdog_start(cuda_nccl_watchdog *watchdog) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -97,7 +86,7 @@ yoke_status cuda_nccl_watchdog_start(cuda_nccl_watchdog *watchdog) {
     pthread_mutex_init(&watchdog->mutex, NULL);
     pthread_cond_init(&watchdog->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int cause = start_thread(watchdog);
+    int cause = yoke_thread_start(&watchdog->thread, watch, watchdog);
     watchdog->runs = cause == 0;
     if (watchdog->runs) return YOKE_OK;
     pthread_cond_destroy(&watchdog->changed);

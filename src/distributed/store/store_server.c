@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,17 +382,6 @@ static void *serve_until_end(void *context) {
     }
 }
 
-/* All signals stay blocked: they belong to the host program's own threads. */
-static int start_thread(yoke_store_server *server) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int cause = pthread_create(&server->thread, NULL, serve_until_end, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    server->runs = cause == 0;
-    return cause;
-}
-
 static yoke_status build(yoke_store_server *server, const yoke_server_options *options, int *own) {
     int pair[2];
     if (strlen(options->run_id) >= sizeof server->run_id)
@@ -412,7 +400,8 @@ static yoke_status build(yoke_store_server *server, const yoke_server_options *o
     add(server, pair[0], true);
     *own = pair[1];
     if (server->count == 0) return FAIL_MEMORY(sizeof(connection), "a store connection");
-    int cause = start_thread(server);
+    int cause = yoke_thread_start(&server->thread, serve_until_end, server);
+    server->runs = cause == 0;
     return cause == 0 ? YOKE_OK
                       : FAIL(YOKE_ERROR_SYSTEM, "cannot serve a store: %s", strerror(cause));
 }

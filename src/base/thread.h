@@ -1,0 +1,11 @@
+/* Threads of the library's own. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+
+/* As pthread_create: 0 or the errno. The host program's threads handle its signals: the new thread
+ * accepts only those that a thread's own instructions cause, and a profiler's. */
+int yoke_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
+
+#endif
