@@ -28,6 +28,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gpu_rows import Setup
+from served_requests import open_answers, serve
 
 try:
     from jax import shard_map
@@ -179,9 +180,9 @@ class Contender:
         return (time.monotonic() - begin) * 1e3 / count
 
 
-def serve(contenders, verb, argument):
+def answer(contenders, verb, argument):
     if verb == "open":
-        contenders[0] = Contender(pathlib.Path(argument))
+        contenders[:] = [Contender(pathlib.Path(argument))]
         return {"jax": jax.__version__, "device": str(jax.devices()[0])}
     if verb == "losses":
         return {"losses": contenders[0].losses(int(argument))}
@@ -189,15 +190,7 @@ def serve(contenders, verb, argument):
 
 
 def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # XLA prints to stdout, too
-    contenders = [None]
-    for line in sys.stdin:
-        try:
-            answer = serve(contenders, *line.split())
-        except Exception as error:  # the race goes on without this contender
-            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(open_answers(), functools.partial(answer, []))
 
 
 if __name__ == "__main__":

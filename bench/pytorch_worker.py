@@ -11,9 +11,9 @@ Requests come on stdin, a line each, and answers go to stdout, as those of `yoke
   close NAME
 """
 import datetime
+import functools
 import gc
 import json
-import os
 import pathlib
 import re
 import sys
@@ -27,6 +27,7 @@ import torch.distributed as dist
 from gpu_rows import Setup
 from pytorch_contenders import (LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, Eager, load, read_batch,
                                 read_weights)
+from served_requests import open_answers, serve
 
 warnings.simplefilter("ignore", FutureWarning)  # DDP renames broadcast_buffers
 UPDATES = ({"fused": True}, {"foreach": True}, {"foreach": False})
@@ -103,7 +104,7 @@ def close_contender(contenders, name):
     return {}
 
 
-def serve(contenders, verb, name="", argument=""):
+def answer(contenders, verb, name="", argument=""):
     if verb == "hello":
         return describe()
     if verb == "open":
@@ -118,18 +119,11 @@ def serve(contenders, verb, name="", argument=""):
 def main():
     threads, ranks = sys.argv[1], sys.argv[2:]
     torch.set_num_threads(int(threads))
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # compilers print to stdout, too
+    answers = open_answers()
     if ranks:
         dist.init_process_group("gloo", init_method=f"file://{ranks[2]}", rank=int(ranks[0]),
                                 world_size=int(ranks[1]), timeout=datetime.timedelta(seconds=LOST_RANK_S))
-    contenders = {}
-    for line in sys.stdin:
-        try:
-            answer = serve(contenders, *line.split())
-        except Exception as error:  # the race goes on without this contender
-            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(answers, functools.partial(answer, {}))
 
 
 if __name__ == "__main__":
