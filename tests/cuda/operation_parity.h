@@ -438,6 +438,23 @@ static inline void parity_rig_close(parity_rig *rig) {
     yoke_devices_close(rig->cpu);
 }
 
+/* Around a group of tests: their state is a rig of `list`, and in most groups of one GPU. */
+static inline int parity_group_open(void **state, const char *list) {
+    static parity_rig rig;
+    parity_rig_open(&rig, list);
+    *state = &rig;
+    return 0;
+}
+
+static inline int parity_group_open_gpu(void **state) {
+    return parity_group_open(state, "cuda:0");
+}
+
+static inline int parity_group_close(void **state) {
+    parity_rig_close(*state);
+    return 0;
+}
+
 /* The same case in float32 over plain inputs on the CPU. */
 static inline void parity_run_cpu(const parity_rig *rig, const parity_case *c, parity_case *plain,
                                   const parity_values *values, const yoke_plan_step *step,

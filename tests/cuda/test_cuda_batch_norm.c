@@ -156,18 +156,6 @@ static void an_overflow_reaches_the_output_and_spares_the_running_statistics(voi
     }
 }
 
-static int open_rig(void **state) {
-    static parity_rig rig;
-    parity_rig_open(&rig, "cuda:0");
-    *state = &rig;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    parity_rig_close(*state);
-    return 0;
-}
-
 int main(void) {
     if (devices_gpus() == 0) {
         print_message("skipped: no usable GPU\n");
@@ -179,5 +167,5 @@ int main(void) {
         cmocka_unit_test(a_mean_far_from_zero_leaves_the_deviation),
         cmocka_unit_test(an_overflow_reaches_the_output_and_spares_the_running_statistics),
     };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
+    return cmocka_run_group_tests(tests, parity_group_open_gpu, parity_group_close);
 }

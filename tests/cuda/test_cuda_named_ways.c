@@ -176,16 +176,8 @@ static void two_runs_give_the_same_bits(void **state) {
     free(without);
 }
 
-static int open_rig(void **state) {
-    static parity_rig rig;
-    parity_rig_open(&rig, "cuda:0+all");
-    *state = &rig;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    parity_rig_close(*state);
-    return 0;
+static int open_all_ways(void **state) {
+    return parity_group_open(state, "cuda:0+all");
 }
 
 int main(void) {
@@ -202,5 +194,5 @@ int main(void) {
         cmocka_unit_test(models_equal_the_reference),
         cmocka_unit_test(two_runs_give_the_same_bits),
     };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
+    return cmocka_run_group_tests(tests, open_all_ways, parity_group_close);
 }

@@ -540,18 +540,6 @@ static void layouts_take_values_there_and_back_to_the_bit(void **state) {
     yoke_device_leave(device, &scope);
 }
 
-static int open_rig(void **state) {
-    static parity_rig rig;
-    parity_rig_open(&rig, "cuda:0");
-    *state = &rig;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    parity_rig_close(*state);
-    return 0;
-}
-
 static bool has_gpu(void) {
     yoke_backend_info info = {.struct_size = sizeof info};
     for (int i = 0; yoke_backend_describe(i, &info); i++) {
@@ -591,5 +579,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(relu_lets_nan_through),
         cmocka_unit_test(a_replay_with_a_new_step_is_what_direct_calls_give),
     };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
+    return cmocka_run_group_tests(tests, parity_group_open_gpu, parity_group_close);
 }

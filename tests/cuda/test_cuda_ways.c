@@ -7,19 +7,6 @@
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 static const yoke_precision precisions[] = {YOKE_FLOAT32, YOKE_TF32, YOKE_BFLOAT16};
 
-static int open_rig(void **state) {
-    parity_rig *rig = test_malloc(sizeof *rig);
-    parity_rig_open(rig, "cuda:0");
-    *state = rig;
-    return 0;
-}
-
-static int close_rig(void **state) {
-    parity_rig_close(*state);
-    test_free(*state);
-    return 0;
-}
-
 /* A contest each for forward and the two gradients writes the record whose keys are then imposed.
  */
 static void measure(parity_rig *rig, const parity_case *c) {
@@ -338,5 +325,5 @@ int main(void) {
         cmocka_unit_test(images_in_pieces),
         cmocka_unit_test(a_fixed_choice_gives_the_same_bits),
     };
-    return cmocka_run_group_tests(tests, open_rig, close_rig);
+    return cmocka_run_group_tests(tests, parity_group_open_gpu, parity_group_close);
 }
