@@ -189,13 +189,16 @@ yoke_status yoke_device_undo(yoke_device *device, yoke_stream stream, const yoke
  *   g = gradient * gradient_scale + weight_decay * w;  v = first ? g : momentum * v + g;
  *   w -= learning_rate * (nesterov ? g + momentum * v : v)          (v unused when momentum = 0)
  * For yoke_device_undo the old w and v go to kept_weights, which may be the gradients, and
- * kept_velocity, even if the gate is closed. NULL: they are not kept, as where memory is shared. */
+ * kept_velocity, even if the gate is closed. NULL: they are not kept, as where memory is shared.
+ * Where the new w is written, bfloat16(w) goes to `shadow`. NULL: nowhere, as where memory is
+ * shared. */
 typedef struct yoke_sgd_step {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
     const yoke_gate
         *gate; /* device memory; its gradient_scale is one more factor. NULL: always open */
     float *kept_weights, *kept_velocity;
+    uint16_t *shadow;
 } yoke_sgd_step;
 yoke_status yoke_device_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_step *step,
                             float *weights, const float *gradients, float *velocity,
@@ -210,6 +213,7 @@ typedef struct yoke_adamw_step {
     float gradient_scale;
     const yoke_gate *gate;
     float *kept_weights, *kept_moments[2]; /* as in SGD */
+    uint16_t *shadow;
 } yoke_adamw_step;
 /* moments: the first and the second. */
 yoke_status yoke_device_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw_step *step,
@@ -450,7 +454,7 @@ yoke_status yoke_plan_backward_part(yoke_plan *plan, yoke_direction direction);
 /* Copies the step's values to the device. Call it before the step's plans are queued or replayed:
  * plans on devices that record read the values there, others read their `step` argument. */
 yoke_status yoke_device_begin_step(yoke_device *device, const yoke_plan_step *step);
-/* shadow[i] = bfloat16(parameters[i]), on the compute stream, once in each step. */
+/* shadow[i] = bfloat16(parameters[i]), on the compute stream. */
 yoke_status yoke_device_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                                size_t elements);
 

@@ -8,10 +8,8 @@ static const struct {
     const char *name;
     yoke_way way;
 } table[] = {
-    {"waves", YOKE_WAY_WAVES},
-    {"sums", YOKE_WAY_SUMS},
-    {"stem4", YOKE_WAY_STEM4},
-    {"stem8", YOKE_WAY_STEM8},
+    {"waves", YOKE_WAY_WAVES}, {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
+    {"stem8", YOKE_WAY_STEM8}, {"shadow", YOKE_WAY_SHADOW},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

@@ -1,6 +1,6 @@
 /* Ways to compute that a GPU takes only where the list of devices names them, "cuda:0+waves+sums":
- * no GPU has measured yet whether they are faster. Every way gives the same bits in every run, but
- * not those of the computation without it. docs/cuda.md describes each. */
+ * no GPU has measured yet whether they are faster. Every way gives the same bits in every run;
+ * docs/cuda.md says which of them give those of the computation without it. */
 #ifndef DEVICE_WAYS_H
 #define DEVICE_WAYS_H
 
@@ -9,10 +9,11 @@
 #include "base/base.h"
 
 typedef enum yoke_way {
-    YOKE_WAY_WAVES = 1, /* batch norm launches no more blocks than run at once */
-    YOKE_WAY_SUMS = 2,  /* a convolution adds its input's gradient to that of another reader */
-    YOKE_WAY_STEM4 = 4, /* the first convolution reads 4 channels, the last ones zero */
-    YOKE_WAY_STEM8 = 8  /* 8 channels; before STEM4 */
+    YOKE_WAY_WAVES = 1,  /* batch norm launches no more blocks than run at once */
+    YOKE_WAY_SUMS = 2,   /* a convolution adds its input's gradient to that of another reader */
+    YOKE_WAY_STEM4 = 4,  /* the first convolution reads 4 channels, the last ones zero */
+    YOKE_WAY_STEM8 = 8,  /* 8 channels; before STEM4 */
+    YOKE_WAY_SHADOW = 16 /* an update writes the weights in bfloat16, too */
 } yoke_way;
 
 /* Reads "waves+sums", or "all". ARGUMENT names the part that is no way; `list` is the whole text.

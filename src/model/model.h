@@ -74,6 +74,7 @@ typedef struct yoke_replica_options {
     const bool *frozen;   /* [tensors] parameters without a gradient; outlives the replica. NULL:
                              none */
     bool input_gradients; /* backward also computes the gradients of the model's inputs */
+    bool updates_write_shadow; /* forward writes the shadow after yoke_replica_renew_shadow alone */
     int bucket_parts; /* every bucket divides into this many equal parts of whole cache lines; 0: 1
                        */
     yoke_norm_group *norm_group; /* of its batch norms in training; NULL: none */
@@ -122,6 +123,9 @@ yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
  * recording. */
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step);
+/* With options.updates_write_shadow: the weights are not those of which an update wrote the shadow,
+ * so the next forward writes it. yoke_replica_write calls it. */
+void yoke_replica_renew_shadow(yoke_replica *replica);
 /* Records what `queue` calls on the replica, for `rows`, and on its device; the caller owns the
  * recording. Nothing runs, and the results of the latest forward stay valid. */
 yoke_status yoke_replica_record(yoke_replica *replica, int rows, bool training,

@@ -97,6 +97,7 @@ static yoke_status build_program(yoke_program *program, const yoke_program_reque
     program->rows = request->rows;
     program->training = request->training;
     program->input_gradients = request->input_gradients;
+    program->writes_shadow = request->writes_shadow;
     program->frozen = request->frozen;
     program->before_operation = request->before_operation;
     TRY(allocate_lists(program));
@@ -252,7 +253,7 @@ yoke_status yoke_program_bind(yoke_program *program, const yoke_flat *flat,
 
 static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
                                  const yoke_replica_memory *memory, const yoke_plan_step *step) {
-    if (memory->shadow != NULL)
+    if (program->writes_shadow && memory->shadow != NULL)
         TRY(yoke_device_shadow(program->device, memory->shadow, memory->parameters,
                                flat->elements));
     const yoke_operation_hook *hook = &program->before_operation;

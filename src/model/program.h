@@ -86,6 +86,7 @@ typedef struct yoke_program_request {
     bool training;
     bool inference;        /* no program of this model trains */
     bool input_gradients;  /* backward also computes the gradient of the model's input */
+    bool writes_shadow;    /* forward does; otherwise the caller, before it */
     const bool *frozen;    /* [tensors]; NULL: none */
     const yoke_flat *flat; /* NULL: the plans choose the layouts of parameters */
     yoke_choices *choices;
@@ -98,6 +99,7 @@ typedef struct yoke_program {
     yoke_device *device;
     int rows;
     bool training, input_gradients;
+    bool writes_shadow;
     yoke_operation_hook before_operation;
     const bool *frozen;      /* [tensors]; NULL: none */
     bool *requires_gradient; /* [values] */
@@ -207,7 +209,8 @@ struct yoke_replica {
     yoke_region arena, scratch; /* shared by all programs that fit */
     yoke_program **programs;
     int program_count, program_capacity;
-    yoke_program *current; /* of the latest forward; NULL: none yet */
+    yoke_program *current;  /* of the latest forward; NULL: none yet */
+    bool shadow_is_current; /* where updates write it, too */
     yoke_plan_step last_step;
 };
 

@@ -145,6 +145,7 @@ static yoke_status plan_program(yoke_replica *replica, int rows, bool training,
         .training = training,
         .inference = options->inference,
         .input_gradients = options->input_gradients,
+        .writes_shadow = !options->updates_write_shadow,
         .frozen = options->frozen,
         .flat = replica->flat,
         .choices = options->choices,
@@ -273,13 +274,29 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica) {
 
 /* Running. */
 
+void yoke_replica_renew_shadow(yoke_replica *replica) {
+    replica->shadow_is_current = false;
+}
+
+/* Where updates write the shadow, no recording does. */
+static yoke_status renew_shadow(yoke_replica *replica) {
+    const yoke_replica_memory *memory = &replica->memory;
+    yoke_device *device = replica->options.device;
+    if (!replica->options.updates_write_shadow || memory->shadow == NULL) return YOKE_OK;
+    if (replica->shadow_is_current || yoke_device_is_recording(device)) return YOKE_OK;
+    TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
+    replica->shadow_is_current = true;
+    return YOKE_OK;
+}
+
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,
                                const yoke_plan_step *step) {
     if (rows < 1) return FAIL(YOKE_ERROR_ARGUMENT, "forward over %d rows: needs at least 1", rows);
     TRY(yoke_replica_prepare(replica, rows, training));
     replica->current = yoke_replica_program(replica, rows, training);
     replica->last_step = *step;
-    return yoke_device_begin_step(replica->options.device, step);
+    TRY(yoke_device_begin_step(replica->options.device, step));
+    return renew_shadow(replica);
 }
 
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
@@ -394,6 +411,7 @@ yoke_status yoke_replica_write(yoke_replica *replica, int tensor, bool gradient,
     yoke_device *device = replica->options.device;
     located to = {0};
     TRY(locate(replica, tensor, gradient, &to));
+    yoke_replica_renew_shadow(replica);
     if (to.parameter == NULL)
         return yoke_device_upload(device, YOKE_STREAM_COMPUTE, to.values, values, to.bytes);
     return yoke_layout_convert(device, &to.parameter->layout, to.values, &to.parameter->plain,

@@ -96,6 +96,7 @@ static yoke_sgd_step sgd_step(const yoke_optimizer_options *options,
         .first = step->step == 0,
         .gate = step->gate,
         .kept_weights = step->kept,
+        .shadow = step->shadow,
     };
 }
 
@@ -112,6 +113,7 @@ static yoke_adamw_step adamw_step(const yoke_optimizer_options *options,
         .gradient_scale = step->gradient_scale,
         .gate = step->gate,
         .kept_weights = step->kept,
+        .shadow = step->shadow,
         .correction1 = 1 - pow(options->beta1, updates),
         .correction2_root = sqrt(1 - pow(options->beta2, updates)),
     };
@@ -168,6 +170,7 @@ yoke_status yoke_optimizer_update(yoke_optimizer *optimizer, const yoke_optimize
             if (left < part) part = left;
         }
         part_step.kept = from(step->kept, done);
+        part_step.shadow = step->shadow != NULL ? step->shadow + done : NULL;
         TRY(update_part(optimizer, &part_step, &optimizer->ranges[i], device, begin + done, part,
                         weights + done, gradients + done));
         done += part;

@@ -45,6 +45,8 @@ typedef struct yoke_optimizer_step {
     const yoke_gate *gate; /* on the updating device; NULL: open */
     float *kept; /* [elements of the update] gets the old weights, while the optimizer keeps its old
                     state; may be the update's gradients. NULL: nothing is kept */
+    uint16_t *shadow; /* [elements of the update] gets the new weights in bfloat16; NULL: nothing
+                         does */
 } yoke_optimizer_step;
 
 /* Updates weights[0 .. elements); weights[0] is flat element `offset`, which lies inside the

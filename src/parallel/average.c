@@ -75,6 +75,7 @@ yoke_status yoke_average_check(const yoke_data_parallel *parallel) {
 static yoke_status swap(int lane, void *context) {
     const yoke_data_parallel *parallel = context;
     yoke_device *device = parallel->lanes[lane].device;
+    yoke_replica_renew_shadow(parallel->lanes[lane].replica);
     float *room = yoke_replica_memory_of(parallel->lanes[lane].replica)->gradients;
     float *const ways[][2] = {{room, weights_of(parallel)},
                               {weights_of(parallel), parallel->average.values},

@@ -156,6 +156,7 @@ static yoke_status plan_replica(int index, void *context) {
             parallel->options.shards > 0 ? parallel->options.shards : parallel->exchange->owners,
         .frozen = parallel->groups.frozen,
         .input_gradients = parallel->options.input_gradients,
+        .updates_write_shadow = yoke_exchange_writes_shadow(parallel->exchange, index),
         .norm_group = yoke_sync_norm_group(parallel, index),
         .before_operation = yoke_interpreter_hook(parallel, index),
         .rows_advice = yoke_rows_advice(parallel),

@@ -123,6 +123,8 @@ typedef struct yoke_slice {
 
 /* The participant's slice of a bucket: whole cache lines, so that no two workers write to one. */
 yoke_slice yoke_exchange_slice(const yoke_exchange *exchange, int participant, int bucket);
+/* Whether the updates of the lane's weights, all on its own device, write their shadow, too. */
+bool yoke_exchange_writes_shadow(const yoke_exchange *exchange, int lane);
 /* All of a bucket that `owner` updates: its slice, or the whole of it where there is one owner. */
 yoke_slice yoke_exchange_owned(const yoke_exchange *exchange, int owner, int bucket);
 /* Part `part` of the exchange's norm_parts: owners' and participants' slices are whole ones. */

@@ -273,10 +273,13 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     yoke_exchange *exchange = &queued->base;
     yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
     float *gradients = exchange->gradients[owner] + slice.offset;
+    uint16_t *shadow = lane_of(queued, owner)->memory->shadow;
     yoke_optimizer_step step = exchange->update;
     step.stream = YOKE_STREAM_COMMUNICATION;
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
+    if (yoke_exchange_writes_shadow(exchange, owner) && shadow != NULL)
+        step.shadow = shadow + slice.offset;
     return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
                                  slice.offset, slice.elements,
                                  exchange->parameters[owner] + slice.offset, gradients);

@@ -49,6 +49,7 @@ yoke_status yoke_guard_begin(yoke_data_parallel *parallel) {
 yoke_status yoke_guard_restore(yoke_data_parallel *parallel) {
     parallel->batches_tracked = guard_of(parallel)->batches_tracked;
     parallel->buffers_version++;
+    yoke_replica_renew_shadow(parallel->lanes[0].replica); /* an undo restores the weights alone */
     return copy_buffers(parallel, parallel->lanes[0].memory->buffers, guard_of(parallel)->buffers);
 }
 

@@ -187,6 +187,7 @@ yoke_status yoke_ranks_share_buffers(yoke_data_parallel *parallel) {
 static yoke_status share_state(yoke_data_parallel *parallel) {
     const yoke_replica_memory *memory = parallel->lanes[0].memory;
     int64_t tracked = (int64_t)parallel->batches_tracked;
+    yoke_replica_renew_shadow(parallel->lanes[0].replica);
     TRY(share_floats(parallel, memory->parameters, parallel->flat->elements));
     TRY(share_floats(parallel, memory->buffers, parallel->flat->buffer_elements));
     TRY(yoke_process_group_broadcast(parallel->ranks.process_group, &tracked, 1, YOKE_ELEMENT_INT64,

@@ -258,6 +258,7 @@ typedef struct update_rig {
     size_t elements;
     twin weights, gradients, states[2];
     yoke_gate *gate;
+    uint16_t *shadows, *shadow; /* zero, with room on both sides; that of the weights */
 } update_rig;
 
 static update_rig update_new(const both_devices *both, size_t elements, size_t shift,
@@ -271,7 +272,20 @@ static update_rig update_new(const both_devices *both, size_t elements, size_t s
         made.states[1].host[i] = fabsf(made.states[1].host[i]);
     device_put(both->gpu, made.states[1].there, made.states[1].host, elements * sizeof(float));
     made.gate = device_copy_of(both->gpu, &gate, sizeof gate);
+    EXPECT_OK(yoke_device_allocate(both->gpu, (elements + SHIFTS) * sizeof *made.shadows, "a test",
+                                   (void **)&made.shadows));
+    made.shadow = made.shadows + elements % (SHIFTS - 1);
     return made;
+}
+
+static void expect_shadow(const update_rig *rig, bool written) {
+    size_t elements = rig->elements + SHIFTS, before = (size_t)(rig->shadow - rig->shadows);
+    uint16_t *taken = device_values(rig->both->gpu, rig->shadows, elements * sizeof *taken);
+    for (size_t i = 0; i < elements; i++) {
+        bool own = written && i >= before && i < before + rig->elements;
+        assert_int_equal(taken[i], own ? yoke_bfloat16_round(rig->weights.host[i - before]) : 0);
+    }
+    free(taken);
 }
 
 static void update_check_and_free(update_rig *rig) {
@@ -283,6 +297,7 @@ static void update_check_and_free(update_rig *rig) {
     twin_free(&rig->gradients);
     twin_free(&rig->states[0]);
     twin_free(&rig->states[1]);
+    yoke_device_free(rig->both->gpu, rig->shadows);
     yoke_device_free(rig->both->gpu, rig->gate);
 }
 
@@ -294,11 +309,13 @@ static void check_sgd(const both_devices *both, yoke_sgd_step step, size_t eleme
         step.first = i == 0;
         yoke_sgd_step on_cpu = step;
         step.gate = gated ? rig.gate : NULL;
+        step.shadow = rig.shadow;
         if (gated) on_cpu.gradient_scale = step.gradient_scale * 0.75f;
         EXPECT_OK(yoke_device_sgd(both->cpu, STREAM, &on_cpu, rig.weights.host, rig.gradients.host,
                                   rig.states[0].host, elements));
         EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &step, rig.weights.there, rig.gradients.there,
                                   step.momentum != 0 ? rig.states[0].there : NULL, elements));
+        expect_shadow(&rig, true);
     }
     update_check_and_free(&rig);
 }
@@ -353,8 +370,10 @@ static void check_adamw(const both_devices *both, size_t elements, bool gated) {
                                     on_host, elements));
         step.gradient_scale = 0.5f;
         step.gate = gated ? rig.gate : NULL;
+        step.shadow = rig.shadow;
         EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &step, rig.weights.there,
                                     rig.gradients.there, there, elements));
+        expect_shadow(&rig, true);
     }
     update_check_and_free(&rig);
 }
@@ -375,10 +394,12 @@ static void a_closed_gate_lets_nothing_change(void **state) {
                              .correction2_root = 1,
                              .gradient_scale = 1,
                              .gate = rig.gate};
+    sgd.shadow = adamw.shadow = rig.shadow;
     EXPECT_OK(yoke_device_sgd(both->gpu, STREAM, &sgd, rig.weights.there, rig.gradients.there,
                               rig.states[0].there, rig.elements));
     EXPECT_OK(yoke_device_adamw(both->gpu, STREAM, &adamw, rig.weights.there, rig.gradients.there,
                                 moments, rig.elements));
+    expect_shadow(&rig, false);
     update_check_and_free(&rig);
 }
 

@@ -63,6 +63,7 @@ yoke_status cuda_sgd(yoke_device *device, yoke_stream stream, const yoke_sgd_ste
                         .velocity = velocity,
                         .kept_weights = step->kept_weights,
                         .kept_velocity = step->kept_velocity,
+                        .shadow = step->shadow,
                         .elements = elements};
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_sgd(&job, stream_of(device, stream)));
@@ -86,6 +87,7 @@ yoke_status cuda_adamw(yoke_device *device, yoke_stream stream, const yoke_adamw
                           .moments = {moments[0], moments[1]},
                           .kept_weights = step->kept_weights,
                           .kept_moments = {step->kept_moments[0], step->kept_moments[1]},
+                          .shadow = step->shadow,
                           .elements = elements};
     TRY(cuda_use(device));
     TRY_CUDA(cuda_of(device), cuda_run_adamw(&job, stream_of(device, stream)));

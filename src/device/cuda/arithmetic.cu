@@ -226,6 +226,16 @@ static __device__ void keep(float *kept, size_t at, const cuda_pack<float, N> &v
     if (kept != NULL) cuda_store(kept + at, values.at);
 }
 
+template <int N>
+static __device__ void write_shadow(void *shadow, size_t at, const cuda_pack<float, N> &weights) {
+    if (shadow != NULL) cuda_store((__nv_bfloat16 *)shadow + at, weights.at);
+}
+
+/* Packs of a shadow have half the bytes of those of its weights. */
+static uintptr_t shadow_address(const void *shadow) {
+    return 2 * address(shadow);
+}
+
 /* SGD. */
 
 template <int N>
@@ -248,6 +258,7 @@ static __device__ void sgd_at(const cuda_sgd_job &job, bool closed, float scale,
     }
     if (job.momentum != 0) cuda_store(job.velocity + at, velocity.at);
     cuda_store(job.weights + at, weights.at);
+    write_shadow(job.shadow, at, weights);
 }
 
 static __global__ void sgd(cuda_sgd_job job, size_t whole) {
@@ -260,7 +271,8 @@ static __global__ void sgd(cuda_sgd_job job, size_t whole) {
 
 extern "C" cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream) {
     uintptr_t addresses = address(job->weights) | address(job->gradients) | address(job->velocity) |
-                          address(job->kept_weights) | address(job->kept_velocity);
+                          address(job->kept_weights) | address(job->kept_velocity) |
+                          shadow_address(job->shadow);
     size_t whole = packed(job->elements, addresses);
     LAUNCH(sgd, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
     return cudaGetLastError();
@@ -291,6 +303,7 @@ static __device__ void adamw_at(const cuda_adamw_job &job, bool closed, float sc
     cuda_store(job.moments[0] + at, moments1.at);
     cuda_store(job.moments[1] + at, moments2.at);
     cuda_store(job.weights + at, weights.at);
+    write_shadow(job.shadow, at, weights);
 }
 
 static __global__ void adamw(cuda_adamw_job job, size_t whole) {
@@ -305,7 +318,7 @@ extern "C" cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t st
     uintptr_t addresses = address(job->weights) | address(job->gradients) |
                           address(job->moments[0]) | address(job->moments[1]) |
                           address(job->kept_weights) | address(job->kept_moments[0]) |
-                          address(job->kept_moments[1]);
+                          address(job->kept_moments[1]) | shadow_address(job->shadow);
     size_t whole = packed(job->elements, addresses);
     LAUNCH(adamw, pack_blocks(job->elements, whole), CUDA_THREADS, stream, *job, whole);
     return cudaGetLastError();

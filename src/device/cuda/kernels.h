@@ -49,7 +49,8 @@ cudaError_t cuda_run_gate(struct yoke_gate *gate, const struct yoke_gate_request
 cudaError_t cuda_run_undo(const struct yoke_gate *gate, float *values, const float *kept,
                           size_t elements, cudaStream_t stream);
 /* An update writes what it overwrites to `kept` ranges, also behind a closed gate. NULL: nothing is
- * kept. kept_weights may be the gradients. */
+ * kept. kept_weights may be the gradients. `shadow` gets the new weights in bfloat16; NULL: nothing
+ * does. */
 typedef struct cuda_sgd_job {
     float learning_rate, momentum, weight_decay, gradient_scale;
     bool nesterov, first;
@@ -58,6 +59,7 @@ typedef struct cuda_sgd_job {
     const float *gradients;
     float *velocity; /* untouched when momentum = 0 */
     float *kept_weights, *kept_velocity;
+    void *shadow;
     size_t elements;
 } cuda_sgd_job;
 cudaError_t cuda_run_sgd(const cuda_sgd_job *job, cudaStream_t stream);
@@ -68,6 +70,7 @@ typedef struct cuda_adamw_job {
     const float *gradients;
     float *moments[2];
     float *kept_weights, *kept_moments[2];
+    void *shadow;
     size_t elements;
 } cuda_adamw_job;
 cudaError_t cuda_run_adamw(const cuda_adamw_job *job, cudaStream_t stream);

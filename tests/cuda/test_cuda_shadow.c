@@ -1,0 +1,301 @@
+/* The way "shadow": an update writes the weights in bfloat16, which the products of the next
+ * forward read, so that no pass of its own does. Every bit is that of a run without the way,
+ * whoever writes the weights between two steps. Skipped without a GPU. */
+#include "device/backend.h"
+#include "parallel/engine.h"
+#include "support/engine_check.h"
+#undef EXPECT_OK
+#include "gpu_ranks.h"
+
+enum { ROWS = 12, CALLS = 5 };
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* The devices' backend; a copy of it counts passes, and spoils the gradient of a step. */
+static const yoke_backend *whole;
+static yoke_backend watched;
+static int passes;
+static bool spoils;
+
+static yoke_status watched_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
+                                  size_t elements) {
+    passes++;
+    return whole->shadow(device, shadow, parameters, elements);
+}
+
+static yoke_status watched_check(yoke_device *device, yoke_stream stream, const float *values,
+                                 size_t elements, size_t offset, uint64_t *first_bad) {
+    const float nan = NAN;
+    if (spoils) TRY(yoke_device_upload(device, stream, (float *)values, &nan, sizeof nan));
+    return whole->check_finite(device, stream, values, elements, offset, first_bad);
+}
+
+static void watch(yoke_devices *devices) {
+    whole = yoke_devices_at(devices, 0)->backend;
+    watched = *whole;
+    watched.shadow = watched_shadow;
+    watched.check_finite = watched_check;
+    for (int k = 0; k < yoke_devices_count(devices); k++)
+        yoke_devices_at(devices, k)->backend = &watched;
+}
+
+/* Engines. */
+
+typedef struct course {
+    const char *list;
+    yoke_schedule schedule;
+    int accumulate, shards;
+    bool adamw;
+    double clip_norm;
+    bool frozen; /* the last layer */
+    bool averages;
+} course;
+
+static const yoke_parameter_group frozen_layer = {
+    .struct_size = sizeof frozen_layer, .pattern = "fc.*", .frozen = true};
+
+static check_engine open_engine(const yoke_model *model, const course *of, bool by_update) {
+    char list[48];
+    yoke_optimizer_options adamw = YOKE_ADAMW_OPTIONS_INIT, sgd = YOKE_SGD_OPTIONS_INIT;
+    yoke_optimizer_options optimizer = of->adamw ? adamw : sgd;
+    yoke_data_parallel_options options = {.schedule = of->schedule,
+                                          .precision = YOKE_BFLOAT16,
+                                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                                          .collectives = YOKE_COLLECTIVES_COPY,
+                                          .batch = ROWS,
+                                          .accumulate = of->accumulate,
+                                          .shards = of->shards,
+                                          .ema_decay = of->averages ? 0.9 : 0,
+                                          .first_bucket_bytes = 1,
+                                          .bucket_bytes = 1,
+                                          .groups = &frozen_layer,
+                                          .group_count = of->frozen};
+    optimizer.learning_rate = 0.05;
+    optimizer.clip_norm = of->clip_norm;
+    if (!of->adamw) optimizer.momentum = 0.9;
+    snprintf(list, sizeof list, "%s%s", of->list, by_update ? "+shadow" : "");
+    check_engine engine = check_engine_on(model, list, options, &optimizer);
+    watch(engine.devices);
+    return engine;
+}
+
+static double step(const check_engine *engine, uint32_t seed, int rows) {
+    check_batch batch = check_batch_make(rows, seed);
+    yoke_step_result result = {.struct_size = sizeof result};
+    EXPECT_OK(yoke_data_parallel_step(engine->parallel, &batch.batch, YOKE_OPTIMIZER_LEARNING_RATE,
+                                      &result));
+    check_batch_free(&batch);
+    return result.loss;
+}
+
+static double evaluate(const check_engine *engine) {
+    check_batch batch = check_batch_make(ROWS, 77);
+    yoke_step_result result = {.struct_size = sizeof result};
+    EXPECT_OK(yoke_data_parallel_evaluate(engine->parallel, &batch.batch, &result));
+    check_batch_free(&batch);
+    return result.loss;
+}
+
+/* Everybody else who writes weights. A step follows each; the answer is a loss, or 0. */
+
+static void write_tensor(const check_engine *engine, const char *name) {
+    float values[CHECK_CLASSES * 8];
+    for (size_t i = 0; i < COUNT(values); i++)
+        values[i] = (float)check_noise((uint32_t)i);
+    EXPECT_OK(yoke_data_parallel_write(engine->parallel, name, values, COUNT(values)));
+}
+
+static double write_by_name(const check_engine *engine) {
+    write_tensor(engine, "fc.weight");
+    return 0;
+}
+
+static double give_state(const check_engine *engine) {
+    yoke_state *state = NULL;
+    EXPECT_OK(yoke_state_create(&state, engine->parallel, false));
+    EXPECT_OK(yoke_state_take(state, engine->parallel));
+    step(engine, 40, ROWS);
+    EXPECT_OK(yoke_state_give(engine->parallel, state));
+    yoke_state_destroy(state);
+    return 0;
+}
+
+static double use_average(const check_engine *engine) {
+    if (engine->parallel->options.ema_decay == 0) return 0;
+    EXPECT_OK(yoke_data_parallel_use_average(engine->parallel, true));
+    double loss = evaluate(engine);
+    EXPECT_OK(yoke_data_parallel_use_average(engine->parallel, false));
+    return loss;
+}
+
+static double update_by_hand(const check_engine *engine) {
+    check_batch batch = check_batch_make(3, 50); /* no more than a micro-batch */
+    EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
+    EXPECT_OK(yoke_loss_replicas(engine->parallel));
+    EXPECT_OK(yoke_backward_replicas(engine->parallel));
+    EXPECT_OK(yoke_reduce(engine->parallel));
+    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    check_batch_free(&batch);
+    return 0;
+}
+
+/* The update is behind the device, which undoes it; the host learns of it later. */
+static double undo_a_step(const check_engine *engine) {
+    check_batch batch = check_batch_make(ROWS, 60);
+    uint64_t hash;
+    spoils = true;
+    yoke_status status = yoke_data_parallel_step(engine->parallel, &batch.batch, 0.05, NULL);
+    spoils = false;
+    if (status == YOKE_OK) status = yoke_data_parallel_hash(engine->parallel, &hash);
+    assert_int_equal(status, YOKE_ERROR_NUMERIC);
+    check_batch_free(&batch);
+    return 0;
+}
+
+static double read_weights(const check_engine *engine) {
+    return evaluate(engine);
+}
+
+static double (*const writers[])(const check_engine *) = {
+    write_by_name, give_state, use_average, update_by_hand, undo_a_step, read_weights};
+
+/* losses[] of steps and evaluations; their weights' hash. */
+typedef struct record {
+    double losses[3 * COUNT(writers) + 2];
+    uint64_t hash;
+} record;
+
+static record train(const yoke_model *model, const course *of, bool by_update) {
+    check_engine engine = open_engine(model, of, by_update);
+    record gave = {{0}, 0};
+    int count = 0;
+    gave.losses[count++] = step(&engine, 1, ROWS);
+    for (size_t i = 0; i < COUNT(writers); i++) {
+        gave.losses[count++] = writers[i](&engine);
+        gave.losses[count++] = step(&engine, (uint32_t)i + 2, i % 2 == 0 ? ROWS : ROWS - 5);
+        gave.losses[count++] = step(&engine, (uint32_t)i + 20, ROWS);
+    }
+    gave.losses[count++] = evaluate(&engine);
+    EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &gave.hash));
+    check_engine_free(&engine);
+    return gave;
+}
+
+static void a_run_has_the_bits_of_one_without_the_way(void **state) {
+    (void)state;
+    static const course courses[] = {
+        {"cuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, false, 0, false, false},
+        {"cuda:0", YOKE_SCHEDULE_OVERLAP, 2, 0, true, 0, true, true},
+        {"cuda:0", YOKE_SCHEDULE_CLASSIC, 1, 0, true, 0, false, true},
+        {"cuda:0", YOKE_SCHEDULE_OVERLAP, 1, 4, false, 0.5, false, false},
+        {"3xcuda:0", YOKE_SCHEDULE_OVERLAP, 1, 0, true, 0, true, false},
+        {"2xcuda:0", YOKE_SCHEDULE_CLASSIC, 1, 0, false, 0.5, false, true},
+        {"2xcuda:0", YOKE_SCHEDULE_SHARDED, 1, 0, true, 0, false, false},
+    };
+    yoke_model *model = check_model(true, 0.2);
+    for (size_t i = 0; i < COUNT(courses); i++) {
+        record without = train(model, &courses[i], false);
+        record with = train(model, &courses[i], true);
+        for (size_t k = 0; k < COUNT(with.losses); k++)
+            if (with.losses[k] != without.losses[k])
+                fail_msg("course %zu, loss %zu: %.17g, without the way %.17g", i, k, with.losses[k],
+                         without.losses[k]);
+        assert_true(with.hash == without.hash);
+    }
+    yoke_model_destroy(model);
+}
+
+/* Ranks. Rank 0 writes a tensor, which the other one receives. */
+
+static yoke_status train_rank(yoke_process_group *group, const script *play) {
+    record *gave = &((record *)play->detail)[group->rank];
+    yoke_model *model = check_model(false, 0);
+    yoke_data_parallel_options options = {.struct_size = sizeof options,
+                                          .precision = YOKE_BFLOAT16,
+                                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                                          .batch = 2 * ROWS,
+                                          .process_group = group};
+    check_engine engine = {0};
+    yoke_status status = yoke_data_parallel_create(&engine.parallel, model,
+                                                   play->devices[group->rank], NULL, &options);
+    for (int i = 0; i < CALLS && status == YOKE_OK; i++) {
+        if (i == 2 && group->rank == 0) write_by_name(&engine);
+        if (i == 2) status = yoke_data_parallel_synchronize(engine.parallel);
+        if (status == YOKE_OK) gave->losses[i] = step(&engine, (uint32_t)i, ROWS);
+    }
+    if (status == YOKE_OK) status = yoke_data_parallel_hash(engine.parallel, &gave->hash);
+    yoke_error error = yoke_error_take(status);
+    yoke_data_parallel_destroy(engine.parallel);
+    yoke_model_destroy(model);
+    return yoke_error_restore(&error);
+}
+
+static void train_ranks(record *records, const char *way) {
+    gpu_ranks ranks = {.world = 2};
+    for (int rank = 0; rank < ranks.world; rank++) {
+        char list[24];
+        snprintf(list, sizeof list, "cuda:%d%s", rank, way);
+        yoke_devices_options options = {.struct_size = sizeof options, .list = list};
+        EXPECT_OK(yoke_devices_open(&ranks.devices[rank], &options));
+    }
+    outcome *outcomes = play_threads(&(script){.world = ranks.world,
+                                               .timeout_ms = TIMEOUT_MS,
+                                               .scene = train_rank,
+                                               .detail = records,
+                                               .devices = ranks.devices});
+    close_gpus(&ranks);
+    expect_all_well(outcomes, ranks.world);
+    free(outcomes);
+}
+
+static void ranks_have_the_bits_of_ranks_without_the_way(void **state) {
+    (void)state;
+    record with[2] = {0}, without[2] = {0};
+    if (most_gpu_ranks() < 2) skip();
+    train_ranks(with, "+shadow");
+    train_ranks(without, "");
+    assert_true(with[0].losses[CALLS - 1] != 0);
+    assert_memory_equal(with, without, sizeof with);
+}
+
+/* Passes. Those of the way are no part of a recording. */
+
+static void no_pass_follows_an_update_of_the_root(void **state) {
+    (void)state;
+    static const course alone = {.list = "cuda:0",
+                                 .schedule = YOKE_SCHEDULE_OVERLAP,
+                                 .accumulate = 1},
+                        two = {
+                            .list = "2xcuda:0", .schedule = YOKE_SCHEDULE_OVERLAP, .accumulate = 1};
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = open_engine(model, &alone, true);
+    passes = 0;
+    step(&engine, 1, ROWS);
+    assert_int_equal(passes, 1);
+    for (uint32_t i = 0; i < CALLS; i++)
+        step(&engine, i, ROWS - (int)i % 2);
+    evaluate(&engine);
+    assert_int_equal(passes, 1);
+    write_by_name(&engine);
+    for (uint32_t i = 0; i < CALLS; i++)
+        step(&engine, i, ROWS);
+    assert_int_equal(passes, 2);
+    check_engine_free(&engine);
+
+    engine = open_engine(model, &two, true); /* the other lane's recordings have theirs */
+    passes = 0;
+    for (uint32_t i = 0; i < CALLS; i++)
+        step(&engine, i, ROWS);
+    assert_int_equal(passes, 1);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_has_the_bits_of_one_without_the_way),
+        cmocka_unit_test(ranks_have_the_bits_of_ranks_without_the_way),
+        cmocka_unit_test(no_pass_follows_an_update_of_the_root),
+    };
+    setenv("YOKE_TEST_BACKEND", "cuda", 1);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
+}
