@@ -142,9 +142,6 @@ static cublasStatus_t set_epilogue(const lt_stage *stage) {
                 set(stage, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &stage->bias, sizeof stage->bias);
     }
     if (status != CUBLAS_STATUS_SUCCESS || !epilogue->has_mask) return status;
-#ifdef YOKE_SIMCUDA
-    return CUBLAS_STATUS_NOT_SUPPORTED; /* the simulator has no masks */
-#endif
     status =
         set(stage, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &stage->mask, sizeof stage->mask);
     return status != CUBLAS_STATUS_SUCCESS

@@ -2,9 +2,17 @@
 #include "simcuda/product.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace sim::lt {
 namespace {
+
+constexpr uint32_t AUX = 128; /* the epilogues that write or read a mask */
+
+/* DRELU and DRELU_BGRAD. */
+bool masks(const Descriptor &descriptor) {
+    return (descriptor.epilogue & CUBLASLT_EPILOGUE_DRELU) == CUBLASLT_EPILOGUE_DRELU;
+}
 
 bool known_type(int32_t type) {
     return type == CUDA_R_32F || type == CUDA_R_16BF;
@@ -46,6 +54,17 @@ bool shapes_agree(Problem &p) {
            p.c.rows == p.m && p.c.cols == p.n;
 }
 
+bool mask_agrees(const Problem &p) {
+    int64_t ld = p.descriptor.mask_ld;
+    return !wants_mask(p.descriptor) || (ld % 128 == 0 && ld >= (int64_t)p.d.rows);
+}
+
+/* Rows are whole bytes of the mask, which lies at 16 bytes. The library says which distances it
+ * wants, and not which rows: these are a guess, so that some are refused. */
+bool mask_supported(const Problem &p) {
+    return p.batch == 1 && p.d.rows % 8 == 0 && (uintptr_t)p.descriptor.mask % 16 == 0;
+}
+
 /* Combinations a GPU has no kernel for. */
 bool supported(const Problem &p) {
     const Descriptor &descriptor = p.descriptor;
@@ -66,10 +85,15 @@ bool supported(const Problem &p) {
     case CUBLASLT_EPILOGUE_RELU_BIAS:
     case CUBLASLT_EPILOGUE_BGRADA:
     case CUBLASLT_EPILOGUE_BGRADB:
+    case CUBLASLT_EPILOGUE_RELU_AUX:
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_DRELU_BGRAD:
         break;
     default:
         return false;
     }
+    if (wants_mask(descriptor) && !mask_supported(p)) return false;
     if (p.batch > 1 && !(descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS)) return false;
     int32_t bias_type = descriptor.bias_type == -1 ? p.d.type : descriptor.bias_type;
     return bias_type == p.d.type && p.d.order == CUBLASLT_ORDER_COL;
@@ -94,8 +118,26 @@ const void *at(const void *base, const Layout &layout, size_t batch) {
            (ptrdiff_t)batch * layout.stride * (ptrdiff_t)type_bytes(type_of(layout.type));
 }
 
+/* The library does not say which bit is whose: here those of a byte are turned round. */
+struct Bit {
+    uint8_t &byte;
+    uint8_t mask;
+};
+Bit bit_of(const Descriptor &descriptor, size_t i, size_t j) {
+    size_t at = i + j * (size_t)descriptor.mask_ld;
+    return {((uint8_t *)descriptor.mask)[at / 8], (uint8_t)(128u >> at % 8)};
+}
+
+float clip(const Descriptor &descriptor, size_t i, size_t j, float value) {
+    if (descriptor.epilogue & AUX) {
+        Bit bit = bit_of(descriptor, i, j);
+        bit.byte = (uint8_t)(value > 0 ? bit.byte | bit.mask : bit.byte & ~bit.mask);
+    }
+    return value < 0 ? 0 : value;
+}
+
 void finish_element(const Problem &p, const Pointers &pointers, size_t batch, size_t i, size_t j,
-                    float sum) {
+                    float &sum) {
     const Descriptor &descriptor = p.descriptor;
     auto place = [&](const Layout &layout) {
         return layout.order == CUBLASLT_ORDER_COL ? i + j * (size_t)layout.ld
@@ -106,8 +148,24 @@ void finish_element(const Problem &p, const Pointers &pointers, size_t batch, si
     if (pointers.beta != 0)
         value += pointers.beta * load(type, at(pointers.c, p.c, batch), place(p.c));
     if (descriptor.epilogue & CUBLASLT_EPILOGUE_BIAS) value += load(type, descriptor.bias, i);
-    if (descriptor.epilogue & CUBLASLT_EPILOGUE_RELU) value = value < 0 ? 0 : value;
+    if (descriptor.epilogue & CUBLASLT_EPILOGUE_RELU) value = clip(descriptor, i, j, value);
+    if (masks(descriptor)) {
+        Bit bit = bit_of(descriptor, i, j);
+        value = bit.byte & bit.mask ? value : 0;
+    }
+    sum = value;
     store(type, (void *)at(pointers.d, p.d, batch), place(p.d), value);
+}
+
+/* The sums over the columns of D: the gradient of the bias before the ReLU. */
+void sum_columns(const Problem &p, const float *values) {
+    if (p.descriptor.epilogue != CUBLASLT_EPILOGUE_DRELU_BGRAD) return;
+    for (size_t i = 0; i < p.m; i++) {
+        float sum = 0;
+        for (size_t j = 0; j < p.n; j++)
+            sum += values[i * p.n + j];
+        store(type_of(p.d.type), p.descriptor.bias, i, sum);
+    }
 }
 
 /* The sums over k of op(A) rows or op(B) columns: the gradient of a bias. */
@@ -133,18 +191,23 @@ void add_operand(std::vector<Operand> &operands, const Layout &layout, const voi
 } // namespace
 
 bool wants_bias(const Descriptor &descriptor) {
-    return descriptor.epilogue &
-           (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
+    return (descriptor.epilogue &
+            (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) ||
+           descriptor.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
+}
+
+bool wants_mask(const Descriptor &descriptor) {
+    return descriptor.epilogue & AUX;
 }
 
 cublasStatus_t check(Problem &p) {
-    if (!shapes_agree(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!shapes_agree(p) || !mask_agrees(p)) return CUBLAS_STATUS_INVALID_VALUE;
     return supported(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 uint64_t fingerprint(const Problem &p) {
     Problem plain = p;
-    plain.descriptor.bias = nullptr;
+    plain.descriptor.bias = plain.descriptor.mask = nullptr;
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < sizeof plain; i++)
         hash = (hash ^ ((const unsigned char *)&plain)[i]) * 0x100000001b3u;
@@ -179,6 +242,7 @@ void run(const Problem &p, const Pointers &pointers) {
             for (size_t j = 0; j < p.n; j++)
                 finish_element(p, pointers, batch, i, j, sums[i * p.n + j]);
         bias_gradient(p, a.data(), b.data());
+        sum_columns(p, sums.data());
     }
 }
 
@@ -196,6 +260,10 @@ std::vector<Operand> operands(const Problem &p, const Pointers &pointers) {
         list.push_back({p.descriptor.bias, count * type_bytes(type_of(p.d.type)), !reads,
                         "cublasLtMatmul bias"});
     }
+    if (wants_mask(p.descriptor))
+        list.push_back({p.descriptor.mask,
+                        ((p.n - 1) * (size_t)p.descriptor.mask_ld + p.m + 7) / 8,
+                        !masks(p.descriptor), "cublasLtMatmul mask"});
     return list;
 }
 

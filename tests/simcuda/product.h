@@ -12,7 +12,8 @@ namespace sim::lt {
 struct Descriptor {
     int32_t compute, scale, transpose_a, transpose_b, pointer_mode, bias_type;
     uint32_t epilogue, spare; /* spare: no padding, so that the bytes are the value */
-    void *bias;
+    void *bias, *mask; /* mask: a bit for each element of D, one where a ReLU let it through */
+    int64_t mask_ld;   /* bits from column to column */
 };
 struct Layout {
     uint64_t rows, cols;
@@ -31,6 +32,7 @@ struct Problem {
 cublasStatus_t check(Problem &problem);
 uint64_t fingerprint(const Problem &problem); /* of everything but the pointers */
 bool wants_bias(const Descriptor &descriptor);
+bool wants_mask(const Descriptor &descriptor);
 
 struct Pointers {
     const void *a, *b, *c;

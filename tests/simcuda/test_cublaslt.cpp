@@ -226,6 +226,103 @@ static void epilogues_add_bias_clip_and_sum_its_gradient(void **) {
         }
 }
 
+/* A product whose ReLU writes a mask, and one of the same shape that reads it. */
+
+static void set_mask(Objects &objects, const void *mask, int64_t ld) {
+    objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+    objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld);
+}
+
+/* Returns D. */
+static std::vector<float> multiply(Objects &objects, const Case &c, const Data &data) {
+    Values a(data.a_values, c.bf16), b(data.b_values, c.bf16), d(data.d_values, c.bf16_output);
+    check(cublasLtMatmul(objects.handle, objects.descriptor, &c.alpha, a.get(), objects.a, b.get(),
+                         objects.b, &c.beta, d.get(), objects.d, d.get(), objects.d, nullptr,
+                         nullptr, 0, nullptr));
+    return d.read();
+}
+
+/* D and its sums along the columns, where the mask of the ReLU keeps only what is above 0. */
+static void assert_masked(const Case &c, const Data &data, const std::vector<float> &clipped,
+                          const std::vector<float> &got, const std::vector<float> &sums) {
+    std::vector<double> wanted = data.result(c), wanted_sums(sums.begin(), sums.end());
+    for (size_t i = 0; i < c.m; i++) {
+        if (c.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD) wanted_sums[i] = 0;
+        for (size_t j = 0; j < c.n; j++) {
+            double &value = wanted[data.d.at(i, j)];
+            value = clipped[data.d.at(i, j)] > 0 ? value : 0;
+            if (c.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD) wanted_sums[i] += value;
+        }
+    }
+    double tolerance = c.bf16_output ? 8e-3 : 2e-6 * (double)(c.k + c.n);
+    rig::assert_close(got, wanted, tolerance);
+    rig::assert_close(sums, wanted_sums, tolerance);
+}
+
+static void check_mask(const Case &like, uint32_t writing, uint32_t reading) {
+    Case c = like;
+    Array<uint8_t> mask((size_t)128 / 8 * c.n);
+    c.epilogue = writing;
+    Objects forward(c);
+    Data data(c);
+    Values bias(data.bias, c.bf16_output);
+    set_mask(forward, mask.get(), 128);
+    if (c.epilogue & CUBLASLT_EPILOGUE_BIAS)
+        forward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+    std::vector<float> clipped = multiply(forward, c, data);
+    rig::assert_close(clipped, data.result(c), c.bf16_output ? 4e-3 : 1e-5);
+    c.epilogue = reading;
+    c.beta = 0.5f;
+    Objects backward(c);
+    set_mask(backward, mask.get(), 128);
+    backward.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+    std::vector<float> masked = multiply(backward, c, data);
+    assert_masked(c, data, clipped, masked, bias.read());
+}
+
+static void a_mask_tells_what_the_relu_let_through(void **) {
+    Case c = PLAIN;
+    for (size_t m : {8u, 40u})
+        for (bool bf16 : {false, true}) {
+            c.m = m;
+            c.bf16 = c.bf16_output = bf16;
+            check_mask(c, CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_DRELU);
+            check_mask(c, CUBLASLT_EPILOGUE_RELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU_BGRAD);
+        }
+}
+
+static void a_mask_that_does_not_fit_is_refused(void **) {
+    std::vector<cublasLtMatmulHeuristicResult_t> found;
+    Case c = PLAIN;
+    c.m = 136;
+    for (uint32_t epilogue :
+         {CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS, CUBLASLT_EPILOGUE_DRELU,
+          CUBLASLT_EPILOGUE_DRELU_BGRAD}) {
+        c.epilogue = epilogue;
+        Objects objects(c);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE); /* no distance */
+        set_mask(objects, nullptr, 128); /* less than a column */
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
+        set_mask(objects, nullptr, 136);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
+        set_mask(objects, (void *)8, 256);
+        assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+        set_mask(objects, (void *)16, 256);
+        check(objects.heuristic(found));
+        Case odd = c;
+        odd.m = 135;
+        Objects refused(odd);
+        set_mask(refused, (void *)16, 256);
+        assert_int_equal(refused.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+    }
+    c.epilogue = CUBLASLT_EPILOGUE_DRELU_BGRAD; /* the sums have the type of D */
+    c.bf16 = c.bf16_output = true;
+    Objects objects(c);
+    set_mask(objects, nullptr, 256);
+    objects.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)CUDA_R_32F);
+    assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
 static void batches_step_by_their_strides(void **) {
     Objects objects(PLAIN);
     const int32_t batch = 3;
@@ -300,6 +397,15 @@ static void contradictions_are_invalid(void **) {
                      CUBLAS_STATUS_INVALID_VALUE);
     objects.set(CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_RELU);
     assert_int_equal(call(v, &zero, v, &found[0].algo, 0), CUBLAS_STATUS_INVALID_VALUE);
+    Case masking = PLAIN;
+    masking.m = 8;
+    masking.epilogue = CUBLASLT_EPILOGUE_RELU_AUX;
+    Objects masked(masking);
+    set_mask(masked, nullptr, 128);
+    assert_int_equal(cublasLtMatmul(masked.handle, masked.descriptor, &one, v, masked.a, v,
+                                    masked.b, &zero, v, masked.d, v, masked.d, nullptr, nullptr, 0,
+                                    nullptr),
+                     CUBLAS_STATUS_INVALID_VALUE);
     int64_t ld = 6;
     check(cublasLtMatrixLayoutSetAttribute(objects.a, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld));
     assert_int_equal(objects.heuristic(found), CUBLAS_STATUS_INVALID_VALUE);
@@ -327,9 +433,21 @@ SCENARIO(foreign_handle) {
     multiply_amiss(200, 200, 1);
 }
 
+SCENARIO(small_mask) {
+    Case c = PLAIN;
+    c.m = 8;
+    c.n = 40;
+    c.epilogue = CUBLASLT_EPILOGUE_RELU_AUX;
+    Objects objects(c);
+    Array<uint8_t> mask((size_t)128);
+    set_mask(objects, mask.get(), 128);
+    multiply(objects, c, Data(c));
+}
+
 static void operands_outside_their_allocation_and_foreign_handles_are_violations(void **) {
     rig::assert_violation("cublasLtMatmul A", "small_a");
     rig::assert_violation("cublasLtMatmul D", "small_d");
+    rig::assert_violation("cublasLtMatmul mask", "small_mask");
     rig::assert_violation("handle of device 0", "foreign_handle");
 }
 
@@ -353,6 +471,8 @@ int main(int count, char **arguments) {
         cmocka_unit_test(bfloat16_is_summed_in_float),
         cmocka_unit_test(tf32_rounds_the_operands_to_ten_bits),
         cmocka_unit_test(epilogues_add_bias_clip_and_sum_its_gradient),
+        cmocka_unit_test(a_mask_tells_what_the_relu_let_through),
+        cmocka_unit_test(a_mask_that_does_not_fit_is_refused),
         cmocka_unit_test(batches_step_by_their_strides),
         cmocka_unit_test(more_workspace_offers_more_algorithms),
         cmocka_unit_test(what_has_no_kernel_is_not_supported),
