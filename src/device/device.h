@@ -359,6 +359,7 @@ typedef struct yoke_plan_request {
     yoke_algorithm algorithm;
     bool input_gradient; /* backward must compute the gradients of the inputs */
     bool frozen;         /* no parameter needs a gradient: convolution and linear compute none */
+    bool relu;           /* linear: a ReLU alone reads the output; the plan may compute it, too */
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -388,6 +389,7 @@ typedef struct yoke_plan_needs {
     bool shared_input_gradient;
     /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
+    bool applies_relu; /* as the request offers: the output is the ReLU's */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;

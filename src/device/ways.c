@@ -9,7 +9,7 @@ static const struct {
     yoke_way way;
 } table[] = {
     {"waves", YOKE_WAY_WAVES}, {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
-    {"stem8", YOKE_WAY_STEM8}, {"shadow", YOKE_WAY_SHADOW},
+    {"stem8", YOKE_WAY_STEM8}, {"shadow", YOKE_WAY_SHADOW}, {"relu", YOKE_WAY_RELU},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

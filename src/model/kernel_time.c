@@ -147,6 +147,7 @@ static yoke_status time_forward(stopwatch *watch, const yoke_replica_memory *mem
     for (int i = 0; i < program->model->node_count; i++) {
         const yoke_node *node = &program->model->nodes[i];
         timed_call call = {.plan = program->plans[i], .subject.node = i};
+        if (program->places[i].skips_forward) continue;
         if (program->values[node->output] == program->values[node->inputs[0]]) {
             call.changed = yoke_program_address(program, memory, program->values[node->output]);
             call.changed_bytes = program->layouts[node->output].bytes;

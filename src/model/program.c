@@ -24,6 +24,7 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         request.inputs[k] = program->layouts[node->inputs[k]];
     for (int k = 0; k < node->tensor_count; k++)
         request.parameters[k] = program->parameters[node->tensors[k]];
+    yoke_offer_joins(program, index, &request);
     TRY(yoke_choices_go_on(from->choices));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
     const yoke_plan_needs *needs = yoke_plan_describe(program->plans[index]);
@@ -156,6 +157,7 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
         };
     TRY(yoke_place_values(program));
+    yoke_place_joins(program);
     if (program->training) TRY(yoke_plan_backward_actions(program, flat));
     return yoke_arena_place(&program->arena);
 }
@@ -260,7 +262,7 @@ static yoke_status queue_forward(yoke_program *program, const yoke_flat *flat,
     for (int i = 0; i < program->model->node_count; i++) {
         int layers = yoke_fused_layers(&program->model->nodes[i]);
         if (hook->call != NULL && layers > 0) hook->call(hook->context, layers);
-        TRY(yoke_plan_forward(program->plans[i], step));
+        if (!program->places[i].skips_forward) TRY(yoke_plan_forward(program->plans[i], step));
     }
     return YOKE_OK;
 }

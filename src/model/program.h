@@ -45,6 +45,7 @@ typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
     bool adds_input_gradient; /* the plan adds to the gradient of input 0 */
+    bool skips_forward;       /* of a ReLU: the plan before it has computed the output */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
      * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];
@@ -173,6 +174,11 @@ void yoke_program_mark_gradients(yoke_program *program);
 bool yoke_program_requires_input_gradient(const yoke_program *program, const yoke_node *node);
 bool yoke_program_trains(const yoke_program *program, const yoke_node *node);
 bool yoke_program_runs_backward(const yoke_program *program, const yoke_node *node);
+
+/* joins.c: what a plan may do for its neighbours; what they leave out then, once values have their
+ * places. */
+void yoke_offer_joins(const yoke_program *program, int node, yoke_plan_request *request);
+void yoke_place_joins(yoke_program *program);
 
 /* lifetimes.c: places values and what plans save. backward.c: places gradients and lists the
  * actions. */

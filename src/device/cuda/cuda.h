@@ -122,11 +122,19 @@ typedef struct cuda_matrix {
     bool transposed; /* stored [columns, rows] */
     int64_t stride;  /* elements from row to row as stored; 0: dense */
 } cuda_matrix;
+/* What follows the sums in the same kernel, if the library has one. A bias then has the output's
+ * type. */
+typedef enum cuda_epilogue {
+    CUDA_NO_EPILOGUE, /* Yoke's kernel adds a bias that the library does not */
+    CUDA_RELU,
+    CUDA_EPILOGUES
+} cuda_epilogue;
 typedef struct cuda_product_shape {
     int64_t m, n, k;
     int batch;                           /* 0 or 1: one product */
     int64_t a_step, b_step, output_step; /* elements from one of the batch to the next */
     cuda_matrix a, b, output;
+    cuda_epilogue epilogue;
     bool bias;     /* float32 [n], added to every row */
     bool add;      /* output += */
     bool tf32;     /* may round float32 operands to TF32 */
@@ -136,12 +144,12 @@ typedef struct cuda_product_shape {
 #define CUDA_PRODUCT_ALGORITHMS 8
 typedef struct cuda_product cuda_product;
 /* *product is NULL, without an error, where shape->algorithm > 0 and the library has fewer
- * algorithms. */
+ * algorithms, or has none with this epilogue. */
 yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
                                 const cuda_product_shape *shape);
 void cuda_product_destroy(cuda_product *product);
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
-                             const float *bias, void *output);
+                             const void *bias, void *output);
 /* output += a * b, of a shape without bias. */
 yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
                              void *output);

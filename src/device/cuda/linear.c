@@ -3,7 +3,8 @@
 
 #include "device/cuda/weighted.h"
 
-static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS};
+static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS("")};
+static const cuda_algorithm with_relu[] = {CUDA_PRODUCT_ROWS(" with ReLU")};
 
 yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                              const yoke_plan_request *request) {
@@ -20,7 +21,8 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .input = *cuda_layout_of(&request->inputs[0]),
                                       .weights = {CUDA_FLOAT32, false, 2, {out, in}},
                                       .algorithms = algorithms,
-                                      .algorithm_count = sizeof algorithms / sizeof algorithms[0]};
+                                      .algorithm_count = sizeof algorithms / sizeof algorithms[0],
+                                      .joined = {[CUDA_RELU] = with_relu}};
     if (operation->transposed) weighted.weights = (cuda_layout){CUDA_FLOAT32, false, 2, {in, out}};
     weighted.input.type = cuda_compute_type(request->precision);
     weighted.input.channels_last = false;

@@ -90,12 +90,18 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
 /* The bias has no address yet while planning, but the library reads its alignment from the address.
  * Biases are aligned to 64 bytes. */
 static yoke_status set_bias(const cuda_product *product) {
+    const cuda_product_shape *shape = &product->shape;
     const void *example = (const char *)product->device->workspace + 64;
-    int32_t type = CUDA_R_32F;
-    TRY(set_epilogue(product, CUBLASLT_EPILOGUE_BIAS));
+    cudaDataType_t type =
+        shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
     TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
 }
+
+/* Without a bias and with one. */
+static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
+    [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
+    [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS}};
 
 static yoke_status describe_product(cuda_product *product) {
     const cuda_product_shape *shape = &product->shape;
@@ -104,6 +110,7 @@ static yoke_status describe_product(cuda_product *product) {
            cuda_lt()->cublasLtMatmulDescCreate(&product->description, compute, CUDA_R_32F));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
+    TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
     return shape->bias ? set_bias(product) : YOKE_OK;
 }
 
@@ -157,7 +164,8 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
     int count = 0;
     TRY(describe_preference(product));
     TRY(query_heuristic(product, &count));
-    if (count == 0 && product->shape.bias) {
+    bool bare = product->shape.epilogue == CUDA_NO_EPILOGUE;
+    if (count == 0 && product->shape.bias && bare) {
         product->own_bias = true;
         TRY(set_epilogue(product, CUBLASLT_EPILOGUE_DEFAULT));
         TRY(query_heuristic(product, &count));
@@ -165,7 +173,7 @@ static yoke_status find_algorithm(cuda_product *product, bool *found) {
     cuda_lt()->cublasLtMatmulPreferenceDestroy(product->preference);
     product->preference = NULL;
     *found = product->shape.algorithm < count;
-    if (*found || product->shape.algorithm > 0) return YOKE_OK;
+    if (*found || product->shape.algorithm > 0 || !bare) return YOKE_OK;
     const cuda_product_shape *shape = &product->shape;
     return FAIL(YOKE_ERROR_DEVICE,
                 "%s: cuBLASLt has no algorithm for a product [%lld, %lld] x [%lld, %lld]",
@@ -224,7 +232,7 @@ static yoke_status multiply(const cuda_product *product, const void *a, const vo
 }
 
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
-                             const float *bias, void *output) {
+                             const void *bias, void *output) {
     if (product->shape.bias && !product->own_bias)
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     TRY(multiply(product, a, b, product->shape.add ? 1 : 0, output));

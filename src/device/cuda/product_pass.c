@@ -131,6 +131,7 @@ static cuda_product_shape forward_shape(const cuda_problem *problem, const produ
     shape.b_step = view->weight_step;
     shape.output_step = view->output_step;
     shape.bias = problem->operation->bias && (view->batch == 1 || view->parts);
+    shape.epilogue = problem->epilogues[CUDA_FORWARD];
     if (view->parts) shape.batch = 1;
     return shape;
 }

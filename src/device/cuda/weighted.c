@@ -31,8 +31,16 @@ typedef struct weighted_planner {
 static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                              "backward weights"};
 
+static const char *const epilogue_names[CUDA_EPILOGUES] = {"", " with ReLU"};
+
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
+}
+
+/* In the compute type, unlike other biases. */
+static bool casts_bias(const weighted_planner *planner) {
+    return planner->problem.type == CUDA_BFLOAT16 && planner->problem.operation->bias &&
+           planner->problem.epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
 }
 
 static yoke_status run_pass(const cuda_weighted *self, const cuda_pass *pass,
@@ -59,12 +67,19 @@ static yoke_status run_candidate(void *context, int candidate) {
     return run_pass(trial->self, trial->passes[candidate], &trial->operands);
 }
 
+static const cuda_algorithm *algorithms_of(const weighted_planner *planner,
+                                           cuda_direction direction) {
+    cuda_epilogue epilogue = planner->problem.epilogues[direction];
+    const cuda_algorithm *joined = planner->request->joined[epilogue];
+    return epilogue == CUDA_NO_EPILOGUE ? planner->request->algorithms : joined;
+}
+
 /* An algorithm that fails with DEVICE counts as absent: another one may work. */
 static yoke_status create_algorithm(const weighted_planner *planner, cuda_direction direction,
                                     int number, cuda_pass **pass) {
     *pass = NULL;
     if (number >= planner->request->algorithm_count) return YOKE_OK;
-    const cuda_algorithm *algorithm = &planner->request->algorithms[number];
+    const cuda_algorithm *algorithm = &algorithms_of(planner, direction)[number];
     yoke_status status = algorithm->create(pass, &planner->problem, direction, algorithm->variant);
     if (*pass != NULL) (*pass)->name = algorithm->name;
     bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
@@ -106,8 +121,7 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
     char *base = trial->memory;
     trial->operands =
         (cuda_operands){base, base + weights, base + output, base + scratch, NULL, false};
-    if (direction == CUDA_FORWARD && operation->bias)
-        trial->operands.bias = (const float *)(const void *)(base + bias);
+    if (direction == CUDA_FORWARD && operation->bias) trial->operands.bias = base + bias;
     TRY_CUDA(device, cuda_run_probe(base, planner->problem.type == CUDA_BFLOAT16,
                                     scratch / value_bytes, device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
@@ -148,8 +162,9 @@ static yoke_status plan_direction(const weighted_planner *planner, cuda_directio
     char key[160];
     cuda_candidate candidates[CUDA_ALGORITHMS_LIMIT] = {{0}};
     for (int i = 0; i < planner->request->algorithm_count; i++)
-        candidates[i].name = planner->request->algorithms[i].name;
-    snprintf(key, sizeof key, "%s %s", planner->request->key, direction_names[direction]);
+        candidates[i].name = algorithms_of(planner, direction)[i].name;
+    snprintf(key, sizeof key, "%s %s%s", planner->request->key, direction_names[direction],
+             epilogue_names[planner->problem.epilogues[direction]]);
     cuda_tuning tuning = {.device = planner->problem.device,
                           .request = planner->request->plan,
                           .key = key,
@@ -195,6 +210,8 @@ static yoke_status describe_needs(const weighted_planner *planner) {
                 CUDA_COLUMN_PARTS * channels * sizeof(float) + padded_weight_bytes(planner->self);
     }
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
+    needs->reads_shadow[1] = casts_bias(planner);
+    needs->applies_relu = planner->problem.epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
     needs->backward_reads_input =
         request->training && !request->frozen && !planner->self->reordered;
     needs->adds_input_gradient =
@@ -203,6 +220,25 @@ static yoke_status describe_needs(const weighted_planner *planner) {
         needs->saved_bytes =
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
     return YOKE_OK;
+}
+
+/* Takes the epilogue if the library has an algorithm with it. */
+static yoke_status try_epilogue(weighted_planner *planner, cuda_direction direction,
+                                cuda_epilogue epilogue) {
+    cuda_pass *pass;
+    planner->problem.epilogues[direction] = epilogue;
+    TRY(create_algorithm(planner, direction, 0, &pass));
+    if (pass == NULL)
+        planner->problem.epilogues[direction] = CUDA_NO_EPILOGUE;
+    else
+        pass->destroy(pass);
+    return YOKE_OK;
+}
+
+static yoke_status choose_epilogues(weighted_planner *planner) {
+    const yoke_plan_request *request = planner->request->plan;
+    if (!request->relu || !cuda_takes(planner->problem.device, YOKE_WAY_RELU)) return YOKE_OK;
+    return try_epilogue(planner, CUDA_FORWARD, CUDA_RELU);
 }
 
 static void place_input(const weighted_planner *planner) {
@@ -230,7 +266,7 @@ static void place_padding(const weighted_planner *planner) {
         (size_t)operation->output.channels * (size_t)(operation->kernel * operation->kernel);
 }
 
-static yoke_status build(const weighted_planner *planner) {
+static yoke_status build(weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     cuda_weighted *self = planner->self;
     yoke_dims output = request->operation->output;
@@ -240,6 +276,7 @@ static yoke_status build(const weighted_planner *planner) {
     self->type = planner->problem.type;
     place_input(planner);
     place_padding(planner);
+    TRY(choose_epilogues(planner));
     TRY(describe_needs(planner));
     TRY(plan_direction(planner, CUDA_FORWARD));
     if (!request->training) return YOKE_OK;
@@ -274,11 +311,13 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
     self->producer_input = binding->inputs[0];
     self->producer_gradient = binding->input_gradients[0];
     self->bias_gradient = binding->parameter_gradients[1];
+    bool cast = self->base.needs.reads_shadow[1];
+    const void *bias = cast ? binding->shadows[1] : binding->parameters[1];
     self->operands[CUDA_FORWARD] = (cuda_operands){.input = input,
                                                    .weights = weights,
                                                    .output = binding->output,
                                                    .scratch = binding->scratch,
-                                                   .bias = binding->parameters[1]};
+                                                   .bias = bias};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
     void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];

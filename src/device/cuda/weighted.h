@@ -17,8 +17,8 @@ typedef enum cuda_direction {
  * the compute type; gradients of weights in float32. */
 typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
-    const float *bias; /* forward; NULL: none */
-    bool add;          /* backward data: to what `input` holds */
+    const void *bias; /* forward; NULL: none. float32; with an epilogue in the compute type */
+    bool add;         /* backward data: to what `input` holds */
 } cuda_operands;
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
@@ -38,7 +38,8 @@ typedef struct cuda_problem {
     int rows;
     cuda_type type;
     bool tf32;
-    bool deterministic; /* the same bits in every run */
+    bool deterministic;                       /* the same bits in every run */
+    cuda_epilogue epilogues[CUDA_DIRECTIONS]; /* of linear */
 } cuda_problem;
 
 /* Without measuring, the plan uses the first algorithm that exists for the problem. The record of
@@ -60,6 +61,8 @@ typedef struct cuda_weighted_request {
     int padded;                       /* channels that the passes read; 0: the operation's */
     const cuda_algorithm *algorithms; /* at most CUDA_ALGORITHMS_LIMIT */
     int algorithm_count;
+    /* Of linear where the plan has an epilogue: as many, with names of their own. */
+    const cuda_algorithm *joined[CUDA_EPILOGUES];
 } cuda_weighted_request;
 yoke_status cuda_weighted_create(yoke_plan **plan, cuda_device *device,
                                  const cuda_weighted_request *request);
@@ -75,14 +78,15 @@ yoke_status cuda_im2col_pass(cuda_pass **pass, const cuda_problem *problem,
 yoke_status cuda_cudnn_pass(cuda_pass **pass, const cuda_problem *problem, cuda_direction direction,
                             int variant);
 
-/* The first rows of a table of algorithms: the product with each of cuBLASLt's algorithms. */
-#define CUDA_PRODUCT_ROWS                                                                          \
-    {"matrix product", cuda_product_pass, 0}, {"matrix product 1", cuda_product_pass, 1},          \
-        {"matrix product 2", cuda_product_pass, 2}, {"matrix product 3", cuda_product_pass, 3},    \
-        {"matrix product 4", cuda_product_pass, 4}, {"matrix product 5", cuda_product_pass, 5},    \
-        {"matrix product 6", cuda_product_pass, 6}, {                                              \
-        "matrix product 7", cuda_product_pass, 7                                                   \
-    }
+/* The first rows of a table of algorithms: the product with each of cuBLASLt's algorithms, and
+ * `what` follows it. */
+#define CUDA_PRODUCT_ROW(what, number)                                                             \
+    { "matrix product" what, cuda_product_pass, number }
+#define CUDA_PRODUCT_ROWS(what)                                                                    \
+    CUDA_PRODUCT_ROW(what, 0), CUDA_PRODUCT_ROW(" 1" what, 1), CUDA_PRODUCT_ROW(" 2" what, 2),     \
+        CUDA_PRODUCT_ROW(" 3" what, 3), CUDA_PRODUCT_ROW(" 4" what, 4),                            \
+        CUDA_PRODUCT_ROW(" 5" what, 5), CUDA_PRODUCT_ROW(" 6" what, 6),                            \
+        CUDA_PRODUCT_ROW(" 7" what, 7)
 
 static inline size_t cuda_dims_count(yoke_dims dims) {
     return (size_t)dims.channels * (size_t)dims.height * (size_t)dims.width;

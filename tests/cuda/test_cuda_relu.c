@@ -1,0 +1,234 @@
+/* "+relu": linear layers that compute the ReLU behind them, against the float64 reference and
+ * against the two operations apart. Skipped without a GPU. */
+#include "model/networks.h"
+#include "model/program.h"
+#include "support/devices.h"
+#include "with_setting.h"
+#include "yoke/bench.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+enum { CALLS = 64 };
+
+static const struct {
+    yoke_precision precision;
+    double tolerance;
+} precisions[] = {{YOKE_FLOAT32, 1e-5}, {YOKE_TF32, 2e-2}, {YOKE_BFLOAT16, 0.1}};
+
+static void open_model(struct rig *rig, yoke_model *model, const char *list,
+                       yoke_precision precision) {
+    *rig = (struct rig){.list = list,
+                        .model = model,
+                        .rows = 5,
+                        .precision = precision,
+                        .algorithm = YOKE_ALGORITHM_DIRECT};
+    rig_devices(rig);
+    rig_replica(rig, 1);
+}
+
+/* Models. */
+
+static yoke_value dense(yoke_model *model, yoke_value input, const char *name, int features,
+                        bool bias) {
+    yoke_linear_options options = YOKE_LINEAR_OPTIONS_INIT;
+    options.name = name;
+    options.out_features = features;
+    options.no_bias = !bias;
+    return yoke_linear(model, input, &options);
+}
+
+static yoke_model *perceptron(int width, bool bias) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "perceptron", (yoke_shape){2, 3, 4, false}));
+    yoke_value x = yoke_flatten(model, yoke_model_input(model));
+    x = yoke_relu(model, dense(model, x, "fc1", width, bias));
+    x = yoke_relu(model, dense(model, x, "fc2", width + 8, bias));
+    assert_ok(yoke_model_finish(model, dense(model, x, "fc3", 3, true), NULL));
+    return model;
+}
+
+/* Linear layers and ReLUs, of which others may read the value between them, or the value behind
+ * both. Every layer reads the one before it, or the sum of all that have its width. */
+static yoke_model *random_perceptron(uint32_t seed) {
+    static const int widths[] = {8, 13, 16, 8, 40, 1};
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "random", (yoke_shape){3, 2, 2, false}));
+    yoke_value x = yoke_flatten(model, yoke_model_input(model));
+    for (int i = 0; i < 7; i++) {
+        uint32_t words[4];
+        char name[32], output[32];
+        yoke_random_words(seed, YOKE_RANDOM_PROBE, (uint64_t)i, 0, 0, words);
+        snprintf(name, sizeof name, "fc%d", i);
+        snprintf(output, sizeof output, "output%d", i);
+        yoke_value before =
+            dense(model, x, name, widths[words[0] % COUNT(widths)], words[1] % 3 != 0);
+        x = yoke_relu(model, before);
+        switch (words[2] % 9) {
+        case 0:
+            yoke_model_add_output(model, output, before);
+            break;
+        case 1:
+            yoke_model_add_output(model, output, x);
+            break;
+        case 2:
+            x = yoke_add(model, x, before);
+            break;
+        case 3:
+            x = yoke_dropout(model, x, 0.2);
+            break;
+        case 4:
+            x = yoke_add(model, x, x);
+            break;
+        case 5:
+            x = yoke_add(model, x, yoke_relu(model, before));
+            break;
+        default:
+            break;
+        }
+    }
+    assert_ok(yoke_model_finish(model, dense(model, x, "last", 3, true), NULL));
+    return model;
+}
+
+static void random_perceptrons_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        open_model(&rig, random_perceptron(seed), "cuda:0+relu", YOKE_FLOAT32);
+        assert_step_near(&rig, 1e-5);
+        rig_destroy(&rig);
+    }
+}
+
+static void perceptrons_equal_the_reference_in_every_precision(void **state) {
+    (void)state;
+    static const int widths[] = {8, 13, 128, 136};
+    struct rig rig;
+    for (size_t i = 0; i < COUNT(widths) * COUNT(precisions); i++) {
+        size_t precision = i % COUNT(precisions);
+        open_model(&rig, perceptron(widths[i / COUNT(precisions)], i % 2 == 0), "cuda:0+relu",
+                   precisions[precision].precision);
+        assert_step_near(&rig, precisions[precision].tolerance);
+        rig_destroy(&rig);
+    }
+}
+
+/* The passes of a step. */
+
+static int list_calls(yoke_model *model, const char *list, yoke_precision precision,
+                      yoke_kernel_call *calls) {
+    struct rig rig;
+    int count = 0;
+    open_model(&rig, model, list, precision);
+    assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+    assert_in_range(count, 1, CALLS);
+    rig_destroy(&rig);
+    return count;
+}
+
+static int passes_of(const yoke_kernel_call *calls, int count, const char *operation,
+                     const char *direction) {
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += strcmp(calls[i].operation, operation) == 0 &&
+                 strcmp(calls[i].direction, direction) == 0;
+    return found;
+}
+
+static int passes_by(const yoke_kernel_call *calls, int count, const char *way) {
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += calls[i].way != NULL && strcmp(calls[i].way, way) == 0;
+    return found;
+}
+
+static void a_relu_behind_a_linear_layer_costs_no_pass_of_its_own(void **state) {
+    (void)state;
+    yoke_kernel_call calls[CALLS];
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        yoke_precision precision = precisions[i].precision;
+        int count = list_calls(perceptron(16, true), "cuda:0", precision, calls);
+        assert_int_equal(passes_of(calls, count, "relu", "forward"), 2);
+        assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
+        count = list_calls(perceptron(16, true), "cuda:0+relu", precision, calls);
+        assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
+        assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 2);
+    }
+}
+
+static yoke_model *read_between(void) {
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "between", (yoke_shape){8, 1, 1, false}));
+    yoke_value x = dense(model, yoke_flatten(model, yoke_model_input(model)), "fc1", 8, true);
+    yoke_model_add_output(model, "between", x);
+    assert_ok(yoke_model_finish(model, dense(model, yoke_relu(model, x), "fc2", 3, true), NULL));
+    return model;
+}
+
+static void a_value_that_others_read_stays_as_it_was_before_the_relu(void **state) {
+    (void)state;
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(read_between(), "cuda:0+relu", YOKE_FLOAT32, calls);
+    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
+}
+
+/* Output 0 in training, or in evaluation; freed by the caller. */
+static float *outputs_of(const char *list, yoke_precision precision, bool training, size_t *bytes) {
+    struct rig rig;
+    open_model(&rig, perceptron(24, true), list, precision);
+    yoke_plan_step step = rig_step(&rig);
+    assert_ok(yoke_replica_prepare(rig.replica, rig.rows, training));
+    assert_ok(yoke_replica_forward(rig.replica, rig.rows, training, &step));
+    *bytes = (size_t)rig.rows * yoke_model_output_elements(rig.model, 0) * sizeof(float);
+    float *values =
+        device_values(rig.device, yoke_replica_memory_of(rig.replica)->outputs[0], *bytes);
+    rig_destroy(&rig);
+    return values;
+}
+
+/* A real library may take other algorithms with an epilogue than without. */
+static void float32_has_the_bits_of_the_two_operations_apart(void **state) {
+    (void)state;
+    for (int training = 0; training < 2; training++) {
+        size_t bytes;
+        float *joined = outputs_of("cuda:0+relu", YOKE_FLOAT32, training != 0, &bytes);
+        float *apart = outputs_of("cuda:0", YOKE_FLOAT32, training != 0, &bytes);
+#ifdef YOKE_SIMCUDA
+        assert_memory_equal(joined, apart, bytes);
+#endif
+        for (size_t i = 0; i < bytes / sizeof(float); i++)
+            assert_true(fabsf(joined[i] - apart[i]) <= 1e-6f);
+        free(joined);
+        free(apart);
+    }
+}
+
+#ifdef YOKE_SIMCUDA
+/* The library has no algorithm for the first linear layer with its ReLU. */
+static void a_shape_without_an_algorithm_keeps_its_two_passes(void **state) {
+    WITH("SIMCUDA_FAULT", "cublasLtMatmulAlgoGetHeuristic@1=15"); /* NOT_SUPPORTED */
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(perceptron(16, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 1);
+}
+#endif
+
+int main(void) {
+    if (devices_gpus() == 0) {
+        print_message("skipped: no usable GPU\n");
+        return DEVICES_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_perceptrons_equal_the_reference),
+        cmocka_unit_test(perceptrons_equal_the_reference_in_every_precision),
+        cmocka_unit_test(a_relu_behind_a_linear_layer_costs_no_pass_of_its_own),
+        cmocka_unit_test(a_value_that_others_read_stays_as_it_was_before_the_relu),
+        cmocka_unit_test(float32_has_the_bits_of_the_two_operations_apart),
+#ifdef YOKE_SIMCUDA
+        cmocka_unit_test(a_shape_without_an_algorithm_keeps_its_two_passes),
+#endif
+    };
+    with_setting_filter();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
