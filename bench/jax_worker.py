@@ -127,6 +127,8 @@ def train(weights, momenta, statistics, inputs, labels, *, model, half):
 
 class Contender:
     def __init__(self, folder):
+        if "--fake" not in sys.argv and jax.default_backend() == "cpu":
+            raise RuntimeError("this JAX finds no GPU")
         work = json.loads((folder / "work.json").read_text())
         self.setup = Setup(*work["setup"])
         # jit keys on it: set for the whole process, which has one contender

@@ -5,8 +5,8 @@ usage: pytorch_gpu.py --yoke PROGRAM [--only ROW]... [--compile] [--seconds X] [
 
 Every ratio is formed within a round; printed are its median over the rounds, the bootstrap 95 %
 interval of that median and the noise, which is how far Yoke's ratio to itself gets from 1. A ratio
-is not judged when the losses of the first steps differ beyond rounding. Exits with 77 where this Python
-has no PyTorch. bench/README.md explains the rows.
+is not judged when the losses of the first steps differ beyond rounding. Contenders that this Python does
+not have are left out with a reason; Yoke's own figures need none. bench/README.md explains the rows.
 """
 import argparse
 import gc
@@ -22,15 +22,14 @@ import time
 import gpu_rows
 from pytorch_race import DrivenError, Yoke, interval, judge, largest_difference
 
-if importlib.util.find_spec("torch") is None:
-    print("skipped: this Python has no PyTorch")
-    sys.exit(77)
-import torch
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
 
-from pytorch_contenders import Compiled, DataParallel, Eager, Graph, Jax, read_batch, read_weights
-from pytorch_models import MODELS
+    from pytorch_contenders import Compiled, DataParallel, Eager, Graph, Jax, read_batch, read_weights
+    from pytorch_models import MODELS
 
-LOSS_STEPS = 20
+LOSS_STEPS, FAKE_LOSS_STEPS = 20, 4
 WARM_STEPS = 50          # the first of them are those of the losses
 ROUNDS = 9
 RUN_S, FEWEST_STEPS = 0.4, 12  # of a contender in a round: at least 108 steps in all
@@ -39,15 +38,25 @@ LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
 
+def why_no_torch(fake):
+    """"": PyTorch's contenders can run."""
+    if not HAS_TORCH:
+        return "this Python has no PyTorch"
+    return "" if fake or torch.cuda.is_available() else "this PyTorch finds no GPU"
+
+
 def contenders_of(wanted, setup, arguments):
     """({name: constructor} of the contenders that the setup's rows need, {name: why it is left out})"""
+    why = why_no_torch(arguments.fake)
+    if why:  # JAX's contender gets the shapes of the weights from PyTorch's model
+        return {}, dict.fromkeys(wanted & set(gpu_rows.RIVALS), why)
     made, absent = {}, {}
     if "eager" in wanted:
         made["eager"] = Eager
         if setup.model != "mlp":
             made["eager channels_last"] = lambda *work: Eager(*work, channels_last=True)
     for name, make in (("graph", Graph), ("compile", Compiled), ("data_parallel", DataParallel)):
-        if name in wanted and arguments.fake:
+        if name in wanted and arguments.fake and make is not Compiled:
             absent[name] = "only on GPUs"
         elif name in wanted and make is Compiled and not arguments.compile:
             absent[name] = "takes --compile"
@@ -72,18 +81,20 @@ class Race:
         self.runners, self.opened, self.apart = {}, [], {}
         self.times, self.processor_us = {}, []
         self.round_count = 3 if arguments.fake else ROUNDS
+        self.loss_steps = FAKE_LOSS_STEPS if arguments.fake else LOSS_STEPS
         self.made, self.failed = contenders_of(self.wanted, setup, arguments)
         self.kept = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.kept.name)
 
     def open_devices(self, name, count):
-        self.yoke.open(name, self.setup, f"devices={count}x{'cpu' if self.fake else 'cuda:0'}")
+        self.yoke.open(name, self.setup, f"devices={count}x{self.fake or 'cuda:0'}")
 
     def open_yoke(self):
         name = self.setup.name
         self.open_devices(name, self.setup.devices)
-        self.write_work(name)
-        self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(LOSS_STEPS)]
+        if self.made:
+            self.write_work(name)
+        self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(self.loss_steps)]
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
         if "kernel time" in self.wanted:
@@ -116,7 +127,7 @@ class Race:
             try:
                 contender = make(self.setup, self)
                 self.opened.append(contender)
-                self.apart[name] = largest_difference(contender.losses(LOSS_STEPS), self.losses)
+                self.apart[name] = largest_difference(contender.losses(self.loss_steps), self.losses)
                 self.runners[name] = contender.steps
             except Exception as error:
                 self.drop(name, error)
@@ -138,7 +149,7 @@ class Race:
             return None
 
     def choose_steps(self):
-        warm = 1 if self.fake else WARM_STEPS - LOSS_STEPS
+        warm = 1 if self.fake else WARM_STEPS - self.loss_steps
         slowest = 0
         for name in list(self.runners):
             if self.turn(name, warm) is not None:
@@ -173,7 +184,7 @@ class Race:
         self.kept.cleanup()
         self.weights = self.inputs = self.labels = None
         gc.collect()
-        if torch.cuda.is_available():
+        if HAS_TORCH and torch.cuda.is_available():
             torch.cuda.empty_cache()
 
     # Results.
@@ -206,8 +217,7 @@ class Race:
                  "must_be": "<=" if row.most else ">=", "rounds": self.round_count, "steps": self.steps}
         values, rival = self.values(row)
         if not values:
-            reasons = [f"{name}: {self.failed[name]}" for name in gpu_rows.RIVALS[row.against] if name in self.failed]
-            return {**found, "verdict": "skipped", "text": "; ".join(reasons)}
+            return skipped(row, self.why_absent(row))
         value, low, high = interval(values)
         noise = self.noise()
         found.update(value=value, low=low, high=high, noise=noise, rival=rival,
@@ -218,16 +228,25 @@ class Race:
         found["text"] = self.text(row, found)
         return found
 
+    def why_absent(self, row):
+        return "; ".join(f"{name}: {self.failed[name]}" for name in gpu_rows.RIVALS[row.against] if name in self.failed)
+
+    def has_nobody(self):
+        """Every row is a ratio to a contender, and all of them are absent."""
+        return not self.made and self.wanted <= set(gpu_rows.RIVALS)
+
     def judge(self, row, found):
         tolerance = WINOGRAD_TOLERANCE if self.fake else LOSS_TOLERANCE[self.setup.precision]
         if (found["loss_difference"] or 0) > tolerance:
             return "losses differ"
+        if row.line is None:
+            return "measured"
         return judge(found["low"], found["high"], row.line, row.most, found["noise"])
 
     def text(self, row, found):
-        text = (f"{found['value']:.3g} ({found['low']:.3g} .. {found['high']:.3g}), line "
-                f"{found['must_be']} {row.line:g}, noise {100 * found['noise']:.1f} %; "
-                f"yoke {found['yoke_ms']:.4g} ms")
+        line = "" if row.line is None else f"line {found['must_be']} {row.line:g}, "
+        text = (f"{found['value']:.3g} ({found['low']:.3g} .. {found['high']:.3g}), {line}"
+                f"noise {100 * found['noise']:.1f} %; yoke {found['yoke_ms']:.4g} ms")
         if found["rival"]:
             text += f", {found['rival']} {found['rival_ms']:.4g} ms"
         if row.against == "kernel time":
@@ -261,6 +280,9 @@ def skipped(row, text):
 def race_setup(setup, rows, yoke, arguments, report):
     race = Race(setup, rows, yoke, arguments)
     try:
+        if race.has_nobody():
+            report["rows"] += [skipped(row, race.why_absent(row)) for row in rows]
+            return
         race.run()
         report["rows"] += [race.result(row) for row in rows]
         report["setups"].append(race.record())
@@ -277,13 +299,21 @@ def write(report, path):
     new.replace(path)
 
 
+def describe_torch():
+    if not HAS_TORCH:
+        return {"torch": None}
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
+
+
 def measure(rows, arguments):
-    report = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-              "rows": [], "setups": [],
-              "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
+    report = {**describe_torch(), "whole": False, "rows": [], "setups": []}
+    if HAS_TORCH and arguments.fake:
+        torch.set_num_threads(1)  # more would spin on cores that the other contenders need
     begin = time.monotonic()
     yoke = Yoke(arguments.yoke)
-    for setup in setups_of(rows):
+    setups = setups_of(rows)
+    for setup in setups:
         of_setup = [row for row in rows if row.setup == setup]
         done = len(report["rows"])
         if time.monotonic() - begin > arguments.seconds:
@@ -292,6 +322,7 @@ def measure(rows, arguments):
             if yoke.process.poll() is not None:
                 yoke = Yoke(arguments.yoke)
             race_setup(setup, of_setup, yoke, arguments, report)
+        report["whole"] = setup == setups[-1]
         if arguments.json:
             write(report, pathlib.Path(arguments.json))
         for row in report["rows"][done:]:
@@ -308,15 +339,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=450, help="start no setup later than this (450)")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file")
     parser.add_argument("--list", action="store_true", help="list the rows; measure nothing")
-    parser.add_argument("--fake", action="store_true", help="tiny rows on the CPU, to test this program")
+    parser.add_argument("--fake", nargs="?", const="cpu", metavar="DEVICE",
+                        help="tiny rows, to test this program: Yoke on DEVICE (cpu), the others on the CPU")
     arguments = parser.parse_args()
     rows = select(gpu_rows.FAKE_ROWS if arguments.fake else gpu_rows.ROWS, arguments.only)
     if arguments.list:
         for row in rows:
-            print(f"{row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line:g}")
+            print(f"{row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line}")
         return 0
-    if not torch.cuda.is_available() and not arguments.fake:
-        sys.exit("pytorch_gpu.py: PyTorch finds no GPU; --fake tests this program without one")
     report = measure(rows, arguments)
     return 1 if any(row["verdict"] in ("MISS", "losses differ") for row in report["rows"]) else 0
 

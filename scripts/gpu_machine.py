@@ -21,7 +21,7 @@ def machine(run):
     found = gpus(run) or driver_gpus(run)
     run.facts.update(gpus=found, commit=commit(run), processor=processor(), cores=os.cpu_count(),
                      clocks={"before": clocks(run)})
-    if not found and run.preset != "simcuda":
+    if not found and not run.simulated:
         raise Failure("neither nvidia-smi nor libcuda shows a GPU")
     run.facts["versions"] = {name: first_version(run, command) for name, command in TOOLS.items()}
     run.check("machine", PASSED, ", ".join(gpu["name"] for gpu in found) or "simulated GPUs")

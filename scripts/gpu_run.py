@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 
+from gpu_summary import summary
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPS = ROOT / "build" / "deps"  # made by pack-deps.sh
 PASSED, FAILED, SKIPPED, LATE = "passed", "failed", "skipped", "out of time"
@@ -35,11 +37,13 @@ class Late(Exception):
 class Run:
     def __init__(self, preset, folder, stage=None):
         self.preset, self.folder, self.stage = preset, folder, stage
+        self.simulated = preset == "simcuda"
         self.build = ROOT / "build" / preset
         self.yoke = self.build / "yoke"
         self.begin, self.date = time.monotonic(), datetime.datetime.now().astimezone()
         self.until = math.inf
         self.facts, self.checks, self.results = {}, [], {}
+        self.parts = {}  # what each does
         self.now = {"stage": None, "part": None}
         self.lock = threading.Lock()
         self.environment = dict(os.environ)
@@ -101,13 +105,13 @@ class Run:
                 for verdict in (PASSED, FAILED, SKIPPED, LATE)}
 
     def report(self):
-        return {"date": self.date.isoformat(timespec="seconds"), "preset": self.preset,
+        return {"date": self.date.isoformat(timespec="seconds"), "preset": self.preset, "simulated": self.simulated,
                 "seconds": round(time.monotonic() - self.begin, 1), **self.facts,
-                "count": self.count(), "checks": self.checks, **self.results}
+                "count": self.count(), "parts": self.parts, "checks": self.checks, **self.results}
 
     def path(self):
         """Without a suffix: date, GPUs and stage."""
-        names = [gpu["name"] for gpu in self.facts.get("gpus", [])]
+        names = ["simulated"] if self.simulated else [gpu["name"] for gpu in self.facts.get("gpus", [])]
         gpu = re.sub(r"[^a-z0-9]+", "-", (names[0] if names else "no gpu").lower()).strip("-")
         several = f"{len(names)}x-" if len(names) > 1 else ""
         stage = f"-{self.stage}" if self.stage else ""
@@ -160,27 +164,3 @@ def use_packed(environment):
     append("CMAKE_PREFIX_PATH", DEPS)
     append("PKG_CONFIG_PATH", DEPS / "lib/pkgconfig")
     append("LD_LIBRARY_PATH", DEPS / "lib/needed")
-
-
-def summary(report):
-    """The report for a reader."""
-    lines = [f"{report['date']}, commit {report.get('commit')}, preset {report['preset']}, {report['seconds']:.0f} s"]
-    for gpu in report.get("gpus", []):
-        lines.append(f"GPU     {gpu['name']}, {gpu['memory.total']} MiB, compute capability "
-                     f"{gpu['compute_cap']}, driver {gpu['driver_version']}")
-    for moment, rows in report.get("clocks", {}).items():
-        lines += [f"clocks  {moment}: SM {now['clocks.sm']} MHz, memory {now['clocks.mem']} MHz, "
-                  f"{now['temperature.gpu']} C, {now['power.draw']} W" for now in rows]
-    lines.append(f"CPU     {report.get('processor')}, {report.get('cores')} cores")
-    lines += [f"{name:7} {version or 'not on this machine'}" for name, version in report.get("versions", {}).items()]
-    place = None
-    for check in report["checks"]:
-        if (check["stage"], check["part"]) != place:
-            place = check["stage"], check["part"]
-            lines += ["", ": ".join(filter(None, place))]
-        lines.append(f"  {check['verdict']:11} {check['name']}{': ' + check['reason'] if check['reason'] else ''}")
-    lines += ["", *report.get("probe_text", [])]
-    lines += ["", ", ".join(f"{number} {verdict}" for verdict, number in report["count"].items())]
-    if "stopped" in report:
-        lines.append(f"stopped by {report['stopped']}")
-    return "\n".join(lines) + "\n"

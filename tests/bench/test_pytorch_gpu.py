@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench/pytorch_gpu.py on the CPU: it fills every row, races equal work and refuses unequal work.
+"""bench/pytorch_gpu.py on the CPU: it fills every row, races equal work and refuses unequal work; without PyTorch
+it measures Yoke alone.
 
 usage: test_pytorch_gpu.py YOKE. Skipped (77) where no Python here has PyTorch.
 """
@@ -10,9 +11,10 @@ import sys
 import tempfile
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-VERDICTS = {"pass", "in noise", "MISS", "skipped"}
-FASTER_LEARNER = "import sys, pytorch_contenders, pytorch_gpu; pytorch_contenders.LEARNING_RATE = 2e-3; " \
+FASTER_LEARNER = "import sys, pytorch_contenders, pytorch_gpu; pytorch_contenders.LEARNING_RATE = 2e-2; " \
     "sys.exit(pytorch_gpu.main())"
+NO_TORCH = "import importlib.util, sys; " \
+    "importlib.util.find_spec = lambda name: None; import pytorch_gpu; sys.exit(pytorch_gpu.main())"
 
 # The plain layout fails in its last turn.
 FAILING = """
@@ -49,28 +51,47 @@ def race(command, yoke, *options):
 
 def check_failing_contender(python, yoke):
     """It leaves the others their race."""
-    code, report = race([python, "-c", FAILING], yoke, "--only", "mlp-b8-float32 eager", "--only", "resnet20-b16-float32 eager")
+    code, report = race([python, "-c", FAILING], yoke, "--only", "mlp-b8-float32 eager", "--only",
+                        "resnet20-8-b16-float32 eager")
     mlp, images = report["rows"]
     assert mlp["verdict"] == "skipped" and "eager: RuntimeError: out of memory" in mlp["text"], mlp
     assert images["rival"] == "eager channels_last", images
 
 
-def main():
-    python, yoke = python_with_torch(), str(pathlib.Path(sys.argv[1]).resolve())
+def check_without_torch(yoke):
+    """Yoke's own figures need nobody else; a setup that has none of these does not run."""
+    code, report = race([sys.executable, "-c", NO_TORCH], yoke)
+    measured = [row["name"] for row in report["rows"] if row["verdict"] == "measured"]
+    assert code == 0 and report["whole"] and report["torch"] is None, report
+    assert measured == ["mlp-b8-float32 kernel time", "mlp-b8-float32 processor",
+                        "mlp-b8-float32-x2 one device"], measured
+    absent = {row["text"].split(": ")[1] for row in report["rows"] if row["verdict"] == "skipped"}
+    assert absent == {"this Python has no PyTorch"} and len(report["setups"]) == 2, report["rows"]
+
+
+def check_equal_work(python, yoke):
     code, report = race([python, "pytorch_gpu.py"], yoke)
     rows = {row["name"]: row for row in report["rows"]}
-    assert len(rows) == 8, sorted(rows)
-    assert all(row["verdict"] in VERDICTS for row in rows.values()), "equal work was called unequal"
-    assert (code == 1) == any(row["verdict"] == "MISS" for row in rows.values()), code
+    assert code == 0 and report["whole"] and len(rows) == 10, (code, sorted(rows))
+    assert all(row["verdict"] in ("measured", "skipped") for row in rows.values()), "equal work was called unequal"
     eager = [row for name, row in rows.items() if name.endswith(" eager")]
     assert len(eager) == 2 and all(row["loss_difference"] < 1e-3 and row["value"] > 0 for row in eager)
-    assert rows["mlp-b8-float32 compile"]["text"] == "compile: only on GPUs"
+    assert rows["mlp-b8-float32 compile"]["text"] == "compile: takes --compile"
+    assert rows["mlp-b8-float32 graph"]["text"] == "graph: only on GPUs"
+    assert rows["mlp-b8-float32-x2 data_parallel"]["text"] == "data_parallel: only on GPUs"
     jax = [row for name, row in rows.items() if name.endswith(" jax")]
     if subprocess.run([python, "-c", "import jax"], capture_output=True).returncode == 0:
         assert len(jax) == 2 and all(row["loss_difference"] < 1e-3 and row["value"] > 0 for row in jax), jax
     else:
         assert [row["text"] for row in jax] == ["jax: this Python has no JAX"] * 2, jax
     assert all(len(times) == 3 for times in report["setups"][0]["ms"].values())
+
+
+def main():
+    yoke = str(pathlib.Path(sys.argv[1]).resolve())
+    check_without_torch(yoke)
+    python = python_with_torch()
+    check_equal_work(python, yoke)
 
     code, report = race([python, "-c", FASTER_LEARNER], yoke, "--only", "mlp-b8-float32 eager")
     assert code == 1 and report["rows"][0]["verdict"] == "losses differ", report["rows"]

@@ -49,7 +49,9 @@ sleep 60 & sleep 60
 DRIVEN = """#!{python}
 import sys
 if "--kernels" in sys.argv:
-    print('{{"calls": [{{"layer": "conv1", "direction": "forward", "way": "im2col", "ms": 1.5}}]}}')
+    print('{{"model": "resnet50", "rows": 256, "precision": "bfloat16", '
+          '"calls": [{{"layer": "conv1", "operation": "conv2d", '
+          '"direction": "forward", "way": "im2col", "shape": "3x224x224", "ms": 1.5, "roofline_ms": 0.3}}]}}')
     sys.exit(1)
 for line in sys.stdin:
     words = line.split()
@@ -168,7 +170,8 @@ def check_machine_without_tools(machine):
     assert found["test_cuda_operations: replays"] == ("skipped", "this device does not record")
     assert "NVIDIA H200, 143771 MiB" in text and "no test of this part is built" in text, text
     assert "compute-sanitizer is not on this machine" in text
-    assert found["resnet50, 256 rows, bfloat16"] == ("failed", "1.5 ms in 1 kinds of calls; by im2col: conv1 forward")
+    assert found["resnet50, 256 rows, bfloat16"] == ("failed", "1.5 ms in 1 calls, 1 by im2col: conv1 forward")
+    assert "1.5000     1    20 %  conv2d        forward          im2col         3x224x224" in text, text
     assert found["mlp, 8 replicas = mlp"][0] == "passed"
     assert found["mlp, 4 replicas, classic = mlp"][0] == "failed"
     assert found["replicas"] == ("failed", "mlp, bfloat16: out of memory"), found
