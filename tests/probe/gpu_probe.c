@@ -224,13 +224,19 @@ static bool take(gpu_probe *probe, settings *given, const char *name, const char
     return true;
 }
 
+static const char *verdict_of(const gpu_probe *probe, yoke_status status) {
+    if (status != YOKE_OK) return "failed";
+    if (probe->wrong > 0) return "wrong results";
+    return probe->left_out > 0 ? "no time for all of it; more: --seconds" : "complete";
+}
+
 static int finish(gpu_probe *probe, yoke_status status) {
     probe_row row = PROBE_ROW_INIT;
     char failure[512];
     snprintf(failure, sizeof failure, "%s", status == YOKE_OK ? "" : yoke_last_error());
     row.section = "end";
     row.detail = status == YOKE_OK ? NULL : failure;
-    row.verdict = status != YOKE_OK ? "failed" : probe->wrong > 0 ? "wrong results" : "complete";
+    row.verdict = verdict_of(probe, status);
     row.value = seconds_of(probe);
     row.unit = "s";
     probe_print(probe, &row);

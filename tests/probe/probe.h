@@ -18,6 +18,7 @@ typedef struct gpu_probe {
     uint64_t begin_ns;
     double seconds; /* what is left out begins later than this */
     int wrong;      /* results that differed from their reference */
+    int left_out;   /* ways that there was no time for */
 } gpu_probe;
 
 /* One line of the result; unused fields are NULL, or negative. */

@@ -287,7 +287,8 @@ static yoke_status check(const contender *way, const probe_memory *memory, bool 
 
 static yoke_status time_way(contender *way, pass_course *of, double *milliseconds) {
     TRY(probe_time(of->probe, run, way, true, milliseconds));
-    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms) return YOKE_OK;
+    if (of->probe->tiny || *milliseconds > SLOW * of->best_ms || probe_late(of->probe))
+        return YOKE_OK;
     return probe_time(of->probe, run, way, false, milliseconds);
 }
 
@@ -314,6 +315,14 @@ static yoke_status check_and_time(contender *way, pass_course *of, const probe_m
     return YOKE_OK;
 }
 
+/* A way that there is no time for has a line. */
+static bool leave_out(const pass_course *of, const char *name) {
+    if (!probe_late(of->probe)) return false;
+    print_way(of, name, NULL, "left out: no time; more of it: --seconds", NULL);
+    of->probe->left_out++;
+    return true;
+}
+
 /* A way that does not serve has a line; a GPU that no call can use any more ends the probe. */
 static yoke_status pass_over(const pass_course *of, const char *name, yoke_status status) {
     if (status != YOKE_ERROR_DEVICE || cuda_poisoned(of->probe->device)) return status;
@@ -326,6 +335,7 @@ static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int k
     cuda_pass *pass = NULL;
     snprintf(name, sizeof name, kinds[kind].variants > 1 ? "%s %d" : "%s", kinds[kind].name,
              variant);
+    if (leave_out(of, name)) return YOKE_OK;
     yoke_status status = kinds[kind].create(&pass, &of->problem, of->direction, variant);
     contender way = {.course = of, .pass = pass};
     /* The pass widens a bfloat16 gradient of the weights itself. */
@@ -341,6 +351,7 @@ static yoke_status probe_pass(pass_course *of, const probe_memory *memory, int k
 static yoke_status probe_plan_way(pass_course *of, const probe_memory *memory, probe_plan *plan) {
     char engine[64];
     const char *name = probe_plan_name(plan);
+    if (leave_out(of, name)) return YOKE_OK;
     contender way = {.course = of, .plan = plan};
     size_t bytes = probe_plan_workspace(plan);
     snprintf(engine, sizeof engine, "engine %lld, %.0f KiB", (long long)probe_plan_engine(plan),
@@ -375,6 +386,7 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     size_t output = (size_t)of->problem.rows * cuda_dims_count(of->operation.output);
     size_t weights = weight_count(&of->operation);
     bool half = of->problem.type == CUDA_BFLOAT16;
+    int left_out = of->probe->left_out;
     cuda_device *device = memory->device;
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
     of->operands =
@@ -394,7 +406,8 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
             TRY(probe_pass(of, memory, kind, variant));
     TRY(probe_plan_ways(of, memory));
     double numbers[2] = {of->best_ms, -1};
-    print_way(of, of->best, NULL, "fastest", numbers);
+    const char *verdict = of->probe->left_out > left_out ? "fastest of those timed" : "fastest";
+    if (isfinite(of->best_ms)) print_way(of, of->best, NULL, verdict, numbers);
     return YOKE_OK;
 }
 
@@ -412,10 +425,7 @@ static yoke_status probe_layer(gpu_probe *probe, const layer *of, probe_memory *
              o->input.width, o->output.channels, o->kernel, o->stride);
     for (int direction = 0; direction < CUDA_DIRECTIONS; direction++) {
         course.direction = (cuda_direction)direction;
-        if (probe_late(probe))
-            print_way(&course, NULL, NULL, "left out: no time; more of it: --seconds", NULL);
-        else
-            TRY(probe_direction(&course, memory));
+        if (!leave_out(&course, NULL)) TRY(probe_direction(&course, memory));
     }
     return YOKE_OK;
 }

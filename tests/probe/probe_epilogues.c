@@ -332,7 +332,10 @@ static yoke_status probe_type(lt_stage *stage) {
         for (size_t i = 0; i < sizeof epilogues / sizeof epilogues[0]; i++) {
             stage->bias_type = biases[bias];
             stage->epilogue = &epilogues[i];
-            if (!probe_late(stage->probe)) TRY(probe_epilogue(stage));
+            if (probe_late(stage->probe))
+                stage->probe->left_out++;
+            else
+                TRY(probe_epilogue(stage));
         }
     return YOKE_OK;
 }
