@@ -109,7 +109,8 @@ size_t yoke_device_free_bytes(const yoke_device *device); /* 0: unknown */
  * memory of another device. */
 yoke_status yoke_device_owns(yoke_device *device, const void *pointer, bool *owns);
 
-/* Zeroed, pinned host memory: copies between it and the device run while the host continues. */
+/* Zeroed, pinned host memory: copies between it and the device run while the host continues, and
+ * kernels of every device of the list reach it at the same address. */
 yoke_status yoke_device_allocate_host(yoke_device *device, size_t bytes, const char *what,
                                       void **pointer);
 void yoke_device_free_host(yoke_device *device, void *pointer);
@@ -394,6 +395,12 @@ typedef struct yoke_plan_needs {
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
 
+/* What a loss gives. */
+typedef struct yoke_loss_scalars {
+    double loss_sum; /* over rows and positions; with targets: of the row means */
+    int32_t correct; /* rows and positions whose first largest output is the label */
+} yoke_loss_scalars;
+
 /* The addresses of a plan's operands, fixed for the life of the plan. Unused ones are NULL. */
 typedef struct yoke_plan_binding {
     void *inputs[YOKE_PLAN_INPUTS];
@@ -410,10 +417,9 @@ typedef struct yoke_plan_binding {
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */
     const float *targets;        /* [rows, shape of a row]; losses without labels */
-    double *loss_sum; /* device memory: sum over rows and positions (with targets: of the row
-                         means) */
-    int32_t *correct; /* device memory: rows and positions whose first largest output is the
-                         label */
+    yoke_loss_scalars *scalars;  /* device memory */
+    yoke_loss_scalars *on_host;  /* pinned: the loss writes them there, too, where the device takes
+                                    the way "mapped" */
 } yoke_plan_binding;
 
 /* The values that change from step to step. */

@@ -8,8 +8,9 @@ static const struct {
     const char *name;
     yoke_way way;
 } table[] = {
-    {"waves", YOKE_WAY_WAVES}, {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
-    {"stem8", YOKE_WAY_STEM8}, {"shadow", YOKE_WAY_SHADOW}, {"relu", YOKE_WAY_RELU},
+    {"waves", YOKE_WAY_WAVES},   {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
+    {"stem8", YOKE_WAY_STEM8},   {"shadow", YOKE_WAY_SHADOW}, {"relu", YOKE_WAY_RELU},
+    {"mapped", YOKE_WAY_MAPPED},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

@@ -104,8 +104,7 @@ typedef struct yoke_replica_memory {
     float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
     /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
     float *output_gradients[YOKE_OUTPUTS_LIMIT];
-    double *loss_sum;
-    int32_t *correct;
+    yoke_loss_scalars *scalars, *on_host;                /* of the latest loss; on_host: pinned */
     size_t activation_bytes, scratch_bytes, batch_bytes; /* for the memory report */
 } yoke_replica_memory;
 /* inputs, labels and targets have room for options.rows. */

@@ -220,8 +220,8 @@ static yoke_status bind_loss(const yoke_program *program, const yoke_replica_mem
         .labels = memory->labels,
         .mixes = memory->mixes,
         .targets = memory->targets,
-        .loss_sum = memory->loss_sum,
-        .correct = memory->correct,
+        .scalars = memory->scalars,
+        .on_host = memory->on_host,
     };
     return yoke_plan_bind(program->loss, &binding);
 }

@@ -38,7 +38,7 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     size_t targets = rows * yoke_model_output_elements(model, 0), floats = targets;
     size_t label_bytes = rows * yoke_model_positions(model) * sizeof(int32_t);
     size_t mix_bytes = rows * sizeof *memory->mixes;
-    void *labels = NULL, *mixes = NULL, *loss_sum = NULL, *correct = NULL;
+    void *labels = NULL, *mixes = NULL, *scalars = NULL, *on_host = NULL;
     for (int k = 0; k < model->input_count; k++) {
         size_t count = rows * yoke_model_input_elements(model, k);
         TRY(allocate_floats(replica, count, "the inputs of a shard", &memory->inputs[k]));
@@ -57,10 +57,10 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     memory->labels = labels;
     TRY(yoke_device_allocate(device, mix_bytes, "the second labels of a shard", &mixes));
     memory->mixes = mixes;
-    TRY(yoke_device_allocate(device, sizeof(double), "a loss", &loss_sum));
-    memory->loss_sum = loss_sum;
-    TRY(yoke_device_allocate(device, sizeof(int32_t), "the number of correct rows", &correct));
-    memory->correct = correct;
+    TRY(yoke_device_allocate(device, sizeof *memory->scalars, "a loss", &scalars));
+    memory->scalars = scalars;
+    TRY(yoke_device_allocate_host(device, sizeof *memory->on_host, "a loss", &on_host));
+    memory->on_host = on_host;
     memory->batch_bytes = floats * sizeof(float) + label_bytes + mix_bytes;
     return YOKE_OK;
 }
@@ -254,12 +254,14 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
         yoke_device_free(device, memory->inputs[k]);
     void *const owned[] = {
-        memory->shadow,   replica->scratch.address, replica->arena.address, memory->correct,
-        memory->loss_sum, memory->targets,          memory->mixes,          memory->labels,
-        memory->buffers,  memory->gradients,        memory->parameters,
+        memory->shadow,     replica->scratch.address, replica->arena.address,
+        memory->scalars,    memory->targets,          memory->mixes,
+        memory->labels,     memory->buffers,          memory->gradients,
+        memory->parameters,
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         yoke_device_free(device, owned[i]);
+    yoke_device_free_host(device, memory->on_host);
     yoke_flat_destroy(replica->own_flat);
     free(replica);
 }

@@ -154,7 +154,7 @@ yoke_status yoke_exchange_loss(yoke_exchange *exchange, int index) {
     if (exchange == NULL || exchange->kind->loss == NULL) return YOKE_OK;
     const yoke_lane *lane = &exchange->parallel->lanes[index];
     double loss = exchange->parallel->flight.result.loss;
-    if (lane->shard.rows > 0) loss += lane->scalars->loss_sum;
+    if (lane->shard.rows > 0) loss += lane->memory->on_host->loss_sum;
     return exchange->kind->loss(exchange, loss);
 }
 

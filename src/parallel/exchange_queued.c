@@ -144,8 +144,8 @@ static yoke_status gather_losses(queued_exchange *queued, yoke_gate_request *req
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_event_wait(lane->events.losses, lane_of(queued, 0)->device,
                                    YOKE_STREAM_COMMUNICATION));
-        TRY(copy_between(queued, 0, losses + request->loss_count++, k, lane->memory->loss_sum,
-                         sizeof(double)));
+        TRY(copy_between(queued, 0, losses + request->loss_count++, k,
+                         &lane->memory->scalars->loss_sum, sizeof(double)));
     }
     if (queued->carrier->ask == NULL) return YOKE_OK;
     return queued->carrier->ask(&queued->base, queued->memory[0].gate, request);

@@ -348,7 +348,8 @@ bool yoke_flight_is_finite_so_far(const yoke_flight *flight) {
 
 bool yoke_flight_is_finite(const yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++)
-        if (parallel->lanes[k].shard.rows > 0 && !isfinite(parallel->lanes[k].scalars->loss_sum))
+        if (parallel->lanes[k].shard.rows > 0 &&
+            !isfinite(parallel->lanes[k].memory->on_host->loss_sum))
             return false;
     return yoke_flight_is_finite_so_far(&parallel->flight);
 }

@@ -13,8 +13,8 @@ yoke_status yoke_gather_scalars(yoke_data_parallel *parallel) {
         losses[k] = 0;
         if (lane->shard.rows == 0) continue;
         TRY(yoke_device_event_synchronize(lane->events.losses));
-        losses[k] = lane->scalars->loss_sum;
-        sum->correct += (int)lane->scalars->correct;
+        losses[k] = lane->memory->on_host->loss_sum;
+        sum->correct += (int)lane->memory->on_host->correct;
         sum->rows += lane->shard.rows;
     }
     sum->loss += yoke_tree_sum(losses, parallel->count);

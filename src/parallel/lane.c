@@ -61,8 +61,6 @@ const char *yoke_rows_advice(const yoke_data_parallel *parallel) {
 
 yoke_status yoke_lane_open(yoke_data_parallel *parallel, int index) {
     yoke_lane *lane = &parallel->lanes[index];
-    TRY(yoke_device_allocate_host(lane->device, sizeof *lane->scalars, "a loss",
-                                  (void **)&lane->scalars));
     size_t sums = (size_t)yoke_lane_sums(parallel);
     if (sums > 0)
         TRY(yoke_memory_advice(
@@ -103,7 +101,6 @@ void yoke_lane_close(yoke_data_parallel *parallel, int index) {
     yoke_device_event_destroy(events->consumed);
     yoke_device_event_destroy(events->scattered);
     yoke_device_free(lane->device, lane->accumulated);
-    yoke_device_free_host(lane->device, lane->scalars);
     yoke_replica_destroy(lane->replica);
 }
 
@@ -127,10 +124,10 @@ yoke_status yoke_lanes_order(yoke_data_parallel *parallel, yoke_stream from, yok
 }
 
 yoke_status yoke_lane_download_scalars(const yoke_lane *lane) {
-    TRY(yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->loss_sum,
-                             lane->memory->loss_sum, sizeof(double)));
-    return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, &lane->scalars->correct,
-                                lane->memory->correct, sizeof(int32_t));
+    const yoke_replica_memory *memory = lane->memory;
+    if (yoke_device_ways(lane->device) & YOKE_WAY_MAPPED) return YOKE_OK;
+    return yoke_device_download(lane->device, YOKE_STREAM_COMPUTE, memory->on_host, memory->scalars,
+                                sizeof *memory->on_host);
 }
 
 /* Forward and loss. */
@@ -187,7 +184,7 @@ yoke_status yoke_lane_forward(yoke_data_parallel *parallel, int lane) {
 yoke_status yoke_lane_note_nonfinite(yoke_data_parallel *parallel, int lane, yoke_status status) {
     if (status != YOKE_ERROR_NUMERIC) return status;
     parallel->lanes[lane].bad_statistics = true;
-    *parallel->lanes[lane].scalars = (yoke_lane_scalars){.loss_sum = NAN};
+    *parallel->lanes[lane].memory->on_host = (yoke_loss_scalars){.loss_sum = NAN};
     return YOKE_OK;
 }
 

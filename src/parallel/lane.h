@@ -11,18 +11,12 @@
  */
 typedef yoke_chunk yoke_shard;
 
-/* What the loss gives, in host memory that the device writes to. */
-typedef struct yoke_lane_scalars {
-    double loss_sum;
-    int32_t correct;
-} yoke_lane_scalars;
-
 /* Order between the streams of a device. Every event is NULL where lanes share memory: there calls
  * finish before they return, and recording or awaiting a NULL event does nothing. */
 typedef struct yoke_lane_events {
     yoke_device_event *scattered; /* the shard has arrived in staging memory */
     yoke_device_event *consumed;  /* the compute stream has read the staging memory */
-    yoke_device_event *losses;    /* `scalars` are on the host */
+    yoke_device_event *losses;    /* the loss is on the host */
     yoke_device_event *computed;  /* all work queued on the compute stream before a collective */
     yoke_device_event *published; /* all work queued on the communication stream */
     yoke_device_event **buckets;  /* [buckets] the gradients of a bucket are complete */
@@ -49,8 +43,7 @@ typedef struct yoke_lane {
     yoke_shard shard;
     int position;        /* of the shard's first row among those of all lanes */
     bool bad_statistics; /* statistics of forward are not finite: the loss is NaN */
-    yoke_lane_scalars *scalars;
-    float *accumulated; /* gradients of earlier micro-batches, or shards; NULL: none are kept */
+    float *accumulated;  /* gradients of earlier micro-batches, or shards; NULL: none are kept */
     /* Of the weights and running statistics this replica holds; behind the engine's: stale. */
     uint64_t weights_version, buffers_version;
     yoke_lane_events events;
@@ -84,7 +77,7 @@ yoke_status yoke_lane_queue_forward(yoke_data_parallel *parallel, int lane, int 
 yoke_status yoke_lane_queue_loss(yoke_data_parallel *parallel, int lane);
 yoke_status yoke_lane_queue_segment(yoke_data_parallel *parallel, int lane, int segment);
 
-/* Queues the copy of loss_sum and correct to `scalars`. */
+/* Queues the copy of the loss to the host, unless the loss writes it there itself. */
 yoke_status yoke_lane_download_scalars(const yoke_lane *lane);
 
 /* What changes from step to step for the plans of this lane. */

@@ -79,8 +79,8 @@ static yoke_status bind_plan(yoke_data_parallel *parallel, yoke_plan *plan) {
                                  .labels = loss->labels,
                                  .mixes = loss->mixes,
                                  .targets = loss->targets,
-                                 .loss_sum = memory->loss_sum,
-                                 .correct = memory->correct};
+                                 .scalars = memory->scalars,
+                                 .on_host = memory->on_host};
     return yoke_plan_bind(plan, &binding);
 }
 
@@ -153,7 +153,7 @@ static yoke_status loss_job(int worker, void *context) {
 
 yoke_status yoke_loss_on_root(yoke_data_parallel *parallel) {
     for (int k = 0; k < parallel->count; k++)
-        *parallel->lanes[k].scalars = (yoke_lane_scalars){0};
+        *parallel->lanes[k].memory->on_host = (yoke_loss_scalars){0};
     if (parallel->flight.batch.rows == 0) return YOKE_OK; /* a round of shards without rows */
     TRY(yoke_root_loss_prepare(parallel, parallel->flight.batch.rows));
     return yoke_apply(parallel, 1, "loss", loss_job, parallel);

@@ -72,11 +72,6 @@ static double huber(const operation_check *check, const double *outputs) {
 
 typedef double (*loss_reference)(const operation_check *check, const double *values);
 
-typedef struct loss_result {
-    double sum;
-    int32_t correct;
-} loss_result;
-
 static operation_check prepare(yoke_operation_kind kind, int rows, int outputs, double smoothing) {
     return (operation_check){
         .operation = {.kind = kind, .input = {outputs, 1, 1}, .label_smoothing = smoothing},
@@ -85,12 +80,12 @@ static operation_check prepare(yoke_operation_kind kind, int rows, int outputs, 
 }
 
 /* Forward and, in training, backward with loss_scale 1/8; gradient [rows, outputs] may be NULL. */
-static loss_result run(operation_check *check, const double *values, const int32_t *row_labels,
-                       double *gradient) {
+static yoke_loss_scalars run(operation_check *check, const double *values,
+                             const int32_t *row_labels, double *gradient) {
     yoke_devices *devices = check_devices(1);
     check_open(check, yoke_devices_at(devices, 0));
     size_t count = check_count(&check->inputs[0]);
-    loss_result result = {.sum = NAN, .correct = -1};
+    yoke_loss_scalars result = {.loss_sum = NAN, .correct = -1};
     float *wanted = check_allocate(check, count * sizeof *wanted);
     for (size_t i = 0; i < count && targets != NULL; i++) {
         wanted[i] = (float)targets[i];
@@ -98,8 +93,7 @@ static loss_result run(operation_check *check, const double *values, const int32
     check->binding.labels = row_labels;
     check->binding.mixes = mixes;
     check->binding.targets = wanted;
-    check->binding.loss_sum = &result.sum;
-    check->binding.correct = &result.correct;
+    check->binding.scalars = &result;
     check_bind(check);
     check_store(&check->inputs[0], check->binding.inputs[0], values);
     yoke_plan_step step = {.loss_scale = 0.125f, .mixed = mixes != NULL};
@@ -120,9 +114,9 @@ static void compare(operation_check *check, loss_reference reference, double spr
     double *values = check_random(count, -spread, spread, 5);
     double *gradient = test_calloc(count, sizeof *gradient);
     double *differences = test_calloc(count, sizeof *differences);
-    loss_result result = run(check, values, labels, gradient);
+    yoke_loss_scalars result = run(check, values, labels, gradient);
     double expected = reference(check, values);
-    assert_true(fabs(result.sum - expected) <= 1e-6 * fmax(1, fabs(expected)));
+    assert_true(fabs(result.loss_sum - expected) <= 1e-6 * fmax(1, fabs(expected)));
     for (size_t i = 0; i < count; i++) {
         double kept = values[i], h = 1e-5;
         values[i] = kept + h;
@@ -196,12 +190,12 @@ static void the_label_with_the_larger_share_counts_and_one_without_is_no_loss(vo
     double gradient[9];
     operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 3, 3, 0);
     mixes = given;
-    loss_result result = run(&check, logits, row_labels, gradient);
+    yoke_loss_scalars result = run(&check, logits, row_labels, gradient);
     mixes = NULL;
     double rest = log(1 + exp(-3) + exp(-2)), own = (double)0.49f;
     double expected = log(1 + exp(-3)) + rest + own * 3 + rest + 0.5 * 3;
     assert_int_equal(result.correct, 3);
-    assert_true(fabs(result.sum - expected) < 1e-6);
+    assert_true(fabs(result.loss_sum - expected) < 1e-6);
 }
 
 static void an_ignored_row_is_never_correct_and_may_have_any_label(void **state) {
@@ -212,9 +206,9 @@ static void an_ignored_row_is_never_correct_and_may_have_any_label(void **state)
     operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
     check.operation.ignores = true;
     check.operation.ignored = -100;
-    loss_result result = run(&check, logits, row_labels, gradient);
+    yoke_loss_scalars result = run(&check, logits, row_labels, gradient);
     assert_int_equal(result.correct, 1);
-    assert_true(fabs(result.sum - log(1 + exp(-1) + exp(-2))) < 1e-6);
+    assert_true(fabs(result.loss_sum - log(1 + exp(-1) + exp(-2))) < 1e-6);
     for (int i = 3; i < 6; i++)
         assert_true(gradient[i] == 0);
 }
@@ -238,8 +232,8 @@ static void binary_cross_entropy_is_exact_for_huge_logits(void **state) {
     double values[] = {-5000, 5000, -80, 80}, wanted[] = {1, 0, 0, 1}, gradient[4];
     targets = wanted;
     operation_check check = prepare(YOKE_OP_BCE, 1, 4, 0);
-    loss_result result = run(&check, values, labels, gradient);
-    assert_true(fabs(result.sum - 2500) < 1e-9);
+    yoke_loss_scalars result = run(&check, values, labels, gradient);
+    assert_true(fabs(result.loss_sum - 2500) < 1e-9);
     const double slopes[] = {-1, 1, 1.8048513878454153e-35, -1.8048513878454153e-35};
     for (int i = 0; i < 4; i++)
         assert_true(fabs(gradient[i] * 32 - slopes[i]) <= 1e-6 * fabs(slopes[i]));
@@ -266,7 +260,7 @@ static void losses_of_targets_show_what_is_not_finite(void **state) {
     for (int i = 0; i < 3; i++) {
         operation_check check = prepare(kinds[i], 1, 2, 0);
         check.operation.delta = 1;
-        assert_true(isnan(run(&check, values, labels, gradient).sum));
+        assert_true(isnan(run(&check, values, labels, gradient).loss_sum));
         assert_true(isnan(gradient[1]));
     }
     targets = NULL;
@@ -287,11 +281,11 @@ static void evaluation_gives_the_loss_of_training_and_keeps_nothing(void **state
     const double logits[] = {0.5, -1, 2, /**/ 1, 1.5, 0};
     const int32_t row_labels[] = {2, 0};
     operation_check training = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0.1);
-    loss_result expected = run(&training, logits, row_labels, NULL);
+    yoke_loss_scalars expected = run(&training, logits, row_labels, NULL);
     operation_check evaluation = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0.1);
     evaluation.training = false;
-    loss_result result = run(&evaluation, logits, row_labels, NULL);
-    assert_true(result.sum == expected.sum);
+    yoke_loss_scalars result = run(&evaluation, logits, row_labels, NULL);
+    assert_true(result.loss_sum == expected.loss_sum);
     assert_int_equal(result.correct, expected.correct);
 }
 
@@ -300,11 +294,11 @@ static void a_value_that_is_not_finite_shows_in_the_loss(void **state) {
     const double logits[] = {0.5, NAN, 2, /**/ 1, 1.5, 0};
     const int32_t row_labels[] = {2, 0};
     operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
-    bool finite = isfinite(run(&check, logits, row_labels, NULL).sum) != 0;
+    bool finite = isfinite(run(&check, logits, row_labels, NULL).loss_sum) != 0;
     assert_false(finite);
     const double huge[] = {0.5, INFINITY, 2, /**/ 1, 1.5, 0};
     check = prepare(YOKE_OP_CROSS_ENTROPY, 2, 3, 0);
-    finite = isfinite(run(&check, huge, row_labels, NULL).sum) != 0;
+    finite = isfinite(run(&check, huge, row_labels, NULL).loss_sum) != 0;
     assert_false(finite);
 }
 
@@ -313,7 +307,7 @@ static void an_excluded_class_costs_nothing_without_smoothing(void **state) {
     const double logits[] = {0, -INFINITY, 0};
     const int32_t row_labels[] = {2};
     operation_check check = prepare(YOKE_OP_CROSS_ENTROPY, 1, 3, 0);
-    assert_true(fabs(run(&check, logits, row_labels, NULL).sum - log(2)) < 1e-12);
+    assert_true(fabs(run(&check, logits, row_labels, NULL).loss_sum - log(2)) < 1e-12);
 }
 
 int main(void) {

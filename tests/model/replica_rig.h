@@ -212,13 +212,11 @@ static inline void assert_outputs_near(struct rig *rig, const yoke_float64_model
                     (struct nearness){tolerance, 0}, output->name);
         free(outputs);
     }
-    double loss_sum;
-    int32_t correct;
-    device_take(rig->device, &loss_sum, memory->loss_sum, sizeof loss_sum);
-    device_take(rig->device, &correct, memory->correct, sizeof correct);
-    assert_true(fabs(loss_sum - reference->loss_sum) <= tolerance * fabs(reference->loss_sum));
+    yoke_loss_scalars gave;
+    device_take(rig->device, &gave, memory->scalars, sizeof gave);
+    assert_true(fabs(gave.loss_sum - reference->loss_sum) <= tolerance * fabs(reference->loss_sum));
     if (rig->model->loss.kind == YOKE_LOSS_CROSS_ENTROPY)
-        assert_int_equal(correct, reference->correct);
+        assert_int_equal(gave.correct, reference->correct);
 }
 
 static inline void assert_input_gradients_near(struct rig *rig, const yoke_float64_model *reference,

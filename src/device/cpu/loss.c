@@ -121,8 +121,7 @@ static yoke_status cross_entropy_forward(yoke_plan *plan, const yoke_plan_step *
                                      : cross_entropy_row(loss, logits, &labels, kept);
         if (first_largest(logits, loss->outputs) == larger) correct++;
     }
-    *loss->binding.loss_sum = sum;
-    *loss->binding.correct = correct;
+    *loss->binding.scalars = (yoke_loss_scalars){sum, correct};
     return YOKE_OK;
 }
 
@@ -191,8 +190,7 @@ static inline __attribute__((always_inline)) yoke_status sum_terms(const loss_pl
         values += loss->outputs;
         targets += loss->outputs;
     }
-    *loss->binding.loss_sum = sum;
-    *loss->binding.correct = 0;
+    *loss->binding.scalars = (yoke_loss_scalars){.loss_sum = sum};
     return YOKE_OK;
 }
 

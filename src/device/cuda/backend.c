@@ -215,7 +215,8 @@ static yoke_status cuda_allocate(yoke_device *device, size_t bytes, void **memor
 static yoke_status cuda_allocate_host(yoke_device *device, size_t bytes, void **memory) {
     *memory = NULL;
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device), cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
+    TRY_CUDA(cuda_of(device), cudaHostAlloc(memory, bytes > 0 ? bytes : 1,
+                                            cudaHostAllocPortable | cudaHostAllocMapped));
     memset(*memory, 0, bytes);
     return YOKE_OK;
 }

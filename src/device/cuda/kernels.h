@@ -337,13 +337,14 @@ typedef struct cuda_loss_job {
     double weight_sum;
     bool ignores;
     int32_t ignored;
-    const float *values;           /* [rows, outputs], as are targets and gradient */
-    const int32_t *labels;         /* cross-entropy */
-    const yoke_label_mix *mixes;   /* [rows], read where the step is mixed */
-    const float *targets;          /* the others */
-    cuda_loss_row *saved;          /* [rows], cross-entropy; NULL: no backward */
-    double *loss_sum, *loss_parts; /* parts: [cuda_loss_parts], scratch of forward */
-    int32_t *correct, *correct_parts;
+    const float *values;                         /* [rows, outputs], as are targets and gradient */
+    const int32_t *labels;                       /* cross-entropy */
+    const yoke_label_mix *mixes;                 /* [rows], read where the step is mixed */
+    const float *targets;                        /* the others */
+    cuda_loss_row *saved;                        /* [rows], cross-entropy; NULL: no backward */
+    struct yoke_loss_scalars *scalars, *on_host; /* on_host: the same; NULL: nowhere */
+    double *loss_parts;                          /* [cuda_loss_parts], scratch of forward */
+    int32_t *correct_parts;
     const cuda_step *step; /* its loss_scale, and whether it is mixed */
     float *gradient;
 } cuda_loss_job;

@@ -40,8 +40,8 @@ static yoke_status bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     job->mixes = binding->mixes;
     job->targets = binding->targets;
     job->saved = plan->needs.saved_bytes > 0 ? binding->saved : NULL;
-    job->loss_sum = binding->loss_sum;
-    job->correct = binding->correct;
+    job->scalars = binding->scalars;
+    if (cuda_takes(cuda_of(plan->device), YOKE_WAY_MAPPED)) job->on_host = binding->on_host;
     job->loss_parts = binding->scratch;
     job->correct_parts = (int32_t *)(job->loss_parts + loss->parts);
     job->gradient = binding->input_gradients[0];

@@ -6,6 +6,7 @@
 
 #include "device/cuda/kernel.h"
 #include "device/cuda/kernels.h"
+#include "device/device.h"
 
 constexpr unsigned MOST_THREADS = 1024;
 constexpr size_t ONE_BLOCK = (size_t)1
@@ -187,6 +188,11 @@ template <typename Loss> struct row_mean {
     }
 };
 
+static __device__ void write_scalars(const cuda_loss_job &job, double loss, int correct) {
+    *job.scalars = {loss, correct};
+    if (job.on_host != NULL) *job.on_host = {loss, correct};
+}
+
 /* Each block sums its rows. A single block writes the result; of several, each writes one part. */
 template <typename Loss>
 static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job job) {
@@ -200,8 +206,12 @@ static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job jo
     loss = cuda_block_sum(counts ? loss : 0, loss_part);
     correct = cuda_block_sum(counts ? correct : 0, correct_part);
     if (threadIdx.x != 0) return;
-    (gridDim.x == 1 ? job.loss_sum : job.loss_parts)[blockIdx.x] = loss;
-    (gridDim.x == 1 ? job.correct : job.correct_parts)[blockIdx.x] = correct;
+    if (gridDim.x == 1) {
+        write_scalars(job, loss, correct);
+        return;
+    }
+    job.loss_parts[blockIdx.x] = loss;
+    job.correct_parts[blockIdx.x] = correct;
 }
 
 static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
@@ -210,9 +220,7 @@ static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
     bool counts = threadIdx.x < count;
     double loss = cuda_block_sum(counts ? job.loss_parts[threadIdx.x] : 0, loss_part);
     int correct = cuda_block_sum(counts ? job.correct_parts[threadIdx.x] : 0, correct_part);
-    if (threadIdx.x != 0) return;
-    *job.loss_sum = loss;
-    *job.correct = correct;
+    if (threadIdx.x == 0) write_scalars(job, loss, correct);
 }
 
 /* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of

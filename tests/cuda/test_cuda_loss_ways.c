@@ -1,0 +1,137 @@
+/* The way "mapped": a loss writes its sum and the number of correct rows to memory of the host, so
+ * that no copy follows it. Every bit is that of a run without it. Skipped without a GPU. */
+#include "device/backend.h"
+#include "support/engine_check.h"
+
+enum { ROWS = 12, STEPS = 4, MODELS = 4 };
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+typedef struct course {
+    yoke_schedule schedule;
+    int devices, accumulate, shards;
+} course;
+
+static check_engine open_engine(const yoke_model *model, const course *of, const char *ways) {
+    char list[48];
+    yoke_optimizer_options sgd = YOKE_SGD_OPTIONS_INIT;
+    yoke_data_parallel_options options = {.schedule = of->schedule,
+                                          .precision = YOKE_BFLOAT16,
+                                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                                          .collectives = YOKE_COLLECTIVES_COPY,
+                                          .batch = ROWS,
+                                          .accumulate = of->accumulate,
+                                          .shards = of->shards,
+                                          .first_bucket_bytes = 1,
+                                          .bucket_bytes = 1};
+    snprintf(list, sizeof list, "%dxcuda:0%s", of->devices, ways);
+    return check_engine_on(model, list, options, &sgd);
+}
+
+/* What steps of changing sizes and evaluations between them gave. */
+typedef struct record {
+    double losses[2 * STEPS];
+    int correct[2 * STEPS];
+    uint64_t hash;
+} record;
+
+static record train(const yoke_model *model, const course *of, const char *ways) {
+    check_engine engine = open_engine(model, of, ways);
+    record gave;
+    memset(&gave, 0, sizeof gave);
+    for (int i = 0; i < 2 * STEPS; i++) {
+        check_batch batch = check_batch_make(i % 4 == 2 ? ROWS - 7 : ROWS, (uint32_t)i);
+        yoke_step_result result = {.struct_size = sizeof result};
+        if (i % 2 == 0)
+            EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0.05, &result));
+        else
+            EXPECT_OK(yoke_data_parallel_evaluate(engine.parallel, &batch.batch, &result));
+        gave.losses[i] = result.loss;
+        gave.correct[i] = result.correct;
+        check_batch_free(&batch);
+    }
+    EXPECT_OK(yoke_data_parallel_hash(engine.parallel, &gave.hash));
+    check_engine_free(&engine);
+    return gave;
+}
+
+static yoke_model *model_at(int index) {
+    static const float weights[CHECK_CLASSES] = {0.5f, 2, 1, 0.25f, 3};
+    const yoke_loss_options losses[MODELS] = {
+        {.struct_size = sizeof losses[0]},
+        {.struct_size = sizeof losses[0], .label_smoothing = 0.1},
+        {.struct_size = sizeof losses[0],
+         .label_smoothing = 0.1,
+         .class_weights = weights,
+         .weight_count = CHECK_CLASSES},
+        {.struct_size = sizeof losses[0], .set_ignore_index = true, .ignore_index = 2}};
+    return check_model_with(true, 0.2, &losses[index]);
+}
+
+static void expect_equal_runs(const char *ways) {
+    static const course courses[] = {
+        {YOKE_SCHEDULE_OVERLAP, 1, 1, 0}, {YOKE_SCHEDULE_OVERLAP, 3, 2, 0},
+        {YOKE_SCHEDULE_CLASSIC, 2, 1, 0}, {YOKE_SCHEDULE_SHARDED, 2, 1, 0},
+        {YOKE_SCHEDULE_OVERLAP, 2, 1, 4},
+    };
+    for (int m = 0; m < MODELS; m++)
+        for (size_t i = 0; i < COUNT(courses); i++) {
+            yoke_model *model = model_at(m);
+            record with = train(model, &courses[i], ways), without = train(model, &courses[i], "");
+            if (memcmp(&with, &without, sizeof with) != 0)
+                fail_msg("model %d, course %zu: a run with %s has other bits", m, i, ways);
+            assert_true(with.losses[0] > 0);
+            yoke_model_destroy(model);
+        }
+}
+
+/* mapped. */
+
+/* The devices' backend; a copy of it counts what brings a loss to the host. */
+static const yoke_backend *whole;
+static yoke_backend watched;
+static int downloads;
+
+static yoke_status watched_download(yoke_device *device, yoke_stream stream, void *to,
+                                    const void *from, size_t bytes) {
+    if (stream == YOKE_STREAM_COMPUTE) downloads++;
+    return whole->download(device, stream, to, from, bytes);
+}
+
+/* Of a step, in the recordings that its number of rows needs: one for each turn. */
+static int downloads_of_step(const char *ways) {
+    static const course alone = {YOKE_SCHEDULE_OVERLAP, 1, 1, 0};
+    yoke_model *model = check_model(true, 0);
+    check_engine engine = open_engine(model, &alone, ways);
+    yoke_device *device = yoke_devices_at(engine.devices, 0);
+    check_batch batch = check_batch_make(ROWS - 5, 1);
+    whole = device->backend;
+    watched = *whole;
+    watched.download = watched_download;
+    device->backend = &watched;
+    downloads = 0;
+    EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch.batch, 0.05, NULL));
+    check_batch_free(&batch);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+    return downloads / 2;
+}
+
+static void a_loss_in_mapped_memory_needs_no_copy(void **state) {
+    (void)state;
+    assert_int_equal(downloads_of_step(""), 1);
+    assert_int_equal(downloads_of_step("+mapped"), 0);
+}
+
+static void a_loss_in_mapped_memory_has_the_bits_of_its_copy(void **state) {
+    (void)state;
+    expect_equal_runs("+mapped");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loss_in_mapped_memory_needs_no_copy),
+        cmocka_unit_test(a_loss_in_mapped_memory_has_the_bits_of_its_copy),
+    };
+    setenv("YOKE_TEST_BACKEND", "cuda", 1);
+    return RUN_ON_DEVICES(tests, NULL, NULL);
+}
