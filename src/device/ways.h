@@ -16,6 +16,7 @@ typedef enum yoke_way {
     YOKE_WAY_SHADOW = 16, /* an update writes the weights in bfloat16, too */
     YOKE_WAY_RELU = 32,   /* a linear layer computes the ReLU behind it */
     YOKE_WAY_MAPPED = 64, /* a loss writes what it gives to memory of the host, too */
+    YOKE_WAY_LOSS = 128,  /* cross-entropy and its gradient in one kernel */
 } yoke_way;
 
 /* Reads "waves+sums", or "all". ARGUMENT names the part that is no way; `list` is the whole text.

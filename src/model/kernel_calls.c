@@ -126,13 +126,16 @@ static void describe_action(const yoke_program *program, const yoke_action *acti
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", bytes);
 }
 
-/* It reads output 0; backward writes its gradient as well. */
+/* It reads output 0; backward writes its gradient as well, or forward, where backward does not read
+ * output 0 again. */
 static void describe_loss(const yoke_program *program, bool backward, yoke_kernel_call *call) {
     const yoke_model *model = program->model;
     double output = value_bytes(program, model->outputs[0].value);
     call->layer = call->operation = "loss";
     call->direction = backward ? "backward" : "forward";
-    call->bytes = backward ? 2 * output : output;
+    bool joined = !yoke_plan_describe(program->loss)->backward_reads_input;
+    call->bytes = backward == joined ? output : 2 * output;
+    if (joined && backward) call->bytes = 0;
     snprintf(call->shape, sizeof call->shape, "%.0f bytes", output);
 }
 

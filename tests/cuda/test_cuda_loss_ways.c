@@ -1,5 +1,6 @@
-/* The way "mapped": a loss writes its sum and the number of correct rows to memory of the host, so
- * that no copy follows it. Every bit is that of a run without it. Skipped without a GPU. */
+/* The ways "mapped" and "loss": a loss writes its sum and the number of correct rows to memory of
+ * the host, so that no copy follows it; cross-entropy writes its gradient, too, so that no second
+ * kernel follows. Every bit is that of a run without them. Skipped without a GPU. */
 #include "device/backend.h"
 #include "support/engine_check.h"
 
@@ -127,10 +128,19 @@ static void a_loss_in_mapped_memory_has_the_bits_of_its_copy(void **state) {
     expect_equal_runs("+mapped");
 }
 
+/* loss. */
+
+static void cross_entropy_and_its_gradient_in_one_kernel_have_the_bits_of_two(void **state) {
+    (void)state;
+    expect_equal_runs("+loss");
+    expect_equal_runs("+loss+mapped");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_in_mapped_memory_needs_no_copy),
         cmocka_unit_test(a_loss_in_mapped_memory_has_the_bits_of_its_copy),
+        cmocka_unit_test(cross_entropy_and_its_gradient_in_one_kernel_have_the_bits_of_two),
     };
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
     return RUN_ON_DEVICES(tests, NULL, NULL);

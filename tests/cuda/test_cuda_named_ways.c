@@ -98,6 +98,34 @@ static void batch_norm_equals_the_cpu(void **state) {
     }
 }
 
+/* Between the passes the parity forgets the values that the plan does not ask for: backward has the
+ * gradient that forward wrote. The last shape needs several blocks. */
+static void losses_equal_the_cpu(void **state) {
+    const parity_rig *rig = *state;
+    static float weights[1000];
+    static const int shapes[][2] = {{1, 1}, {5, 10}, {300, 33}, {300, 1000}};
+    for (size_t i = 0; i < COUNT(weights); i++)
+        weights[i] = 0.25f * (float)(i % 7);
+    for (size_t i = 0; i < 4 * COUNT(shapes); i++) {
+        bool weighs = i % 4 > 1;
+        parity_case c = {.operation = {.kind = YOKE_OP_CROSS_ENTROPY,
+                                       .name = "loss",
+                                       .input = {shapes[i / 4][1], 1, 1},
+                                       .label_smoothing = i % 2 == 1 ? 0.1 : 0,
+                                       .weights = weighs ? weights : NULL,
+                                       .ignores = weighs,
+                                       .ignored = 1},
+                         .rows = shapes[i / 4][0],
+                         .algorithm = YOKE_ALGORITHM_DIRECT};
+        parity_check(rig, &c);
+        c.evaluation = true;
+        parity_check(rig, &c);
+        c.evaluation = false;
+        c.mixed = !weighs;
+        if (c.mixed) parity_check(rig, &c);
+    }
+}
+
 /* Models. */
 
 static void open_model(struct rig *rig, yoke_model *model, const char *list,
@@ -190,6 +218,7 @@ int main(void) {
         cmocka_unit_test(every_way_has_a_name_that_the_list_reads),
         cmocka_unit_test(batch_norm_launches_no_more_blocks_than_run_at_once),
         cmocka_unit_test(batch_norm_equals_the_cpu),
+        cmocka_unit_test(losses_equal_the_cpu),
         cmocka_unit_test(a_residual_join_costs_no_pass_of_its_own),
         cmocka_unit_test(models_equal_the_reference),
         cmocka_unit_test(two_runs_give_the_same_bits),

@@ -337,16 +337,17 @@ typedef struct cuda_loss_job {
     double weight_sum;
     bool ignores;
     int32_t ignored;
-    const float *values;                         /* [rows, outputs], as are targets and gradient */
-    const int32_t *labels;                       /* cross-entropy */
-    const yoke_label_mix *mixes;                 /* [rows], read where the step is mixed */
-    const float *targets;                        /* the others */
-    cuda_loss_row *saved;                        /* [rows], cross-entropy; NULL: no backward */
+    const float *values;         /* [rows, outputs], as are targets and gradient */
+    const int32_t *labels;       /* cross-entropy */
+    const yoke_label_mix *mixes; /* [rows], read where the step is mixed */
+    const float *targets;        /* the others */
+    cuda_loss_row *saved;        /* [rows], cross-entropy; NULL: no backward, or joined */
     struct yoke_loss_scalars *scalars, *on_host; /* on_host: the same; NULL: nowhere */
     double *loss_parts;                          /* [cuda_loss_parts], scratch of forward */
     int32_t *correct_parts;
     const cuda_step *step; /* its loss_scale, and whether it is mixed */
     float *gradient;
+    bool joined; /* cross-entropy: cuda_run_loss writes the gradient, too */
 } cuda_loss_job;
 size_t cuda_loss_parts(size_t rows, int outputs);
 cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream);

@@ -22,6 +22,7 @@ static yoke_status forward(yoke_plan *plan, const yoke_plan_step *step) {
 static yoke_status backward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const loss_plan *loss = (const loss_plan *)plan;
+    if (loss->job.joined) return YOKE_OK;
     TRY_CUDA(cuda_of(plan->device), cuda_run_loss_backward(&loss->job, cuda_compute(plan)));
     return YOKE_OK;
 }
@@ -79,24 +80,26 @@ yoke_status cuda_plan_loss(yoke_plan **plan, cuda_device *device,
                            const yoke_plan_request *request) {
     static const yoke_plan_calls calls = {bind, forward, backward, destroy};
     const yoke_operation *operation = request->operation;
+    bool by_label = operation->kind == YOKE_OP_CROSS_ENTROPY;
     TRY(yoke_plan_allocate(plan, sizeof(loss_plan), &device->base, request, &calls));
     loss_plan *loss = (loss_plan *)*plan;
     yoke_dims dims = operation->input;
-    bool by_position = operation->kind == YOKE_OP_CROSS_ENTROPY && dims.sequence;
-    loss->job =
-        (cuda_loss_job){.kind = kind_of(operation),
-                        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
-                        .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
-                        .smoothing = operation->label_smoothing,
-                        .ignores = operation->ignores,
-                        .ignored = operation->ignored,
-                        .delta = operation->delta,
-                        .step = device->step};
+    bool by_position = by_label && dims.sequence;
+    loss->job = (cuda_loss_job){
+        .kind = kind_of(operation),
+        .rows = (size_t)request->rows * (size_t)(by_position ? dims.height : 1),
+        .outputs = dims.channels * (by_position ? 1 : dims.height * dims.width),
+        .smoothing = operation->label_smoothing,
+        .ignores = operation->ignores,
+        .ignored = operation->ignored,
+        .delta = operation->delta,
+        .step = device->step,
+        .joined = by_label && request->training && cuda_takes(device, YOKE_WAY_LOSS)};
     loss->parts = cuda_loss_parts(loss->job.rows, loss->job.outputs);
     yoke_plan_needs *needs = &loss->base.needs;
     needs->scratch_bytes = loss->parts * (sizeof(double) + sizeof(int32_t));
-    needs->backward_reads_input = request->training;
-    if (request->training && operation->kind == YOKE_OP_CROSS_ENTROPY)
+    needs->backward_reads_input = request->training && !loss->job.joined;
+    if (request->training && by_label && !loss->job.joined)
         needs->saved_bytes = loss->job.rows * sizeof(cuda_loss_row);
     return upload_weights(loss, operation->weights);
 }

@@ -81,10 +81,12 @@ static __device__ double label_loss_of(const cuda_loss_job &job, const float *lo
     return (double)labels.share * own + (double)labels.rest * second;
 }
 
-/* row() returns the row's loss to every lane and adds 1 to *correct if the prediction is right. */
+/* row() returns the row's loss to every lane, with what its gradient needs, and adds 1 to *correct
+ * if the prediction is right. gradient() writes the row's gradient. */
 struct cross_entropy {
     /* (1 - s) * the labels' loss + s / classes * sum_j -log p_j. */
-    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct,
+                                 cuda_loss_row *saved) {
         const float *logits = job.values + row * (size_t)job.outputs;
         row_labels labels(job, row);
         place best = first_largest(logits, job.outputs);
@@ -96,8 +98,8 @@ struct cross_entropy {
         }
         sum = warp_sum(sum);
         distance = warp_sum(distance);
-        if (job.saved != NULL && lane_of_warp() == 0)
-            job.saved[row] = {best.value, (float)(1 / sum)};
+        *saved = {best.value, (float)(1 / sum)};
+        if (job.saved != NULL && lane_of_warp() == 0) job.saved[row] = *saved;
         *correct += best.index == labels.larger();
         double log_sum = log(sum);
         double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
@@ -105,15 +107,31 @@ struct cross_entropy {
         double mean_loss = log_sum + distance / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
     }
+
+    /* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
+     * both. */
+    static __device__ void gradient(const cuda_loss_job &job, size_t row, cuda_loss_row saved) {
+        float everywhere = (float)(job.smoothing / job.outputs);
+        float at_label = (float)(1 - job.smoothing), scale = job.step->loss_scale;
+        row_labels labels(job, row);
+        float at_own = at_label * labels.share, at_second = at_label * labels.rest;
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            size_t at = row * (size_t)job.outputs + (size_t)j;
+            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+            job.gradient[at] = (p - (target + everywhere)) * scale;
+        }
+    }
 };
 
 /* sum_j q_j * -log p_j, with q_j = (1 - s) w_label [j = label] + s / classes * w_j; 0 where the
  * label is ignored. */
 struct weighted_cross_entropy {
-    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct) {
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *correct,
+                                 cuda_loss_row *saved) {
         const float *logits = job.values + row * (size_t)job.outputs;
         if (job.ignores && job.labels[row] == job.ignored) return 0;
-        if (job.weights == NULL) return cross_entropy::row(job, row, correct);
+        if (job.weights == NULL) return cross_entropy::row(job, row, correct, saved);
         row_labels labels(job, row);
         place best = first_largest(logits, job.outputs);
         double sum = 0, distance = 0;
@@ -124,14 +142,36 @@ struct weighted_cross_entropy {
         }
         sum = warp_sum(sum);
         distance = warp_sum(distance);
-        if (job.saved != NULL && lane_of_warp() == 0)
-            job.saved[row] = {best.value, (float)(1 / sum)};
+        *saved = {best.value, (float)(1 / sum)};
+        if (job.saved != NULL && lane_of_warp() == 0) job.saved[row] = *saved;
         *correct += best.index == labels.larger();
         double log_sum = log(sum);
         double label_loss = label_loss_of(job, logits, labels, log_sum, best.value);
         if (job.smoothing == 0) return label_loss;
         double mean_loss = (job.weight_sum * log_sum + distance) / job.outputs;
         return (1 - job.smoothing) * label_loss + job.smoothing * mean_loss;
+    }
+
+    /* d loss / d x_j = p_j * sum_k q_k - q_j. */
+    static __device__ void gradient(const cuda_loss_job &job, size_t row, cuda_loss_row saved) {
+        double each = job.smoothing / job.outputs, at_label = 1 - job.smoothing;
+        double weights = job.weights != NULL ? job.weight_sum : job.outputs;
+        float scale = job.step->loss_scale;
+        row_labels labels(job, row);
+        bool ignored = job.ignores && labels.own == job.ignored;
+        double at_own = 0, at_second = 0;
+        if (!ignored) {
+            at_own = at_label * (double)weight_of(job, labels.own) * (double)labels.share;
+            at_second = at_label * (double)weight_of(job, labels.second) * (double)labels.rest;
+        }
+        float all = (float)(at_own + at_second + each * weights);
+        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
+            size_t at = row * (size_t)job.outputs + (size_t)j;
+            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
+            double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
+            target += each * (double)weight_of(job, j);
+            job.gradient[at] = ignored ? 0 : (p * all - (float)target) * scale;
+        }
     }
 };
 
@@ -178,7 +218,7 @@ struct huber {
 };
 
 template <typename Loss> struct row_mean {
-    static __device__ double row(const cuda_loss_job &job, size_t row, int *) {
+    static __device__ double row(const cuda_loss_job &job, size_t row, int *, cuda_loss_row *) {
         size_t begin = row * (size_t)job.outputs;
         double sum = 0;
         for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP)
@@ -194,14 +234,17 @@ static __device__ void write_scalars(const cuda_loss_job &job, double loss, int 
 }
 
 /* Each block sums its rows. A single block writes the result; of several, each writes one part. */
-template <typename Loss>
+template <typename Loss, bool Joined>
 static __global__ void __launch_bounds__(MOST_THREADS) sum_rows(cuda_loss_job job) {
     __shared__ double loss_part[CUDA_WARP];
     __shared__ int correct_part[CUDA_WARP];
     double loss = 0;
     int correct = 0;
-    for (size_t row = first_row(); row < job.rows; row += row_stride())
-        loss += Loss::row(job, row, &correct);
+    for (size_t row = first_row(); row < job.rows; row += row_stride()) {
+        cuda_loss_row saved = {0, 0};
+        loss += Loss::row(job, row, &correct, &saved);
+        if constexpr (Joined) Loss::gradient(job, row, saved);
+    }
     bool counts = lane_of_warp() == 0;
     loss = cuda_block_sum(counts ? loss : 0, loss_part);
     correct = cuda_block_sum(counts ? correct : 0, correct_part);
@@ -223,46 +266,11 @@ static __global__ void sum_parts(cuda_loss_job job, unsigned count) {
     if (threadIdx.x == 0) write_scalars(job, loss, correct);
 }
 
-/* d loss / d x_j = p_j - (1 - s) [j = label] - s / classes, the label's part by the shares of
- * both. */
-static __global__ void cross_entropy_backward(cuda_loss_job job) {
-    float everywhere = (float)(job.smoothing / job.outputs);
-    float at_label = (float)(1 - job.smoothing), scale = job.step->loss_scale;
+/* A warp for each row, as in sum_rows. An ignored row has saved nothing. */
+template <typename Loss> static __global__ void rows_backward(cuda_loss_job job) {
     for (size_t row = first_row(); row < job.rows; row += row_stride()) {
-        cuda_loss_row saved = job.saved[row];
-        row_labels labels(job, row);
-        float at_own = at_label * labels.share, at_second = at_label * labels.rest;
-        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
-            size_t at = row * (size_t)job.outputs + (size_t)j;
-            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
-            float target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-            job.gradient[at] = (p - (target + everywhere)) * scale;
-        }
-    }
-}
-
-/* d loss / d x_j = p_j * sum_k q_k - q_j, with the q of weighted_cross_entropy. */
-static __global__ void weighted_cross_entropy_backward(cuda_loss_job job) {
-    double each = job.smoothing / job.outputs, at_label = 1 - job.smoothing;
-    double weights = job.weights != NULL ? job.weight_sum : job.outputs;
-    float scale = job.step->loss_scale;
-    for (size_t row = first_row(); row < job.rows; row += row_stride()) {
-        row_labels labels(job, row);
-        bool ignored = job.ignores && labels.own == job.ignored;
-        cuda_loss_row saved = ignored ? cuda_loss_row{0, 0} : job.saved[row];
-        double at_own = 0, at_second = 0;
-        if (!ignored) {
-            at_own = at_label * (double)weight_of(job, labels.own) * (double)labels.share;
-            at_second = at_label * (double)weight_of(job, labels.second) * (double)labels.rest;
-        }
-        float all = (float)(at_own + at_second + each * weights);
-        for (int j = (int)lane_of_warp(); j < job.outputs; j += CUDA_WARP) {
-            size_t at = row * (size_t)job.outputs + (size_t)j;
-            float p = expf(job.values[at] - saved.largest) * saved.reciprocal_sum;
-            double target = (j == labels.own ? at_own : 0) + (j == labels.second ? at_second : 0);
-            target += each * (double)weight_of(job, j);
-            job.gradient[at] = ignored ? 0 : (p * all - (float)target) * scale;
-        }
+        bool ignored = job.ignores && job.labels[row] == job.ignored;
+        Loss::gradient(job, row, ignored ? cuda_loss_row{0, 0} : job.saved[row]);
     }
 }
 
@@ -291,13 +299,14 @@ static bool fits_one_block(size_t rows, int outputs) {
     return rows * (size_t)outputs <= ONE_BLOCK;
 }
 
-template <typename Loss> static cudaError_t forward(const cuda_loss_job *job, cudaStream_t stream) {
+template <typename Loss, bool Joined = false>
+static cudaError_t forward(const cuda_loss_job *job, cudaStream_t stream) {
     if (fits_one_block(job->rows, job->outputs)) {
-        LAUNCH_BLOCK(sum_rows<Loss>, 1, sum_threads(job->rows), stream, *job);
+        LAUNCH_BLOCK((sum_rows<Loss, Joined>), 1, sum_threads(job->rows), stream, *job);
         return cudaGetLastError();
     }
     unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
-    LAUNCH_BLOCK(sum_rows<Loss>, blocks, CUDA_THREADS, stream, *job);
+    LAUNCH_BLOCK((sum_rows<Loss, Joined>), blocks, CUDA_THREADS, stream, *job);
     if (blocks > 1) LAUNCH_BLOCK(sum_parts, 1, MOST_BLOCKS, stream, *job, blocks);
     return cudaGetLastError();
 }
@@ -309,9 +318,11 @@ extern "C" size_t cuda_loss_parts(size_t rows, int outputs) {
 extern "C" cudaError_t cuda_run_loss(const cuda_loss_job *job, cudaStream_t stream) {
     switch (job->kind) {
     case CUDA_LOSS_CROSS_ENTROPY:
-        return forward<cross_entropy>(job, stream);
+        return job->joined ? forward<cross_entropy, true>(job, stream)
+                           : forward<cross_entropy>(job, stream);
     case CUDA_LOSS_WEIGHTED_CROSS_ENTROPY:
-        return forward<weighted_cross_entropy>(job, stream);
+        return job->joined ? forward<weighted_cross_entropy, true>(job, stream)
+                           : forward<weighted_cross_entropy>(job, stream);
     case CUDA_LOSS_MSE:
         return forward<row_mean<mean_square>>(job, stream);
     case CUDA_LOSS_BCE:
@@ -333,10 +344,10 @@ extern "C" cudaError_t cuda_run_loss_backward(const cuda_loss_job *job, cudaStre
     unsigned blocks = blocks_for(job->rows, CUDA_THREADS);
     switch (job->kind) {
     case CUDA_LOSS_CROSS_ENTROPY:
-        LAUNCH(cross_entropy_backward, blocks, CUDA_THREADS, stream, *job);
+        LAUNCH(rows_backward<cross_entropy>, blocks, CUDA_THREADS, stream, *job);
         return cudaGetLastError();
     case CUDA_LOSS_WEIGHTED_CROSS_ENTROPY:
-        LAUNCH(weighted_cross_entropy_backward, blocks, CUDA_THREADS, stream, *job);
+        LAUNCH(rows_backward<weighted_cross_entropy>, blocks, CUDA_THREADS, stream, *job);
         return cudaGetLastError();
     case CUDA_LOSS_MSE:
         return backward_of_targets<mean_square>(job, stream);
