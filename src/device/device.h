@@ -360,7 +360,12 @@ typedef struct yoke_plan_request {
     yoke_algorithm algorithm;
     bool input_gradient; /* backward must compute the gradients of the inputs */
     bool frozen;         /* no parameter needs a gradient: convolution and linear compute none */
-    bool relu;           /* linear: a ReLU alone reads the output; the plan may compute it, too */
+    /* Linear. relu: a ReLU alone reads the output, and the plan may compute it, too. relu_mask: a
+     * linear layer alone reads that ReLU, and may mask its gradient. */
+    bool relu, relu_mask;
+    /* Linear: input 0 comes from a plan that keeps such a mask; the plan may write the gradient
+     * before the ReLU, and with input_bias that of the bias before it. */
+    bool input_masked, input_bias;
     yoke_layout
         inputs[YOKE_PLAN_INPUTS]; /* the layouts in which the inputs' producers write them */
     /* bytes = 0: the plan chooses the layout (the model's first plan); otherwise it must use this
@@ -391,6 +396,8 @@ typedef struct yoke_plan_needs {
     /* Backward can add input 0's gradient to what is in its place. */
     bool adds_input_gradient;
     bool applies_relu; /* as the request offers: the output is the ReLU's */
+    size_t mask_bytes; /* `saved` begins with a mask of what the ReLU let through; 0: none */
+    bool masks_input_gradient, sums_input_bias; /* as the request offers */
     /* The plan reads parameter k in bfloat16 from the binding's `shadows`, not in float32. */
     bool reads_shadow[YOKE_PLAN_PARAMETERS];
 } yoke_plan_needs;
@@ -413,6 +420,9 @@ typedef struct yoke_plan_binding {
     void *output_gradient;
     void *input_gradients[YOKE_PLAN_INPUTS]; /* overwritten by backward */
     bool adds_input_gradient;                /* but input 0's is added to; where the plan can */
+    const void *input_mask;                  /* where the plan masks input 0's gradient */
+    float *input_bias_gradient; /* where it sums that up, too. The plan before it then gets no
+                                   gradient of its bias to write: NULL */
     void *saved, *scratch;
     const int32_t *labels;       /* [rows, positions]; cross-entropy */
     const yoke_label_mix *mixes; /* [rows]; cross-entropy, read where the step is mixed */

@@ -176,6 +176,10 @@ static void plan_node(struct backward *backward, int index) {
         backward->gradients[node->output] = YOKE_PLACE_NOWHERE;
         use(backward, places->output_gradient);
     }
+    if (places->skips_backward) {
+        set_gradient(backward, node->inputs[0], places->output_gradient);
+        return;
+    }
     emit(backward, (yoke_action){.kind = YOKE_ACTION_BACKWARD});
     contribute_tensors(backward, index);
     if (!yoke_program_requires_input_gradient(program, node)) return;

@@ -43,12 +43,14 @@ static double input_gradient_bytes(const yoke_program *program, const yoke_node 
     return bytes;
 }
 
-/* What the pass reads to add to it. */
+/* What the pass of the input's gradient reads to add to it or to mask it. */
 static double added_bytes(const yoke_program *program, const yoke_node *node,
                           const yoke_call_subject *subject) {
-    bool adds = program->places[subject->node].adds_input_gradient;
-    return adds && subject->part != YOKE_BACKWARD_WEIGHTS ? value_bytes(program, node->inputs[0])
-                                                          : 0;
+    const yoke_node_places *places = &program->places[subject->node];
+    if (subject->part == YOKE_BACKWARD_WEIGHTS) return 0;
+    if (places->mask_of != YOKE_NONE)
+        return (double)yoke_plan_describe(program->plans[places->mask_of])->mask_bytes;
+    return places->adds_input_gradient ? value_bytes(program, node->inputs[0]) : 0;
 }
 
 static double backward_bytes(const yoke_program *program, const yoke_node *node,
@@ -76,7 +78,7 @@ static double node_bytes(const yoke_program *program, const yoke_call_subject *s
     /* What convolution and linear save is a copy in another layout, which others do without. */
     if (yoke_plan_way(program->plans[subject->node], YOKE_FORWARD) == NULL)
         bytes += (double)needs->saved_bytes;
-    return bytes + parameter_bytes(program, node, needs);
+    return bytes + parameter_bytes(program, node, needs) + (double)needs->mask_bytes;
 }
 
 static double node_operations(const yoke_program *program, const yoke_call_subject *subject) {

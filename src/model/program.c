@@ -155,6 +155,7 @@ yoke_status yoke_program_schedule(yoke_program *program, const yoke_flat *flat) 
             .output_gradient = YOKE_PLACE_NOWHERE,
             .input_gradients = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
             .contributions = {YOKE_PLACE_NOWHERE, YOKE_PLACE_NOWHERE},
+            .mask_of = YOKE_NONE,
         };
     TRY(yoke_place_values(program));
     yoke_place_joins(program);
@@ -190,6 +191,20 @@ static void bind_tensors(const yoke_program *program, const yoke_flat *flat,
                 memory->buffers + program->model->tensors[node->buffers[k]].buffer_offset;
 }
 
+/* A mask that another node's plan keeps, and the gradient of that node's bias. */
+static void bind_mask(const yoke_program *program, const yoke_flat *flat,
+                      const yoke_replica_memory *memory, int index, yoke_plan_binding *binding) {
+    const yoke_node_places *places = &program->places[index];
+    if (places->skips_bias) binding->parameter_gradients[1] = NULL;
+    if (places->mask_of == YOKE_NONE) return;
+    const yoke_node_places *before = &program->places[places->mask_of];
+    const yoke_node *node = &program->model->nodes[places->mask_of];
+    binding->input_mask = yoke_program_address(program, memory, before->saved);
+    if (before->skips_bias)
+        binding->input_bias_gradient =
+            memory->gradients + yoke_flat_parameter(flat, node->tensors[1])->offset;
+}
+
 static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
                              const yoke_replica_memory *memory, void *scratch, int index) {
     const yoke_node *node = &program->model->nodes[index];
@@ -207,6 +222,7 @@ static yoke_status bind_node(const yoke_program *program, const yoke_flat *flat,
             yoke_program_address(program, memory, places->input_gradients[k]);
     }
     bind_tensors(program, flat, memory, index, &binding);
+    bind_mask(program, flat, memory, index, &binding);
     return yoke_plan_bind(program->plans[index], &binding);
 }
 

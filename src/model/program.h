@@ -44,8 +44,10 @@ enum {
 typedef struct yoke_node_places {
     yoke_place saved;
     yoke_place output_gradient, input_gradients[YOKE_PLAN_INPUTS];
-    bool adds_input_gradient; /* the plan adds to the gradient of input 0 */
-    bool skips_forward;       /* of a ReLU: the plan before it has computed the output */
+    bool adds_input_gradient;           /* the plan adds to the gradient of input 0 */
+    bool skips_forward, skips_backward; /* of a ReLU: its neighbour's plan has done it */
+    int mask_of;                        /* the node whose mask the plan reads, or NONE */
+    bool skips_bias; /* the gradient of tensor 1: the plan behind the ReLU has written it */
     /* For a tensor that another node has contributed to already: the plan writes its contribution
      * here, and a later action adds it. NOWHERE: the plan writes the flat gradient. */
     yoke_place contributions[YOKE_PLAN_PARAMETERS];

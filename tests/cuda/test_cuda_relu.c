@@ -112,6 +112,72 @@ static void perceptrons_equal_the_reference_in_every_precision(void **state) {
     }
 }
 
+/* Each tensor of the first two layers frozen or not, with the gradient of the input and without. */
+static void frozen_parameters(void) {
+    for (unsigned bits = 0; bits < 32; bits++) {
+        bool frozen[6] = {bits & 1, bits & 2, bits & 4, bits & 8, false, false};
+        struct rig rig = {.list = "cuda:0+relu",
+                          .model = perceptron(16, true),
+                          .rows = 3,
+                          .algorithm = YOKE_ALGORITHM_DIRECT,
+                          .frozen = frozen,
+                          .input_gradients = bits & 16};
+        rig_devices(&rig);
+        rig_replica(&rig, 1);
+        assert_step_near(&rig, 1e-5);
+        rig_destroy(&rig);
+    }
+}
+
+static void frozen_and_shared_parameters_equal_the_reference(void **state) {
+    (void)state;
+    frozen_parameters();
+    struct rig rig;
+    yoke_model *model = NULL;
+    assert_ok(yoke_model_create(&model, "shared", (yoke_shape){16, 1, 1, false}));
+    yoke_value x = yoke_flatten(model, yoke_model_input(model));
+    x = yoke_relu(model, linear(model, x, "first", 16, NULL));
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "again%d", i);
+        x = yoke_relu(model, linear(model, x, name, 16, "first"));
+    }
+    assert_ok(yoke_model_finish(model, linear(model, x, "last", 3, NULL), NULL));
+    open_model(&rig, model, "cuda:0+relu", YOKE_FLOAT32);
+    assert_step_near(&rig, 1e-5);
+    rig_destroy(&rig);
+}
+
+static void positions_of_a_sequence_equal_the_reference(void **state) {
+    (void)state;
+    struct rig rig;
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        yoke_model *model = NULL;
+        assert_ok(yoke_model_create(&model, "sequence", (yoke_shape){8, 3, 2, false}));
+        yoke_value x = yoke_sequence(model, yoke_model_input(model));
+        x = yoke_relu(model, dense(model, x, "fc1", 24, true));
+        x = yoke_relu(model, dense(model, x, "fc2", 8, true));
+        assert_ok(yoke_model_finish(model, dense(model, x, "fc3", 3, true), NULL));
+        open_model(&rig, model, "cuda:0+relu", precisions[i].precision);
+        assert_step_near(&rig, precisions[i].tolerance);
+        rig_destroy(&rig);
+    }
+}
+
+static void measured_algorithms_equal_the_reference(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(precisions); i++) {
+        struct rig rig = {.list = "cuda:0+relu",
+                          .model = perceptron(40, true),
+                          .rows = 5,
+                          .precision = precisions[i].precision};
+        rig_devices(&rig);
+        rig_replica(&rig, 1);
+        assert_step_near(&rig, precisions[i].tolerance);
+        rig_destroy(&rig);
+    }
+}
+
 /* The passes of a step. */
 
 static int list_calls(yoke_model *model, const char *list, yoke_precision precision,
@@ -141,18 +207,44 @@ static int passes_by(const yoke_kernel_call *calls, int count, const char *way) 
     return found;
 }
 
-static void a_relu_behind_a_linear_layer_costs_no_pass_of_its_own(void **state) {
+static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
     for (size_t i = 0; i < COUNT(precisions); i++) {
         yoke_precision precision = precisions[i].precision;
+        bool half = precision == YOKE_BFLOAT16; /* sums would be rounded to it */
+        const char *masked = half ? "matrix product, masked" : "matrix product, masked and summed";
         int count = list_calls(perceptron(16, true), "cuda:0", precision, calls);
         assert_int_equal(passes_of(calls, count, "relu", "forward"), 2);
-        assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
+        assert_int_equal(passes_of(calls, count, "relu", "backward"), 2);
+        assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 0);
         count = list_calls(perceptron(16, true), "cuda:0+relu", precision, calls);
         assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
-        assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 2);
+        assert_int_equal(passes_of(calls, count, "relu", "backward"), 0);
+        assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 2);
+        assert_int_equal(passes_by(calls, count, masked), 2);
     }
+}
+
+static void without_a_bias_nothing_is_summed(void **state) {
+    (void)state;
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(perceptron(16, false), "cuda:0+relu", YOKE_FLOAT32, calls);
+    assert_int_equal(passes_by(calls, count, "matrix product, masked"), 2);
+}
+
+/* The simulated library has no masks of 13 or 21 features. */
+static void a_width_without_a_mask_keeps_backward_of_the_relu(void **state) {
+    (void)state;
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(perceptron(13, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    int masks = passes_by(calls, count, "matrix product with ReLU and mask");
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU") + masks, 2);
+    assert_int_equal(passes_of(calls, count, "relu", "backward") + masks, 2);
+    assert_int_equal(passes_by(calls, count, "matrix product, masked and summed"), masks);
+#ifdef YOKE_SIMCUDA
+    assert_int_equal(masks, 0);
+#endif
 }
 
 static yoke_model *read_between(void) {
@@ -203,14 +295,51 @@ static void float32_has_the_bits_of_the_two_operations_apart(void **state) {
     }
 }
 
+/* The gradients of one step, freed by the caller. */
+static float *gradients_of(size_t *bytes) {
+    struct rig rig;
+    open_model(&rig, perceptron(136, true), "cuda:0+relu", YOKE_BFLOAT16);
+    yoke_plan_step step = rig_step(&rig);
+    assert_ok(yoke_replica_forward(rig.replica, rig.rows, true, &step));
+    assert_ok(yoke_replica_loss(rig.replica, &step));
+    rig_backward(&rig, &step);
+    *bytes = yoke_replica_flat(rig.replica)->trainable_elements * sizeof(float);
+    float *gradients =
+        device_values(rig.device, yoke_replica_memory_of(rig.replica)->gradients, *bytes);
+    rig_destroy(&rig);
+    return gradients;
+}
+
+static void two_runs_give_the_same_bits(void **state) {
+    (void)state;
+    size_t bytes;
+    float *once = gradients_of(&bytes), *again = gradients_of(&bytes);
+    assert_memory_equal(once, again, bytes);
+    free(once);
+    free(again);
+}
+
 #ifdef YOKE_SIMCUDA
-/* The library has no algorithm for the first linear layer with its ReLU. */
-static void a_shape_without_an_algorithm_keeps_its_two_passes(void **state) {
+/* The library has no algorithm for the first linear layer with its ReLU: with a mask, or at all. */
+static void a_shape_without_a_mask_still_has_its_relu(void **state) {
     WITH("SIMCUDA_FAULT", "cublasLtMatmulAlgoGetHeuristic@1=15"); /* NOT_SUPPORTED */
     yoke_kernel_call calls[CALLS];
     int count = list_calls(perceptron(16, true), "cuda:0+relu", YOKE_FLOAT32, calls);
-    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
+    assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);
     assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 1);
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 1);
+}
+
+static void a_shape_without_an_algorithm_keeps_its_passes(void **state) {
+    WITH("SIMCUDA_FAULT",
+         "cublasLtMatmulAlgoGetHeuristic@1=15;cublasLtMatmulAlgoGetHeuristic@2=15");
+    yoke_kernel_call calls[CALLS];
+    int count = list_calls(perceptron(16, true), "cuda:0+relu", YOKE_FLOAT32, calls);
+    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_int_equal(passes_of(calls, count, "relu", "backward"), 1);
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU"), 0);
+    assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 1);
 }
 #endif
 
@@ -222,11 +351,18 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_perceptrons_equal_the_reference),
         cmocka_unit_test(perceptrons_equal_the_reference_in_every_precision),
-        cmocka_unit_test(a_relu_behind_a_linear_layer_costs_no_pass_of_its_own),
+        cmocka_unit_test(frozen_and_shared_parameters_equal_the_reference),
+        cmocka_unit_test(positions_of_a_sequence_equal_the_reference),
+        cmocka_unit_test(measured_algorithms_equal_the_reference),
+        cmocka_unit_test(a_relu_between_linear_layers_costs_no_pass_of_its_own),
+        cmocka_unit_test(without_a_bias_nothing_is_summed),
+        cmocka_unit_test(a_width_without_a_mask_keeps_backward_of_the_relu),
         cmocka_unit_test(a_value_that_others_read_stays_as_it_was_before_the_relu),
         cmocka_unit_test(float32_has_the_bits_of_the_two_operations_apart),
+        cmocka_unit_test(two_runs_give_the_same_bits),
 #ifdef YOKE_SIMCUDA
-        cmocka_unit_test(a_shape_without_an_algorithm_keeps_its_two_passes),
+        cmocka_unit_test(a_shape_without_a_mask_still_has_its_relu),
+        cmocka_unit_test(a_shape_without_an_algorithm_keeps_its_passes),
 #endif
     };
     with_setting_filter();

@@ -389,8 +389,10 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     int left_out = of->probe->left_out;
     cuda_device *device = memory->device;
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
-    of->operands =
-        (cuda_operands){memory->input, memory->weights, memory->output, memory->scratch, NULL};
+    of->operands = (cuda_operands){.input = memory->input,
+                                   .weights = memory->weights,
+                                   .output = memory->output,
+                                   .scratch = memory->scratch};
     void *const results[] = {memory->output, memory->input, memory->weights};
     const size_t counts[] = {output, input, weights};
     of->result = results[of->direction];

@@ -127,6 +127,9 @@ typedef struct cuda_matrix {
 typedef enum cuda_epilogue {
     CUDA_NO_EPILOGUE, /* Yoke's kernel adds a bias that the library does not */
     CUDA_RELU,
+    CUDA_RELU_MASK,   /* and writes which elements are above 0 */
+    CUDA_MASKED,      /* 0 where such a mask, of another product, says so */
+    CUDA_MASKED_SUMS, /* and writes the sums of the columns; float32 alone */
     CUDA_EPILOGUES
 } cuda_epilogue;
 typedef struct cuda_product_shape {
@@ -150,6 +153,16 @@ yoke_status cuda_product_create(cuda_product **product, cuda_device *device,
 void cuda_product_destroy(cuda_product *product);
 yoke_status cuda_product_run(const cuda_product *product, const void *a, const void *b,
                              const void *bias, void *output);
+/* With an epilogue; of these operands those that it has. */
+typedef struct cuda_beside {
+    const void *bias; /* [n], of the output's type */
+    const void *mask; /* written by RELU_MASK; aligned to 16 bytes */
+    float *sums;      /* [n] */
+} cuda_beside;
+yoke_status cuda_product_run_beside(const cuda_product *product, const void *a, const void *b,
+                                    const cuda_beside *beside, void *output);
+/* A mask has a bit for each element, in an order that the library alone knows. */
+size_t cuda_mask_bytes(size_t m, size_t n);
 /* output += a * b, of a shape without bias. */
 yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,
                              void *output);

@@ -38,8 +38,8 @@ static yoke_status fill_columns(const im2col_pass *self, const im2col_piece *pie
 static yoke_status forward_piece(const im2col_pass *self, const im2col_piece *piece,
                                  const cuda_operands *operands) {
     TRY(fill_columns(self, piece, operands));
-    return cuda_product_run(piece->product, operands->scratch, operands->weights, operands->bias,
-                            operands->output);
+    return cuda_product_run(piece->product, operands->scratch, operands->weights,
+                            operands->beside.bias, operands->output);
 }
 
 static yoke_status data_piece(const im2col_pass *self, const im2col_piece *piece,

@@ -5,6 +5,9 @@
 
 static const cuda_algorithm algorithms[] = {CUDA_PRODUCT_ROWS("")};
 static const cuda_algorithm with_relu[] = {CUDA_PRODUCT_ROWS(" with ReLU")};
+static const cuda_algorithm with_mask[] = {CUDA_PRODUCT_ROWS(" with ReLU and mask")};
+static const cuda_algorithm masked[] = {CUDA_PRODUCT_ROWS(", masked")};
+static const cuda_algorithm summed[] = {CUDA_PRODUCT_ROWS(", masked and summed")};
 
 yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                              const yoke_plan_request *request) {
@@ -22,7 +25,10 @@ yoke_status cuda_plan_linear(yoke_plan **plan, cuda_device *device,
                                       .weights = {CUDA_FLOAT32, false, 2, {out, in}},
                                       .algorithms = algorithms,
                                       .algorithm_count = sizeof algorithms / sizeof algorithms[0],
-                                      .joined = {[CUDA_RELU] = with_relu}};
+                                      .joined = {[CUDA_RELU] = with_relu,
+                                                 [CUDA_RELU_MASK] = with_mask,
+                                                 [CUDA_MASKED] = masked,
+                                                 [CUDA_MASKED_SUMS] = summed}};
     if (operation->transposed) weighted.weights = (cuda_layout){CUDA_FLOAT32, false, 2, {in, out}};
     weighted.input.type = cuda_compute_type(request->precision);
     weighted.input.channels_last = false;

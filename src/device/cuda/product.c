@@ -5,7 +5,8 @@
 
 #include "device/cuda/cuda.h"
 
-#define ALIGNMENT_BYTES 16 /* of operands by default: that of the widest loads */
+#define ALIGNMENT_BYTES 16   /* of operands by default: that of the widest loads */
+#define MASK_STRIDE_BITS 128 /* the library wants a multiple of these */
 
 struct cuda_product {
     cuda_device *device;
@@ -98,10 +99,30 @@ static yoke_status set_bias(const cuda_product *product) {
     return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
 }
 
+/* Bits from a row's first to the next one's. */
+static size_t mask_stride(size_t n) {
+    return (n + MASK_STRIDE_BITS - 1) / MASK_STRIDE_BITS * MASK_STRIDE_BITS;
+}
+
+size_t cuda_mask_bytes(size_t m, size_t n) {
+    return m * mask_stride(n) / 8;
+}
+
+static yoke_status set_mask(const cuda_product *product) {
+    int64_t stride = (int64_t)mask_stride((size_t)product->shape.n);
+    const void *example = product->device->workspace;
+    TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride));
+    return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &example,
+                         sizeof example);
+}
+
 /* Without a bias and with one. */
 static const cublasLtEpilogue_t epilogues[CUDA_EPILOGUES][2] = {
     [CUDA_NO_EPILOGUE] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS},
-    [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS}};
+    [CUDA_RELU] = {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS},
+    [CUDA_RELU_MASK] = {CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS},
+    [CUDA_MASKED] = {CUBLASLT_EPILOGUE_DRELU, CUBLASLT_EPILOGUE_DRELU},
+    [CUDA_MASKED_SUMS] = {CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLASLT_EPILOGUE_DRELU_BGRAD}};
 
 static yoke_status describe_product(cuda_product *product) {
     const cuda_product_shape *shape = &product->shape;
@@ -111,7 +132,8 @@ static yoke_status describe_product(cuda_product *product) {
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSA, &shape->b));
     TRY(set_transpose(product, CUBLASLT_MATMUL_DESC_TRANSB, &shape->a));
     TRY(set_epilogue(product, epilogues[shape->epilogue][shape->bias]));
-    return shape->bias ? set_bias(product) : YOKE_OK;
+    if (shape->bias || shape->epilogue == CUDA_MASKED_SUMS) TRY(set_bias(product));
+    return shape->epilogue >= CUDA_RELU_MASK ? set_mask(product) : YOKE_OK;
 }
 
 /* Algorithms. */
@@ -237,6 +259,19 @@ yoke_status cuda_product_run(const cuda_product *product, const void *a, const v
         TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     TRY(multiply(product, a, b, product->shape.add ? 1 : 0, output));
     return product->own_bias ? add_bias(product, bias, output) : YOKE_OK;
+}
+
+yoke_status cuda_product_run_beside(const cuda_product *product, const void *a, const void *b,
+                                    const cuda_beside *beside, void *output) {
+    cuda_epilogue epilogue = product->shape.epilogue;
+    const void *vector = epilogue == CUDA_MASKED_SUMS ? beside->sums : beside->bias;
+    assert(epilogue != CUDA_NO_EPILOGUE && !product->shape.add);
+    if (vector != NULL)
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector));
+    if (epilogue >= CUDA_RELU_MASK)
+        TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside->mask,
+                          sizeof beside->mask));
+    return multiply(product, a, b, 0, output);
 }
 
 yoke_status cuda_product_add(const cuda_product *product, const void *a, const void *b,

@@ -23,6 +23,7 @@ typedef struct product_pass {
     cuda_product *product, *rest; /* rest: adds the parts after the first */
     product_view view;
     cuda_type type;
+    cuda_epilogue epilogue;
     size_t clear_bytes; /* of the gradient, where a pass writes only a part */
 } product_pass;
 
@@ -145,6 +146,7 @@ static cuda_product_shape data_shape(const cuda_problem *problem, const product_
     shape.a_step = view->output_step;
     shape.b_step = view->weight_step;
     shape.output_step = view->input_step;
+    shape.epilogue = problem->epilogues[CUDA_BACKWARD_DATA];
     return shape;
 }
 
@@ -174,7 +176,10 @@ static yoke_status run_forward(const cuda_pass *pass, const cuda_operands *opera
     const product_pass *self = (const product_pass *)pass;
     const product_view *view = &self->view;
     void *weights = advance(operands->weights, view->weight_offset, self->type);
-    TRY(cuda_product_run(self->product, operands->input, weights, operands->bias,
+    if (self->epilogue != CUDA_NO_EPILOGUE)
+        return cuda_product_run_beside(self->product, operands->input, weights, &operands->beside,
+                                       operands->output);
+    TRY(cuda_product_run(self->product, operands->input, weights, operands->beside.bias,
                          operands->output));
     for (int i = 1; view->parts && i < view->batch; i++)
         TRY(cuda_product_run(self->rest, advance(operands->input, i * view->input_step, self->type),
@@ -194,6 +199,9 @@ static yoke_status clear(const product_pass *self, void *gradient) {
 static yoke_status run_data(const cuda_pass *pass, const cuda_operands *operands) {
     const product_pass *self = (const product_pass *)pass;
     const void *weights = advance(operands->weights, self->view.weight_offset, self->type);
+    if (self->epilogue != CUDA_NO_EPILOGUE)
+        return cuda_product_run_beside(self->product, operands->output, weights, &operands->beside,
+                                       operands->input);
     if (operands->add)
         return cuda_product_add(self->product, operands->output, weights, operands->input);
     TRY(clear(self, operands->input));
@@ -222,6 +230,7 @@ static yoke_status build_forward(product_pass *self, const cuda_problem *problem
     cuda_product_shape shape = forward_shape(problem, &self->view);
     shape.algorithm = algorithm;
     self->base.run = run_forward;
+    self->epilogue = shape.epilogue;
     self->base.adds_bias = shape.bias;
     TRY(cuda_product_create(&self->product, problem->device, &shape));
     if (!self->view.parts || self->product == NULL) return YOKE_OK;
@@ -235,6 +244,7 @@ static yoke_status build_data(product_pass *self, const cuda_problem *problem, i
     cuda_product_shape shape = data_shape(problem, &self->view);
     shape.algorithm = algorithm;
     self->base.run = run_data;
+    self->epilogue = shape.epilogue;
     if (!self->view.all_input)
         self->clear_bytes = (size_t)problem->rows * cuda_dims_count(problem->operation->input) *
                             cuda_type_bytes(problem->type);

@@ -31,7 +31,8 @@ typedef struct weighted_planner {
 static const char *const direction_names[CUDA_DIRECTIONS] = {"forward", "backward data",
                                                              "backward weights"};
 
-static const char *const epilogue_names[CUDA_EPILOGUES] = {"", " with ReLU"};
+static const char *const epilogue_names[CUDA_EPILOGUES] = {"", " with ReLU", " with ReLU and mask",
+                                                           ", masked", ", masked and summed"};
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
@@ -46,9 +47,9 @@ static bool casts_bias(const weighted_planner *planner) {
 static yoke_status run_pass(const cuda_weighted *self, const cuda_pass *pass,
                             const cuda_operands *operands) {
     TRY(pass->run(pass, operands));
-    if (operands->bias == NULL || pass->adds_bias) return YOKE_OK;
+    if (operands->beside.bias == NULL || pass->adds_bias) return YOKE_OK;
     TRY_CUDA(pass->device,
-             cuda_run_add_bias(operands->output, self->type == CUDA_BFLOAT16, operands->bias,
+             cuda_run_add_bias(operands->output, self->type == CUDA_BFLOAT16, operands->beside.bias,
                                self->output, pass->device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
 }
@@ -105,6 +106,13 @@ static size_t weight_count(const weighted_planner *planner) {
                                : cuda_elements(&planner->request->weights);
 }
 
+/* Of the mask that a ReLU before or behind this operation has. */
+static size_t mask_bytes(const weighted_planner *planner, yoke_dims dims) {
+    size_t columns = (size_t)dims.channels;
+    size_t rows = (size_t)planner->problem.rows * (cuda_dims_count(dims) / columns);
+    return cuda_aligned(cuda_mask_bytes(rows, columns));
+}
+
 /* One allocation holds all operands, filled with the same kind of values; the bias may read pairs
  * of bfloat16 as floats. */
 static yoke_status provide_operands(const weighted_planner *planner, cuda_direction direction,
@@ -116,12 +124,19 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
     size_t weights = cuda_aligned(rows * cuda_dims_count(operation->input) * value_bytes);
     size_t bias = weights + cuda_aligned(weight_count(planner) * sizeof(float));
     size_t output = bias + cuda_aligned(out * sizeof(float));
-    size_t scratch = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
+    size_t mask = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
+    size_t sums = mask + mask_bytes(planner, operation->input) +
+                  mask_bytes(planner, operation->output); /* at most one of these */
+    size_t scratch = sums + cuda_aligned((size_t)operation->input.channels * sizeof(float));
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
     char *base = trial->memory;
     trial->operands =
-        (cuda_operands){base, base + weights, base + output, base + scratch, NULL, false};
-    if (direction == CUDA_FORWARD && operation->bias) trial->operands.bias = base + bias;
+        (cuda_operands){.input = base,
+                        .weights = base + weights,
+                        .output = base + output,
+                        .scratch = base + scratch,
+                        .beside = {.mask = base + mask, .sums = (float *)(void *)(base + sums)}};
+    if (direction == CUDA_FORWARD && operation->bias) trial->operands.beside.bias = base + bias;
     TRY_CUDA(device, cuda_run_probe(base, planner->problem.type == CUDA_BFLOAT16,
                                     scratch / value_bytes, device->streams[YOKE_STREAM_COMPUTE]));
     return YOKE_OK;
@@ -194,6 +209,16 @@ static yoke_status keep_weights(const weighted_planner *planner, yoke_layout *we
                 planner->problem.device->base.name);
 }
 
+static void describe_epilogues(const weighted_planner *planner) {
+    const cuda_epilogue *epilogues = planner->problem.epilogues;
+    yoke_plan_needs *needs = &planner->self->base.needs;
+    needs->applies_relu = epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
+    if (epilogues[CUDA_FORWARD] == CUDA_RELU_MASK)
+        needs->mask_bytes = mask_bytes(planner, planner->problem.operation->output);
+    needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
+    needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
+}
+
 static yoke_status describe_needs(const weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     const yoke_operation *operation = request->operation;
@@ -211,21 +236,23 @@ static yoke_status describe_needs(const weighted_planner *planner) {
     }
     needs->reads_shadow[0] = planner->problem.type == CUDA_BFLOAT16;
     needs->reads_shadow[1] = casts_bias(planner);
-    needs->applies_relu = planner->problem.epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
+    describe_epilogues(planner);
     needs->backward_reads_input =
         request->training && !request->frozen && !planner->self->reordered;
     needs->adds_input_gradient =
         !planner->self->reordered && cuda_takes(planner->problem.device, YOKE_WAY_SUMS);
+    needs->saved_bytes = needs->mask_bytes;
     if (planner->self->reordered)
-        needs->saved_bytes =
+        needs->saved_bytes +=
             cuda_elements(&planner->self->input) * cuda_type_bytes(planner->self->input.type);
     return YOKE_OK;
 }
 
-/* Takes the epilogue if the library has an algorithm with it. */
+/* Takes the epilogue if the library has an algorithm with it, and there is none yet. */
 static yoke_status try_epilogue(weighted_planner *planner, cuda_direction direction,
                                 cuda_epilogue epilogue) {
     cuda_pass *pass;
+    if (planner->problem.epilogues[direction] != CUDA_NO_EPILOGUE) return YOKE_OK;
     planner->problem.epilogues[direction] = epilogue;
     TRY(create_algorithm(planner, direction, 0, &pass));
     if (pass == NULL)
@@ -237,8 +264,15 @@ static yoke_status try_epilogue(weighted_planner *planner, cuda_direction direct
 
 static yoke_status choose_epilogues(weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
-    if (!request->relu || !cuda_takes(planner->problem.device, YOKE_WAY_RELU)) return YOKE_OK;
-    return try_epilogue(planner, CUDA_FORWARD, CUDA_RELU);
+    bool in_floats = planner->problem.type == CUDA_FLOAT32;
+    if (!cuda_takes(planner->problem.device, YOKE_WAY_RELU)) return YOKE_OK;
+    if (request->relu_mask) TRY(try_epilogue(planner, CUDA_FORWARD, CUDA_RELU_MASK));
+    if (request->relu) TRY(try_epilogue(planner, CUDA_FORWARD, CUDA_RELU));
+    if (!request->input_masked) return YOKE_OK;
+    /* The library rounds sums to the output's type, and the gradient of a bias is float32. */
+    if (request->input_bias && in_floats)
+        TRY(try_epilogue(planner, CUDA_BACKWARD_DATA, CUDA_MASKED_SUMS));
+    return try_epilogue(planner, CUDA_BACKWARD_DATA, CUDA_MASKED);
 }
 
 static void place_input(const weighted_planner *planner) {
@@ -305,7 +339,9 @@ static void bind_padding(cuda_weighted *self, const yoke_plan_binding *binding) 
 
 static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *binding) {
     cuda_weighted *self = weighted_of(plan);
-    void *input = self->reordered ? binding->saved : binding->inputs[0];
+    char *saved = binding->saved;
+    void *copy = saved != NULL ? saved + self->base.needs.mask_bytes : NULL;
+    void *input = self->reordered ? copy : binding->inputs[0];
     void *weights =
         self->type == CUDA_BFLOAT16 ? (void *)binding->shadows[0] : binding->parameters[0];
     self->producer_input = binding->inputs[0];
@@ -317,15 +353,17 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
                                                    .weights = weights,
                                                    .output = binding->output,
                                                    .scratch = binding->scratch,
-                                                   .bias = bias};
+                                                   .beside = {.bias = bias, .mask = saved}};
     /* After the gradient of the weights no pass reads the copy of the input: the input's gradient
      * overwrites it. */
-    void *gradient = self->reordered ? binding->saved : binding->input_gradients[0];
-    self->operands[CUDA_BACKWARD_DATA] = (cuda_operands){.input = gradient,
-                                                         .weights = weights,
-                                                         .output = binding->output_gradient,
-                                                         .scratch = binding->scratch,
-                                                         .add = binding->adds_input_gradient};
+    void *gradient = self->reordered ? copy : binding->input_gradients[0];
+    self->operands[CUDA_BACKWARD_DATA] = (cuda_operands){
+        .input = gradient,
+        .weights = weights,
+        .output = binding->output_gradient,
+        .scratch = binding->scratch,
+        .beside = {.mask = binding->input_mask, .sums = binding->input_bias_gradient},
+        .add = binding->adds_input_gradient};
     self->operands[CUDA_BACKWARD_WEIGHTS] =
         (cuda_operands){.input = input,
                         .weights = binding->parameter_gradients[0],
@@ -366,7 +404,8 @@ static yoke_status bias_backward(const cuda_weighted *self, yoke_plan *plan) {
 
 static yoke_status parameters_backward(const cuda_weighted *self, yoke_plan *plan) {
     const cuda_operands *operands = &self->operands[CUDA_BACKWARD_WEIGHTS];
-    if (self->base.needs.parameters[1].bytes > 0) TRY(bias_backward(self, plan));
+    bool bias = self->base.needs.parameters[1].bytes > 0 && self->bias_gradient != NULL;
+    if (bias) TRY(bias_backward(self, plan));
     TRY(run_pass(self, self->passes[CUDA_BACKWARD_WEIGHTS], operands));
     if (self->weights.padded == 0) return YOKE_OK;
     cuda_pad_job cut = self->weights;

@@ -17,8 +17,8 @@ typedef enum cuda_direction {
  * the compute type; gradients of weights in float32. */
 typedef struct cuda_operands {
     void *input, *weights, *output, *scratch;
-    const void *bias; /* forward; NULL: none. float32; with an epilogue in the compute type */
-    bool add;         /* backward data: to what `input` holds */
+    cuda_beside beside; /* of an epilogue; without one a bias is float32 */
+    bool add;           /* backward data: to what `input` holds */
 } cuda_operands;
 
 /* One algorithm for one direction, ready to run; first member of each kind. */
