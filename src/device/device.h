@@ -483,9 +483,15 @@ yoke_status yoke_device_accumulate(yoke_device *device, const yoke_layout *layou
 
 /* Images. */
 
-/* Decodes stored pixels to inputs [rows, image] in float32, with the bits that the loader's
- * decoding on the host gives; queued on the compute stream. All pointers are device memory. Not
- * where memory is shared. */
+/* The layout in which the plan of `reader` reads images without a copy of its own, where decode can
+ * write it; the call does not look at reader->inputs. false: there is none, the plan reads plain
+ * float32. */
+bool yoke_device_image_layout(yoke_device *device, const yoke_plan_request *reader,
+                              yoke_layout *layout);
+
+/* Decodes stored pixels to inputs [rows, image], with the bits that the loader's decoding on the
+ * host gives, rounded where `layout` has another type; queued on the compute stream. All pointers
+ * but `layout` are device memory. Not where memory is shared. */
 typedef struct yoke_decode_request {
     int rows;
     yoke_dims image;
@@ -494,7 +500,9 @@ typedef struct yoke_decode_request {
                                          the first. NULL: pixels are [rows, image] */
     const yoke_placement *placements; /* NULL: none */
     yoke_decoding decoding;
-    float *inputs;
+    const float *decoded; /* NULL; or instead of pixels, inputs in plain float32 to be laid out */
+    void *inputs;
+    const yoke_layout *layout; /* of yoke_device_image_layout, for any rows; NULL: plain float32 */
 } yoke_decode_request;
 yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *request);
 

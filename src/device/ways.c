@@ -10,7 +10,7 @@ static const struct {
 } table[] = {
     {"waves", YOKE_WAY_WAVES},   {"sums", YOKE_WAY_SUMS},     {"stem4", YOKE_WAY_STEM4},
     {"stem8", YOKE_WAY_STEM8},   {"shadow", YOKE_WAY_SHADOW}, {"relu", YOKE_WAY_RELU},
-    {"mapped", YOKE_WAY_MAPPED}, {"loss", YOKE_WAY_LOSS},
+    {"mapped", YOKE_WAY_MAPPED}, {"loss", YOKE_WAY_LOSS},     {"decode", YOKE_WAY_DECODE},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

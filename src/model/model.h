@@ -97,10 +97,12 @@ void yoke_replica_destroy(yoke_replica *replica);
 typedef struct yoke_replica_memory {
     float *parameters, *gradients, *buffers; /* flat */
     uint16_t *shadow; /* the parameters in bfloat16, if plans read them; otherwise NULL */
-    float *inputs[YOKE_INPUTS_LIMIT];   /* [rows, input shape], float32; scatter writes them */
-    int32_t *labels;                    /* [rows, positions] */
-    yoke_label_mix *mixes;              /* [rows] */
-    float *targets;                     /* [rows, shape of output 0] */
+    float *inputs[YOKE_INPUTS_LIMIT]; /* [rows, input shape], float32; scatter writes them */
+    void *image;              /* input 0 as its reader wants it; NULL: that reads inputs[0] */
+    yoke_layout image_layout; /* for options.rows */
+    int32_t *labels;          /* [rows, positions] */
+    yoke_label_mix *mixes;    /* [rows] */
+    float *targets;           /* [rows, shape of output 0] */
     float *outputs[YOKE_OUTPUTS_LIMIT]; /* [rows, output shape], float32: of the latest forward */
     /* The same shapes. The loss writes the first, or scatter in the classic schedule. */
     float *output_gradients[YOKE_OUTPUTS_LIMIT];
@@ -115,6 +117,9 @@ const yoke_flat *yoke_replica_flat(const yoke_replica *replica);
  * this call allocates; call it before the first step for every shard size. */
 yoke_status yoke_replica_prepare(yoke_replica *replica, int rows, bool training);
 
+/* Writes input 0 of request->rows rows for its reader, once for each batch: from pixels, from
+ * decoded values, or with neither from inputs[0]. The replica fills in image, inputs and layout. */
+yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request);
 /* Forward over the scattered rows; prepares `rows` if necessary. */
 yoke_status yoke_replica_forward(yoke_replica *replica, int rows, bool training,
                                  const yoke_plan_step *step);

@@ -6,7 +6,8 @@
 
 /* Plans. */
 
-static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
+static yoke_plan_request request_of(const yoke_program *program, const yoke_program_request *from,
+                                    int index) {
     const yoke_node *node = &program->model->nodes[index];
     yoke_plan_request request = {
         .operation = &node->operation,
@@ -24,6 +25,12 @@ static yoke_status plan_node(yoke_program *program, const yoke_program_request *
         request.inputs[k] = program->layouts[node->inputs[k]];
     for (int k = 0; k < node->tensor_count; k++)
         request.parameters[k] = program->parameters[node->tensors[k]];
+    return request;
+}
+
+static yoke_status plan_node(yoke_program *program, const yoke_program_request *from, int index) {
+    const yoke_node *node = &program->model->nodes[index];
+    yoke_plan_request request = request_of(program, from, index);
     yoke_offer_joins(program, index, &request);
     TRY(yoke_choices_go_on(from->choices));
     TRY(yoke_plan_create(&program->plans[index], from->device, &request));
@@ -55,6 +62,25 @@ static yoke_status plan_loss(yoke_program *program, const yoke_program_request *
     return YOKE_OK;
 }
 
+/* NONE if there are several, or none. */
+static int only_reader(const yoke_model *model, int value) {
+    int reader = YOKE_NONE, readers = 0;
+    for (int i = 0; i < model->node_count; i++)
+        for (int k = 0; k < model->nodes[i].input_count; k++)
+            if (model->nodes[i].inputs[k] == value) reader = i, readers++;
+    return readers == 1 ? reader : YOKE_NONE;
+}
+
+/* Input 0, where its one reader takes images in a layout of its own. Every program of a replica
+ * decides alike. */
+static void choose_image_layout(yoke_program *program, const yoke_program_request *from) {
+    int value = program->model->inputs[0].value, reader = only_reader(program->model, value);
+    if (reader == YOKE_NONE || from->input_gradients) return;
+    yoke_plan_request request = request_of(program, from, reader);
+    program->reads_image =
+        yoke_device_image_layout(program->device, &request, &program->layouts[value]);
+}
+
 static yoke_status make_plans(yoke_program *program, const yoke_program_request *request) {
     const yoke_model *model = program->model;
     const yoke_flat *flat = request->flat;
@@ -64,6 +90,7 @@ static yoke_status make_plans(yoke_program *program, const yoke_program_request 
         yoke_dims_shape(yoke_dims_of(yoke_value_shape(model, value)), request->rows, shape);
         TRY(yoke_layout_plain(program->device, shape, 4, &program->layouts[value]));
     }
+    choose_image_layout(program, request);
     for (int i = 0; flat != NULL && i < flat->parameter_count; i++)
         program->parameters[flat->parameters[i].tensor] = flat->parameters[i].layout;
     for (int i = 0; i < model->node_count; i++)
@@ -167,6 +194,7 @@ void *yoke_program_address(const yoke_program *program, const yoke_replica_memor
                            yoke_place place) {
     if (place >= 0) return (char *)program->arena_base + program->arena.storages[place].offset;
     if (place == YOKE_PLACE_NOWHERE) return NULL;
+    if (place == YOKE_PLACE_INPUTS && program->reads_image) return memory->image;
     if (place > YOKE_PLACE_OUTPUTS) return memory->inputs[YOKE_PLACE_INPUTS - place];
     if (place > YOKE_PLACE_OUTPUT_GRADIENTS) return memory->outputs[YOKE_PLACE_OUTPUTS - place];
     return memory->output_gradients[YOKE_PLACE_OUTPUT_GRADIENTS - place];

@@ -103,6 +103,7 @@ typedef struct yoke_program {
     int rows;
     bool training, input_gradients;
     bool writes_shadow;
+    bool reads_image; /* input 0 from the replica's `image` */
     yoke_operation_hook before_operation;
     const bool *frozen;      /* [tensors]; NULL: none */
     bool *requires_gradient; /* [values] */

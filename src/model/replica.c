@@ -65,6 +65,17 @@ static yoke_status allocate_batch(yoke_replica *replica) {
     return YOKE_OK;
 }
 
+/* All programs read it in the layout that the first has chosen. */
+static yoke_status allocate_image(yoke_replica *replica) {
+    const yoke_program *program = replica->programs[0];
+    yoke_replica_memory *memory = &replica->memory;
+    if (!program->reads_image) return YOKE_OK;
+    memory->image_layout = program->layouts[replica->model->inputs[0].value];
+    memory->batch_bytes += memory->image_layout.bytes;
+    return yoke_device_allocate(replica->options.device, memory->image_layout.bytes,
+                                "the images of a shard", &memory->image);
+}
+
 /* All programs that fit share the first program's region; the others have their own. */
 static yoke_status find_region(yoke_device *device, yoke_region *shared, size_t bytes,
                                const char *what, yoke_region *own) {
@@ -233,6 +244,7 @@ yoke_status yoke_replica_create(yoke_replica **replica, const yoke_model *model,
 yoke_status yoke_replica_allocate(yoke_replica *replica, float *parameters, float *gradients) {
     TRY(yoke_memory_advice(allocate_flat(replica, parameters, gradients), YOKE_ADVICE_MODEL));
     TRY(yoke_memory_advice(allocate_batch(replica), replica->options.rows_advice));
+    TRY(yoke_memory_advice(allocate_image(replica), replica->options.rows_advice));
     TRY(place_program(replica, replica->programs[0]));
     sum_memory(replica);
     return YOKE_OK;
@@ -254,9 +266,11 @@ void yoke_replica_destroy(yoke_replica *replica) {
     for (int k = 0; k < YOKE_INPUTS_LIMIT; k++)
         yoke_device_free(device, memory->inputs[k]);
     void *const owned[] = {
-        memory->shadow,     replica->scratch.address, replica->arena.address,
-        memory->scalars,    memory->targets,          memory->mixes,
-        memory->labels,     memory->buffers,          memory->gradients,
+        memory->shadow,         replica->scratch.address,
+        replica->arena.address, memory->scalars,
+        memory->targets,        memory->mixes,
+        memory->labels,         memory->image,
+        memory->buffers,        memory->gradients,
         memory->parameters,
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
@@ -289,6 +303,20 @@ static yoke_status renew_shadow(yoke_replica *replica) {
     TRY(yoke_device_shadow(device, memory->shadow, memory->parameters, replica->flat->elements));
     replica->shadow_is_current = true;
     return YOKE_OK;
+}
+
+yoke_status yoke_replica_decode(const yoke_replica *replica, const yoke_decode_request *request) {
+    const yoke_replica_memory *memory = &replica->memory;
+    yoke_decode_request own = *request;
+    own.image = yoke_dims_of(yoke_model_input_shape(replica->model));
+    own.inputs = memory->inputs[0];
+    if (memory->image != NULL) {
+        own.inputs = memory->image;
+        own.layout = &memory->image_layout;
+    }
+    if (own.pixels == NULL && own.decoded == NULL) own.decoded = memory->inputs[0];
+    if (own.inputs == own.decoded) return YOKE_OK;
+    return yoke_device_decode(replica->options.device, &own);
 }
 
 yoke_status yoke_replica_begin(yoke_replica *replica, int rows, bool training,

@@ -38,18 +38,26 @@ static scatter_part pixels_of(const yoke_data_parallel *parallel, const yoke_lan
                           parallel->flight.locations.inputs[0]};
 }
 
+/* The replica lays out what is staged, if its first layer reads no plain inputs. */
+static scatter_part inputs_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
+    size_t row = parallel->limits.row_elements, rows = (size_t)lane->shard.rows;
+    yoke_device *location = parallel->flight.locations.inputs[0];
+    bool staged = !parallel->options.pixels && location != lane->device;
+    bool laid_out = staged && lane->memory->image != NULL;
+    return (scatter_part){laid_out ? NULL : lane->memory->inputs[0],
+                          staged ? lane->staging.rows : NULL,
+                          parallel->flight.batch.inputs + (size_t)lane->shard.first * row,
+                          rows * row * sizeof(float), location};
+}
+
 static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lane *lane) {
     const yoke_batch *batch = &parallel->flight.batch;
     const yoke_locations *locations = &parallel->flight.locations;
     const yoke_staging *staging = &lane->staging;
     size_t first = (size_t)lane->shard.first, rows = (size_t)lane->shard.rows;
-    size_t width = parallel->limits.outputs, row = parallel->limits.row_elements;
-    size_t labels = parallel->limits.positions;
+    size_t width = parallel->limits.outputs, labels = parallel->limits.positions;
     scatter_parts parts = {0};
-    if (batch->inputs != NULL)
-        parts.of[parts.count++] = (scatter_part){
-            lane->memory->inputs[0], parallel->options.pixels ? NULL : staging->rows,
-            batch->inputs + first * row, rows * row * sizeof *batch->inputs, locations->inputs[0]};
+    if (batch->inputs != NULL) parts.of[parts.count++] = inputs_of(parallel, lane);
     if (batch->pixels != NULL) parts.of[parts.count++] = pixels_of(parallel, lane);
     for (int k = 0; k < yoke_model_input_count(parallel->model) - 1; k++) {
         size_t elements = yoke_model_input_elements(parallel->model, k + 1);
@@ -85,7 +93,8 @@ static scatter_parts parts_of(const yoke_data_parallel *parallel, const yoke_lan
     return parts;
 }
 
-/* From staging memory to the replica's, in the compute stream, behind the last batch. */
+/* From staging memory to the replica's, in the compute stream, behind the last batch. The first
+ * part is input 0. */
 static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
                           const scatter_parts *parts) {
     const yoke_flight *flight = &parallel->flight;
@@ -95,17 +104,15 @@ static yoke_status unpack(yoke_data_parallel *parallel, const yoke_lane *lane,
         TRY(yoke_device_copy(lane->device, YOKE_STREAM_COMPUTE, part->place, lane->device,
                              part->staging, part->bytes));
     }
-    if (flight->batch.pixels == NULL) return YOKE_OK;
-    yoke_shape shape = yoke_model_input_shape(parallel->model);
+    const void *staged = parts->of[0].place == NULL ? lane->staging.rows : NULL;
     yoke_decode_request request = {
         .rows = lane->shard.rows,
-        .image = {shape.channels, shape.height, shape.width},
-        .pixels = lane->staging.rows,
+        .pixels = flight->batch.pixels != NULL ? staged : NULL,
+        .decoded = flight->batch.inputs != NULL ? staged : NULL,
         .crops = flight->batch.crops != NULL ? lane->staging.crops : NULL,
         .placements = flight->batch.placements != NULL ? lane->staging.placements : NULL,
-        .decoding = flight->decoding,
-        .inputs = lane->memory->inputs[0]};
-    return yoke_device_decode(lane->device, &request);
+        .decoding = flight->decoding};
+    return yoke_replica_decode(lane->replica, &request);
 }
 
 /* nn.DataParallel's batch lies on the root; the other schedules upload each shard to its device. */

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "data/images.h"
+#include "image_layout_check.h"
 #include "report/png.h"
-#include "support/engine_check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -91,6 +91,7 @@ static float *decode(yoke_device *device, const crops *made, int rows,
                                    .decoding = *decoding,
                                    .inputs = inputs};
     EXPECT_OK(yoke_device_decode(device, &request));
+    check_image_layouts(device, &request);
     float *decoded = device_values(device, inputs, count * values * sizeof(float));
     yoke_device_free(device, inputs);
     yoke_device_free(device, described);

@@ -1,8 +1,7 @@
 /* GPUs, real or simulated, decode images to the bits that the loader makes on the host. Tests
  * the operation alone, and what an engine learns from batches of pixels. */
 #include "data/data.h"
-#include "device/backend.h"
-#include "support/engine_check.h"
+#include "image_layout_check.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -47,6 +46,7 @@ static float *decode(yoke_device *device, const yoke_dataset *dataset,
         .decoding = *decoding,
         .inputs = inputs};
     EXPECT_OK(yoke_device_decode(device, &request));
+    check_image_layouts(device, &request);
     float *decoded = device_values(device, inputs, values * sizeof(float));
     yoke_device_free(device, inputs);
     if (places != NULL) yoke_device_free(device, places);
@@ -156,16 +156,17 @@ static yoke_dataset *open_set(void) {
 
 /* Where the batches are decoded: on the host with devices = NULL. */
 static yoke_loader *open_loader(const yoke_dataset *dataset, yoke_devices *devices,
-                                yoke_augment augment) {
+                                yoke_augment augment, double mixup) {
     yoke_loader *loader = NULL;
     yoke_loader_options options = {.struct_size = sizeof options,
                                    .batch = 10,
                                    .shuffle = true,
                                    .augment = augment,
+                                   .mixup = mixup,
                                    .seed = 5,
                                    .devices = devices};
     EXPECT_OK(yoke_loader_create(&loader, dataset, &options));
-    assert_true(yoke_loader_pixels(loader) == (devices != NULL));
+    assert_true(yoke_loader_pixels(loader) == (devices != NULL && mixup == 0));
     return loader;
 }
 
@@ -201,7 +202,7 @@ static void compare_courses(const yoke_model *model, const yoke_dataset *dataset
         options.pixels = with_pixels;
         check_engine engine = check_engine_make(model, devices, options, NULL);
         yoke_loader *loader = open_loader(dataset, with_pixels ? engine.devices : NULL,
-                                          YOKE_AUGMENT_CROP_FLIP_CUTOUT);
+                                          YOKE_AUGMENT_CROP_FLIP_CUTOUT, 0);
         learn(engine.parallel, loader, &told[with_pixels]);
         yoke_loader_destroy(loader);
         check_engine_free(&engine);
@@ -225,11 +226,12 @@ static void pixels_teach_what_inputs_teach(void **state) {
     yoke_model_destroy(model);
 }
 
-/* What a step uploads. */
+/* What a step uploads, and how it decodes. */
 
 static const yoke_backend *whole;
 static yoke_backend watched;
 static atomic_size_t uploaded;
+static atomic_int decoded_plain, decoded_to_layout, laid_out; /* shards */
 
 static yoke_status watched_upload(yoke_device *device, yoke_stream stream, void *to,
                                   const void *from, size_t bytes) {
@@ -237,10 +239,20 @@ static yoke_status watched_upload(yoke_device *device, yoke_stream stream, void 
     return whole->upload(device, stream, to, from, bytes);
 }
 
+static yoke_status watched_decode(yoke_device *device, const yoke_decode_request *request) {
+    atomic_fetch_add(request->decoded != NULL  ? &laid_out
+                     : request->layout != NULL ? &decoded_to_layout
+                                               : &decoded_plain,
+                     1);
+    return whole->decode(device, request);
+}
+
 static void watch(yoke_devices *devices) {
     whole = yoke_devices_at(devices, 0)->backend;
     watched = *whole;
     watched.upload = watched_upload;
+    watched.decode = watched_decode;
+    decoded_plain = decoded_to_layout = laid_out = 0;
     for (int k = 0; k < yoke_devices_count(devices); k++)
         yoke_devices_at(devices, k)->backend = &watched;
 }
@@ -248,7 +260,7 @@ static void watch(yoke_devices *devices) {
 static size_t upload_of_a_step(const check_engine *engine, const yoke_dataset *dataset,
                                yoke_augment augment, bool with_pixels) {
     yoke_batch batch = {.struct_size = sizeof batch};
-    yoke_loader *loader = open_loader(dataset, with_pixels ? engine->devices : NULL, augment);
+    yoke_loader *loader = open_loader(dataset, with_pixels ? engine->devices : NULL, augment, 0);
     EXPECT_OK(yoke_loader_begin(loader, 0));
     EXPECT_OK(yoke_loader_next(loader, &batch, NULL));
     atomic_store(&uploaded, 0);
@@ -275,6 +287,167 @@ static void a_step_uploads_the_bytes_of_its_images_alone(void **state) {
     assert_int_equal(placed, 10 * CHECK_ROW + labels + places);
     check_engine_free(&engine);
     yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+/* The layout of the first layer. */
+
+static yoke_conv2d_options first_convolution(const char *name) {
+    return (yoke_conv2d_options){.struct_size = sizeof(yoke_conv2d_options),
+                                 .name = name,
+                                 .out_channels = 8,
+                                 .kernel = 3,
+                                 .padding = 1};
+}
+
+/* Two convolutions read the input, or none does. */
+static yoke_model *model_without_image(bool convolutions) {
+    const yoke_shape shape = {CHECK_CHANNELS, CHECK_SIDE, CHECK_SIDE, false};
+    const yoke_linear_options fc = {
+        .struct_size = sizeof fc, .name = "fc", .out_features = CHECK_CLASSES};
+    const yoke_conv2d_options left = first_convolution("left"), right = first_convolution("right");
+    yoke_model *model = NULL;
+    EXPECT_OK(yoke_model_create(&model, "other", shape));
+    yoke_value x = yoke_model_input(model);
+    if (convolutions)
+        x = yoke_add(model, yoke_conv2d(model, x, &left), yoke_conv2d(model, x, &right));
+    EXPECT_OK(yoke_model_finish(model, yoke_linear(model, yoke_flatten(model, x), &fc), NULL));
+    return model;
+}
+
+static course course_on(const yoke_model *model, const yoke_dataset *dataset, const char *list,
+                        yoke_data_parallel_options options, double mixup) {
+    course told;
+    check_engine engine = check_engine_on(model, list, options, NULL);
+    yoke_loader *loader =
+        open_loader(dataset, engine.devices, YOKE_AUGMENT_CROP_FLIP_CUTOUT, mixup);
+    watch(engine.devices);
+    learn(engine.parallel, loader, &told);
+    yoke_loader_destroy(loader);
+    check_engine_free(&engine);
+    return told;
+}
+
+static void expect_same_course(const yoke_model *model, const yoke_dataset *dataset, int devices,
+                               const char *ways, yoke_data_parallel_options options, double mixup) {
+    char list[64];
+    options.algorithm = YOKE_ALGORITHM_DIRECT;
+    options.batch = 10;
+    snprintf(list, sizeof list, "%s%s", devices_of(devices), ways);
+    course without = course_on(model, dataset, list, options, mixup);
+    assert_int_equal(decoded_to_layout + laid_out, 0);
+    snprintf(list, sizeof list, "%s%s+decode", devices_of(devices), ways);
+    course with = course_on(model, dataset, list, options, mixup);
+    assert_int_equal(with.count, 16);
+    assert_memory_equal(with.losses, without.losses, sizeof with.losses);
+    assert_true(with.hash == without.hash);
+}
+
+static const char *const stems[] = {"", "+stem4", "+stem8", "+waves+sums+stem4+stem8+shadow+relu"};
+
+static void pixels_decoded_for_the_first_layer_teach_the_same(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    yoke_dataset *dataset = open_set();
+    for (int i = 0; i < 2 * (int)COUNT(stems); i++) {
+        yoke_data_parallel_options options = {.precision = YOKE_BFLOAT16,
+                                              .schedule = (yoke_schedule)(i % 3),
+                                              .accumulate = i % 2 + 1,
+                                              .pixels = i % 4 < 2};
+        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), stems[i % (int)COUNT(stems)],
+                           options, 0);
+        assert_true(decoded_to_layout > 0 && decoded_plain + laid_out == 0);
+    }
+    yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+/* With mixup, inputs arrive as floats, and in training their labels are mixed. */
+static void floats_laid_out_for_the_first_layer_teach_the_same(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    yoke_dataset *dataset = open_set();
+    for (int i = 0; i < 2 * (int)COUNT(stems); i++) {
+        yoke_data_parallel_options options = {
+            .precision = YOKE_BFLOAT16, .schedule = (yoke_schedule)(i % 3), .pixels = i % 4 < 2};
+        expect_same_course(model, dataset, 1 + i / (int)COUNT(stems), stems[i % (int)COUNT(stems)],
+                           options, 0.4);
+        assert_true(laid_out > 0 && decoded_plain + decoded_to_layout == 0);
+    }
+    yoke_dataset_close(dataset);
+    yoke_model_destroy(model);
+}
+
+static double loss_after_two_steps(const yoke_model *model, const char *list, bool on_the_gpu) {
+    yoke_data_parallel_options options = {
+        .precision = YOKE_BFLOAT16, .algorithm = YOKE_ALGORITHM_DIRECT, .batch = 6};
+    yoke_step_result result = {.struct_size = sizeof result};
+    check_engine engine = check_engine_on(model, list, options, NULL);
+    yoke_device *root = yoke_devices_at(engine.devices, 0);
+    check_batch made = check_batch_make(6, 1);
+    yoke_batch batch = made.batch;
+    if (on_the_gpu) batch.inputs = device_copy_of(root, made.inputs, 6 * CHECK_ROW * sizeof(float));
+    for (int step = 0; step < 2; step++)
+        EXPECT_OK(yoke_data_parallel_step(engine.parallel, &batch, 0.05, &result));
+    if (on_the_gpu) yoke_device_free(root, (void *)(uintptr_t)batch.inputs);
+    check_batch_free(&made);
+    check_engine_free(&engine);
+    return result.loss;
+}
+
+/* The root's shard is copied on its GPU, that of the other GPU goes through staging memory. */
+static void inputs_on_a_gpu_are_laid_out_there(void **state) {
+    (void)state;
+    yoke_model *model = check_model(true, 0);
+    char list[64];
+    snprintf(list, sizeof list, "%s+stem4", devices_of(2));
+    double wanted = loss_after_two_steps(model, list, false);
+    snprintf(list, sizeof list, "%s+stem4+decode", devices_of(2));
+    assert_true(loss_after_two_steps(model, list, true) == wanted);
+    yoke_model_destroy(model);
+}
+
+/* float32, the gradient of the inputs, and models that no single convolution begins. */
+static void others_are_decoded_to_plain_float32(void **state) {
+    (void)state;
+    yoke_dataset *dataset = open_set();
+    for (int i = 0; i < 4; i++) {
+        yoke_model *model = i < 2 ? check_model(true, 0) : model_without_image(i == 2);
+        yoke_data_parallel_options options = {.precision = i == 0 ? YOKE_FLOAT32 : YOKE_BFLOAT16,
+                                              .input_gradients = i == 1};
+        expect_same_course(model, dataset, 2, "+stem4", options, 0);
+        assert_true(decoded_plain > 0 && decoded_to_layout + laid_out == 0);
+        yoke_model_destroy(model);
+    }
+    yoke_dataset_close(dataset);
+}
+
+static void expect_bad(const check_engine *engine, const yoke_batch *batch, const char *words) {
+    assert_int_equal(yoke_data_parallel_step(engine->parallel, batch, 0.05, NULL),
+                     YOKE_ERROR_NUMERIC);
+    if (strstr(yoke_last_error(), words) == NULL) fail_msg("%s", yoke_last_error());
+}
+
+/* The error after a loss that is not finite names its first cause. */
+static void a_bad_input_is_found_in_every_layout(void **state) {
+    (void)state;
+    static const float bias[CHECK_CLASSES] = {NAN};
+    yoke_model *model = check_model(true, 0);
+    for (size_t i = 0; i < COUNT(stems); i++) {
+        char list[64];
+        snprintf(list, sizeof list, "%s%s+decode", devices_of(1), stems[i]);
+        check_engine engine = check_engine_on(
+            model, list, (yoke_data_parallel_options){.precision = YOKE_BFLOAT16, .batch = 4},
+            NULL);
+        check_batch made = check_batch_make(4, 1);
+        made.inputs[4 * CHECK_ROW - 1] = NAN;
+        expect_bad(&engine, &made.batch, "first at input on");
+        made.inputs[4 * CHECK_ROW - 1] = 0;
+        EXPECT_OK(yoke_data_parallel_write(engine.parallel, "fc.bias", bias, CHECK_CLASSES));
+        expect_bad(&engine, &made.batch, "first at fc on");
+        check_batch_free(&made);
+        check_engine_free(&engine);
+    }
     yoke_model_destroy(model);
 }
 
@@ -307,7 +480,7 @@ static void an_engine_for_pixels_takes_inputs_as_well(void **state) {
         yoke_data_parallel_options options = {
             .algorithm = YOKE_ALGORITHM_DIRECT, .batch = 10, .pixels = for_pixels};
         check_engine engine = check_engine_make(model, 3, options, NULL);
-        yoke_loader *loader = open_loader(dataset, NULL, YOKE_AUGMENT_CROP_FLIP);
+        yoke_loader *loader = open_loader(dataset, NULL, YOKE_AUGMENT_CROP_FLIP, 0);
         learn(engine.parallel, loader, &told[for_pixels]);
         yoke_loader_destroy(loader);
         check_engine_free(&engine);
@@ -365,6 +538,11 @@ int main(void) {
         cmocka_unit_test(an_image_may_be_moved_out_of_sight),
         cmocka_unit_test(pixels_teach_what_inputs_teach),
         cmocka_unit_test(a_step_uploads_the_bytes_of_its_images_alone),
+        cmocka_unit_test(pixels_decoded_for_the_first_layer_teach_the_same),
+        cmocka_unit_test(floats_laid_out_for_the_first_layer_teach_the_same),
+        cmocka_unit_test(inputs_on_a_gpu_are_laid_out_there),
+        cmocka_unit_test(others_are_decoded_to_plain_float32),
+        cmocka_unit_test(a_bad_input_is_found_in_every_layout),
         cmocka_unit_test(an_engine_for_pixels_keeps_no_room_for_inputs),
         cmocka_unit_test(an_engine_for_pixels_takes_inputs_as_well),
         cmocka_unit_test(batches_that_say_two_things_or_nothing_are_refused),

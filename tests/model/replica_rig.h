@@ -90,6 +90,7 @@ static inline void rig_batch(struct rig *rig, uint64_t seed) {
         rig_tokens(model, k, rig->inputs[k], rows * row);
         device_put(rig->device, memory->inputs[k], rig->inputs[k], rows * row * sizeof(float));
     }
+    assert_ok(yoke_replica_decode(rig->replica, &(yoke_decode_request){.rows = rig->rows}));
     rig_numbers(rig, &rig->targets, outputs, memory->targets, 1);
     rig->labels = realloc(rig->labels, labels * sizeof *rig->labels);
     for (size_t i = 0; i < labels; i++)

@@ -114,8 +114,18 @@ yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void
 }
 
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request) {
+    cudaStream_t stream = stream_of(device, YOKE_STREAM_COMPUTE);
     TRY(cuda_use(device));
-    TRY_CUDA(cuda_of(device),
-             cuda_run_decode(request, cuda_of(device)->streams[YOKE_STREAM_COMPUTE]));
+    if (request->layout == NULL) {
+        TRY_CUDA(cuda_of(device), cuda_run_decode(request, 0, stream));
+        return YOKE_OK;
+    }
+    cuda_layout layout = *cuda_layout_of(request->layout);
+    layout.dims[0] = request->rows;
+    cuda_layout plain = {.type = CUDA_FLOAT32, .ndim = 4};
+    yoke_dims_shape(request->image, request->rows, plain.dims);
+    if (request->decoded != NULL)
+        return cuda_reorder(cuda_of(device), &layout, request->inputs, &plain, request->decoded);
+    TRY_CUDA(cuda_of(device), cuda_run_decode(request, (int)layout.dims[1], stream));
     return YOKE_OK;
 }

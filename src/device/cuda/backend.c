@@ -373,6 +373,7 @@ const yoke_backend *yoke_cuda_backend(void) {
         .adamw = cuda_adamw,
         .shadow = cuda_shadow,
         .accumulate = cuda_accumulate,
+        .image_layout = cuda_image_layout,
         .decode = cuda_decode,
         .layout_plain = cuda_layout_plain,
         .layout_convert = cuda_layout_convert,

@@ -14,17 +14,34 @@ static const cuda_algorithm algorithms[] = {
 _Static_assert(sizeof algorithms / sizeof algorithms[0] <= CUDA_ALGORITHMS_LIMIT,
                "a trial has room for all");
 
-/* The channels that the passes of a model's first convolution read, which copies its input in any
- * case; 0: those it has. */
-static int padded_channels(const cuda_device *device, const yoke_plan_request *request) {
-    const yoke_operation *operation = request->operation;
-    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
+/* The channels that the passes of a model's first convolution read; 0: those it has. */
+static int padded_channels(const cuda_device *device, const yoke_operation *operation) {
     int padded = cuda_takes(device, YOKE_WAY_STEM8)   ? 8
                  : cuda_takes(device, YOKE_WAY_STEM4) ? 4
                                                       : 0;
-    bool plain = given->type == CUDA_FLOAT32 && !given->channels_last;
     bool few = operation->input.channels > 1 && operation->input.channels < padded;
-    return plain && few && operation->groups == 1 && !request->input_gradient ? padded : 0;
+    return few && operation->groups == 1 ? padded : 0;
+}
+
+/* The model's first convolution copies its input in any case, or reads what decode has laid out. */
+static bool reads_images(const yoke_plan_request *request) {
+    const cuda_layout *given = cuda_layout_of(&request->inputs[0]);
+    bool plain = given->type == CUDA_FLOAT32 && !given->channels_last;
+    bool padded = given->dims[1] > request->operation->input.channels;
+    return (plain || padded) && !request->input_gradient;
+}
+
+bool cuda_image_layout(yoke_device *device, const yoke_plan_request *reader, yoke_layout *layout) {
+    const yoke_operation *operation = reader->operation;
+    if (!cuda_takes(cuda_of(device), YOKE_WAY_DECODE) || reader->precision != YOKE_BFLOAT16 ||
+        operation->kind != YOKE_OP_CONV2D)
+        return false;
+    yoke_dims image = operation->input;
+    int padded = padded_channels(cuda_of(device), operation);
+    if (padded > 0) image.channels = padded;
+    cuda_layout own = cuda_value_layout(reader->rows, image, reader->precision);
+    cuda_layout_store(layout, &own);
+    return true;
 }
 
 static bool lacks_cudnn(const cuda_device *device) {
@@ -57,7 +74,7 @@ yoke_status cuda_plan_convolution(yoke_plan **plan, cuda_device *device,
     const yoke_operation *operation = request->operation;
     yoke_dims input = operation->input, output = operation->output;
     int64_t kernel = operation->kernel, in = input.channels / operation->groups;
-    int padded = padded_channels(device, request);
+    int padded = reads_images(request) ? padded_channels(device, operation) : 0;
     char key[128];
     write_key(key, sizeof key, device, operation, padded);
     if (padded > 0) input.channels = padded;

@@ -102,7 +102,8 @@ cuda_type cuda_compute_type(yoke_precision precision);
 static inline size_t cuda_type_bytes(cuda_type type) {
     return type == CUDA_BFLOAT16 ? 2 : 4;
 }
-/* Queues to = from in the order and type of `to` (values or weights of the same dims). */
+/* Queues to = from in the order and type of `to` (values or weights of the same dims). Channels
+ * last may have more channels than plain float32 images, the last ones zero. */
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
                          const cuda_layout *from_layout, const void *from);
 yoke_status cuda_layout_plain(yoke_device *device, const int64_t *shape, int ndim,
@@ -247,6 +248,8 @@ yoke_status cuda_shadow(yoke_device *device, uint16_t *shadow, const float *para
 yoke_status cuda_accumulate(yoke_device *device, const yoke_layout *layout, void *to,
                             const void *from);
 yoke_status cuda_decode(yoke_device *device, const yoke_decode_request *request);
+/* convolution.c: it says how its plans read images. */
+bool cuda_image_layout(yoke_device *device, const yoke_plan_request *reader, yoke_layout *layout);
 
 /* order.c: events and recordings. peers.c: access, self test, copies. nccl.c, communicator.c.
  * describe.c. */

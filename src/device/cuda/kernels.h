@@ -78,7 +78,10 @@ cudaError_t cuda_run_accumulate(void *to, const void *from, bool half, size_t el
                                 cudaStream_t stream);
 
 /* Images (decode.cu). */
-cudaError_t cuda_run_decode(const struct yoke_decode_request *request, cudaStream_t stream);
+/* channels: of a pixel in bfloat16, channels last, those that an image lacks being zero; 0: float32
+ * in a plane for each channel. */
+cudaError_t cuda_run_decode(const struct yoke_decode_request *request, int channels,
+                            cudaStream_t stream);
 
 /* [outer, rows, columns] -> the same order in another type (arithmetic.cu), or [outer, columns,
  * rows] (reorder.cu). */
@@ -118,7 +121,7 @@ cudaError_t cuda_run_probe(void *values, bool half, size_t count, cudaStream_t s
 
 /* Channels that are few: `padded` of them, 4 or 8, the last ones zero. Pixels: plain [outer,
  * channels, pixels] in float32 becomes [outer, pixels, padded] in either type. Weights: [outer,
- * channels] becomes [outer, padded]; cut is the other way round, in float32. */
+ * channels] becomes [outer, padded]. Cut is the other way round, of weights in float32. */
 typedef struct cuda_pad_job {
     void *to;
     const void *from;
@@ -127,6 +130,7 @@ typedef struct cuda_pad_job {
     int channels, padded;
 } cuda_pad_job;
 cudaError_t cuda_run_pad_pixels(const cuda_pad_job *job, cudaStream_t stream);
+cudaError_t cuda_run_cut_pixels(const cuda_pad_job *job, cudaStream_t stream);
 cudaError_t cuda_run_pad_weights(const cuda_pad_job *job, cudaStream_t stream);
 cudaError_t cuda_run_cut_weights(const cuda_pad_job *job, cudaStream_t stream);
 

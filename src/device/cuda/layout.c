@@ -68,12 +68,32 @@ static cuda_reorder_job reorder_job(const cuda_layout *to, const cuda_layout *fr
     return job;
 }
 
+/* Images with more channels in one of the two layouts. */
+static yoke_status reorder_padded(cuda_device *device, const cuda_layout *to_layout, void *to,
+                                  const cuda_layout *from_layout, const void *from) {
+    cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
+    bool pads = to_layout->dims[1] > from_layout->dims[1];
+    const cuda_layout *padded = pads ? to_layout : from_layout;
+    const cuda_layout *plain = pads ? from_layout : to_layout;
+    cuda_pad_job job = {.to = to,
+                        .from = from,
+                        .half = padded->type == CUDA_BFLOAT16,
+                        .outer = (size_t)plain->dims[0],
+                        .pixels = (size_t)(plain->dims[2] * plain->dims[3]),
+                        .channels = (int)plain->dims[1],
+                        .padded = (int)padded->dims[1]};
+    assert(plain->type == CUDA_FLOAT32 && !plain->channels_last);
+    TRY_CUDA(device, pads ? cuda_run_pad_pixels(&job, stream) : cuda_run_cut_pixels(&job, stream));
+    return YOKE_OK;
+}
+
 yoke_status cuda_reorder(cuda_device *device, const cuda_layout *to_layout, void *to,
                          const cuda_layout *from_layout, const void *from) {
     cudaStream_t stream = device->streams[YOKE_STREAM_COMPUTE];
     size_t elements = cuda_elements(to_layout);
-    assert(elements == cuda_elements(from_layout));
     if (elements == 0) return YOKE_OK;
+    if (elements != cuda_elements(from_layout))
+        return reorder_padded(device, to_layout, to, from_layout, from);
     cuda_reorder_job job = reorder_job(to_layout, from_layout);
     job.to = to;
     job.from = from;

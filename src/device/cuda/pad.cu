@@ -22,6 +22,16 @@ static void launch_pixels(const cuda_pad_job *job, cudaStream_t stream) {
            (T *)job->to, (const float *)job->from, *job);
 }
 
+/* The other way round. */
+template <typename T>
+static __global__ void cut_pixels(float *to, const T *from, cuda_pad_job job) {
+    size_t channels = (size_t)job.channels, padded = (size_t)job.padded;
+    GRID_STRIDE(i, job.outer * channels * job.pixels) {
+        size_t channel = i / job.pixels % channels, row = i / job.pixels / channels;
+        to[i] = cuda_widen(from[(row * job.pixels + i % job.pixels) * padded + channel]);
+    }
+}
+
 /* [outer, channels] becomes [outer, padded], or the other way round. */
 template <typename T> static __global__ void pad_weights(T *to, const T *from, cuda_pad_job job) {
     size_t padded = (size_t)job.padded, channels = (size_t)job.channels;
@@ -47,6 +57,17 @@ extern "C" cudaError_t cuda_run_pad_pixels(const cuda_pad_job *job, cudaStream_t
     else
         job->padded == 4 ? launch_pixels<float, 4>(job, stream)
                          : launch_pixels<float, 8>(job, stream);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t cuda_run_cut_pixels(const cuda_pad_job *job, cudaStream_t stream) {
+    unsigned blocks = cuda_blocks(job->outer * (size_t)job->channels * job->pixels);
+    if (job->half)
+        LAUNCH(cut_pixels<__nv_bfloat16>, blocks, CUDA_THREADS, stream, (float *)job->to,
+               (const __nv_bfloat16 *)job->from, *job);
+    else
+        LAUNCH(cut_pixels<float>, blocks, CUDA_THREADS, stream, (float *)job->to,
+               (const float *)job->from, *job);
     return cudaGetLastError();
 }
 

@@ -10,9 +10,9 @@ typedef struct cuda_weighted {
     yoke_plan base;
     cuda_pass *passes[CUDA_DIRECTIONS];
     cuda_operands operands[CUDA_DIRECTIONS];
-    cuda_layout given, input;     /* the producer's layout, the passes' layout */
-    bool reordered;               /* the two differ: the passes read a copy in `saved` */
-    cuda_pad_job pixels, weights; /* of the copies with more channels; padded 0: none */
+    cuda_layout given, input; /* the producer's layout, the passes' layout */
+    bool reordered;           /* the two differ: the passes read a copy in `saved` */
+    cuda_pad_job weights;     /* of the copy with more channels; padded 0: none */
     cuda_type type;
     cuda_columns output; /* [rows * height * width, channels] */
     const void *producer_input;
@@ -289,15 +289,11 @@ static void place_padding(const weighted_planner *planner) {
     const yoke_operation *operation = planner->request->plan->operation;
     cuda_weighted *self = planner->self;
     if (planner->request->padded == 0) return;
-    self->pixels =
-        (cuda_pad_job){.half = planner->problem.type == CUDA_BFLOAT16,
-                       .outer = (size_t)planner->problem.rows,
-                       .pixels = (size_t)operation->input.height * (size_t)operation->input.width,
-                       .channels = operation->input.channels,
-                       .padded = planner->request->padded};
-    self->weights = self->pixels;
-    self->weights.outer =
-        (size_t)operation->output.channels * (size_t)(operation->kernel * operation->kernel);
+    self->weights = (cuda_pad_job){.half = planner->problem.type == CUDA_BFLOAT16,
+                                   .outer = (size_t)operation->output.channels *
+                                            (size_t)(operation->kernel * operation->kernel),
+                                   .channels = operation->input.channels,
+                                   .padded = planner->request->padded};
 }
 
 static yoke_status build(weighted_planner *planner) {
@@ -324,13 +320,11 @@ static cuda_weighted *weighted_of(yoke_plan *plan) {
     return (cuda_weighted *)plan;
 }
 
-/* The passes read and write copies of the input and the weights, which have more channels. */
+/* The passes read and write copies of the weights, which have more channels. */
 static void bind_padding(cuda_weighted *self, const yoke_plan_binding *binding) {
     cuda_operands *forward = &self->operands[CUDA_FORWARD];
     cuda_operands *weights = &self->operands[CUDA_BACKWARD_WEIGHTS];
     void *scratch = (char *)binding->scratch + padded_weight_bytes(self);
-    self->pixels.from = binding->inputs[0];
-    self->pixels.to = forward->input;
     self->weights.from = forward->weights;
     self->weight_gradient = weights->weights;
     self->weights.to = forward->weights = weights->weights = binding->scratch;
@@ -376,18 +370,18 @@ static yoke_status weighted_bind(yoke_plan *plan, const yoke_plan_binding *bindi
 /* What the passes of forward read. */
 static yoke_status copy_operands(const cuda_weighted *self, yoke_plan *plan) {
     cuda_device *device = cuda_of(plan->device);
-    if (self->weights.padded == 0)
-        return cuda_reorder(device, &self->input, self->operands[CUDA_FORWARD].input, &self->given,
-                            self->producer_input);
-    TRY_CUDA(device, cuda_run_pad_pixels(&self->pixels, cuda_compute(plan)));
-    TRY_CUDA(device, cuda_run_pad_weights(&self->weights, cuda_compute(plan)));
+    if (self->reordered)
+        TRY(cuda_reorder(device, &self->input, self->operands[CUDA_FORWARD].input, &self->given,
+                         self->producer_input));
+    if (self->weights.padded > 0)
+        TRY_CUDA(device, cuda_run_pad_weights(&self->weights, cuda_compute(plan)));
     return YOKE_OK;
 }
 
 static yoke_status weighted_forward(yoke_plan *plan, const yoke_plan_step *step) {
     (void)step;
     const cuda_weighted *self = weighted_of(plan);
-    if (self->reordered) TRY(copy_operands(self, plan));
+    TRY(copy_operands(self, plan));
     return run_pass(self, self->passes[CUDA_FORWARD], &self->operands[CUDA_FORWARD]);
 }
 
