@@ -35,6 +35,12 @@ struct Allocation {
 };
 using Allocations = std::map<uintptr_t, Allocation>; /* by start */
 
+struct Pages {
+    int device;
+    uintptr_t from;
+    size_t bytes;
+};
+
 struct Arena {
     char *base = nullptr; /* NULL: nothing allocated so far */
     size_t bytes = 0, used = 0;
@@ -46,8 +52,8 @@ struct Arena {
 struct Memory {
     Arena arenas[DEVICES_LIMIT];
     std::map<uintptr_t, size_t> pinned;
-    std::vector<std::pair<int, uintptr_t>> open; /* device, start; under the seeded scheduler */
-    int unset = -1;                              /* a file full of UNSET */
+    std::vector<Pages> open; /* under the seeded scheduler */
+    int unset = -1;          /* a file full of UNSET */
 };
 
 Memory &memory() {
@@ -84,9 +90,18 @@ void *map_nothing(void *at, size_t bytes) {
     return map(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1);
 }
 
-void protect(const Allocation &allocation, int protection) {
-    size_t bytes = round_up(allocation.padded, PAGE);
-    if (mprotect((void *)allocation.pages, bytes, protection) != 0)
+Pages pages_of(int device, const Allocation &allocation) {
+    return {device, allocation.pages, round_up(allocation.padded, PAGE)};
+}
+
+/* Opening and closing all pages of a large allocation takes long: a part of it. */
+Pages window_of(const Pages &all, uintptr_t address) {
+    size_t offset = (address - all.from) / PIECE * PIECE;
+    return {all.device, all.from + offset, std::min(PIECE, all.bytes - offset)};
+}
+
+void protect(const Pages &pages, int protection) {
+    if (mprotect((void *)pages.from, pages.bytes, protection) != 0)
         violation("mprotect of device memory: %s", strerror(errno));
 }
 
@@ -197,7 +212,7 @@ void free_device(void *pointer) {
     }
     Allocation allocation = found->second;
     close_memory();
-    protect(allocation, PROT_READ | PROT_WRITE);
+    protect(pages_of(address.device, allocation), PROT_READ | PROT_WRITE);
     check_padding(found->first, allocation);
     if (__asan_unpoison_memory_region != nullptr)
         __asan_unpoison_memory_region(pointer, allocation.padded);
@@ -316,16 +331,17 @@ bool open_memory(void *pointer) {
     if (address.place != Place::device) return false;
     const auto *live = containing(memory().arenas[address.device].live, (uintptr_t)pointer);
     if (live == nullptr || (uintptr_t)pointer >= live->first + live->second.padded) return false;
-    protect(live->second, PROT_READ | PROT_WRITE);
-    memory().open.emplace_back(address.device, live->first);
+    Pages window = window_of(pages_of(address.device, live->second), (uintptr_t)pointer);
+    protect(window, PROT_READ | PROT_WRITE);
+    memory().open.push_back(window);
     return true;
 }
 
 void close_memory_but(uint64_t devices) {
     auto &open = memory().open;
-    auto closed = [devices](const std::pair<int, uintptr_t> &one) {
-        if (devices & device_bit(one.first)) return false;
-        protect(memory().arenas[one.first].live.at(one.second), PROT_NONE);
+    auto closed = [devices](const Pages &one) {
+        if (devices & device_bit(one.device)) return false;
+        protect(one, PROT_NONE);
         return true;
     };
     open.erase(std::remove_if(open.begin(), open.end(), closed), open.end());

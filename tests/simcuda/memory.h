@@ -40,7 +40,7 @@ bool set_peer_access(int device, int peer, bool enabled); /* false: it was so be
 bool has_peer_access(int device, int peer);
 uint64_t reach_of(int device);
 
-/* The allocation around `pointer`; false: there is none. */
+/* The part of an allocation around `pointer`; false: there is none. */
 bool open_memory(void *pointer);
 /* What lies on none of these devices, everything. */
 void close_memory_but(uint64_t devices);
