@@ -10,6 +10,7 @@ not have are left out with a reason; Yoke's own figures need none. bench/README.
 """
 import argparse
 import gc
+import importlib.metadata
 import importlib.util
 import json
 import pathlib
@@ -299,15 +300,24 @@ def write(report, path):
     new.replace(path)
 
 
-def describe_torch():
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def describe():
+    """Whom this Python has."""
+    found = {"torch": None, "jax": version_of("jax")}
     if not HAS_TORCH:
-        return {"torch": None}
-    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+        return found
+    return {**found, "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
 
 
 def measure(rows, arguments):
-    report = {**describe_torch(), "whole": False, "rows": [], "setups": []}
+    report = {**describe(), "whole": False, "rows": [], "setups": []}
     if HAS_TORCH and arguments.fake:
         torch.set_num_threads(1)  # more would spin on cores that the other contenders need
     begin = time.monotonic()
@@ -317,7 +327,7 @@ def measure(rows, arguments):
         of_setup = [row for row in rows if row.setup == setup]
         done = len(report["rows"])
         if time.monotonic() - begin > arguments.seconds:
-            report["rows"] += [skipped(row, "no time left") for row in of_setup]
+            report["rows"] += [{**skipped(row, "before it began"), "verdict": "out of time"} for row in of_setup]
         else:
             if yoke.process.poll() is not None:
                 yoke = Yoke(arguments.yoke)

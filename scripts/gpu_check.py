@@ -165,7 +165,7 @@ def run_test(run, name):
         run.check(name, LATE, str(late))
         return
     counted = collections.Counter(case[1] for case in map(CASE.match, text.splitlines()) if case)
-    reason = f"{counted['OK']} cases, {counted['SKIPPED']} skipped"
+    reason = f"{counted['OK']} cases passed, {counted['SKIPPED']} skipped"
     absent = FAILED if run.facts.get("gpus") else SKIPPED
     verdict = {0: PASSED, SKIPPED_CODE: absent}.get(code, FAILED)
     if verdict != PASSED:
@@ -333,7 +333,7 @@ def sanitizer(run):
 # The race.
 
 
-RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "MISS": FAILED}
+RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "MISS": FAILED, LATE: LATE}
 
 
 def bench(run):
@@ -346,10 +346,12 @@ def bench(run):
     def report(_line=""):
         """pytorch_gpu.py replaces the file after every setup."""
         run.results["bench"] = json.loads(result.read_text()) if result.exists() else {}
+        versions = {name: run.results["bench"].get(name) for name in ("torch", "jax")}
+        run.facts["versions"] = {**run.facts.get("versions", {}), **versions}
         for row in run.results["bench"].get("rows", [])[len(reported):]:
             reported.append(row)
             verdict, word = RACED.get(row["verdict"], SKIPPED), row["verdict"]
-            run.check(row["name"], verdict, row["text"] if word == "skipped" else f"{word}: {row['text']}")
+            run.check(row["name"], verdict, row["text"] if word in (SKIPPED, LATE) else f"{word}: {row['text']}")
 
     words = [sys.executable, ROOT / "bench" / "pytorch_gpu.py", "--yoke", run.yoke, "--json", result,
              "--seconds", int(max(run.left() - 30, 10)), *(["--compile"] if run.compile else []),

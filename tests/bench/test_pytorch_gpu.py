@@ -69,6 +69,11 @@ def check_without_torch(yoke):
     assert absent == {"this Python has no PyTorch"} and len(report["setups"]) == 2, report["rows"]
 
 
+def check_out_of_time(yoke):
+    code, report = race([sys.executable, "-c", NO_TORCH], yoke, "--seconds", "0")
+    assert code == 0 and report["whole"] and {row["verdict"] for row in report["rows"]} == {"out of time"}, report
+
+
 def check_equal_work(python, yoke):
     code, report = race([python, "pytorch_gpu.py"], yoke)
     rows = {row["name"]: row for row in report["rows"]}
@@ -90,6 +95,7 @@ def check_equal_work(python, yoke):
 def main():
     yoke = str(pathlib.Path(sys.argv[1]).resolve())
     check_without_torch(yoke)
+    check_out_of_time(yoke)
     python = python_with_torch()
     check_equal_work(python, yoke)
 

@@ -46,6 +46,7 @@ def check_race(gpu_check, run):
         assert found[name][0] == "passed" and "measured: " in found[name][1], found
     assert all(verdict in ("passed", "skipped") and "losses differ" not in reason
                for verdict, reason in found.values()), found
+    assert {"torch", "jax"} <= set(run.facts["versions"]), run.facts
     assert re.search("no PyTorch|only on GPUs", found["mlp-b8-float32 graph"][1]), found
 
 
