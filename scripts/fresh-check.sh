@@ -154,7 +154,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 child=
-trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 130' INT TERM
+trap '[[ -z $child ]] || { kill "$child"; wait "$child"; } 2>/dev/null; exit 130' INT TERM # the root goes after its users
 mkdir -p build/fresh
 [[ -z $(git status --porcelain) ]] || echo "note: what is not committed is not tried"
 failed=no
