@@ -17,6 +17,10 @@ const char *simcuda_failed_call(void) {
     return sim::failed_call();
 }
 
+uint64_t simcuda_works_so_far(void) {
+    return sim::works_so_far();
+}
+
 size_t simcuda_outstanding(void) {
     return sim::outstanding();
 }

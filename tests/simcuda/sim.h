@@ -57,6 +57,7 @@ int fault(const char *call, int natural);
 uint64_t calls_so_far();        /* fallible calls counted since the last reset */
 void fail_call(uint64_t index); /* the index-th from now on fails; 0: none */
 const char *failed_call();      /* the name of the one that did, or NULL */
+uint64_t works_so_far();        /* kernels, copies and fills that streams were given */
 size_t outstanding(void);       /* allocations, streams, events, graphs, handles not given back */
 std::string outstanding_list(); /* one line each with the call site */
 int sticky_error();             /* the planted one that every call answers, or 0 */

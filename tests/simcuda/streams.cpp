@@ -1,5 +1,6 @@
 /* Streams and their queues. */
 #include <algorithm>
+#include <atomic>
 
 #include "simcuda/capture.h"
 #include "simcuda/handles.h"
@@ -55,8 +56,15 @@ static void order_by_default_stream(const CUstream_st &stream, Node &node) {
             node.waits.push_back(other->last);
 }
 
+static std::atomic<uint64_t> works{0};
+
+uint64_t works_so_far() {
+    return works;
+}
+
 RecordRef push(CUstream_st &stream, Node node) {
     Host &host = this_host();
+    works += node.work != nullptr;
     host.now_ns += CALL_NS;
     node.queued_ns = host.now_ns;
     node.done = std::make_shared<Record>();
