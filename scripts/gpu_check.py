@@ -231,7 +231,7 @@ class Trainings:
 
     def __init__(self, run, engines):
         self.run, self.losses, self.error = run, {}, ""
-        self.waiting = [(engine, word) for engine in engines for word, _ in requests_of(engine)]
+        self.waiting = [(engine, word) for engine in engines for word, _ in requests_of(engine, run)]
 
     def hear(self, line):
         if not line.startswith("{"):
@@ -261,10 +261,13 @@ class Trainings:
                            losses=got, tolerance=engine.tolerance)
 
 
-def requests_of(engine):
+def requests_of(engine, run):
     """(word, line) of each request"""
     steps, rate = MODELS[engine.model]
-    words = f"model={engine.model} devices={engine.devices} rows={ROWS // engine.count} {rate} {engine.words}"
+    side = ""
+    if run.simulated:
+        steps, side = 5, "side=8" if engine.model != "mlp" else ""
+    words = f"model={engine.model} devices={engine.devices} rows={ROWS // engine.count} {rate} {side} {engine.words}"
     return [("open", f"open e {words}"), *[("steps", "steps e 1")] * steps, ("close", "close e")]
 
 
@@ -274,8 +277,11 @@ def replicas(run):
     gpus = 8 if run.simulated else len(run.facts.get("gpus", []))
     engines = engines_of(gpus)
     trainings = Trainings(run, engines)
-    requests = "".join(line + "\n" for engine in engines for _, line in requests_of(engine))
-    code, text = run.command([run.yoke, "bench", "--drive"], given=requests, heard=trainings.hear)
+    requests = "".join(line + "\n" for engine in engines for _, line in requests_of(engine, run))
+    try:
+        code, text = run.command([run.yoke, "bench", "--drive"], given=requests, heard=trainings.hear)
+    except Late as late:
+        raise Late(f"in {trainings.waiting[0][0].name}" if trainings.waiting else str(late)) from None
     if gpus < 2:
         run.check("mlp, all GPUs", SKIPPED, "this machine has one GPU")
     if trainings.waiting:

@@ -67,12 +67,17 @@ for line in sys.stdin:
     else:
         print("{{}}", flush=True)
 """
+# `yoke bench --drive` that answers thirty requests.
+TIRED = """#!/bin/sh
+head -n 30 | sed 's/.*/{"loss": 2}/'
+exec sleep 60
+"""
 PROBE = """#!/bin/sh
 echo "order of events: as promised"
 printf '{"section": "events"}\\n{"sect' >"$2"
 exec sleep 60
 """
-TOOLS = ("sh", "cat", "sleep", "dirname", "env", "bash")
+TOOLS = ("sh", "cat", "sleep", "head", "sed", "dirname", "env", "bash")
 
 
 def write_program(path, text):
@@ -187,6 +192,17 @@ def check_replicas_go_on(machine):
     assert found["mlp, all GPUs"][0] == "skipped" and "replicas" not in found, found
 
 
+def check_replicas_out_of_time(machine):
+    """The verdict names the engine that trained when the time was over."""
+    write_program(machine.root / "build/cuda/yoke", TIRED)
+    scripts = machine.root / "scripts" / "gpu_check.py"
+    whole = scripts.read_text()
+    scripts.write_text(whole.replace('"prove": (360,', '"prove": (3,').replace("replicas: 25", "replicas: 1"))
+    code, report, _ = machine.run("--only", "replicas")
+    scripts.write_text(whole)
+    assert code == 3 and verdicts(report)["replicas"] == ("out of time", "in mlp, 2 replicas"), report["checks"]
+
+
 def check_endings(machine):
     """Killed, ended by a signal or out of time: what was known is on disk, and nothing runs on."""
     write_program(machine.tests / "test_cuda_operations", SLOW)
@@ -233,6 +249,7 @@ def main():
         check_parts(gpu_check, folder)
         check_machine_without_tools(machine)
         check_replicas_go_on(machine)
+        check_replicas_out_of_time(machine)
         check_endings(machine)
         check_probe(machine)
     print("gpu-check.sh keeps its word without a GPU")
