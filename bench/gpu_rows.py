@@ -5,10 +5,12 @@ many times as long a contender takes as Yoke, or a figure of Yoke's own.
 """
 import collections
 
-# rows: per device. devices: replicas, all on one GPU. side: of the images; 0: the model's usual.
-Setup = collections.namedtuple("Setup", "name model rows precision devices side")
+# rows: per device. devices: replicas, all on one GPU. side: of the images; 0: the model's usual. ways: of the
+# device list, "+waves" (docs/cuda.md).
+Setup = collections.namedtuple("Setup", "name model rows precision devices side ways")
 # against: a rival of RIVALS, "kernel time" (Yoke's own kernels, each timed alone), "processor"
-# (microseconds of host processor a step and device) or "one device" (as many steps of it).
+# (microseconds of host processor a step and device), "one device" (as many steps of it) or "without"
+# (the same steps without the setup's ways).
 # line: None where nothing is to be reached. most: the value must stay below the line instead of above.
 Row = collections.namedtuple("Row", "setup against line most")
 # Of several contenders the fastest counts.
@@ -19,10 +21,10 @@ R18, R50 = ("resnet18-cifar", 0), ("resnet50", 224)
 MLP = ("mlp", 0)
 
 
-def make_setup(network, rows, precision, devices=1):
+def make_setup(network, rows, precision, devices=1, ways=""):
     model, side = network
     name = f"{model}{f'-{side}' if side else ''}-b{rows}-{precision}" + (f"-x{devices}" if devices > 1 else "")
-    return Setup(name, model, rows, precision, devices, side)
+    return Setup(name + ways, model, rows, precision, devices, side, ways)
 
 
 def one_device(network, rows, precision, eager):
@@ -41,6 +43,10 @@ def replicas(network, rows, devices, line):
     return found + [Row(setup, "one device", 1.05, True)] * (devices == 8)
 
 
+def in_ways(network, rows, *ways):
+    return [Row(make_setup(network, rows, "bfloat16", ways="+" + way), "without", None, False) for way in ways]
+
+
 # The most important first: a run may be cut short.
 ROWS = [
     *one_device(R50, 256, "bfloat16", 1.3),
@@ -57,6 +63,14 @@ ROWS = [
     *replicas(R18, 32, 4, 4), *replicas(MLP, 32, 4, 4),
 ]
 
+# One way at a time, and all that a model has. Their times decide which ways become Yoke's own.
+WAY_ROWS = [
+    *in_ways(R50, 256, "all", "waves", "sums", "stem4", "stem8"),
+    *in_ways(MLP, 256, "all", "relu", "shadow", "loss", "mapped"),
+    *in_ways(R18, 256, "all", "waves", "sums", "stem4", "stem8", "decode", "shadow"),
+    *in_ways(MLP, 32, "all"), *in_ways(R18, 32, "all"), *in_ways(R50, 32, "all"),
+]
+
 # Tiny rows test the driver itself; there is no line to reach.
 FAKE_SETUPS = {
     make_setup(MLP, 8, "float32"): ("eager", "compile", "graph", "jax", "kernel time", "processor"),
@@ -64,3 +78,4 @@ FAKE_SETUPS = {
     make_setup(MLP, 8, "float32", 2): ("data_parallel", "one device"),
 }
 FAKE_ROWS = [Row(setup, against, None, False) for setup, rows in FAKE_SETUPS.items() for against in rows]
+FAKE_WAY_ROWS = [*in_ways(MLP, 8, "all", "relu"), *in_ways(("resnet20", 8), 4, "stem4")]

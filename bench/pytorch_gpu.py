@@ -87,23 +87,30 @@ class Race:
         self.kept = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.kept.name)
 
-    def open_devices(self, name, count):
-        self.yoke.open(name, self.setup, f"devices={count}x{self.fake or 'cuda:0'}")
+    def open_devices(self, name, count, ways):
+        self.yoke.open(name, self.setup, f"devices={count}x{self.fake or 'cuda:0'}{ways}")
 
     def open_yoke(self):
         name = self.setup.name
-        self.open_devices(name, self.setup.devices)
+        self.open_devices(name, self.setup.devices, self.setup.ways)
         if self.made:
             self.write_work(name)
-        self.losses = [self.yoke.ask("steps", name, 1)["loss"] for _ in range(self.loss_steps)]
+        self.losses = self.first_losses(name)
         self.runners["yoke"] = self.run_yoke
         self.runners["yoke again"] = self.run_yoke
         if "kernel time" in self.wanted:
             for how in KERNELS:
                 self.runners[how] = lambda count, how=how: self.run_kernels(how, count)
         if "one device" in self.wanted:
-            self.open_devices(name + "-one", 1)
+            self.open_devices(name + "-one", 1, self.setup.ways)
             self.runners["one device"] = lambda count: self.yoke.ask("steps", name + "-one", count)["ms"]
+        if "without" in self.wanted:
+            self.open_devices(name + "-without", self.setup.devices, "")
+            self.apart["without"] = largest_difference(self.first_losses(name + "-without"), self.losses)
+            self.runners["without"] = lambda count: self.yoke.ask("steps", name + "-without", count)["ms"]
+
+    def first_losses(self, name):
+        return [self.yoke.ask("steps", name, 1)["loss"] for _ in range(self.loss_steps)]
 
     def write_work(self, name):
         """What the others start from, in files that Yoke writes."""
@@ -135,7 +142,7 @@ class Race:
 
     def drop(self, name, error):
         """One contender's failure leaves the others their race; without Yoke there is none."""
-        if name.startswith("yoke") or name in (*KERNELS, "one device"):
+        if name.startswith("yoke") or name in (*KERNELS, "one device", "without"):
             raise error
         self.failed[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         self.runners.pop(name, None)
@@ -173,7 +180,7 @@ class Race:
                     self.times[name].append(milliseconds)
 
     def close(self):
-        for name in (self.setup.name, self.setup.name + "-one"):
+        for name in (self.setup.name, self.setup.name + "-one", self.setup.name + "-without"):
             try:
                 self.yoke.ask("close", name)
             except DrivenError:
@@ -210,6 +217,8 @@ class Race:
             return self.ratios("yoke", "alone"), "alone"
         if row.against == "one device":
             return self.ratios("yoke", "one device", 1 / self.setup.devices), "one device"
+        if row.against == "without":
+            return self.ratios("without"), "without"
         rival = self.rival(gpu_rows.RIVALS[row.against])
         return (self.ratios(rival), rival) if rival else ([], None)
 
@@ -341,10 +350,17 @@ def measure(rows, arguments):
     return report
 
 
+def rows_of(arguments):
+    if arguments.ways:
+        return gpu_rows.FAKE_WAY_ROWS if arguments.fake else gpu_rows.WAY_ROWS
+    return gpu_rows.FAKE_ROWS if arguments.fake else gpu_rows.ROWS
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--yoke", default="build/cuda/yoke", metavar="PROGRAM", help="(build/cuda/yoke)")
     parser.add_argument("--only", action="append", metavar="ROW", help="a setup, what it races against, or both: 'mlp-b128-tf32 eager'")
+    parser.add_argument("--ways", action="store_true", help="measure Yoke's ways of docs/cuda.md, and no contender")
     parser.add_argument("--compile", action="store_true", help="race torch.compile, too: a minute a setup")
     parser.add_argument("--seconds", type=float, default=450, help="start no setup later than this (450)")
     parser.add_argument("--json", metavar="FILE", help="write the report to this file")
@@ -352,10 +368,11 @@ def main():
     parser.add_argument("--fake", nargs="?", const="cpu", metavar="DEVICE",
                         help="tiny rows, to test this program: Yoke on DEVICE (cpu), the others on the CPU")
     arguments = parser.parse_args()
-    rows = select(gpu_rows.FAKE_ROWS if arguments.fake else gpu_rows.ROWS, arguments.only)
+    rows = select(rows_of(arguments), arguments.only)
     if arguments.list:
         for row in rows:
-            print(f"{row.setup.name} {row.against}  {'<=' if row.most else '>='} {row.line}")
+            line = "" if row.line is None else f"  {'<=' if row.most else '>='} {row.line}"
+            print(f"{row.setup.name} {row.against}{line}")
         return 0
     report = measure(rows, arguments)
     return 1 if any(row["verdict"] in ("MISS", "losses differ") for row in report["rows"]) else 0

@@ -70,7 +70,7 @@ def targets_of(run):
     """What the stage runs."""
     if run.now["stage"] == "probe":
         return ["gpu_probe"]
-    if run.now["stage"] == "race":
+    if run.now["stage"] in ("race", "ways"):
         return ["yoke-tool"]
     tests = [path.stem for path in test_sources(lambda path: is_backend(path) or is_engine(path))]
     return ["yoke-tool", "test_cuda_operations", *tests]
@@ -215,11 +215,13 @@ def engines_of(gpus):
               for schedule in ("classic", "sharded")]
     half = "precision=bfloat16"
     found += [Engine("mlp, bfloat16", "mlp", "cuda:0", 1, None, 0, half),
-              Engine("mlp, bfloat16, 4 replicas", "mlp", "4xcuda:0", 4, "mlp, bfloat16", 2e-2, half)]
+              Engine("mlp, bfloat16, 4 replicas", "mlp", "4xcuda:0", 4, "mlp, bfloat16", 2e-2, half),
+              Engine("mlp, bfloat16, every way", "mlp", "cuda:0+all", 1, "mlp, bfloat16", 2e-2, half)]
     for count in (1, 2, 4, 8):
         cpu = f"resnet20, {count} CPU devices"
         found += [Engine(cpu, "resnet20", f"{count}xcpu", count, None, 0),
                   Engine(f"resnet20, {count} replicas", "resnet20", f"{count}xcuda:0", count, cpu, 1e-3)]
+    found += [Engine("resnet20, every way", "resnet20", "cuda:0+all", 1, "resnet20, 1 CPU devices", 1e-3)]
     if gpus > 1:
         found += [Engine(f"mlp, {gpus} GPUs, {way}", "mlp", f"{gpus}xcuda", gpus, "mlp", 1e-4, f"collectives={way}")
                   for way in ("nccl", "copy")]
@@ -344,27 +346,35 @@ RACED = {"pass": PASSED, "in noise": PASSED, "measured": PASSED, "MISS": FAILED,
 
 def bench(run):
     """a training step beside PyTorch's and JAX's: their time / Yoke's, the median of the rounds and its interval"""
+    race(run, "bench", *(["--compile"] if run.compile else []))
+
+
+def ways(run):
+    """a training step in each way that is off by default: the time without it / the time with it"""
+    race(run, "ways", "--ways")
+
+
+def race(run, name, *options):
     need(run.yoke)
-    result = run.build / "gpu-race.json"
+    result = run.build / f"gpu-{name}.json"
     result.unlink(missing_ok=True)
     reported = []
 
     def report(_line=""):
         """pytorch_gpu.py replaces the file after every setup."""
-        run.results["bench"] = json.loads(result.read_text()) if result.exists() else {}
-        versions = {name: run.results["bench"].get(name) for name in ("torch", "jax")}
+        found = run.results[name] = json.loads(result.read_text()) if result.exists() else {}
+        versions = {package: found.get(package) for package in ("torch", "jax")}
         run.facts["versions"] = {**run.facts.get("versions", {}), **versions}
-        for row in run.results["bench"].get("rows", [])[len(reported):]:
+        for row in found.get("rows", [])[len(reported):]:
             reported.append(row)
             verdict, word = RACED.get(row["verdict"], SKIPPED), row["verdict"]
             run.check(row["name"], verdict, row["text"] if word in (SKIPPED, LATE) else f"{word}: {row['text']}")
 
     words = [sys.executable, ROOT / "bench" / "pytorch_gpu.py", "--yoke", run.yoke, "--json", result,
-             "--seconds", int(max(run.left() - 30, 10)), *(["--compile"] if run.compile else []),
-             *(["--fake", "cuda:0"] if run.simulated else [])]
+             "--seconds", int(max(run.left() - 30, 10)), *options, *(["--fake", "cuda:0"] if run.simulated else [])]
     code, text = run.command(words, heard=report)
     report()
-    if not run.results["bench"].get("whole"):
+    if not run.results[name].get("whole"):
         raise Failure(last_line(text, code))
 
 
@@ -372,7 +382,7 @@ def bench(run):
 STAGES = {"probe": (60, {probe: 55}),
           "prove": (360, {build: 150, operations: 40, backend: 35, engine: 55, replicas: 25, kernels: 20,
                           sanitizer: 35}),
-          "race": (540, {bench: 530})}
+          "race": (540, {bench: 530}), "ways": (420, {ways: 410})}
 BUILD_S = 150  # of a stage whose clock begins when it is built
 MACHINE_S = 60
 

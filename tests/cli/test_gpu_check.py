@@ -50,6 +50,14 @@ def check_race(gpu_check, run):
     assert re.search("no PyTorch|only on GPUs", found["mlp-b8-float32 graph"][1]), found
 
 
+def check_ways(gpu_check, run):
+    found = run_part(gpu_check, run, gpu_check.ways)
+    assert run.results["ways"]["whole"] and list(found) == [
+        "mlp-b8-bfloat16+all without", "mlp-b8-bfloat16+relu without", "resnet20-8-b4-bfloat16+stem4 without"], found
+    for verdict, reason in found.values():
+        assert verdict == "passed" and re.search(r"measured: .*, without .* ms; losses within", reason), found
+
+
 def check_report(run):
     run.write()
     text, report = run.path().with_suffix(".txt").read_text(), json.loads(run.path().with_suffix(".json").read_text())
@@ -71,6 +79,7 @@ def main():
         check_targets(gpu_check, run)
         check_kernels(gpu_check, run)
         check_race(gpu_check, run)
+        check_ways(gpu_check, run)
         check_report(run)
 
 
