@@ -63,6 +63,9 @@ static yoke_status search(const struct probe *probe, const char **name) {
     yoke_plan_step step = replica->last_step;
     step.alone = true; /* each replica searches at its own pace */
     bool finite;
+    if (replica->memory.shadow != NULL) /* it may be that of an update since undone */
+        TRY(yoke_device_shadow(program->device, replica->memory.shadow, replica->memory.parameters,
+                               replica->flat->elements));
     for (int k = 0; k < model->input_count && *name == NULL; k++) {
         int value = model->inputs[k].value;
         TRY(is_finite(probe, value, yoke_dims_of(yoke_value_shape(model, value)), &finite));

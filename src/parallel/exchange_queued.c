@@ -269,7 +269,9 @@ static yoke_status check_bucket(queued_exchange *queued, int bucket) {
     return YOKE_OK;
 }
 
-static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, bool keeps) {
+/* shadowed: the root's update may write the shadow, too. */
+static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, bool keeps,
+                                bool shadowed) {
     yoke_exchange *exchange = &queued->base;
     yoke_slice slice = yoke_exchange_owned(exchange, owner, bucket);
     float *gradients = exchange->gradients[owner] + slice.offset;
@@ -278,7 +280,7 @@ static yoke_status update_slice(queued_exchange *queued, int owner, int bucket, 
     step.stream = YOKE_STREAM_COMMUNICATION;
     step.gate = queued->memory[owner].gate;
     step.kept = keeps ? gradients : NULL;
-    if (yoke_exchange_writes_shadow(exchange, owner) && shadow != NULL)
+    if (shadowed && yoke_exchange_writes_shadow(exchange, owner) && shadow != NULL)
         step.shadow = shadow + slice.offset;
     return yoke_optimizer_update(slice.optimizer, &step, lane_of(queued, owner)->device,
                                  slice.offset, slice.elements,
@@ -306,7 +308,7 @@ static yoke_status update_and_publish(queued_exchange *queued, int bucket) {
     for (int lane = 0; keeps && lane < queued->base.parallel->count; lane++)
         TRY(keep_others(queued, lane, bucket));
     for (int owner = 0; owner < queued->base.owners; owner++)
-        TRY(update_slice(queued, owner, bucket, keeps));
+        TRY(update_slice(queued, owner, bucket, keeps, true));
     if (queued->carrier->publish == NULL) return YOKE_OK;
     return queued->carrier->publish(&queued->base, queued->group, bucket);
 }
@@ -467,17 +469,25 @@ static yoke_status update_on_owner(queued_exchange *queued, int owner, int bucke
     TRY(copy_between(queued, owner, exchange->gradients[owner] + slice.offset, 0,
                      exchange->gradients[0] + slice.offset, bytes));
     TRY(copy_between(queued, owner, weights, 0, exchange->parameters[0] + slice.offset, bytes));
-    TRY(update_slice(queued, owner, bucket, false));
+    TRY(update_slice(queued, owner, bucket, false, false));
     TRY(wait_for(queued, 0, owner));
     return copy_between(queued, 0, exchange->parameters[0] + slice.offset, owner, weights, bytes);
 }
 
+/* Of the batch in flight. It reads the shadow that its forward read. */
+static bool awaits_backward(const yoke_flight *flight) {
+    return flight->training &&
+           (flight->progress == YOKE_STAGE_FORWARD || flight->progress == YOKE_STAGE_LOSS);
+}
+
 static yoke_status update_root(queued_exchange *queued) {
     yoke_data_parallel *parallel = queued->base.parallel;
+    bool shadowed = !awaits_backward(&parallel->flight);
+    if (!shadowed) yoke_replica_renew_shadow(parallel->lanes[0].replica);
     TRY(yoke_lanes_order(parallel, YOKE_STREAM_COMPUTE, YOKE_STREAM_COMMUNICATION));
     TRY(gate_root(queued));
     for (int bucket = 0; bucket < parallel->flat->bucket_count; bucket++) {
-        TRY(update_slice(queued, 0, bucket, false));
+        TRY(update_slice(queued, 0, bucket, false, shadowed));
         for (int owner = 1; owner < queued->base.owners; owner++)
             TRY(update_on_owner(queued, owner, bucket));
     }

@@ -14,7 +14,7 @@ enum { ROWS = 12, CALLS = 5 };
 static const yoke_backend *whole;
 static yoke_backend watched;
 static int passes;
-static bool spoils;
+static enum { NOTHING, FIRST, LAST } spoils; /* of each range of gradients */
 
 static yoke_status watched_shadow(yoke_device *device, uint16_t *shadow, const float *parameters,
                                   size_t elements) {
@@ -25,7 +25,8 @@ static yoke_status watched_shadow(yoke_device *device, uint16_t *shadow, const f
 static yoke_status watched_check(yoke_device *device, yoke_stream stream, const float *values,
                                  size_t elements, size_t offset, uint64_t *first_bad) {
     const float nan = NAN;
-    if (spoils) TRY(yoke_device_upload(device, stream, (float *)values, &nan, sizeof nan));
+    float *spoiled = (float *)values + (spoils == LAST ? elements - 1 : 0);
+    if (spoils != NOTHING) TRY(yoke_device_upload(device, stream, spoiled, &nan, sizeof nan));
     return whole->check_finite(device, stream, values, elements, offset, first_bad);
 }
 
@@ -127,12 +128,29 @@ static double use_average(const check_engine *engine) {
     return loss;
 }
 
-static double update_by_hand(const check_engine *engine) {
-    check_batch batch = check_batch_make(3, 50); /* no more than a micro-batch */
-    EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
+static void reduce_by_hand(const check_engine *engine) {
     EXPECT_OK(yoke_loss_replicas(engine->parallel));
     EXPECT_OK(yoke_backward_replicas(engine->parallel));
     EXPECT_OK(yoke_reduce(engine->parallel));
+}
+
+static double update_by_hand(const check_engine *engine) {
+    check_batch batch = check_batch_make(3, 50); /* no more than a micro-batch */
+    EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
+    reduce_by_hand(engine);
+    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    check_batch_free(&batch);
+    return 0;
+}
+
+/* Between a forward and its backward, which belong to the weights before the update. */
+static double update_before_backward(const check_engine *engine) {
+    check_batch batch = check_batch_make(3, 51);
+    EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
+    reduce_by_hand(engine);
+    EXPECT_OK(yoke_data_parallel_forward(engine->parallel, &batch.batch, true, NULL));
+    EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
+    reduce_by_hand(engine);
     EXPECT_OK(yoke_update(engine->parallel, YOKE_OPTIMIZER_LEARNING_RATE));
     check_batch_free(&batch);
     return 0;
@@ -142,9 +160,9 @@ static double update_by_hand(const check_engine *engine) {
 static double undo_a_step(const check_engine *engine) {
     check_batch batch = check_batch_make(ROWS, 60);
     uint64_t hash;
-    spoils = true;
+    spoils = FIRST;
     yoke_status status = yoke_data_parallel_step(engine->parallel, &batch.batch, 0.05, NULL);
-    spoils = false;
+    spoils = NOTHING;
     if (status == YOKE_OK) status = yoke_data_parallel_hash(engine->parallel, &hash);
     assert_int_equal(status, YOKE_ERROR_NUMERIC);
     check_batch_free(&batch);
@@ -156,7 +174,8 @@ static double read_weights(const check_engine *engine) {
 }
 
 static double (*const writers[])(const check_engine *) = {
-    write_by_name, give_state, use_average, update_by_hand, undo_a_step, read_weights};
+    write_by_name,          give_state,  use_average, update_by_hand,
+    update_before_backward, undo_a_step, read_weights};
 
 /* losses[] of steps and evaluations; their weights' hash. */
 typedef struct record {
@@ -206,17 +225,22 @@ static void a_run_has_the_bits_of_one_without_the_way(void **state) {
 
 /* Ranks. Rank 0 writes a tensor, which the other one receives. */
 
-static yoke_status train_rank(yoke_process_group *group, const script *play) {
-    record *gave = &((record *)play->detail)[group->rank];
-    yoke_model *model = check_model(false, 0);
+static yoke_status open_rank(check_engine *engine, const yoke_model *model,
+                             yoke_process_group *group, const script *play) {
     yoke_data_parallel_options options = {.struct_size = sizeof options,
                                           .precision = YOKE_BFLOAT16,
                                           .algorithm = YOKE_ALGORITHM_DIRECT,
                                           .batch = 2 * ROWS,
                                           .process_group = group};
+    return yoke_data_parallel_create(&engine->parallel, model, play->devices[group->rank], NULL,
+                                     &options);
+}
+
+static yoke_status train_rank(yoke_process_group *group, const script *play) {
+    record *gave = &((record *)play->detail)[group->rank];
+    yoke_model *model = check_model(false, 0);
     check_engine engine = {0};
-    yoke_status status = yoke_data_parallel_create(&engine.parallel, model,
-                                                   play->devices[group->rank], NULL, &options);
+    yoke_status status = open_rank(&engine, model, group, play);
     for (int i = 0; i < CALLS && status == YOKE_OK; i++) {
         if (i == 2 && group->rank == 0) write_by_name(&engine);
         if (i == 2) status = yoke_data_parallel_synchronize(engine.parallel);
@@ -229,22 +253,43 @@ static yoke_status train_rank(yoke_process_group *group, const script *play) {
     return yoke_error_restore(&error);
 }
 
-static void train_ranks(record *records, const char *way) {
+static outcome *play_ranks(scene plays, record *records, const char *way) {
     gpu_ranks ranks = {.world = 2};
     for (int rank = 0; rank < ranks.world; rank++) {
         char list[24];
         snprintf(list, sizeof list, "cuda:%d%s", rank, way);
         yoke_devices_options options = {.struct_size = sizeof options, .list = list};
         EXPECT_OK(yoke_devices_open(&ranks.devices[rank], &options));
+        watch(ranks.devices[rank]);
     }
     outcome *outcomes = play_threads(&(script){.world = ranks.world,
                                                .timeout_ms = TIMEOUT_MS,
-                                               .scene = train_rank,
+                                               .scene = plays,
                                                .detail = records,
                                                .devices = ranks.devices});
     close_gpus(&ranks);
-    expect_all_well(outcomes, ranks.world);
+    return outcomes;
+}
+
+static void train_ranks(record *records, const char *way) {
+    outcome *outcomes = play_ranks(train_rank, records, way);
+    expect_all_well(outcomes, 2);
     free(outcomes);
+}
+
+/* A gradient that is not finite, of a batch whose values are. */
+static yoke_status spoil_rank(yoke_process_group *group, const script *play) {
+    yoke_model *model = check_model(false, 0);
+    check_engine engine = {0};
+    check_batch batch = check_batch_make(ROWS, 60);
+    yoke_status status = open_rank(&engine, model, group, play);
+    if (status == YOKE_OK)
+        status = yoke_data_parallel_step(engine.parallel, &batch.batch, 0.05, NULL);
+    yoke_error error = yoke_error_take(status);
+    yoke_data_parallel_destroy(engine.parallel);
+    yoke_model_destroy(model);
+    check_batch_free(&batch);
+    return yoke_error_restore(&error);
 }
 
 static void ranks_have_the_bits_of_ranks_without_the_way(void **state) {
@@ -255,6 +300,21 @@ static void ranks_have_the_bits_of_ranks_without_the_way(void **state) {
     train_ranks(without, "");
     assert_true(with[0].losses[CALLS - 1] != 0);
     assert_memory_equal(with, without, sizeof with);
+}
+
+/* Ranks know of it in the step itself, behind the update: its weights are undone, and so must be
+ * the shadow that the search for the layer reads. */
+static void a_bad_gradient_of_a_rank_blames_no_layer(void **state) {
+    (void)state;
+    if (most_gpu_ranks() < 2) skip();
+    spoils = LAST; /* a weight, which the shadow has, too */
+    outcome *outcomes = play_ranks(spoil_rank, NULL, "+shadow");
+    spoils = NOTHING;
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(outcomes[rank].error.status, YOKE_ERROR_NUMERIC);
+        assert_null(strstr(outcomes[rank].error.text, "first at"));
+    }
+    free(outcomes);
 }
 
 /* Passes. Those of the way are no part of a recording. */
@@ -294,6 +354,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_has_the_bits_of_one_without_the_way),
         cmocka_unit_test(ranks_have_the_bits_of_ranks_without_the_way),
+        cmocka_unit_test(a_bad_gradient_of_a_rank_blames_no_layer),
         cmocka_unit_test(no_pass_follows_an_update_of_the_root),
     };
     setenv("YOKE_TEST_BACKEND", "cuda", 1);
