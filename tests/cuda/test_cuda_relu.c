@@ -219,10 +219,17 @@ static void a_relu_between_linear_layers_costs_no_pass_of_its_own(void **state) 
         assert_int_equal(passes_of(calls, count, "relu", "backward"), 2);
         assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 0);
         count = list_calls(perceptron(16, true), "cuda:0+relu", precision, calls);
-        assert_int_equal(passes_of(calls, count, "relu", "forward"), 0);
-        assert_int_equal(passes_of(calls, count, "relu", "backward"), 0);
-        assert_int_equal(passes_by(calls, count, "matrix product with ReLU and mask"), 2);
-        assert_int_equal(passes_by(calls, count, masked), 2);
+        int masks = passes_by(calls, count, "matrix product with ReLU and mask");
+        int read = passes_by(calls, count, masked);
+#ifdef YOKE_SIMCUDA /* the library may have less */
+        assert_int_equal(masks, 2);
+        assert_int_equal(read, 2);
+#else
+        masks += passes_by(calls, count, "matrix product with ReLU");
+        if (!half) read += passes_by(calls, count, "matrix product, masked");
+#endif
+        assert_int_equal(passes_of(calls, count, "relu", "forward"), 2 - masks);
+        assert_int_equal(passes_of(calls, count, "relu", "backward"), 2 - read);
     }
 }
 
@@ -230,7 +237,10 @@ static void without_a_bias_nothing_is_summed(void **state) {
     (void)state;
     yoke_kernel_call calls[CALLS];
     int count = list_calls(perceptron(16, false), "cuda:0+relu", YOKE_FLOAT32, calls);
+    assert_int_equal(passes_by(calls, count, "matrix product, masked and summed"), 0);
+#ifdef YOKE_SIMCUDA
     assert_int_equal(passes_by(calls, count, "matrix product, masked"), 2);
+#endif
 }
 
 /* The simulated library has no masks of 13 or 21 features. */
@@ -320,6 +330,21 @@ static void two_runs_give_the_same_bits(void **state) {
 }
 
 #ifdef YOKE_SIMCUDA
+/* All of the first measurement's candidates fail: forward of the first layer. */
+static void an_epilogue_that_is_offered_but_does_not_run_is_given_up(void **state) {
+    WITH("SIMCUDA_FAULT", "cublasLtMatmul@1=15;cublasLtMatmul@2=15;cublasLtMatmul@3=15");
+    struct rig rig = {
+        .list = "cuda:0+relu", .model = perceptron(40, true), .rows = 5, .precision = YOKE_FLOAT32};
+    rig_devices(&rig);
+    rig_replica(&rig, 1);
+    yoke_kernel_call calls[CALLS];
+    int count = 0;
+    assert_ok(yoke_replica_kernel_calls(rig.replica, rig.rows, 1, calls, CALLS, &count));
+    assert_int_equal(passes_of(calls, count, "relu", "forward"), 1);
+    assert_step_near(&rig, 1e-5);
+    rig_destroy(&rig);
+}
+
 /* The library has no algorithm for the first linear layer with its ReLU: with a mask, or at all. */
 static void a_shape_without_a_mask_still_has_its_relu(void **state) {
     WITH("SIMCUDA_FAULT", "cublasLtMatmulAlgoGetHeuristic@1=15"); /* NOT_SUPPORTED */
@@ -362,6 +387,7 @@ int main(void) {
         cmocka_unit_test(two_runs_give_the_same_bits),
 #ifdef YOKE_SIMCUDA
         cmocka_unit_test(a_shape_without_a_mask_still_has_its_relu),
+        cmocka_unit_test(an_epilogue_that_is_offered_but_does_not_run_is_given_up),
         cmocka_unit_test(a_shape_without_an_algorithm_keeps_its_passes),
 #endif
     };

@@ -139,7 +139,7 @@ typedef struct cuda_product_shape {
     int64_t a_step, b_step, output_step; /* elements from one of the batch to the next */
     cuda_matrix a, b, output;
     cuda_epilogue epilogue;
-    bool bias;     /* float32 [n], added to every row */
+    bool bias;     /* [n], added to every row; float32 without an epilogue */
     bool add;      /* output += */
     bool tf32;     /* may round float32 operands to TF32 */
     int algorithm; /* rank in the library's list: 0 is its best guess */

@@ -88,13 +88,17 @@ static yoke_status set_epilogue(const cuda_product *product, cublasLtEpilogue_t 
     return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &value, sizeof value);
 }
 
-/* The bias has no address yet while planning, but the library reads its alignment from the address.
- * Biases are aligned to 64 bytes. */
+/* Bias and mask have no address yet while planning, but the library reads their alignment from it:
+ * 64 bytes, or 32 of a bias in bfloat16, which lies in the shadow. */
+static const void *example_of(const cuda_product *product, size_t alignment) {
+    return (const char *)product->device->workspace + alignment;
+}
+
 static yoke_status set_bias(const cuda_product *product) {
     const cuda_product_shape *shape = &product->shape;
-    const void *example = (const char *)product->device->workspace + 64;
     cudaDataType_t type =
         shape->epilogue == CUDA_NO_EPILOGUE ? CUDA_R_32F : data_type(shape->output.type);
+    const void *example = example_of(product, type == CUDA_R_16BF ? 32 : 64);
     TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     return set_attribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &example, sizeof example);
 }
@@ -110,7 +114,7 @@ size_t cuda_mask_bytes(size_t m, size_t n) {
 
 static yoke_status set_mask(const cuda_product *product) {
     int64_t stride = (int64_t)mask_stride((size_t)product->shape.n);
-    const void *example = product->device->workspace;
+    const void *example = example_of(product, 64);
     TRY(set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &stride, sizeof stride));
     return set_attribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &example,
                          sizeof example);

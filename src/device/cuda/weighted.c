@@ -125,8 +125,9 @@ static yoke_status provide_operands(const weighted_planner *planner, cuda_direct
     size_t bias = weights + cuda_aligned(weight_count(planner) * sizeof(float));
     size_t output = bias + cuda_aligned(out * sizeof(float));
     size_t mask = output + cuda_aligned(rows * cuda_dims_count(operation->output) * value_bytes);
-    size_t sums = mask + mask_bytes(planner, operation->input) +
-                  mask_bytes(planner, operation->output); /* at most one of these */
+    bool masks = planner->problem.epilogues[direction] >= CUDA_RELU_MASK;
+    yoke_dims masked = direction == CUDA_FORWARD ? operation->output : operation->input;
+    size_t sums = mask + (masks ? mask_bytes(planner, masked) : 0);
     size_t scratch = sums + cuda_aligned((size_t)operation->input.channels * sizeof(float));
     TRY(yoke_device_allocate(&device->base, scratch + scratch_bytes, "measuring", &trial->memory));
     char *base = trial->memory;
@@ -213,8 +214,8 @@ static void describe_epilogues(const weighted_planner *planner) {
     const cuda_epilogue *epilogues = planner->problem.epilogues;
     yoke_plan_needs *needs = &planner->self->base.needs;
     needs->applies_relu = epilogues[CUDA_FORWARD] != CUDA_NO_EPILOGUE;
-    if (epilogues[CUDA_FORWARD] == CUDA_RELU_MASK)
-        needs->mask_bytes = mask_bytes(planner, planner->problem.operation->output);
+    bool writes_mask = epilogues[CUDA_FORWARD] == CUDA_RELU_MASK;
+    needs->mask_bytes = writes_mask ? mask_bytes(planner, planner->problem.operation->output) : 0;
     needs->masks_input_gradient = epilogues[CUDA_BACKWARD_DATA] != CUDA_NO_EPILOGUE;
     needs->sums_input_bias = epilogues[CUDA_BACKWARD_DATA] == CUDA_MASKED_SUMS;
 }
@@ -296,6 +297,36 @@ static void place_padding(const weighted_planner *planner) {
                                    .padded = planner->request->padded};
 }
 
+static yoke_status plan_directions(weighted_planner *planner) {
+    const yoke_plan_request *request = planner->request->plan;
+    TRY(describe_needs(planner));
+    TRY(plan_direction(planner, CUDA_FORWARD));
+    if (!request->training) return YOKE_OK;
+    if (!request->frozen) TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
+    return request->input_gradient ? plan_direction(planner, CUDA_BACKWARD_DATA) : YOKE_OK;
+}
+
+/* False: there are none. */
+static bool drop_epilogues(weighted_planner *planner) {
+    bool dropped = false;
+    for (int i = 0; i < CUDA_DIRECTIONS; i++) {
+        cuda_pass **pass = &planner->self->passes[i];
+        if (*pass != NULL) (*pass)->destroy(*pass);
+        *pass = NULL;
+        dropped = dropped || planner->problem.epilogues[i] != CUDA_NO_EPILOGUE;
+        planner->problem.epilogues[i] = CUDA_NO_EPILOGUE;
+    }
+    return dropped;
+}
+
+/* The library may offer an algorithm with an epilogue that then does not run. */
+static yoke_status plan_with_epilogues(weighted_planner *planner) {
+    TRY(choose_epilogues(planner));
+    yoke_status status = plan_directions(planner);
+    bool refused = status == YOKE_ERROR_DEVICE && !cuda_poisoned(planner->problem.device);
+    return refused && drop_epilogues(planner) ? plan_directions(planner) : status;
+}
+
 static yoke_status build(weighted_planner *planner) {
     const yoke_plan_request *request = planner->request->plan;
     cuda_weighted *self = planner->self;
@@ -306,12 +337,7 @@ static yoke_status build(weighted_planner *planner) {
     self->type = planner->problem.type;
     place_input(planner);
     place_padding(planner);
-    TRY(choose_epilogues(planner));
-    TRY(describe_needs(planner));
-    TRY(plan_direction(planner, CUDA_FORWARD));
-    if (!request->training) return YOKE_OK;
-    if (!request->frozen) TRY(plan_direction(planner, CUDA_BACKWARD_WEIGHTS));
-    return request->input_gradient ? plan_direction(planner, CUDA_BACKWARD_DATA) : YOKE_OK;
+    return plan_with_epilogues(planner);
 }
 
 /* Running. */
