@@ -7,7 +7,7 @@ import collections
 
 # rows: per device. devices: replicas, all on one GPU. side: of the images; 0: the model's usual. ways: of the
 # device list, "+waves" (docs/cuda.md).
-Setup = collections.namedtuple("Setup", "name model rows precision devices side ways")
+Setup = collections.namedtuple("Setup", "name model rows precision devices side ways", defaults=("",))
 # against: a rival of RIVALS, "kernel time" (Yoke's own kernels, each timed alone), "processor"
 # (microseconds of host processor a step and device), "one device" (as many steps of it) or "without"
 # (the same steps without the setup's ways).

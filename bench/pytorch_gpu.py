@@ -23,12 +23,16 @@ import time
 import gpu_rows
 from pytorch_race import DrivenError, Yoke, interval, judge, largest_difference
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_TORCH, WHY_NO_TORCH = importlib.util.find_spec("torch") is not None, "this Python has no PyTorch"
 if HAS_TORCH:
-    import torch
+    try:
+        import torch
 
-    from pytorch_contenders import Compiled, DataParallel, Eager, Graph, Jax, read_batch, read_weights
-    from pytorch_models import MODELS
+        torch.backends.cudnn.version()  # fails where another cuDNN comes first
+        from pytorch_contenders import Compiled, DataParallel, Eager, Graph, Jax, read_batch, read_weights
+        from pytorch_models import MODELS
+    except Exception as error:
+        HAS_TORCH, WHY_NO_TORCH = False, f"PyTorch does not start: {error}".splitlines()[0][:200]
 
 LOSS_STEPS, FAKE_LOSS_STEPS = 20, 4
 WARM_STEPS = 50          # the first of them are those of the losses
@@ -39,19 +43,15 @@ LOSS_TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 3e-2}
 WINOGRAD_TOLERANCE = 1e-3  # what the CPU may choose
 
 
-def why_no_torch(fake):
-    """"": PyTorch's contenders can run."""
-    if not HAS_TORCH:
-        return "this Python has no PyTorch"
-    return "" if fake or torch.cuda.is_available() else "this PyTorch finds no GPU"
-
-
 def contenders_of(wanted, setup, arguments):
     """({name: constructor} of the contenders that the setup's rows need, {name: why it is left out})"""
-    why = why_no_torch(arguments.fake)
-    if why:  # JAX's contender gets the shapes of the weights from PyTorch's model
-        return {}, dict.fromkeys(wanted & set(gpu_rows.RIVALS), why)
+    wanted = wanted & set(gpu_rows.RIVALS)
+    if not HAS_TORCH:  # JAX's contender gets the shapes of the weights from PyTorch's model
+        return {}, dict.fromkeys(wanted, WHY_NO_TORCH)
     made, absent = {}, {}
+    if not arguments.fake and not torch.cuda.is_available():
+        absent = dict.fromkeys(wanted - {"jax"}, "this PyTorch finds no GPU")
+        wanted = wanted & {"jax"}
     if "eager" in wanted:
         made["eager"] = Eager
         if setup.model != "mlp":
@@ -302,8 +302,11 @@ def race_setup(setup, rows, yoke, arguments, report):
         race.close()
 
 
-def write(report, path):
-    """After every setup, and whole, in case the run is ended."""
+def save(report, arguments):
+    """Before and after every setup, and whole, in case the run is ended."""
+    if not arguments.json:
+        return
+    path = pathlib.Path(arguments.json)
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(report, indent=1))
     new.replace(path)
@@ -318,7 +321,7 @@ def version_of(package):
 
 def describe():
     """Whom this Python has."""
-    found = {"torch": None, "jax": version_of("jax")}
+    found = {"torch": version_of("torch"), "jax": version_of("jax")}
     if not HAS_TORCH:
         return found
     return {**found, "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
@@ -332,18 +335,19 @@ def measure(rows, arguments):
     begin = time.monotonic()
     yoke = Yoke(arguments.yoke)
     setups = setups_of(rows)
-    for setup in setups:
+    for i, setup in enumerate(setups):
         of_setup = [row for row in rows if row.setup == setup]
         done = len(report["rows"])
+        report["left"] = [f"{row.setup.name} {row.against}" for row in rows if row.setup in setups[i:]]
+        save(report, arguments)
         if time.monotonic() - begin > arguments.seconds:
             report["rows"] += [{**skipped(row, "before it began"), "verdict": "out of time"} for row in of_setup]
         else:
             if yoke.process.poll() is not None:
                 yoke = Yoke(arguments.yoke)
             race_setup(setup, of_setup, yoke, arguments, report)
-        report["whole"] = setup == setups[-1]
-        if arguments.json:
-            write(report, pathlib.Path(arguments.json))
+        report["whole"], report["left"] = setup == setups[-1], report["left"][len(of_setup):]
+        save(report, arguments)
         for row in report["rows"][done:]:
             print(f"{row['name']:40} {row['verdict']:13} {row['text']}", flush=True)
     yoke.close()

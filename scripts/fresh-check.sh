@@ -62,7 +62,7 @@ make_root() {
 # inside ROOT LIMIT_S COMMAND: mounts and processes end with it, and there is no terminal. For gpu-check no network.
 # shellcheck disable=SC2016
 inside() {
-    local own=(--mount --pid)
+    local own=(--mount --pid) code=0
     [[ $what != gpu-check ]] || own+=(--net)
     timeout -s KILL "$2" unshare "${own[@]}" --fork --kill-child bash -c '
         mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount --rbind /dev "$1/dev" &&
@@ -71,7 +71,9 @@ inside() {
                 ${http_proxy+"http_proxy=$http_proxy"} ${https_proxy+"https_proxy=$https_proxy"} \
                 ${no_proxy+"no_proxy=$no_proxy"} bash -c "cd /yoke && $2"' - "$1" "$3" </dev/null &
     child=$!
-    wait "$child" # unlike a command in the foreground it lets a signal through
+    wait "$child" || code=$? # unlike a command in the foreground it lets a signal through
+    child=
+    return "$code"
 }
 
 count_packages() { grep -c '^Status: install ok installed' "$1/var/lib/dpkg/status"; }
@@ -154,7 +156,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 child=
-trap '[[ -z $child ]] || { kill "$child"; wait "$child"; } 2>/dev/null; exit 130' INT TERM # the root goes after its users
+trap '[[ -z $child ]] || { kill -KILL -- "-$child"; wait "$child"; } 2>/dev/null; exit 130' INT TERM # the root goes after its users
 mkdir -p build/fresh
 [[ -z $(git status --porcelain) ]] || echo "note: what is not committed is not tried"
 failed=no

@@ -363,7 +363,7 @@ def race(run, name, *options):
     def report(_line=""):
         """pytorch_gpu.py replaces the file after every setup."""
         found = run.results[name] = json.loads(result.read_text()) if result.exists() else {}
-        versions = {package: found.get(package) for package in ("torch", "jax")}
+        versions = {package: found[package] for package in ("torch", "jax") if package in found}
         run.facts["versions"] = {**run.facts.get("versions", {}), **versions}
         for row in found.get("rows", [])[len(reported):]:
             reported.append(row)
@@ -372,7 +372,13 @@ def race(run, name, *options):
 
     words = [sys.executable, ROOT / "bench" / "pytorch_gpu.py", "--yoke", run.yoke, "--json", result,
              "--seconds", int(max(run.left() - 30, 10)), *options, *(["--fake", "cuda:0"] if run.simulated else [])]
-    code, text = run.command(words, heard=report)
+    try:
+        code, text = run.command(words, heard=report)
+    except Late:
+        report()
+        for row in run.results[name].get("left", []):
+            run.check(row, LATE, "the race ended before it did")
+        raise
     report()
     if not run.results[name].get("whole"):
         raise Failure(last_line(text, code))

@@ -62,7 +62,7 @@ def check_without_torch(yoke):
     """Yoke's own figures need nobody else; a setup that has none of these does not run."""
     code, report = race([sys.executable, "-c", NO_TORCH], yoke)
     measured = [row["name"] for row in report["rows"] if row["verdict"] == "measured"]
-    assert code == 0 and report["whole"] and report["torch"] is None, report
+    assert code == 0 and report["whole"], report
     assert measured == ["mlp-b8-float32 kernel time", "mlp-b8-float32 processor",
                         "mlp-b8-float32-x2 one device"], measured
     absent = {row["text"].split(": ")[1] for row in report["rows"] if row["verdict"] == "skipped"}
