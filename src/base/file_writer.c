@@ -21,6 +21,7 @@
 #define LINKS_MAX 40  /* as the kernel's */
 #define TAIL_BYTES 21 /* ".tmp." and 16 digits */
 #define NAME_TRIES 8
+#define RESERVE_TRIES 10
 
 void yoke_file_abort(yoke_file_writer *writer) {
     if (writer->path == NULL) return;
@@ -252,10 +253,10 @@ yoke_status yoke_file_reserve(yoke_file_writer *writer, size_t bytes) {
     uintmax_t room = free_bytes(writer);
     /* fallocate would take all that is left before it fails, from other programs, too. */
     if (bytes > room) return fail_space(writer, bytes, room, ENOSPC);
-    int failed;
-    do
+    int failed, tries = 0;
+    do /* on tmpfs each of a profiler's signals makes it begin anew */
         failed = fallocate(writer->descriptor, 0, 0, (off_t)bytes);
-    while (failed != 0 && errno == EINTR);
+    while (failed != 0 && errno == EINTR && ++tries < RESERVE_TRIES);
     if (failed == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)) return YOKE_OK;
     return fail_space(writer, bytes, room, errno);
 }

@@ -406,7 +406,7 @@ static yoke_status probe_direction(pass_course *of, probe_memory *memory) {
     for (int kind = 0; kind < 3; kind++)
         for (int variant = 0; variant < kinds[kind].variants; variant++)
             TRY(probe_pass(of, memory, kind, variant));
-    TRY(probe_plan_ways(of, memory));
+    if (!leave_out(of, "cuDNN's plans")) TRY(probe_plan_ways(of, memory));
     double numbers[2] = {of->best_ms, -1};
     const char *verdict = of->probe->left_out > left_out ? "fastest of those timed" : "fastest";
     if (isfinite(of->best_ms)) print_way(of, of->best, NULL, verdict, numbers);
