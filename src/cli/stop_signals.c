@@ -86,6 +86,10 @@ void stop_signals_end(void) {
     for (size_t i = 0; i < STOPS; i++) {
         struct sigaction now;
         sigaction(stops[i].number, NULL, &now);
-        if (now.sa_handler == on_signal) sigaction(stops[i].number, &before[i], NULL);
+        if (now.sa_handler != on_signal) continue;
+        if (first_caught != 0 && !stops[i].by_hand)
+            signal(stops[i].number, SIG_IGN);
+        else
+            sigaction(stops[i].number, &before[i], NULL);
     }
 }

@@ -223,6 +223,22 @@ def check_second(mode, first, *others):
         run.close()
 
 
+def check_until_exit(mode):
+    """A terminal that closes after the save changes no exit code, to the last moment of the process."""
+    run = Run(mode, *MLP, "--epochs", "1000000", "--evaluate-every", "-1")
+    try:
+        run.wait_until(lambda: run.steps() > 0, "the first step")
+        run.process.send_signal(signal.SIGUSR1)
+        run.wait_until(run.save.exists, "the save")
+        while run.process.poll() is None:
+            run.process.send_signal(signal.SIGHUP)
+            run.read()
+        if run.finish() != 128 + signal.SIGUSR1:
+            raise Failure(f"code {run.process.returncode}: {run.said()}")
+    finally:
+        run.close()
+
+
 def check_ignored(mode):
     """What nohup ignores stays ignored."""
     run = Run(mode, *MLP, "--epochs", "1000000", "--evaluate-every", "-1", ignored=[signal.SIGHUP])
@@ -365,6 +381,7 @@ def main():
     for what, attempt in [
             ("a second SIGUSR1, SIGHUP and SIGPIPE", lambda: check_second(single, "USR1", "USR1", "HUP", "PIPE")),
             ("a second SIGTERM of a rank", lambda: check_second(shared, "TERM", "TERM", "INT")),
+            ("SIGHUP until the process is gone", lambda: check_until_exit(single)),
             ("SIGHUP that nohup ignores", lambda: check_ignored(single)),
             ("SIGHUP, range test", lambda: check_range_test(single, "HUP"))]:
         if given.only in what:
