@@ -43,6 +43,7 @@ needs=(
     "libdnnl-dev have_header dnnl.h"
     "libjansson-dev have_header jansson.h"
     "libxxhash-dev have_header xxhash.h"
+    "libsodium-dev have_header sodium.h"
     "librandom123-dev have_header Random123/philox.h"
     "libjpeg-dev have_jpeg"
     "libpng-dev have_header png.h"

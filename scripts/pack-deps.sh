@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${1-build/deps}
-packages=(libdnnl-dev libjansson-dev libxxhash-dev librandom123-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libcmocka-dev)
+packages=(libdnnl-dev libjansson-dev libxxhash-dev libsodium-dev librandom123-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libcmocka-dev)
 # linker name: its file is copied under the name programs ask for at run time
-libraries=(dnnl jansson xxhash jpeg png16 z cmocka)
+libraries=(dnnl jansson xxhash sodium jpeg png16 z cmocka)
 # Every machine with a compiler has these.
 common='^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|libgomp|ld-linux.*|linux-vdso)\.so'
 
@@ -56,7 +56,7 @@ for library in "$folder"/lib/*.so.*; do
 done
 # Their paths become relative to the folder, wherever it is carried.
 # shellcheck disable=SC2016
-for name in jansson libxxhash libjpeg libpng zlib cmocka; do # libpng.pc requires zlib.pc
+for name in jansson libxxhash libsodium libjpeg libpng zlib cmocka; do # libpng.pc requires zlib.pc
     file=$(pkg-config --variable=pcfiledir "$name")/$name.pc
     sed -e 's|^prefix=.*|prefix=${pcfiledir}/../..|' -e 's|^libdir=.*|libdir=${pcfiledir}/..|' \
         -e 's|^includedir=.*|includedir=${pcfiledir}/../../include|' \

@@ -13,8 +13,8 @@
 void stop_signals_begin(yoke_trainer *trainer, bool is_rank);
 /* The first signal that came; 0: none. */
 int stop_signals_caught(void);
-/* Before the trainer is destroyed. After a run that a signal stopped, no signal but those that users
- * send ends the process: its exit code stays, also where the terminal or the pipe is gone. */
+/* Before the trainer is destroyed. After a run that a signal stopped, no signal but those that
+ * users send ends the process: its exit code stays, also where the terminal or the pipe is gone. */
 void stop_signals_end(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "distributed/store/frame.h"
+#include "distributed/store/proof.h"
 #include "store_check.h"
 
 static void a_token_is_proven_both_ways(void **state) {
@@ -43,10 +44,10 @@ static void *pretend(void *context) {
     yoke_frame_write(frame, (yoke_frame){.type = YOKE_FRAME_CHALLENGE, .length = YOKE_NONCE_BYTES});
     send(connection, frame, sizeof frame, MSG_NOSIGNAL);
     recv(connection, hello, sizeof hello, 0);
-    yoke_frame_write(frame, (yoke_frame){.type = YOKE_FRAME_WELCOME, .length = YOKE_SHA256_BYTES});
+    yoke_frame_write(frame, (yoke_frame){.type = YOKE_FRAME_WELCOME, .length = YOKE_PROOF_BYTES});
     /* The newcomer's own proof sent back is no keeper's. */
     memcpy(frame + YOKE_FRAME_HEADER_BYTES, hello + YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES,
-           YOKE_SHA256_BYTES);
+           YOKE_PROOF_BYTES);
     send(connection, frame, sizeof frame, MSG_NOSIGNAL);
     recv(connection, hello, sizeof hello, 0);
     close(connection);
@@ -176,12 +177,12 @@ static void assert_dropped(int stranger) {
 static uint32_t greet(int stranger, const char *token, const char *run_id, uint16_t *type) {
     uint8_t bytes[256] = {0}, *payload = bytes + YOKE_FRAME_HEADER_BYTES;
     yoke_handshake handshake = {.token = token, .run_id = run_id};
-    size_t length = YOKE_NONCE_BYTES + YOKE_SHA256_BYTES + strlen(run_id);
+    size_t length = YOKE_NONCE_BYTES + YOKE_PROOF_BYTES + strlen(run_id);
     recv(stranger, bytes, YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES, MSG_WAITALL);
     memcpy(handshake.nonces, payload, YOKE_NONCE_BYTES);
     memset(payload, 0, YOKE_NONCE_BYTES);
     yoke_proof_make(&handshake, false, payload + YOKE_NONCE_BYTES);
-    memcpy(payload + YOKE_NONCE_BYTES + YOKE_SHA256_BYTES, run_id, strlen(run_id));
+    memcpy(payload + YOKE_NONCE_BYTES + YOKE_PROOF_BYTES, run_id, strlen(run_id));
     yoke_frame_write(bytes, (yoke_frame){.type = YOKE_FRAME_HELLO, .length = (uint32_t)length});
     send(stranger, bytes, YOKE_FRAME_HEADER_BYTES + length, MSG_NOSIGNAL);
     yoke_frame reply = {0};

@@ -30,7 +30,7 @@ static void serve_round(yoke_store_server *server) {
 /* The challenge of the server is answered as a rank of the run does. */
 static void shake_hands(yoke_store_server *server, int socket) {
     struct {
-        uint8_t header[YOKE_FRAME_HEADER_BYTES], nonce[YOKE_NONCE_BYTES], proof[YOKE_SHA256_BYTES];
+        uint8_t header[YOKE_FRAME_HEADER_BYTES], nonce[YOKE_NONCE_BYTES], proof[YOKE_PROOF_BYTES];
         char run_id[4];
     } hello = {.run_id = {'r', 'u', 'n', '1'}};
     uint8_t challenge[YOKE_FRAME_HEADER_BYTES + YOKE_NONCE_BYTES];

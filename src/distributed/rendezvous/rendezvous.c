@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "distributed/rendezvous/rendezvous.h"
-#include "distributed/store/frame.h"
+#include "distributed/store/proof.h"
 
 #define OUTCOME "rendezvous/outcome" /* "<status> <text>" */
 #define OUTCOME_BYTES (YOKE_ERROR_TEXT_BYTES + 8)

@@ -7,19 +7,16 @@
 #include <unistd.h>
 
 #include "distributed/store/meeting.h"
-#include "distributed/store/sha256.h"
+#include "distributed/store/proof.h"
 
 /* Above the ports of services, below the ports that the kernel assigns. */
 #define FIRST_PORT 20000
 #define PORTS 12000
 
 static uint64_t hash_text(const char *text) {
-    yoke_sha256 hash;
-    uint8_t digest[YOKE_SHA256_BYTES];
+    uint8_t digest[YOKE_DIGEST_BYTES];
     uint64_t word = 0;
-    yoke_sha256_begin(&hash);
-    yoke_sha256_add(&hash, text, strlen(text));
-    yoke_sha256_end(&hash, digest);
+    yoke_name_digest(digest, text);
     for (int i = 0; i < 8; i++)
         word = word << 8 | digest[i];
     return word;

@@ -1,9 +1,6 @@
 /* Encodes and decodes the store's wire format. */
 #include "distributed/store/frame.h"
 
-#include <string.h>
-#include <sys/random.h>
-
 #define MAGIC 0x594f4b45u /* "YOKE" */
 
 static void put(uint8_t *bytes, uint64_t value, int count) {
@@ -40,22 +37,4 @@ void yoke_int64_write(uint8_t bytes[8], int64_t value) {
 
 int64_t yoke_int64_read(const uint8_t bytes[8]) {
     return (int64_t)take(bytes, 8);
-}
-
-bool yoke_nonce_make(uint8_t nonce[YOKE_NONCE_BYTES]) {
-    return getrandom(nonce, YOKE_NONCE_BYTES, 0) == YOKE_NONCE_BYTES;
-}
-
-void yoke_proof_make(const yoke_handshake *handshake, bool server,
-                     uint8_t proof[YOKE_SHA256_BYTES]) {
-    static const char server_role[] = "yoke store: server", client_role[] = "yoke store: client";
-    _Static_assert(sizeof server_role == sizeof client_role, "one length serves both");
-    const char *token = handshake->token == NULL ? "" : handshake->token;
-    yoke_hmac hmac;
-    /* Fixed lengths first: no two handshakes give the same bytes. */
-    yoke_hmac_begin(&hmac, token, strlen(token));
-    yoke_hmac_add(&hmac, server ? server_role : client_role, sizeof server_role);
-    yoke_hmac_add(&hmac, handshake->nonces, sizeof handshake->nonces);
-    yoke_hmac_add(&hmac, handshake->run_id, strlen(handshake->run_id));
-    yoke_hmac_end(&hmac, proof);
 }

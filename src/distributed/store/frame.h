@@ -9,12 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "distributed/store/sha256.h"
-
 #define YOKE_FRAME_VERSION 2
 #define YOKE_FRAME_LIMIT 65536u
 #define YOKE_FRAME_HEADER_BYTES 16
-#define YOKE_NONCE_BYTES 32
 #define YOKE_RUN_ID_LIMIT 64
 
 typedef enum yoke_frame_type {
@@ -43,16 +40,5 @@ bool yoke_frame_read(const uint8_t header[YOKE_FRAME_HEADER_BYTES], yoke_frame *
 
 void yoke_int64_write(uint8_t bytes[8], int64_t value);
 int64_t yoke_int64_read(const uint8_t bytes[8]);
-
-/* What both proofs cover. */
-typedef struct yoke_handshake {
-    const char *token, *run_id;           /* token: NULL for none */
-    uint8_t nonces[2 * YOKE_NONCE_BYTES]; /* the server's, the client's */
-} yoke_handshake;
-
-bool yoke_nonce_make(uint8_t nonce[YOKE_NONCE_BYTES]);
-/* The proof covers the role, so that neither side can send the other's proof back. */
-void yoke_proof_make(const yoke_handshake *handshake, bool server,
-                     uint8_t proof[YOKE_SHA256_BYTES]);
 
 #endif

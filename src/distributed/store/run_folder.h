@@ -4,6 +4,7 @@
 #define DISTRIBUTED_RUN_FOLDER_H
 
 #include "distributed/store/frame.h"
+#include "distributed/store/proof.h"
 #include "distributed/store/store.h"
 
 #define YOKE_NONCE_TEXT (2 * YOKE_NONCE_BYTES + 1)

@@ -17,17 +17,14 @@ typedef struct file_store {
     yoke_run_folder folder;
 } file_store;
 
-#define NAME_BYTES (2 * YOKE_SHA256_BYTES + 10)
+#define NAME_BYTES (2 * YOKE_DIGEST_BYTES + 10)
 
 /* A hash: keys may hold bytes that file names may not. */
 static void name_key(char name[NAME_BYTES], const char *key) {
-    yoke_sha256 hash;
-    uint8_t digest[YOKE_SHA256_BYTES];
-    yoke_sha256_begin(&hash);
-    yoke_sha256_add(&hash, key, strlen(key));
-    yoke_sha256_end(&hash, digest);
+    uint8_t digest[YOKE_DIGEST_BYTES];
+    yoke_name_digest(digest, key);
     memcpy(name, "yoke-key-", 10);
-    for (int i = 0; i < YOKE_SHA256_BYTES; i++)
+    for (int i = 0; i < YOKE_DIGEST_BYTES; i++)
         snprintf(name + 9 + 2 * i, 3, "%02x", digest[i]);
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "distributed/store/frame.h"
+#include "distributed/store/proof.h"
 #include "distributed/store/store.h"
 #include "distributed/store/store_table.h"
 
@@ -22,7 +23,7 @@
 #define UNAUTHENTICATED_LIMIT 128
 #define PAUSE_MS 50 /* of accepting, when the process is out of descriptors */
 /* The longest frame before authentication. */
-#define HELLO_LIMIT (YOKE_NONCE_BYTES + YOKE_SHA256_BYTES + YOKE_RUN_ID_LIMIT)
+#define HELLO_LIMIT (YOKE_NONCE_BYTES + YOKE_PROOF_BYTES + YOKE_RUN_ID_LIMIT)
 
 /* Connections: a request arrives piece by piece, then its reply leaves. Nothing here waits. */
 
@@ -175,16 +176,16 @@ static bool refuse_run(const yoke_store_server *server, connection *client) {
 }
 
 static bool handle_hello(yoke_store_server *server, connection *client) {
-    const size_t proof_at = YOKE_NONCE_BYTES, run_at = YOKE_NONCE_BYTES + YOKE_SHA256_BYTES;
+    const size_t proof_at = YOKE_NONCE_BYTES, run_at = YOKE_NONCE_BYTES + YOKE_PROOF_BYTES;
     const uint8_t *hello = client->payload;
     if (client->frame.type != YOKE_FRAME_HELLO || client->frame.length < run_at) return false;
     const char *run_id = (const char *)hello + run_at;
     yoke_handshake handshake = {.token = server->token, .run_id = run_id};
     memcpy(handshake.nonces, client->nonce, YOKE_NONCE_BYTES);
     memcpy(handshake.nonces + YOKE_NONCE_BYTES, hello, YOKE_NONCE_BYTES);
-    uint8_t proof[YOKE_SHA256_BYTES];
+    uint8_t proof[YOKE_PROOF_BYTES];
     yoke_proof_make(&handshake, false, proof);
-    if (!yoke_digest_equal(proof, hello + proof_at)) return refuse_hello(client, "");
+    if (!yoke_proof_equal(proof, hello + proof_at)) return refuse_hello(client, "");
     if (strcmp(run_id, server->run_id) != 0) return refuse_run(server, client);
     yoke_proof_make(&handshake, true, proof);
     client->authenticated = true;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "distributed/store/frame.h"
+#include "distributed/store/proof.h"
 #include "distributed/store/store.h"
 #include "distributed/store/store_server.h"
 #include "distributed/store/tcp.h"
@@ -77,7 +78,7 @@ static yoke_status fail_protocol(const tcp_store *own) {
 /* If the status is OK, *cause is 0 or an errno after which another attempt may succeed. */
 static yoke_status shake_hands(tcp_store *own, const yoke_store_options *options, uint64_t deadline,
                                int *cause) {
-    uint8_t *payload = own->buffer + YOKE_FRAME_HEADER_BYTES, proof[YOKE_SHA256_BYTES];
+    uint8_t *payload = own->buffer + YOKE_FRAME_HEADER_BYTES, proof[YOKE_PROOF_BYTES];
     yoke_handshake handshake = {.token = options->token, .run_id = options->run_id};
     uint8_t *nonce = handshake.nonces + YOKE_NONCE_BYTES;
     yoke_frame frame;
@@ -101,7 +102,7 @@ static yoke_status shake_hands(tcp_store *own, const yoke_store_options *options
     if (frame.type == YOKE_FRAME_REFUSED) return fail_handshake(own, &frame);
     yoke_proof_make(&handshake, true, proof);
     if (frame.type == YOKE_FRAME_WELCOME && frame.length == sizeof proof &&
-        yoke_digest_equal(proof, payload))
+        yoke_proof_equal(proof, payload))
         return YOKE_OK;
     return FAIL(YOKE_ERROR_ARGUMENT, "%s: the listener there does not know the token",
                 own->store.address);
