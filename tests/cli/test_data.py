@@ -6,12 +6,12 @@ usage: test_data.py YOKE [unittest arguments]
 import json
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
+
+import png_file
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
@@ -23,21 +23,6 @@ BAD_DATA = 65
 
 def yoke(*arguments):
     return subprocess.run([YOKE, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-
-
-def read_png(path):
-    """(width, height, pixels [height][3 * width]) of an RGB file without filters."""
-    data, place, packed = path.read_bytes(), 8, b""
-    while place < len(data):
-        length, name = struct.unpack(">I4s", data[place:place + 8])
-        body = data[place + 8:place + 8 + length]
-        assert zlib.crc32(name + body) == int.from_bytes(data[place + 8 + length:place + 12 + length], "big")
-        if name == b"IHDR":
-            width, height = struct.unpack(">II", body[:8])
-        packed += body if name == b"IDAT" else b""
-        place += 12 + length
-    rows = zlib.decompress(packed)
-    return width, height, [rows[y * (3 * width + 1) + 1:(y + 1) * (3 * width + 1)] for y in range(height)]
 
 
 class Case(unittest.TestCase):
@@ -92,10 +77,11 @@ class Inspect(Case):
         self.assertEqual(sum(rows), 14)
         for channel in said["train"]["channels"]:
             self.assertTrue(0 < channel["mean"] < 1 and 0 < channel["deviation"] < 0.5)
-        width, height, pixels = read_png(sheet)
+        width, height, colours, pixels = png_file.decode(sheet.read_bytes())
+        line = colours * width
         self.assertEqual((width, height), (4 + 10 * 68, 4 + 2 * 68))
-        self.assertEqual(pixels[0], bytes([255]) * (3 * width))
-        self.assertNotEqual(pixels[10][:3 * 64], bytes([255]) * (3 * 64))
+        self.assertEqual((colours, pixels[:line]), (3, bytes([255]) * line))
+        self.assertNotEqual(pixels[10 * line:10 * line + 3 * 64], bytes([255]) * (3 * 64))
         words = yoke("data", "inspect", spec)
         self.assertEqual(words.returncode, BAD_DATA)
         self.assertIn("2 of 16 files cannot be read", words.stdout)

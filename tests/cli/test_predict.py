@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
+
+import png_file
 
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 200
@@ -28,13 +29,8 @@ def yoke(*arguments):
 
 def write_png(path, colour, width, height, noise):
     """A picture of one colour with noise."""
-    lines = b"".join(b"\0" + bytes(max(0, min(255, value + noise.randrange(-25, 26)))
-                                   for _ in range(width) for value in colour) for _ in range(height))
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-              (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks))
+    path.write_bytes(png_file.encode(width, height, bytes(
+        max(0, min(255, value + noise.randrange(-25, 26))) for _ in range(width * height) for value in colour)))
 
 
 def rewrite_header(source, target, change):

@@ -18,8 +18,8 @@ import subprocess
 import tempfile
 import time
 import unittest
-import zlib
 
+import png_file
 from page_case import LIMIT_S, SVG, YOKE, contrast, mixed, parse, themes, yoke
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -94,32 +94,9 @@ def confusion(text):
 
 
 def decode_png(uri):
-    """(width, height, colours, pixels) of a PNG without filters."""
     head, _, body = uri.partition(",")
     assert head == "data:image/png;base64", head
-    data = base64.b64decode(body, validate=True)
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    chunks, place = {}, 8
-    while place < len(data):
-        length, = struct.unpack_from(">I", data, place)
-        kind, content = data[place + 4:place + 8], data[place + 8:place + 8 + length]
-        assert zlib.crc32(kind + content) == struct.unpack_from(">I", data, place + 8 + length)[0]
-        chunks[kind] = content
-        place += 12 + length
-    width, height, bits, colour = struct.unpack_from(">IIBB", chunks[b"IHDR"])
-    assert bits == 8 and list(chunks) == [b"IHDR", b"IDAT", b"IEND"]
-    colours = {0: 1, 2: 3}[colour]
-    rows, size = zlib.decompress(chunks[b"IDAT"]), 1 + width * colours
-    assert len(rows) == height * size and not any(rows[::size])
-    return width, height, colours, b"".join(rows[y * size + 1:(y + 1) * size] for y in range(height))
-
-
-def encode_png(width, height, pixels):
-    chunk = lambda kind, content: struct.pack(">I", len(content)) + kind + content + struct.pack(
-        ">I", zlib.crc32(kind + content))
-    lines = b"".join(b"\0" + pixels[3 * width * y:3 * width * (y + 1)] for y in range(height))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return png_file.decode(base64.b64decode(body, validate=True))
 
 
 def planes(pixels, colours):
@@ -303,7 +280,7 @@ class Numbers(Case):
                 (self.folder / "photos" / split / name).mkdir(parents=True)
                 for i in range(count):
                     pixels = os.urandom(3 * 16 * 16)
-                    (self.folder / "photos" / split / name / f"{i:02}.png").write_bytes(encode_png(16, 16, pixels))
+                    (self.folder / "photos" / split / name / f"{i:02}.png").write_bytes(png_file.encode(16, 16, pixels))
                     rows += [(name, pixels)] if split == "val" else []
         self.train("--dataset", f"images:{self.folder}/photos,size=16,resize=16", "--batch", "20", "--epochs", "2",
                    "--devices", "2xcpu")
