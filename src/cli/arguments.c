@@ -285,5 +285,5 @@ void cli_print_help(const cli_verb *verb) {
         printf("%*s%s\n", HELP_COLUMN - width, "", option->help);
     }
     if (verb->more != NULL) printf("\n%s", verb->more);
-    if (verb->print_more != NULL) verb->print_more();
+    if (verb->print_more != NULL) verb->print_more(stdout);
 }

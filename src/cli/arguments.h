@@ -32,8 +32,8 @@ typedef struct cli_verb {
     const char *summary;  /* one line, lower case */
     const cli_option *options;
     int option_count;
-    const char *more;         /* text below the options: examples; NULL: none */
-    void (*print_more)(void); /* prints what follows; NULL: nothing */
+    const char *more;              /* text below the options: examples; NULL: none */
+    void (*print_more)(FILE *out); /* prints what follows; NULL: nothing */
     bool command; /* the first operand begins a command; options behind it are the command's */
 } cli_verb;
 

@@ -26,13 +26,14 @@ int report_main(int argc, char **argv);
 int data_main(int argc, char **argv);
 int simulate_main(int argc, char **argv);
 int advise_main(int argc, char **argv);
+int completion_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 
 /* Their options: cli_parse and `yoke help VERB` read them. */
 extern const cli_verb train_verb, evaluate_verb, predict_verb, generate_verb, devices_verb,
     bench_verb, compare_verb, verify_verb, launch_verb, checkpoint_verb, model_verb, data_verb,
-    report_verb, simulate_verb, advise_verb, version_verb, help_verb;
+    report_verb, simulate_verb, advise_verb, completion_verb, version_verb, help_verb;
 
 /* Records a failure of the tool itself; the first text stays. Returns `status`. */
 yoke_status cli_refuse(yoke_status status, const char *format, ...)
@@ -53,5 +54,14 @@ yoke_status cli_print_json(yoke_json *json, FILE *out);
 
 /* NULL: no such verb. */
 const cli_verb *cli_find_verb(const char *name);
+/* The verbs in the order of help; NULL behind the last. */
+const cli_verb *cli_verb_at(int index);
+/* Prints that there is no such verb; returns exit code 2. */
+int cli_unknown_verb(const char *name);
+
+/* What `yoke help` prints, its page of exit codes, and the manual page of all verbs, yoke(1). */
+void cli_print_overview(FILE *out);
+void cli_print_exit_codes(FILE *out);
+void cli_print_manual(FILE *out);
 
 #endif

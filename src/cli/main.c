@@ -22,14 +22,12 @@ static const struct {
     {&launch_verb, launch_main},   {&checkpoint_verb, checkpoint_main},
     {&model_verb, model_main},     {&data_verb, data_main},
     {&report_verb, report_main},   {&simulate_verb, simulate_main},
-    {&advise_verb, advise_main},   {&version_verb, version_main},
-    {&help_verb, help_main},
+    {&advise_verb, advise_main},   {&completion_verb, completion_main},
+    {&version_verb, version_main}, {&help_verb, help_main},
 };
 #define VERB_COUNT ((int)(sizeof verbs / sizeof verbs[0]))
 
 const cli_verb version_verb = {.name = "version", .summary = "print the version"};
-const cli_verb help_verb = {
-    .name = "help", .operands = "[VERB | exit-codes]", .summary = "explain a verb and its options"};
 
 static char refusal[1400];
 
@@ -100,7 +98,11 @@ const cli_verb *cli_find_verb(const char *name) {
     return index < 0 ? NULL : verbs[index].verb;
 }
 
-static int unknown_verb(const char *name) {
+const cli_verb *cli_verb_at(int index) {
+    return index < VERB_COUNT ? verbs[index].verb : NULL;
+}
+
+int cli_unknown_verb(const char *name) {
     const char *names[VERB_COUNT];
     for (int i = 0; i < VERB_COUNT; i++)
         names[i] = verbs[i].verb->name;
@@ -114,55 +116,6 @@ static int unknown_verb(const char *name) {
     return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
 }
 
-static void print_overview(FILE *out) {
-    fprintf(out, "Yoke trains one model on many devices: data-parallel training from one "
-                 "process.\n\nusage: yoke VERB [options]\n\n");
-    for (int i = 0; i < VERB_COUNT; i++)
-        fprintf(out, "  %-10s  %s\n", verbs[i].verb->name, verbs[i].verb->summary);
-    fprintf(out,
-            "\n'yoke train' without options trains a small network on synthetic images in under "
-            "a minute.\n'yoke help VERB' lists the options of a verb, 'yoke help exit-codes' "
-            "the exit codes.\n");
-}
-
-static void print_exit_codes(void) {
-    static const struct {
-        yoke_status status;
-        const char *text;
-    } rows[] = {
-#define STATUS_ROW(name, text, exit_code) {name, text},
-        YOKE_STATUS_TABLE(STATUS_ROW)
-#undef STATUS_ROW
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        printf("%4d  %-22s  %s\n", yoke_status_exit_code(rows[i].status),
-               yoke_status_name(rows[i].status), rows[i].text);
-    printf(" 126  launch: cannot start the program\n"
-           " 127  launch: cannot find the program\n"
-           "128+N  signal N ended the run, 130: SIGINT, 143: SIGTERM; train finished its step and "
-           "wrote\n"
-           "      --save and a checkpoint, also on SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, "
-           "SIGXFSZ\n"
-           "      and SIGXCPU\n");
-}
-
-int help_main(int argc, char **argv) {
-    int operands = 0, code = cli_parse(&help_verb, argc, argv, NULL, &operands);
-    if (code >= 0) return code;
-    if (operands == 0) {
-        print_overview(stdout);
-        return 0;
-    }
-    if (strcmp(argv[1], "exit-codes") == 0) {
-        print_exit_codes();
-        return 0;
-    }
-    int index = find_verb(argv[1]);
-    if (index < 0) return unknown_verb(argv[1]);
-    cli_print_help(verbs[index].verb);
-    return 0;
-}
-
 int version_main(int argc, char **argv) {
     int code = cli_parse(&version_verb, argc, argv, NULL, NULL);
     if (code < 0) printf("yoke %s\n", yoke_version());
@@ -172,13 +125,13 @@ int version_main(int argc, char **argv) {
 static int dispatch(int argc, char **argv) {
     static char help_word[] = "help", version_word[] = "version";
     if (argc < 2) {
-        print_overview(stderr);
+        cli_print_overview(stderr);
         return yoke_status_exit_code(YOKE_ERROR_ARGUMENT);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) argv[1] = help_word;
     if (strcmp(argv[1], "--version") == 0) argv[1] = version_word;
     int index = find_verb(argv[1]);
-    return index < 0 ? unknown_verb(argv[1]) : verbs[index].run(argc - 1, argv + 1);
+    return index < 0 ? cli_unknown_verb(argv[1]) : verbs[index].run(argc - 1, argv + 1);
 }
 
 /* Threads share one heap where the address space is limited: glibc takes 64 MiB of it for the heap

@@ -1,20 +1,19 @@
 /* SGD here has momentum and weight decay, unlike the library's default. */
 #include "cli/shared_options.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define HELP_WIDTH 100
 
-void cli_print_models(void) {
-    int column = printf("\nmodels:");
+void cli_print_models(FILE *out) {
+    int column = fprintf(out, "\nmodels:");
     for (int i = 0; yoke_model_preset_name(i) != NULL; i++) {
         const char *name = yoke_model_preset_name(i);
         const char *comma = yoke_model_preset_name(i + 1) != NULL ? "," : "";
-        if (column + (int)strlen(name) + 2 > HELP_WIDTH) column = printf("\n       ");
-        column += printf(" %s%s", name, comma);
+        if (column + (int)strlen(name) + 2 > HELP_WIDTH) column = fprintf(out, "\n       ");
+        column += fprintf(out, " %s%s", name, comma);
     }
-    printf("\nOptions follow a colon: mlp:width=256,dropout=0.5\n");
+    fprintf(out, "\nOptions follow a colon: mlp:width=256,dropout=0.5\n");
 }
 
 yoke_optimizer_options cli_optimizer(yoke_optimizer_kind kind, double learning_rate) {

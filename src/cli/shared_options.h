@@ -66,7 +66,7 @@
     { "quiet", NULL, "print the result only", CLI_FLAG, at, 0, 0 }
 
 /* Below the options of a verb: the models that --model knows. */
-void cli_print_models(void);
+void cli_print_models(FILE *out);
 
 /* The optimizer that the tool trains with unless the user says otherwise; learning_rate NaN: its
  * default, too. */
