@@ -63,10 +63,13 @@ YOKE_API const char *yoke_status_name(yoke_status status);
 YOKE_API int yoke_status_exit_code(yoke_status status);
 
 #define YOKE_VERSION_MAJOR 0 /**< Grows when a released interface breaks. */
-#define YOKE_VERSION_MINOR                                                                         \
-    1                        /**< Grows with features; while the major version is 0, also breaks.  \
-                              */
+#define YOKE_VERSION_MINOR 1 /**< Grows with features; while MAJOR is 0, also when one breaks. */
 #define YOKE_VERSION_PATCH 0 /**< Grows with fixes. */
+
+/** A version as one integer, for comparisons. */
+#define YOKE_VERSION_CODE(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+/** The version of this header: `#if YOKE_VERSION >= YOKE_VERSION_CODE(0, 2, 0)`. */
+#define YOKE_VERSION YOKE_VERSION_CODE(YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR, YOKE_VERSION_PATCH)
 
 /** Sets the calling thread's error text and returns `status`, for callbacks of the host program:
  * return yoke_error_raise(YOKE_ERROR_DATA, "row %zu has no label", row); The library's call then

@@ -112,12 +112,22 @@ static void every_status_has_a_name_and_an_exit_code(void **state) {
         assert_int_not_equal(yoke_status_exit_code((yoke_status)status), 0);
 }
 
-static void the_version_is_the_headers(void **state) {
+static void the_version_is_the_headers_and_the_builds(void **state) {
     (void)state;
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", YOKE_VERSION_MAJOR, YOKE_VERSION_MINOR,
              YOKE_VERSION_PATCH);
     assert_string_equal(yoke_version(), version);
+    assert_string_equal(yoke_version(), YOKE_PROJECT_VERSION);
+}
+
+static void versions_compare_as_integers(void **state) {
+    (void)state;
+#if YOKE_VERSION < YOKE_VERSION_CODE(0, 1, 0) || YOKE_VERSION >= YOKE_VERSION_CODE(100, 0, 0)
+    fail_msg("YOKE_VERSION is %d", YOKE_VERSION);
+#endif
+    assert_true(YOKE_VERSION_CODE(0, 2, 0) > YOKE_VERSION_CODE(0, 1, 99));
+    assert_true(YOKE_VERSION_CODE(1, 0, 0) > YOKE_VERSION_CODE(0, 99, 99));
 }
 
 int main(void) {
@@ -131,7 +141,8 @@ int main(void) {
         cmocka_unit_test(an_error_survives_a_clean_up_that_fails),
         cmocka_unit_test(every_thread_has_its_own_line),
         cmocka_unit_test(every_status_has_a_name_and_an_exit_code),
-        cmocka_unit_test(the_version_is_the_headers),
+        cmocka_unit_test(the_version_is_the_headers_and_the_builds),
+        cmocka_unit_test(versions_compare_as_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
