@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The library is a good guest: it exports the functions of its headers and no other name, keeps no mutable globals, and never
-prints, exits, reads the environment or installs signal handlers.
+"""The library is a good guest: it exports the functions of its headers and no other name, calls them itself without a detour
+through the PLT, keeps no mutable globals, and never prints, exits, reads the environment or installs signal handlers.
 
 usage: symbols.py LIBYOKE.A LIBYOKE.SO SOVERSION HEADERS_FOLDER
 """
@@ -63,6 +63,8 @@ def check_shared(path, soversion, headers):
     functions = declared(headers)
     found += [f"{path} exports {name}, which no public header has" for name in set(names) - functions]
     found += [f"{path} does not export {name}" for name in functions - set(names)]
+    detours = re.findall(r"R_\w+ .* (yoke_\w+)", run("readelf", "-rW", path))
+    found += [f"{path} looks its own {name} up while it is loaded: link it with -Bsymbolic-functions" for name in detours]
     soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", path))
     wanted = f"libyoke.so.{soversion}"
     if not soname or soname[1] != wanted:
