@@ -1,25 +1,39 @@
 # What `cmake --install` puts where, and how other builds find it: find_package(yoke) and yoke.pc give the
-# shared library, whose dependencies do not show; `pkg-config --static` lists what libyoke.a needs.
+# shared library, whose dependencies do not show; find_package(yoke COMPONENTS static) and `pkg-config --static` give
+# libyoke.a with what it needs.
 include(CMakePackageConfigHelpers)
 set(YOKE_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/yoke)
+set(YOKE_MODULES "jansson libxxhash libsodium libjpeg libpng") # what libyoke.a needs, by pkg-config
 
 install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS yoke ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS yoke EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
+set_target_properties(yoke PROPERTIES EXPORT_NAME yoke_static)
 install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(YOKE_HAS_MPI)
   install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-install(EXPORT yokeTargets NAMESPACE yoke:: DESTINATION ${YOKE_CONFIG_FOLDER})
+foreach(targets yokeTargets yokeStaticTargets)
+  install(EXPORT ${targets} NAMESPACE yoke:: DESTINATION ${YOKE_CONFIG_FOLDER})
+endforeach()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/yokeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/yokeConfig.cmake INSTALL_DESTINATION ${YOKE_CONFIG_FOLDER})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+set(compatible SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatible SameMinorVersion) # a new 0.MINOR may break programs
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake COMPATIBILITY ${compatible})
 install(FILES ${PROJECT_BINARY_DIR}/yokeConfig.cmake ${PROJECT_BINARY_DIR}/yokeConfigVersion.cmake
-  DESTINATION ${YOKE_CONFIG_FOLDER})
+  ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake DESTINATION ${YOKE_CONFIG_FOLDER})
 
 file(RELATIVE_PATH YOKE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the installation may be moved
+list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND " -l" OUTPUT_VARIABLE YOKE_PC_OPENMP) # gcc's gomp or clang's omp
+list(JOIN YOKE_PC_OPENMP "" YOKE_PC_OPENMP)
+if(PROJECT_HOMEPAGE_URL)
+  set(YOKE_PC_URL "\nURL: ${PROJECT_HOMEPAGE_URL}")
+endif()
 if(YOKE_HAS_CUDA)
   set(YOKE_PC_CUDA " ${CUDART_STATIC} -ldl -lrt -lstdc++")
 endif()

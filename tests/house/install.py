@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""find_package and pkg-config find an installed Yoke, and another project can add its folder: each way
-builds one small program and runs it.
+"""find_package and pkg-config find an installed Yoke, shared and static, and another project can add its folder: each way
+builds one small program and runs it. What cannot serve a program is refused in words.
 
 usage: install.py SOURCE_FOLDER BUILD_FOLDER CMAKE CC WAYS, WAYS being `installed` or `subdirectory`
 """
@@ -41,17 +41,21 @@ int main(int count, char **words) {
 EXPECTED = re.compile(r"^yoke \d+\.\d+\.\d+, mlp has 1863690 parameters$")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 FOUND = """cmake_minimum_required(VERSION 3.22)
-project(consumer LANGUAGES C)
-find_package(yoke {version} REQUIRED)
+project(consumer LANGUAGES {languages})
+find_package(yoke {wanted} REQUIRED)
 add_executable(program program.c)
-target_link_libraries(program PRIVATE yoke::yoke)
+target_link_libraries(program PRIVATE {target})
+"""
+ALONE = """if(TARGET yoke::yoke_static OR TARGET ZLIB::ZLIB OR PKG_CONFIG_FOUND)
+  message(FATAL_ERROR "the shared library looks for what the static one needs")
+endif()
 """
 ADDED = """cmake_minimum_required(VERSION 3.22)
 project(consumer LANGUAGES C)
 add_subdirectory({source} yoke)
 add_executable(program program.c)
 target_link_libraries(program PRIVATE yoke::yoke)
-if(TARGET yoke-tool OR BUILD_TESTING)
+if(TARGET yoke-tool OR BUILD_TESTING OR NOT TARGET yoke::yoke_static)
   message(FATAL_ERROR "adding the folder brings more than the library")
 endif()
 """
@@ -73,7 +77,7 @@ def check_output(way, output):
 
 
 def join_over_mpi(way, built, program, environment=os.environ):
-    """Whatever a program uses Yoke by, the module is found; where MPI is in the build."""
+    """However a program finds the shared library, the library finds its module; where MPI is in the build."""
     if list(built.rglob("libyoke_mpi.so")):
         print(f"{way}:", run(program, "mpi", env={**environment, **AS_ROOT}).strip())
 
@@ -85,17 +89,43 @@ def build_with_cmake(way, cmake, folder, built, listing, *options):
     run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", *options)
     run(cmake, "--build", folder / "build")
     check_output(way, run(folder / "build/program"))
-    join_over_mpi(way, built, folder / "build/program")
+    if built:
+        join_over_mpi(way, built, folder / "build/program")
 
 
-def refuse_other_major(cmake, folder, prefix):
+def found(wanted, target="yoke::yoke", languages="C"):
+    return FOUND.format(wanted=wanted, target=target, languages=languages)
+
+
+def refuse(cmake, folder, words, listing, *options, **environment):
+    """CMake does not configure `listing`, and says `words`."""
     folder.mkdir()
-    (folder / "program.c").write_text(PROGRAM)
-    (folder / "CMakeLists.txt").write_text(FOUND.format(version="99.0"))
-    result = subprocess.run([cmake, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
-                            capture_output=True, check=False)
-    if result.returncode == 0:
-        sys.exit("find_package(yoke 99.0) was satisfied by another major version")
+    (folder / "CMakeLists.txt").write_text(listing)
+    result = subprocess.run([cmake, "-S", folder, "-B", folder / "build", *options], capture_output=True, text=True,
+                            check=False, env={**os.environ, **environment})
+    if result.returncode == 0 or words not in " ".join(result.stderr.split()):
+        sys.exit(f"{listing}is not refused with {words!r}:\n{result.stderr}")
+    print("refused:", words)
+
+
+def refuse_what_cannot_serve(cmake, work, prefix, version):
+    """Versions that are not compatible, and a static library whose dependencies are not there."""
+    at = f"-DCMAKE_PREFIX_PATH={prefix}"
+    major, minor = map(int, version.split(".")[:2])
+    others = [f"{major + 1}.0", f"{major}.{minor + 1}"]
+    if major == 0 and minor > 0:
+        others.append(f"0.{minor - 1}")
+    for other in others:
+        refuse(cmake, work / f"version-{other}", f'compatible with requested version "{other}"', found(other), at)
+    refuse(cmake, work / "component", "set yoke_FOUND to FALSE", found("COMPONENTS dynamic"), at)
+    static = found("COMPONENTS static", "yoke::yoke_static")
+    refuse(cmake, work / "modules", "libyoke.a needs", static, at, PKG_CONFIG_LIBDIR=str(work), PKG_CONFIG_PATH="")
+    refuse(cmake, work / "language", "yoke::yoke_static needs C", found("COMPONENTS static", languages="NONE"), at)
+    header = work / "dnnl" / "dnnl_version.h"
+    header.parent.mkdir()
+    header.write_text("#define DNNL_VERSION_MAJOR 9\n#define DNNL_VERSION_MINOR 0\n#define DNNL_VERSION_PATCH 0\n")
+    refuse(cmake, work / "onednn", "libyoke.a was built with oneDNN", static, at,
+           f"-DONEDNN_INCLUDE_DIR={header.parent}")
 
 
 def check_module(prefix):
@@ -112,10 +142,20 @@ def check_module(prefix):
     print(f"modules found where the installation was moved to: {len(modules)}")
 
 
+def check_metadata(folder):
+    """What pkgconf shows of a package for people and for audits."""
+    text = (folder / "yoke.pc").read_text()
+    fields = dict(re.findall(r"^([A-Z]\w+): (.*)$", text, re.M))
+    homepage = fields.get("URL", "https://")
+    if fields.get("License") != "Apache-2.0" or not homepage.startswith("https://") or "@" in text:
+        sys.exit(f"yoke.pc has no License or a wrong URL:\n{text}")
+
+
 def build_with_pkg_config(cc, folder, prefix):
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
     paths = [path.parent for path in prefix.rglob("yoke.pc")]
+    check_metadata(paths[0])
     environment = dict(os.environ, PKG_CONFIG_PATH=os.pathsep.join(map(str, paths)))
     flags = run("pkg-config", "--cflags", "--libs", "yoke", env=environment).split()
     version = run("pkg-config", "--modversion", "yoke", env=environment).strip()
@@ -147,9 +187,14 @@ def main():
         check_output("installed tool", re.sub(r"(?s)^yoke (\S+).*", r"yoke \1, mlp has 1863690 parameters",
                                               run(prefix / "bin/yoke", "version")))
         check_module(prefix)
-        build_with_cmake("find_package", cmake, work / "found", prefix, FOUND.format(version="0.1"),
-                         f"-DCMAKE_PREFIX_PATH={prefix}")
-        refuse_other_major(cmake, work / "refused", prefix)
+        version = run(prefix / "bin/yoke", "version").split()[1]
+        short, at = version.rpartition(".")[0], f"-DCMAKE_PREFIX_PATH={prefix}"
+        build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at)
+        build_with_cmake("find_package, static", cmake, work / "static", None,
+                         found(f"{short} COMPONENTS static", "yoke::yoke_static"), at)
+        if "libyoke" in run("readelf", "-d", work / "static/build/program"):
+            sys.exit("a program with yoke::yoke_static needs the shared library")
+        refuse_what_cannot_serve(cmake, work, prefix, version)
         build_with_pkg_config(cc, work / "flags", prefix)
 
 
