@@ -126,7 +126,8 @@ typedef struct yoke_lr_plateau {
  *
  * @param plateau  The schedule. NULL: 0.
  * @param loss     Of the evaluation. NaN is never better.
- * @return learning_rate, lowered if it was time.
+ * @return learning_rate, lowered if it was time; NaN: struct_size is wrong, and yoke_last_error
+ *         says so.
  */
 YOKE_API double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss);
 
@@ -134,7 +135,7 @@ YOKE_API double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss);
  *
  * @param schedule  The schedule. NULL: 0.
  * @param step      The step, counted from 0.
- * @return The rate, at least 0.
+ * @return The rate, at least 0; NaN: struct_size is wrong, and yoke_last_error says so.
  */
 YOKE_API double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step);
 

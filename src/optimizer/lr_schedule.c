@@ -1,6 +1,7 @@
 /* The learning rate over a run: the formulas of torch.optim.lr_scheduler in closed form. */
 #include <math.h>
 
+#include "base/base.h"
 #include "yoke/optimizer.h"
 
 /* Half a cosine wave from `start` to `end`, as `done` goes from 0 to 1. */
@@ -30,8 +31,10 @@ static double drop_twice(const yoke_lr_schedule *schedule, uint64_t step) {
     return schedule->learning_rate * (done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01);
 }
 
-double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
-    if (schedule == NULL) return 0;
+double yoke_learning_rate(const yoke_lr_schedule *given, uint64_t step) {
+    if (given == NULL) return 0;
+    yoke_lr_schedule own, *schedule = &own;
+    if (yoke_options_load(&own, sizeof own, given, "yoke_lr_schedule") != YOKE_OK) return NAN;
     double peak = schedule->learning_rate;
     /* A run of unknown length keeps the peak rate. */
     bool shaped = schedule->steps > 0;
@@ -45,8 +48,7 @@ double yoke_learning_rate(const yoke_lr_schedule *schedule, uint64_t step) {
     return peak;
 }
 
-double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
-    if (plateau == NULL) return 0;
+static double update(yoke_lr_plateau *plateau, double loss) {
     const double smallest_change = 1e-8; /* PyTorch's eps */
     bool first = plateau->evaluations == 0;
     bool better = first ? isfinite(loss) : loss < plateau->best * (1 - plateau->threshold);
@@ -58,4 +60,13 @@ double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
     if (plateau->learning_rate - lower > smallest_change) plateau->learning_rate = lower;
     plateau->bad = 0;
     return plateau->learning_rate;
+}
+
+double yoke_lr_plateau_update(yoke_lr_plateau *plateau, double loss) {
+    if (plateau == NULL) return 0;
+    yoke_lr_plateau own;
+    if (yoke_options_load(&own, sizeof own, plateau, "yoke_lr_plateau") != YOKE_OK) return NAN;
+    double rate = update(&own, loss);
+    (void)yoke_options_store(plateau, &own, sizeof own, "yoke_lr_plateau"); /* load took the size */
+    return rate;
 }

@@ -146,6 +146,30 @@ static void every_rate_is_finite_and_within_its_peak(void **state) {
     }
 }
 
+/* Its last fields are a program's own memory. */
+static void a_schedule_of_an_older_program_is_read_to_its_end_only(void **state) {
+    (void)state;
+    yoke_lr_schedule schedule = {
+        .kind = YOKE_LR_EXPONENTIAL, .learning_rate = 0.4, .gamma = 0.5, .epoch_steps = 1};
+    schedule.struct_size = offsetof(yoke_lr_schedule, gamma);
+    assert_true(yoke_learning_rate(&schedule, 3) == 0.4);
+    yoke_lr_plateau plateau = YOKE_LR_PLATEAU_INIT;
+    plateau.struct_size = offsetof(yoke_lr_plateau, bad);
+    plateau.bad = 1234;
+    (void)yoke_lr_plateau_update(&plateau, 1);
+    assert_int_equal(plateau.bad, 1234);
+}
+
+static void a_schedule_without_its_size_has_no_rate(void **state) {
+    (void)state;
+    yoke_lr_schedule schedule = {.learning_rate = 0.4};
+    assert_true(isnan(yoke_learning_rate(&schedule, 0)));
+    assert_string_equal(yoke_last_error(), "yoke_lr_schedule.struct_size is 0: set it to "
+                                           "sizeof(yoke_lr_schedule), which is 56 here");
+    yoke_lr_plateau plateau = {.learning_rate = 0.4};
+    assert_true(isnan(yoke_lr_plateau_update(&plateau, 1)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_constant_rate_stays),
@@ -157,6 +181,8 @@ int main(void) {
         cmocka_unit_test(one_cycle_has_the_values_worked_out_by_hand),
         cmocka_unit_test(a_run_of_unknown_length_stays_at_its_peak),
         cmocka_unit_test(every_rate_is_finite_and_within_its_peak),
+        cmocka_unit_test(a_schedule_of_an_older_program_is_read_to_its_end_only),
+        cmocka_unit_test(a_schedule_without_its_size_has_no_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
