@@ -58,8 +58,11 @@ def declared(headers):
 
 def check_shared(path, soversion, headers):
     found = []
-    exported = run("nm", "-D", "--defined-only", path).split("\n")
-    names = [line.split()[-1].split("@")[0] for line in exported if line]
+    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", path).splitlines()]
+    version = f"@@YOKE_{soversion}"
+    names = [name.removesuffix(version) for name in exported if name.endswith(version)]
+    found += [f"{path}: {name} has no version, which is {version}" for name in exported
+              if not name.endswith(version) and name != version[2:]]
     functions = declared(headers)
     found += [f"{path} exports {name}, which no public header has" for name in set(names) - functions]
     found += [f"{path} does not export {name}" for name in functions - set(names)]
