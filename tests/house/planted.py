@@ -82,7 +82,8 @@ FAULTS = [
     ("readme.py", "README.md", "```sh\nscripts/none.sh\n```\n", "scripts/none.sh"),
 ]
 
-GUEST = "int yoke_version(void) { return 1; }\n"
+GUEST = "int yoke_version(void) { return 1; }\nint yoke_again(void) { return yoke_version(); }\n"
+VERSIONED, DIRECT = "-Wl,--version-script,map", "-Wl,-Bsymbolic-functions"
 # what a library of this source does that a guest may not, and the complaint
 RUDE = [
     ('#include <stdio.h>\nvoid yoke_a(void) { printf("%d", 1); }\n', "uses printf"),
@@ -92,6 +93,7 @@ RUDE = [
     ("int stranger(void) { return 1; }\n", "exports stranger"),
     ("int yoke_secret(void) { return 1; }\n", "exports yoke_secret, which no public header has"),
 ]
+LINKED = [([DIRECT], "yoke_version has no version, which is @@YOKE_0"), ([VERSIONED], "looks its own yoke_version up")]
 HEADERS = [("size_t yoke_a(void);\n", "bad.h"), ("int yoke_b(int class);\n", "c++11")]
 
 
@@ -108,13 +110,14 @@ def build(root, files):
         path.write_text(text)
 
 
-def link(folder, source):
+def link(folder, source, flags):
     """libyoke.a and libyoke.so of one source, and the folder of its header."""
     folder.mkdir()
-    (folder / "guest.h").write_text("YOKE_API int yoke_version(void);\n")
+    (folder / "guest.h").write_text("YOKE_API int yoke_version(void);\nYOKE_API int yoke_again(void);\n")
     (folder / "guest.c").write_text(GUEST + source)
+    (folder / "map").write_text("YOKE_0 { global: *; };\n")
     for command in (["cc", "-fPIC", "-c", "guest.c"], ["ar", "rc", "libyoke.a", "guest.o"],
-                    ["cc", "-shared", "-Wl,-soname,libyoke.so.0", "guest.o", "-o", "libyoke.so"]):
+                    ["cc", "-shared", "-Wl,-soname,libyoke.so.0", *flags, "guest.o", "-o", "libyoke.so"]):
         subprocess.run(command, cwd=folder, check=True)
     return folder / "libyoke.a", folder / "libyoke.so", "0", folder
 
@@ -122,10 +125,13 @@ def link(folder, source):
 def check_built(work):
     """The checks of compiled things, for a good one and for each fault."""
     unseen = []
-    for number, (source, complaint) in enumerate([("", None)] + RUDE):
-        code, text = run("symbols.py", *link(work / f"library{number}", source))
+    libraries = [("", [VERSIONED, DIRECT], None)]
+    libraries += [(source, [VERSIONED, DIRECT], complaint) for source, complaint in RUDE]
+    libraries += [("", flags, complaint) for flags, complaint in LINKED]
+    for number, (source, flags, complaint) in enumerate(libraries):
+        code, text = run("symbols.py", *link(work / f"library{number}", source, flags))
         if code != (complaint is not None) or (complaint or "") not in text:
-            unseen.append(f"symbols.py on {source!r}: exit {code}: {text}")
+            unseen.append(f"symbols.py on {source!r}, {flags}: exit {code}: {text}")
     for number, (header, complaint) in enumerate([("int yoke_a(int a);\n", None)] + HEADERS):
         folder = work / f"headers{number}"
         build(folder, {"yoke/bad.h": header})
@@ -151,7 +157,7 @@ def main():
             if code != 1 or complaint not in text:
                 unseen.append(f"{check} misses {path} with {content[:50]!r}: exit {code}: {text}")
         unseen += check_built(pathlib.Path(name))
-    count = len(FAULTS) + len(RUDE) + len(HEADERS)
+    count = len(FAULTS) + len(RUDE) + len(LINKED) + len(HEADERS)
     print("\n".join(unseen) or f"{count} planted faults found")
     return 1 if unseen else 0
 
