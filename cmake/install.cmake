@@ -1,17 +1,20 @@
 # What `cmake --install` puts where, and how other builds find it: find_package(yoke) and yoke.pc give the
 # shared library, whose dependencies do not show; find_package(yoke COMPONENTS static) and `pkg-config --static` give
-# libyoke.a with what it needs.
+# libyoke.a with what it needs. Components, a Debian package each (packages.cmake): runtime, tool, and development for
+# all else.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(YOKE_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/yoke)
 set(YOKE_MODULES "jansson libxxhash libsodium libjpeg libpng") # what libyoke.a needs, by pkg-config
 
-install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS yoke_shared EXPORT yokeTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+  NAMELINK_COMPONENT development)
 install(TARGETS yoke EXPORT yokeStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 set_target_properties(yoke_shared PROPERTIES EXPORT_NAME yoke)
 set_target_properties(yoke PROPERTIES EXPORT_NAME yoke_static)
-install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS yoke-tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
 if(YOKE_HAS_MPI)
-  install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke)
+  install(TARGETS yoke_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/yoke COMPONENT runtime)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -44,8 +44,9 @@ def check(root, name, uid, changed, code, said):
         folder = pathlib.Path(work)
         for part in ("bin", "scripts", "tests/house"):
             (folder / part).mkdir(parents=True)
-        text = (root / "scripts/fresh-check.sh").read_text()
-        (folder / "scripts/fresh-check.sh").write_text(text.replace("EUID", str(uid)))
+        text = (root / "scripts/bare-roots.sh").read_text()
+        (folder / "scripts/bare-roots.sh").write_text(text.replace("EUID", str(uid)))
+        shutil.copy(root / "scripts/fresh-check.sh", folder / "scripts/fresh-check.sh")
         for page in ("README.md", "tests/house/pages.py", "tests/house/shown.py"):
             shutil.copy(root / page, folder / page)
         for tool in TOOLS:
