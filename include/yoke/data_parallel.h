@@ -129,6 +129,10 @@ typedef struct yoke_data_parallel_options {
     /** Average the weights after every step, as torch.optim.swa_utils.get_ema_multi_avg_fn does;
      * below 1; 0: do not. On GPUs each step then waits for the devices. */
     double ema_decay;
+    bool cache_choices; /**< `choices` is the program's own cache: where it is broken, of another
+                             kind or unreadable, the engine measures anew, replaces it and says so
+                             in yoke_data_parallel_choices_warning. false: that is DATA or IO, since
+                             another file may be what the user's exact bits depend on. */
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -145,7 +149,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0                                                               \
+            false /* inference */, 0, false /* cache_choices */                                    \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -485,10 +489,11 @@ YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int 
                                         const char **layer_and_pass, const char **algorithm,
                                         double *milliseconds);
 
-/** Why choices of this engine are not in options.choices, so that another run may measure others.
+/** Why choices of this engine are not in options.choices, so that another run may measure others,
+ * or why the engine replaced that file (options.cache_choices).
  *
  * @param parallel  The engine. NULL: NULL.
- * @return NULL: all are, or there is no such file. Borrowed from the engine.
+ * @return NULL: neither, or there is no such file. Borrowed from the engine.
  */
 YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
 

@@ -227,6 +227,7 @@ typedef struct yoke_trainer_options {
     int metric_count;               /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
+    bool cache_choices; /**< As yoke_data_parallel_options. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -241,7 +242,8 @@ typedef struct yoke_trainer_options {
             0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US, 0 /* mistakes */,          \
             NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
             false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */, false, 0 /* lr_gamma */, 10, 0, 0, \
-            0 /* ema_decay */, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */          \
+            0 /* ema_decay */, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */,         \
+            false /* cache_choices */                                                              \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

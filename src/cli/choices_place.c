@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/cli.h"
+
 /* Relative paths are invalid there, says the specification. */
 static const char *folder_in(const char *variable) {
     const char *folder = getenv(variable);
@@ -21,8 +23,16 @@ static void make_folders(char *path) {
     }
 }
 
-const char *choices_place(choices_path *path, const char *given, bool speaks) {
-    if (given != NULL) return strcmp(given, "none") == 0 ? NULL : given;
+int choices_flags_check(const choices_flags *flags, const char *verb) {
+    if (flags->file == NULL || !flags->no_cache) return -1;
+    return cli_usage_error(verb,
+                           "--choices names a file, and --no-cache keeps none; leave one out");
+}
+
+void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks) {
+    place->path = flags->file;
+    place->cache = flags->file == NULL;
+    if (flags->file != NULL || flags->no_cache) return;
     const char *cache = folder_in("XDG_CACHE_HOME"), *home = folder_in("HOME");
     const char *folder = cache != NULL ? cache : home;
     if (folder == NULL) {
@@ -30,11 +40,11 @@ const char *choices_place(choices_path *path, const char *given, bool speaks) {
             fprintf(stderr, "yoke: warning: neither XDG_CACHE_HOME nor HOME names a folder, so "
                             "another run may choose other algorithms and get other bits; --choices "
                             "FILE keeps them\n");
-        return NULL;
+        return;
     }
-    int length = snprintf(path->text, sizeof path->text, "%s%s/yoke/choices-1.txt", folder,
+    int length = snprintf(place->text, sizeof place->text, "%s%s/yoke/choices-1.txt", folder,
                           cache != NULL ? "" : "/.cache");
-    if (length >= (int)sizeof path->text) return NULL;
-    make_folders(path->text);
-    return path->text;
+    if (length >= (int)sizeof place->text) return;
+    make_folders(place->text);
+    place->path = place->text;
 }

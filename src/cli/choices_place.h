@@ -3,14 +3,42 @@
 #define CLI_CHOICES_PLACE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-typedef struct choices_path {
+#include "cli/arguments.h"
+
+typedef struct choices_flags {
+    const char *file;
+    bool no_cache;
+} choices_flags;
+
+/* The rows of these flags in a verb's table; `at` is the offset of its choices_flags. */
+#define CHOICES_OPTION_FILE(at)                                                                    \
+    {                                                                                              \
+        "choices", "FILE",                                                                         \
+            "file that keeps what was measured, for the same bits in every run (in "               \
+            "~/.cache/yoke)",                                                                      \
+            CLI_TEXT, (at) + offsetof(choices_flags, file), 0, 0                                   \
+    }
+#define CHOICES_OPTION_NO_CACHE(at)                                                                \
+    {                                                                                              \
+        "no-cache", NULL, "measure algorithms anew, and keep nothing in ~/.cache/yoke", CLI_FLAG,  \
+            (at) + offsetof(choices_flags, no_cache), 0, 0                                         \
+    }
+
+/* Refuses both flags together: -1, or the exit code behind a printed error. */
+int choices_flags_check(const choices_flags *flags, const char *verb);
+
+/* yoke_data_parallel_options.choices and cache_choices. */
+typedef struct choices_place {
+    const char *path; /* NULL: none; may point to `text` */
+    bool cache;
     char text[4096];
-} choices_path;
+} choices_place;
 
-/* The file that --choices names; NULL for "none". given NULL: choices-1.txt in $XDG_CACHE_HOME/yoke
- * or ~/.cache/yoke, whose folders it makes; NULL when the environment has neither, which it says on
+/* The file that --choices names, or choices-1.txt in $XDG_CACHE_HOME/yoke or ~/.cache/yoke, whose
+ * folders it makes. None with --no-cache, or when the environment has neither, which it says on
  * stderr if `speaks`. */
-const char *choices_place(choices_path *path, const char *given, bool speaks);
+void choices_place_find(choices_place *place, const choices_flags *flags, bool speaks);
 
 #endif

@@ -36,6 +36,7 @@ static const cli_option options[] = {
      0},
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_PRECISION(AT(trained.precision)),
+    TRAINED_OPTION_NO_CACHE(AT(trained)),
 };
 
 const cli_verb generate_verb = {

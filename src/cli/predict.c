@@ -29,6 +29,7 @@ static const cli_option options[] = {
     CLI_OPTION_THREADS(AT(trained.threads)),
     CLI_OPTION_BATCH(AT(trained.batch), "64, or all rows if they are fewer"),
     CLI_OPTION_PRECISION(AT(trained.precision)),
+    TRAINED_OPTION_NO_CACHE(AT(trained)),
     CLI_OPTION_LIMIT_ROWS(AT(trained.data.limit_rows)),
     CLI_OPTION_LOADER_THREADS(AT(trained.data.loader_threads)),
     CLI_OPTION_SKIP_BAD(AT(trained.data.skip_bad)),

@@ -119,7 +119,6 @@ int saving_flags_check_file(const saving_flags *flags, const char *save, bool fo
 int saving_flags_check_apart(const saving_flags *flags, const saving_files *files, bool speaks) {
     bool replaces =
         files->init != NULL && files->save != NULL && yoke_file_is_same(files->init, files->save);
-    bool keeps = files->choices != NULL && strcmp(files->choices, "none") != 0;
     const yoke_used_file used[] = {
         {"--save", files->save, YOKE_FILE_WRITTEN},
         {"--metrics", files->metrics, YOKE_FILE_WRITTEN},
@@ -127,7 +126,7 @@ int saving_flags_check_apart(const saving_flags *flags, const saving_files *file
         {"--report", files->report, YOKE_FILE_WRITTEN},
         {"--init", replaces ? NULL : files->init, YOKE_FILE_READ},
         {"--resume", is_auto(flags->resume) ? NULL : flags->resume, YOKE_FILE_READ},
-        {"--choices", keeps ? files->choices : NULL, YOKE_FILE_READ},
+        {"--choices", files->choices, YOKE_FILE_READ},
         {"--config", files->config, YOKE_FILE_READ},
         {"--dataset", files->dataset, YOKE_FILE_SPEC},
         {"--checkpoint-dir", flags->dir, YOKE_FILE_CHECKPOINTS}};

@@ -26,8 +26,9 @@
 #define SYNTHETIC "synthetic"
 
 typedef struct train_flags {
-    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *report, *choices;
+    const char *model, *dataset, *devices, *init, *save, *metrics, *trace, *report;
     const char *allow_missing, *allow_unknown, *straggler;
+    choices_flags choices;
     group_flags groups;
     saving_flags saving;
     config_flags config;
@@ -120,9 +121,8 @@ static const cli_option options[] = {
     CLI_OPTION_ALGORITHM(
         AT(algorithm),
         "for convolutions and products: the fastest by measurement, or a fixed rule (measured)"),
-    {"choices", "FILE|none",
-     "file of measured choices, for the same bits in every run; none: no file (in ~/.cache/yoke)",
-     CLI_TEXT, AT(choices), 0, 0},
+    CHOICES_OPTION_FILE(AT(choices)),
+    CHOICES_OPTION_NO_CACHE(AT(choices)),
     CLI_OPTION_SEED(AT(seed), "weights, row order, augmentation and dropout"),
     {"shuffle", "yes|no", "new row order in each epoch (yes)", CLI_CHOICE, AT(shuffle), 0, 0},
     {"sampling", "each|balanced",
@@ -244,7 +244,8 @@ static int check_flags(const train_flags *flags) {
                                         "--init");
     if (flags->live && flags->quiet)
         return cli_usage_error("train", "--live draws and --quiet draws nothing; leave one out");
-    int code = augment_flags_check(&flags->augment);
+    int code = choices_flags_check(&flags->choices, "train");
+    if (code < 0) code = augment_flags_check(&flags->augment);
     if (code < 0) code = data_flags_check(&flags->data, "train");
     if (code < 0) code = tuning_flags_check(&flags->tuning);
     if (code < 0) code = loss_flags_check(&flags->loss);
@@ -294,7 +295,6 @@ static void fill_options(yoke_trainer_options *run, const train_flags *flags) {
                                   .metrics = flags->metrics,
                                   .trace = flags->trace,
                                   .mistakes = flags->report != NULL ? TRAIN_PAGE_MISTAKES : 0,
-                                  .choices = flags->choices,
                                   .shards = flags->shards};
     augment_flags_fill(run, &flags->augment);
     data_flags_fill(run, &flags->data);
@@ -323,7 +323,7 @@ typedef struct session {
     straggler straggler;
     yoke_lr_find_result found; /* with --lr-find */
     skipped_list skipped;
-    choices_path choices;
+    choices_place choices;
     bool speaks;    /* rank 0; the others print failures only */
     bool has_table; /* the heads of the epochs' columns are printed */
 } session;
@@ -410,7 +410,7 @@ static yoke_status write_page(const session *now, const char *ended) {
                        .seed = flags->seed,
                        .steps = now->steps,
                        .direct = flags->algorithm == YOKE_ALGORITHM_DIRECT ||
-                                 (flags->shards > 0 && flags->choices == NULL),
+                                 (flags->shards > 0 && now->choices.path == NULL),
                        .evaluates = flags->evaluate_every >= 0,
                        .seconds = now->seconds,
                        .ended = ended,
@@ -495,11 +495,14 @@ static yoke_status choose_devices(train_flags *flags, device_view *view,
 
 /* Measurements end differently on another number of devices: without a file that keeps them,
  * shards take the fixed rule, as the trainer does. */
-static void choose_algorithms(session *now, train_flags *flags) {
+static void choose_algorithms(session *now, yoke_trainer_options *run) {
+    const train_flags *flags = now->flags;
     bool speaks = now->speaks && flags->shards == 0;
     if (flags->algorithm == YOKE_ALGORITHM_DIRECT) return;
-    flags->choices = choices_place(&now->choices, flags->choices, speaks);
-    if (flags->shards == 0 || flags->choices != NULL || !now->speaks || flags->quiet) return;
+    choices_place_find(&now->choices, &flags->choices, speaks);
+    run->choices = now->choices.path;
+    run->cache_choices = now->choices.cache;
+    if (flags->shards == 0 || run->choices != NULL || !now->speaks || flags->quiet) return;
     fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
                     "measured algorithms may differ between numbers of devices\n");
 }
@@ -533,10 +536,10 @@ static int open_and_run(session *now, train_flags *flags) {
     yoke_status status = now->speaks ? yoke_file_check(flags->report) : YOKE_OK;
     if (status == YOKE_OK) status = choose_devices(flags, &now->view, &now->rank);
     if (status != YOKE_OK) return cli_fail(status);
-    choose_algorithms(now, flags);
     note_single_evaluation(now);
     fill_optimizer(&now->optimizer, flags);
     fill_options(&run_options, flags);
+    choose_algorithms(now, &run_options);
     loss_flags_fill(&run_options, &flags->loss, &now->loss);
     run_options.optimizer = &now->optimizer;
     run_options.straggler = now->straggler.index;
@@ -577,7 +580,7 @@ int train_main(int argc, char **argv) {
                           .trace = flags.trace,
                           .report = flags.report,
                           .init = flags.init,
-                          .choices = flags.choices,
+                          .choices = flags.choices.file,
                           .config = flags.config.file,
                           .dataset = flags.dataset};
     if (code < 0) code = saving_flags_check_apart(&flags.saving, &files, now.speaks);

@@ -2,9 +2,8 @@
  * a model. */
 #include "cli/trained.h"
 
+#include <stdio.h>
 #include <string.h>
-
-#include "cli/choices_place.h"
 
 #define SPEC_BYTES 5000
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -206,19 +205,23 @@ yoke_status trained_guess(trained *made, const trained_flags *flags) {
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels) {
     const yoke_weights_info *info = &made->info;
     bool regression = info->classes == 0;
-    choices_path choices;
+    choices_place choices;
     yoke_loss_options loss = {.struct_size = sizeof loss,
                               .kind = regression ? YOKE_LOSS_MSE : YOKE_LOSS_CROSS_ENTROPY};
     if (made->described && info->loss != NULL) loss = *info->loss;
+    choices_place_find(&choices, &flags->choices, false);
     yoke_data_parallel_options engine = {.struct_size = sizeof engine,
                                          .precision = (yoke_precision)flags->precision,
                                          .batch = batch,
                                          .pixels = pixels,
-                                         .choices = choices_place(&choices, NULL, false),
+                                         .choices = choices.path,
+                                         .cache_choices = choices.cache,
                                          .inference = true};
     TRY(yoke_model_preset(&made->model, info->model, info->input,
                           regression ? info->target_count : info->classes, &loss));
     TRY(yoke_data_parallel_create(&made->parallel, made->model, made->devices, NULL, &engine));
+    const char *warning = yoke_data_parallel_choices_warning(made->parallel);
+    if (warning != NULL) fprintf(stderr, "yoke: warning: %s\n", warning);
     return yoke_weights_load(made->parallel, made->model, flags->weights);
 }
 

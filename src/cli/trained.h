@@ -2,6 +2,7 @@
 #ifndef CLI_TRAINED_H
 #define CLI_TRAINED_H
 
+#include "cli/choices_place.h"
 #include "cli/cli.h"
 #include "cli/data_flags.h"
 
@@ -9,6 +10,7 @@ typedef struct trained_flags {
     const char *weights, *model, *devices; /* model NULL: the file says it */
     int threads, batch, precision;
     data_flags data; /* of a SPEC */
+    choices_flags choices;
 } trained_flags;
 
 /* The rows of these flags in a verb's table; `at` is the offset of its trained_flags. */
@@ -29,6 +31,8 @@ typedef struct trained_flags {
             TRAINED_AT(at, devices), 0, 0                                                          \
     }
 
+#define TRAINED_OPTION_NO_CACHE(at) CHOICES_OPTION_NO_CACHE(TRAINED_AT(at, choices))
+
 typedef struct trained {
     yoke_weights_description *description;
     yoke_weights_info info; /* what the file says, and what the tool takes where it says nothing */
@@ -47,7 +51,7 @@ yoke_status trained_dataset(trained *made, const char *spec, const data_flags *f
 /* Of weights that say nothing: input and normalization as torchvision's models have them, and as
  * many classes as the last tensor has elements. */
 yoke_status trained_guess(trained *made, const trained_flags *flags);
-/* The model, the engine for `batch` rows, the weights. */
+/* The model, the engine for `batch` rows, the weights. A warning of the cache goes to stderr. */
 yoke_status trained_build(trained *made, const trained_flags *flags, int batch, bool pixels);
 void trained_close(trained *made);
 

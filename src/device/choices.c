@@ -58,8 +58,8 @@ static yoke_status add_saved(void *record, const yoke_choice_line *line) {
     return YOKE_OK;
 }
 
-yoke_status yoke_choices_keep(yoke_choices *choices, const char *path, const char *machine) {
-    TRY(yoke_choices_file_open(&choices->file, path, machine));
+yoke_status yoke_choices_keep(yoke_choices *choices, const yoke_choices_place *place) {
+    TRY(yoke_choices_file_open(&choices->file, place));
     return yoke_choices_file_read(choices->file, add_saved, choices);
 }
 
@@ -79,45 +79,81 @@ static bool may_wait(void *record) {
     return yoke_choices_go_on(record) == YOKE_OK;
 }
 
-/* An unknown key: another process may have measured it since this one read the file, or measure it
- * now. */
-int yoke_choices_find(yoke_choices *choices, const char *key) {
-    choice *row = row_of(choices, key);
+/* Reads what other processes have written, once nobody else measures. */
+static bool hold(yoke_choices *choices) {
     const yoke_choices_holder holder = {add_saved, may_wait, choices};
-    if (row == NULL && yoke_choices_file_hold(choices->file, &holder)) row = row_of(choices, key);
-    if (row == NULL) return -1;
-    if (!row->used) row->used = true;
-    return row->candidate;
+    return yoke_choices_file_hold(choices->file, &holder);
 }
 
 /* A record adds details to the algorithm's name: "winograd (jit:avx2, 1 reordered)". */
-static bool has_name(const choice *row, const char *name) {
-    size_t length = strlen(name);
-    return strncmp(row->name, name, length) == 0 &&
+static bool fits(const choice *row, const yoke_choice_names *names) {
+    const char *name = names->name_of(names->context, row->candidate);
+    size_t length = name != NULL ? strlen(name) : 0;
+    return name != NULL && strncmp(row->name, name, length) == 0 &&
            (row->name[length] == '\0' || row->name[length] == ' ');
 }
 
-yoke_status yoke_choices_check(const yoke_choices *choices, const char *key, const char *name) {
-    const choice *row = row_of(choices, key);
+static yoke_status refuse(const yoke_choices *choices, const choice *row,
+                          const yoke_choice_names *names) {
     const yoke_choices_file *file = choices->file;
-    if (row == NULL || (name != NULL && has_name(row, name))) return YOKE_OK;
+    const char *name = names->name_of(names->context, row->candidate);
     return FAIL(YOKE_ERROR_DATA,
                 "%s: the choice of '%s' is number %d, '%s'; that number is %s here; delete the "
                 "file, and the next run measures anew",
-                file != NULL ? yoke_choices_file_path(file) : "the choices of rank 0", key,
+                file != NULL ? yoke_choices_file_path(file) : "the choices of rank 0", row->key,
                 row->candidate, row->name, name != NULL ? name : "no algorithm");
 }
 
+static void forget(yoke_choices *choices, choice *row) {
+    free(row->key);
+    free(row->name);
+    choices->count--;
+    memmove(row, row + 1, (size_t)(choices->rows + choices->count - row) * sizeof *row);
+}
+
+/* A choice of a cache that does not fit, unless another process has replaced it meanwhile. */
+static choice *replaced(yoke_choices *choices, const char *key, const yoke_choice_names *names) {
+    char cause[YOKE_ERROR_TEXT_BYTES];
+    forget(choices, row_of(choices, key));
+    (void)hold(choices);
+    choice *row = row_of(choices, key);
+    if (row != NULL && fits(row, names)) return row;
+    if (row != NULL) forget(choices, row);
+    snprintf(cause, sizeof cause, "%.150s: the choice of '%.120s' is no algorithm of that number",
+             yoke_choices_file_path(choices->file), key);
+    yoke_choices_file_break(choices->file, cause);
+    return NULL;
+}
+
+/* An unknown key: another process may have measured it since this one read the file, or measure it
+ * now. */
+yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
+                              const yoke_choice_names *names, int *candidate) {
+    choice *row = row_of(choices, key);
+    if (row == NULL && hold(choices)) row = row_of(choices, key);
+    if (row != NULL && names != NULL && !fits(row, names)) {
+        if (!yoke_choices_file_is_cache(choices->file)) return refuse(choices, row, names);
+        row = replaced(choices, key, names);
+    }
+    *candidate = row != NULL ? row->candidate : -1;
+    if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
+    return YOKE_OK;
+}
+
+/* A broken cache is replaced even where this run measured nothing. */
 yoke_status yoke_choices_commit(yoke_choices *choices) {
-    if (choices->file == NULL) return YOKE_OK;
+    yoke_choices_file *file = choices->file;
+    if (file == NULL) return YOKE_OK;
+    if (yoke_choices_file_is_broken(file)) (void)hold(choices);
+    bool whole = yoke_choices_file_is_broken(file);
     for (int i = 0; i < choices->count; i++) {
         choice *row = &choices->rows[i];
-        if (row->saved) continue;
-        yoke_choices_file_add(choices->file, &(yoke_choice_line){row->candidate, row->milliseconds,
-                                                                 row->name, row->key});
+        if (row->saved && !whole) continue;
+        yoke_choices_file_add(
+            file, &(yoke_choice_line){row->candidate, row->milliseconds, row->name, row->key});
         row->saved = true;
     }
-    return yoke_choices_file_commit(choices->file);
+    return yoke_choices_file_commit(file);
 }
 
 const char *yoke_choices_warning(const yoke_choices *choices) {

@@ -20,6 +20,7 @@
 
 struct yoke_choices_file {
     char *path, *lock_path, *machine;
+    bool cache, broken;
     int lock;     /* -1: not held */
     bool gave_up; /* the lock cannot be had: do not wait again */
     char *added;  /* lines for commit; grows through open_memstream */
@@ -31,11 +32,12 @@ struct yoke_choices_file {
 
 /* Life. */
 
-yoke_status yoke_choices_file_open(yoke_choices_file **file, const char *path,
-                                   const char *machine) {
+yoke_status yoke_choices_file_open(yoke_choices_file **file, const yoke_choices_place *place) {
+    const char *path = place->path, *machine = place->machine;
     *file = NULL;
     yoke_choices_file *made = calloc(1, sizeof *made);
     if (made == NULL) return FAIL_MEMORY(sizeof *made, "the file of choices");
+    made->cache = place->cache;
     made->lock = -1;
     made->path = strdup(path);
     made->machine = strdup(machine);
@@ -79,12 +81,26 @@ const char *yoke_choices_file_warning(const yoke_choices_file *file) {
 }
 
 static void warn(yoke_choices_file *file, const char *cause) {
+    if (file->gave_up) return;
     file->gave_up = true;
-    if (file->warning[0] != '\0') return;
     snprintf(file->warning, sizeof file->warning,
              "%.300s; the algorithms that this run measures are not kept: another run may choose "
              "others and get other bits",
              cause);
+}
+
+bool yoke_choices_file_is_cache(const yoke_choices_file *file) {
+    return file != NULL && file->cache;
+}
+
+bool yoke_choices_file_is_broken(const yoke_choices_file *file) {
+    return file->broken;
+}
+
+void yoke_choices_file_break(yoke_choices_file *file, const char *cause) {
+    file->broken = true;
+    if (file->gave_up) return;
+    snprintf(file->warning, sizeof file->warning, "%.300s; this run writes the file anew", cause);
 }
 
 /* Reading. */
@@ -107,11 +123,10 @@ static bool parse_line(char *text, const char **machine, yoke_choice_line *line)
 
 static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_choice_taker take,
                               void *context) {
-    static const char remedy[] = "delete the file, and the next run measures anew";
     size_t header = strlen(HEADER);
     if (strncmp(text, HEADER, header) != 0)
-        return FAIL(YOKE_ERROR_DATA, "%s: line 1 is not \"%.*s\"; %s", file->path, (int)header - 1,
-                    HEADER, remedy);
+        return FAIL(YOKE_ERROR_DATA, "%s: line 1 is not \"%.*s\"", file->path, (int)header - 1,
+                    HEADER);
     char *rest = text + header;
     for (int number = 2; *rest != '\0'; number++) {
         char *line = rest, *end = strchr(rest, '\n');
@@ -120,8 +135,8 @@ static yoke_status take_lines(const yoke_choices_file *file, char *text, yoke_ch
         rest = end != NULL ? end + 1 : rest + strlen(rest);
         if (end != NULL) *end = '\0';
         if (end == NULL || !parse_line(line, &machine, &found))
-            return FAIL(YOKE_ERROR_DATA, "%s: line %d is %s; %s", file->path, number,
-                        end == NULL ? "cut off" : "not a choice", remedy);
+            return FAIL(YOKE_ERROR_DATA, "%s: line %d is %s", file->path, number,
+                        end == NULL ? "cut off" : "not a choice");
         if (strcmp(machine, file->machine) == 0) TRY(take(context, &found));
     }
     return YOKE_OK;
@@ -141,17 +156,29 @@ static yoke_status read_text(const yoke_choices_file *file, char **text, size_t 
     }
     free(data);
     if (*bytes == 0) return YOKE_OK;
-    return FAIL(YOKE_ERROR_DATA, "%s is no text file; delete it, and the next run measures anew",
-                file->path);
+    return FAIL(YOKE_ERROR_DATA, "%s: no text file", file->path);
+}
+
+static yoke_status settle(yoke_choices_file *file, yoke_status status) {
+    bool was_broken = file->broken;
+    file->broken = false;
+    if (was_broken && !file->gave_up) file->warning[0] = '\0'; /* another process replaced it */
+    if (file->cache && (status == YOKE_ERROR_DATA || status == YOKE_ERROR_IO)) {
+        yoke_choices_file_break(file, yoke_last_error());
+        return YOKE_OK;
+    }
+    if (status != YOKE_ERROR_DATA) return status;
+    yoke_error error = yoke_error_take(status);
+    return FAIL(status, "%.900s; delete the file, and the next run measures anew", error.text);
 }
 
 yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context) {
-    char *text;
+    char *text = NULL;
     size_t bytes;
-    TRY(read_text(file, &text, &bytes));
-    yoke_status status = text != NULL ? take_lines(file, text, take, context) : YOKE_OK;
+    yoke_status status = read_text(file, &text, &bytes);
+    if (text != NULL) status = take_lines(file, text, take, context);
     free(text);
-    return status;
+    return settle(file, status);
 }
 
 /* Locking. */
@@ -200,21 +227,23 @@ void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line
             yoke_text_of_real(line->milliseconds, text, sizeof text), line->name, line->key);
 }
 
+/* Without unlink the file in place of a broken one would have its permissions. */
 static yoke_status write_all(const yoke_choices_file *file, const char *text, size_t bytes) {
     yoke_file_writer writer;
+    if (file->broken) (void)unlink(file->path);
     TRY(yoke_file_create_whole(&writer, file->path));
     if (text == NULL) TRY(yoke_file_write(&writer, HEADER, strlen(HEADER)));
     if (text != NULL) TRY(yoke_file_write(&writer, text, bytes));
-    TRY(yoke_file_write(&writer, file->added, file->added_bytes));
+    if (file->added != NULL) TRY(yoke_file_write(&writer, file->added, file->added_bytes));
     return yoke_file_commit(&writer);
 }
 
 static yoke_status append(yoke_choices_file *file) {
     char *text = NULL;
     size_t bytes = 0;
-    if (fflush(file->lines) != 0 || file->added == NULL)
+    if (file->lines != NULL && (fflush(file->lines) != 0 || file->added == NULL))
         return FAIL_MEMORY(file->added_bytes, "the file of choices");
-    TRY(read_text(file, &text, &bytes));
+    if (!file->broken) TRY(read_text(file, &text, &bytes));
     yoke_status status = write_all(file, text, bytes);
     free(text);
     return status;
@@ -223,8 +252,11 @@ static yoke_status append(yoke_choices_file *file) {
 yoke_status yoke_choices_file_commit(yoke_choices_file *file) {
     yoke_error failure = file->failure;
     file->failure = (yoke_error){0};
-    if (failure.status == YOKE_OK && file->lines != NULL && append(file) != YOKE_OK)
+    bool writes = file->lines != NULL || (file->broken && file->lock >= 0);
+    if (failure.status == YOKE_OK && writes && append(file) != YOKE_OK)
         warn(file, yoke_last_error());
+    else if (writes)
+        file->broken = false;
     drop_lines(file);
     unlock(file);
     return failure.status == YOKE_OK ? YOKE_OK : yoke_error_restore(&failure);

@@ -16,13 +16,14 @@ typedef struct yoke_choice_line {
 /* Takes a choice of the file's machine. */
 typedef yoke_status (*yoke_choice_taker)(void *context, const yoke_choice_line *line);
 
-/* Opens nothing yet; `machine` selects the lines that count here. */
-yoke_status yoke_choices_file_open(yoke_choices_file **file, const char *path, const char *machine);
+/* Opens nothing yet. */
+yoke_status yoke_choices_file_open(yoke_choices_file **file, const yoke_choices_place *place);
 /* Takes NULL; drops what was added and not committed. */
 void yoke_choices_file_close(yoke_choices_file *file);
 
 const char *yoke_choices_file_path(const yoke_choices_file *file);
-/* Hands every choice of this machine to `take`; a missing file has none. DATA: file and line. */
+/* Hands every choice of this machine to `take`; a missing file has none. DATA: file and line. A
+ * cache that cannot be read is broken instead. */
 yoke_status yoke_choices_file_read(yoke_choices_file *file, yoke_choice_taker take, void *context);
 /* Who holds the file. `may_wait`, asked while another process has the lock, ends the wait with
  * false. */
@@ -34,11 +35,15 @@ typedef struct yoke_choices_holder {
 /* Locks the file against other processes and reads it again, unless it is locked already. Waits for
  * a process that is measuring. Takes NULL. Returns whether choices were read. */
 bool yoke_choices_file_hold(yoke_choices_file *file, const yoke_choices_holder *holder);
+/* A cache that is broken: commit replaces it by what was added since. */
+bool yoke_choices_file_is_cache(const yoke_choices_file *file); /* takes NULL */
+bool yoke_choices_file_is_broken(const yoke_choices_file *file);
+void yoke_choices_file_break(yoke_choices_file *file, const char *cause);
 /* Adds a line, for commit to write. */
 void yoke_choices_file_add(yoke_choices_file *file, const yoke_choice_line *line);
 /* Replaces the file by one with the added lines, and unlocks it. DATA: what the last hold met. */
 yoke_status yoke_choices_file_commit(yoke_choices_file *file);
-/* Why lines are not in the file; NULL: they are. Takes NULL. */
+/* Why lines are not in the file, or a broken cache was replaced; NULL: neither. Takes NULL. */
 const char *yoke_choices_file_warning(const yoke_choices_file *file);
 
 #endif

@@ -512,13 +512,20 @@ yoke_status yoke_device_decode(yoke_device *device, const yoke_decode_request *r
  * result. Not thread-safe: one thread makes all plans. */
 yoke_status yoke_choices_create(yoke_choices **choices);
 void yoke_choices_destroy(yoke_choices *choices);
-/* Keeps choices in a file, so that every run makes the same ones: reads those of `machine`. find
+/* Where choices outlive a run. */
+typedef struct yoke_choices_place {
+    const char *path;
+    const char *machine; /* selects the lines that count here */
+    bool cache;          /* the program's own file: where it is broken, the run goes on */
+} yoke_choices_place;
+/* Keeps choices in a file, so that every run makes the same ones: reads those of the machine. find
  * then looks an unknown key up again behind the file's lock, which commit releases once it has
- * written what was added. A folder or file that cannot be written is no failure but a warning.
- * DATA: the file is no record of choices; the text names the line. */
-yoke_status yoke_choices_keep(yoke_choices *choices, const char *path, const char *machine);
+ * written what was added. A folder or file that cannot be written is no failure but a warning, and
+ * so is a broken cache, which commit replaces. DATA: another file is no record of choices; the text
+ * names the line. */
+yoke_status yoke_choices_keep(yoke_choices *choices, const yoke_choices_place *place);
 yoke_status yoke_choices_commit(yoke_choices *choices);
-/* Why choices of this record are in no file; NULL: all are, or there is no file. */
+/* Why choices of this record are in no file, or replaced a broken cache; NULL: neither. */
 const char *yoke_choices_warning(const yoke_choices *choices);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
@@ -530,11 +537,16 @@ typedef yoke_status (*yoke_choices_hook)(void *context);
 void yoke_choices_watch(yoke_choices *choices, yoke_choices_hook hook, void *context);
 /* Runs the hook. Takes NULL. */
 yoke_status yoke_choices_go_on(yoke_choices *choices);
-/* `key` names shape, pass and precision, but not the number of rows. Returns -1 when unknown. */
-int yoke_choices_find(yoke_choices *choices, const char *key);
-/* DATA, with file and key, unless the choice of `key` is algorithm `name`; NULL: no algorithm has
- * its number. */
-yoke_status yoke_choices_check(const yoke_choices *choices, const char *key, const char *name);
+/* The name of an algorithm by its number; it returns NULL where none has this number. */
+typedef struct yoke_choice_names {
+    const char *(*name_of)(const void *context, int candidate);
+    const void *context;
+} yoke_choice_names;
+/* `key` names shape, pass and precision, but not the number of rows. *candidate is -1 when unknown.
+ * DATA, with file and key: the choice's name is not that of its number; in a cache such a choice is
+ * unknown. `names` NULL: any name will do. */
+yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
+                              const yoke_choice_names *names, int *candidate);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
 /* Row `index` of the choices in use; false past the end. */

@@ -167,10 +167,11 @@ static yoke_status plan_replica(int index, void *context) {
 /* Rank 0's choices are everybody's, so it alone keeps them. */
 static yoke_status keep_choices(yoke_data_parallel *parallel) {
     char machine[1280];
-    const char *path = parallel->options.choices;
-    if (path == NULL || parallel->ranks.rank > 0) return YOKE_OK;
+    const yoke_data_parallel_options *options = &parallel->options;
+    if (options->choices == NULL || parallel->ranks.rank > 0) return YOKE_OK;
     yoke_device_facts(parallel->lanes[0].device, machine, sizeof machine);
-    return yoke_choices_keep(parallel->choices, path, machine);
+    const yoke_choices_place place = {options->choices, machine, options->cache_choices};
+    return yoke_choices_keep(parallel->choices, &place);
 }
 
 static yoke_status plan_root(yoke_data_parallel *parallel) {

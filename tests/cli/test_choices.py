@@ -6,6 +6,7 @@ usage: test_choices.py YOKE [unittest arguments]
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ LIMIT_S = 200
 RUN = ["train", "--model", "resnet20", "--dataset", "synthetic:3x32x32,rows=64", "--batch", "16",
        "--steps", "3", "--augment", "crop-flip", "--evaluate-every", "-1", "--devices", "2xcpu",
        "--threads", "1", "--json", "--quiet"]
+ROWS = "synthetic:3x32x32,rows=64"
+SMALL = ["--model", "mlp:width=64", "--dataset", ROWS]  # has few and quick choices
+ONE_CPU = ["--devices", "cpu", "--threads", "1"]
 
 
 class Case(unittest.TestCase):
@@ -85,7 +89,7 @@ class Choices(Case):
         self.assertIn("another run may choose other algorithms", said)
         _, said = self.train("--algorithm", "direct")
         self.assertEqual(said, "")
-        _, said = self.train("--choices", "none")
+        _, said = self.train("--no-cache")
         self.assertEqual(said, "")
 
     def test_a_folder_that_cannot_be_written_is_a_warning(self):
@@ -108,13 +112,117 @@ class Choices(Case):
                 for word in (str(file), lines[1][4], wrong):
                     self.assertIn(word, said)
 
-    def test_a_damaged_file_is_named_with_its_line(self):
+    def test_a_file_that_the_user_names_must_be_whole(self):
         file = self.folder / "choices"
         file.write_text("yoke choices 1\nhalf a li")
         process = self.start(*RUN, "--choices", str(file))
         _, said = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 65, said)
         self.assertIn(f"{file}: line 2 is cut off", said)
+
+    def test_a_file_and_no_cache_contradict_each_other(self):
+        for verb in ("train", "compare"):
+            process = self.start(verb, "--choices", "a", "--no-cache")
+            _, said = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 2, said)
+            self.assertIn("leave one out", said)
+
+
+class Cache(Case):
+    """The tool's own file costs no run: whatever it is, the run goes on, and mends it where it can."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "yoke" / "choices-1.txt"
+        self.cache.parent.mkdir()
+
+    def small(self, *arguments):
+        return self.finish(self.start("train", *SMALL, *ONE_CPU, "--steps", "3", "--json", "--quiet", *arguments,
+                                      XDG_CACHE_HOME=str(self.folder)))
+
+    def test_a_broken_cache_is_one_warning_and_the_next_run_has_a_whole_one(self):
+        self.small()
+        whole = self.cache.read_bytes()
+        for damage in (whole[:-9], b"yoke choices 2\n", b"\x89PNG\r\n\x1a\n\0\0", whole.replace(b"\t", b" ")):
+            with self.subTest(damage=damage[:20]):
+                self.cache.write_bytes(damage)
+                first, said = self.small()
+                self.assertEqual(said.count("\n"), 1, said)
+                self.assertIn(f"yoke: warning: {self.cache}: ", said)
+                self.assertIn("writes the file anew", said)
+                self.assertEqual(self.small(), (first, ""))
+                self.assertEqual(len(self.cache.read_bytes().splitlines()), len(whole.splitlines()))
+
+    def test_choices_that_no_algorithm_has_are_measured_again(self):
+        self.small()
+        whole = self.cache.read_text()
+        for place, wrong in [(1, "400000"), (3, "another algorithm")]:
+            lines = [line.split("\t") for line in whole.splitlines()]
+            lines[1][place] = wrong
+            self.cache.write_text("\n".join("\t".join(fields) for fields in lines) + "\n")
+            first, said = self.small()
+            self.assertIn("is no algorithm of that number", said)
+            self.assertEqual(said.count("\n"), 1, said)
+            self.assertNotIn(wrong, self.cache.read_text())
+            self.assertEqual(self.small(), (first, ""))
+
+    def test_what_cannot_be_a_cache_is_one_warning(self):
+        self.cache.mkdir()
+        _, said = self.small()
+        self.assertIn("are not kept", said)
+        self.assertEqual(said.count("\n"), 1, said)
+        self.cache.rmdir()
+        shutil.rmtree(self.cache.parent)
+        self.cache.parent.write_text("no folder\n")
+        _, said = self.small()
+        self.assertIn("are not kept", said)
+        self.assertEqual(said.count("\n"), 1, said)
+
+    def test_runs_that_meet_a_broken_cache_together_compute_the_same_bits(self):
+        self.cache.write_text("not ours\n")
+        together = [self.start("train", *SMALL, *ONE_CPU, "--json", "--quiet", XDG_CACHE_HOME=str(self.folder))
+                    for _ in range(3)]
+        self.assertEqual(len({self.finish(process)[0] for process in together}), 1)
+
+    def test_ranks_go_on_with_a_broken_cache(self):
+        self.cache.write_text("not ours\n")
+        _, said = self.finish(self.start("launch", "--nproc-per-node", "2", "--", "train", *SMALL, "--mode", "ddp",
+                                         "--threads", "1", "--steps", "3", "--json", "--quiet",
+                                         XDG_CACHE_HOME=str(self.folder)))
+        self.assertEqual(said.count("writes the file anew"), 1, said)
+        self.assertEqual(self.cache.read_text().splitlines()[0], "yoke choices 1")
+
+    def test_every_verb_that_measures_uses_the_cache_and_leaves_it_alone_with_no_cache(self):
+        weights, text = self.folder / "w.safetensors", self.folder / "text.txt"
+        language = self.folder / "gpt2.safetensors"
+        text.write_text("the quick brown fox jumps over the lazy dog. " * 40)
+        self.small("--no-cache", "--save", str(weights))
+        self.finish(self.start("train", "--model", "gpt2:width=16,layers=1,heads=2", "--dataset",
+                               f"text:{text},context=8", "--steps", "1", "--no-cache", "--json", "--quiet",
+                               "--save", str(language), *ONE_CPU))
+        for arguments in (["train", *SMALL, "--steps", "1", "--quiet", *ONE_CPU],
+                          ["compare", *SMALL, "--batch", "16", "--rounds", "3", "--seconds", "1", "--devices",
+                           "2xcpu", "--threads", "1"],
+                          ["predict", "--weights", str(weights), *ONE_CPU, ROWS],
+                          ["evaluate", "--weights", str(weights), "--dataset", ROWS, *ONE_CPU],
+                          ["generate", "--weights", str(language), "--prompt", "the", "--length", "2", *ONE_CPU]):
+            with self.subTest(verb=arguments[0]):
+                for flags in (["--no-cache"], []):
+                    process = self.start(*arguments, *flags, XDG_CACHE_HOME=str(self.folder))
+                    _, said = process.communicate(timeout=LIMIT_S)
+                    self.assertEqual(process.returncode, 0, said)
+                    self.assertEqual(self.cache.exists(), not flags)
+                self.cache.unlink()
+
+    def test_prediction_names_a_broken_cache_and_goes_on(self):
+        weights = self.folder / "w.safetensors"
+        self.small("--no-cache", "--save", str(weights))
+        self.cache.write_text("not ours\n")
+        for expected in (1, 0):
+            process = self.start("predict", "--weights", str(weights), *ONE_CPU, ROWS,
+                                 XDG_CACHE_HOME=str(self.folder))
+            _, said = process.communicate(timeout=LIMIT_S)
+            self.assertEqual((process.returncode, said.count("writes the file anew")), (0, expected), said)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import unittest
 YOKE = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 LIMIT_S = 100
 SMALL = ["--model", "mlp:width=512", "--dataset", "synthetic:1x8x8,classes=3,rows=60", "--batch", "20", "--threads", "1",
-         "--devices", "2xcpu", "--choices", "none", "--algorithm", "direct"]
+         "--devices", "2xcpu", "--no-cache", "--algorithm", "direct"]
 LONG = SMALL + ["--epochs", "1000000", "--evaluate-every", "-1"]
 TITLE = "mlp:width=512 | dp overlap | 2 x cpu | batch 20 | "
 
@@ -228,7 +228,7 @@ class Picture(Case):
 
     def test_stages_add_up_to_the_step_and_a_straggler_is_seen(self):
         terminal = self.start("--live", "--model", "mlp", "--dataset", "synthetic:1x28x28", "--threads", "1",
-                              "--devices", "2xcpu", "--steps", "60", "--straggler", "1:4.0", "--choices", "none",
+                              "--devices", "2xcpu", "--steps", "60", "--straggler", "1:4.0", "--no-cache",
                               "--algorithm", "direct", stdout=subprocess.DEVNULL)
         self.assertEqual(terminal.finish(), 0)
         lines = terminal.screen.all()

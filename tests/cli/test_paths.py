@@ -41,7 +41,7 @@ class Paths(unittest.TestCase):
         cls.addClassCleanup(cls.shared.cleanup)
         path = pathlib.Path(cls.shared.name) / "w.safetensors"
         result = subprocess.run([YOKE, "train", "--model", "mlp", "--dataset", DATA, "--batch", "16", "--steps", "4",
-                                 "--threads", "1", "--choices", "none", "--save", path], capture_output=True, text=True,
+                                 "--threads", "1", "--no-cache", "--save", path], capture_output=True, text=True,
                                 timeout=LIMIT_S, check=True)
         cls.weights = path.read_bytes()
         assert result.returncode == 0
@@ -54,7 +54,7 @@ class Paths(unittest.TestCase):
 
     def train(self, *arguments, steps=2):
         self.command = [str(a) for a in arguments]
-        choices = () if "--choices" in arguments else ("--choices", "none")
+        choices = () if "--choices" in arguments else ("--no-cache",)
         return subprocess.run([YOKE, "train", "--model", "mlp", "--dataset", DATA, "--batch", "16", "--steps", str(steps),
                                "--threads", "1", "--quiet", *choices, *map(str, arguments)], cwd=self.folder,
                               capture_output=True, text=True, timeout=LIMIT_S, check=False)

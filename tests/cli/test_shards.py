@@ -91,11 +91,11 @@ class Resnet20(Shards, unittest.TestCase):
 
     def test_without_a_file_of_choices_the_fixed_rule_chooses(self):
         expected = self.train("--devices", "cpu", "--algorithm", "direct")
-        self.assertEqual(self.train("--devices", "2xcpu", "--choices", "none"), expected)
-        self.assertEqual(self.train("--nproc-per-node", "2", "--mode", "ddp", "--choices", "none",
+        self.assertEqual(self.train("--devices", "2xcpu", "--no-cache"), expected)
+        self.assertEqual(self.train("--nproc-per-node", "2", "--mode", "ddp", "--no-cache",
                                     launcher="yoke launch")[0], expected[0])
         run = [word for word in RUN if word != "--quiet"]
-        for variables, choices in [({}, ["--choices", "none"]), ({"HOME": "", "XDG_CACHE_HOME": ""}, [])]:
+        for variables, choices in [({}, ["--no-cache"]), ({"HOME": "", "XDG_CACHE_HOME": ""}, [])]:
             said = subprocess.run([YOKE, *run, *self.MODEL, *choices, "--steps", "1"], capture_output=True,
                                   text=True, timeout=LIMIT_S, check=True, env=os.environ | variables).stderr
             self.assertIn("--shards without a file of choices takes --algorithm direct", said)

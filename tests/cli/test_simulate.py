@@ -60,7 +60,7 @@ def measured_ms(mode, devices):
     """The fastest step of a run; other programs only make steps longer."""
     trace = folder() / "trace.json"
     train = ["train", "--model", "mlp", "--dataset", "synthetic:1x28x28", "--threads", 1, "--batch", ROWS * devices,
-             "--steps", 3, "--link", LINK, "--trace", trace, "--choices", "none", "--evaluate-every", -1, "--quiet"]
+             "--steps", 3, "--link", LINK, "--trace", trace, "--no-cache", "--evaluate-every", -1, "--quiet"]
     if mode in SCHEDULES or devices == 1:
         result = yoke(*train, "--devices", f"{devices}xcpu", "--schedule", SCHEDULES.get(mode, "overlap"))
     else:
@@ -104,7 +104,7 @@ class Against(unittest.TestCase):
         expected = simulated(path, "--devices", 2, "--link", "1e6,0", *python)["dp-python", 2]["step_ms"]
         for _ in range(10):
             result = yoke("train", *small, "--devices", "2xcpu", "--batch", 4, "--steps", 20, "--schedule", "python", *python,
-                          "--trace", trace, "--choices", "none", "--evaluate-every", -1, "--quiet")
+                          "--trace", trace, "--no-cache", "--evaluate-every", -1, "--quiet")
             self.assertEqual(result.returncode, 0, result.stderr)
             fastest = min(fastest, *steps_of(trace))
             if abs(fastest - expected) <= CLOSE * fastest:

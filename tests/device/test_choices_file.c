@@ -19,6 +19,7 @@
 
 #define MACHINE "a machine"
 #define PROCESSES 8
+#define NOBODY 65534
 
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
@@ -50,16 +51,26 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+static yoke_status keep(yoke_choices **choices, const char *machine, bool cache) {
+    EXPECT_OK(yoke_choices_create(choices));
+    return yoke_choices_keep(*choices, &(yoke_choices_place){path, machine, cache});
+}
+
 static yoke_choices *record_of(const char *machine) {
     yoke_choices *choices = NULL;
-    EXPECT_OK(yoke_choices_create(&choices));
-    EXPECT_OK(yoke_choices_keep(choices, path, machine));
+    EXPECT_OK(keep(&choices, machine, false));
     return choices;
+}
+
+static int known_of(yoke_choices *choices, const char *key) {
+    int known = -2;
+    EXPECT_OK(yoke_choices_find(choices, key, NULL, &known));
+    return known;
 }
 
 /* What a plan does: it uses a known choice, or measures one. */
 static int choose(yoke_choices *choices, const char *key, int measured) {
-    int known = yoke_choices_find(choices, key);
+    int known = known_of(choices, key);
     if (known >= 0) return known;
     EXPECT_OK(yoke_choices_add(choices, key, measured, "an algorithm", 0.1 + measured / 3.0));
     return measured;
@@ -143,7 +154,7 @@ static void test_processes_that_start_together_end_with_the_same_choices(void **
         children[i] = fork();
         if (children[i] != 0) continue;
         yoke_choices *choices = record_of(MACHINE);
-        int one = yoke_choices_find(choices, "one");
+        int one = known_of(choices, "one");
         if (one < 0) usleep(20000); /* measuring takes a while */
         one = choose(choices, "one", i);
         int two = choose(choices, "two", i);
@@ -185,7 +196,7 @@ static void test_the_hook_runs_while_another_process_measures_and_ends_the_wait(
     yoke_choices *holder = record_of(MACHINE), *choices = record_of(MACHINE);
     choose(holder, "conv", 1);
     yoke_choices_watch(choices, fail_third, &calls);
-    assert_int_equal(yoke_choices_find(choices, "conv"), -1);
+    assert_int_equal(known_of(choices, "conv"), -1);
     assert_int_equal(calls, 3);
     assert_int_equal(yoke_choices_go_on(choices), YOKE_ERROR_PEER);
     assert_string_equal(yoke_last_error(), "the others are gone");
@@ -194,16 +205,29 @@ static void test_the_hook_runs_while_another_process_measures_and_ends_the_wait(
     yoke_choices_destroy(holder);
 }
 
+/* Every number has the name that `context` is. */
+static const char *only_name(const void *context, int candidate) {
+    (void)candidate;
+    return context;
+}
+
 static void test_a_choice_of_another_algorithm_is_named_with_file_and_key(void **state) {
     (void)state;
+    int known = -2;
     run_once(MACHINE, "conv forward", 3);
     yoke_choices *choices = record_of(MACHINE);
-    EXPECT_OK(yoke_choices_check(choices, "conv forward", "an algorithm"));
-    EXPECT_OK(yoke_choices_check(choices, "conv forward", "an"));
-    EXPECT_OK(yoke_choices_check(choices, "unknown", NULL));
+    static const char *const names[] = {"an algorithm", "an"};
     static const char *const others[] = {NULL, "a", "winograd", "an algorithm too"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const yoke_choice_names own = {only_name, names[i]};
+        EXPECT_OK(yoke_choices_find(choices, "conv forward", &own, &known));
+        assert_int_equal(known, 3);
+        EXPECT_OK(yoke_choices_find(choices, "unknown", &own, &known));
+        assert_int_equal(known, -1);
+    }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        assert_int_equal(yoke_choices_check(choices, "conv forward", others[i]), YOKE_ERROR_DATA);
+        const yoke_choice_names own = {only_name, others[i]};
+        assert_int_equal(yoke_choices_find(choices, "conv forward", &own, &known), YOKE_ERROR_DATA);
         assert_non_null(strstr(yoke_last_error(), path));
         assert_non_null(strstr(yoke_last_error(), "'conv forward' is number 3"));
     }
@@ -241,8 +265,7 @@ static void test_damage_is_named_by_file_and_line(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         yoke_choices *choices = NULL;
         write_file(cases[i].text);
-        EXPECT_OK(yoke_choices_create(&choices));
-        assert_int_equal(yoke_choices_keep(choices, path, "m"), YOKE_ERROR_DATA);
+        assert_int_equal(keep(&choices, "m", false), YOKE_ERROR_DATA);
         assert_non_null(strstr(yoke_last_error(), cases[i].words));
         assert_non_null(strstr(yoke_last_error(), path));
         yoke_choices_destroy(choices);
@@ -261,11 +284,157 @@ static void test_damage_met_behind_the_lock_fails_the_run_that_meets_it(void **s
     free(text);
 }
 
+/* A cache. */
+
+/* One run with the path as its cache. The warning's text; "": there is none. */
+static int run_cached(const char *key, int measured, char warning[YOKE_ERROR_TEXT_BYTES]) {
+    yoke_choices *choices = NULL;
+    EXPECT_OK(keep(&choices, MACHINE, true));
+    int chosen = choose(choices, key, measured);
+    EXPECT_OK(yoke_choices_commit(choices));
+    const char *text = yoke_choices_warning(choices);
+    snprintf(warning, YOKE_ERROR_TEXT_BYTES, "%s", text != NULL ? text : "");
+    yoke_choices_destroy(choices);
+    return chosen;
+}
+
+static void write_bytes(const void *data, size_t bytes) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+static void test_a_broken_cache_is_one_warning_and_then_whole_again(void **state) {
+    (void)state;
+    static const char pixels[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    static const struct {
+        const char *text;
+        size_t bytes; /* 0: to the NUL */
+        const char *words;
+    } cases[] = {
+        {"yoke choices 2\nsomething newer\n", 0, "line 1 is not"},
+        {"[section]\nkey = value\n", 0, "line 1 is not"},
+        {pixels, sizeof pixels, "no text file"},
+        {"yoke choices 1\n" MACHINE "\t1\t0.5\tname\tke", 0, "line 2 is cut off"},
+        {"yoke choices 1\n" MACHINE "\t1\tsoon\tname\tkey\n", 0, "line 2 is not a choice"},
+    };
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t bytes = cases[i].bytes > 0 ? cases[i].bytes : strlen(cases[i].text);
+        write_bytes(cases[i].text, bytes);
+        assert_int_equal(run_cached("conv", 4, warning), 4);
+        assert_non_null(strstr(warning, path));
+        assert_non_null(strstr(warning, cases[i].words));
+        assert_non_null(strstr(warning, "writes the file anew"));
+        assert_int_equal(run_cached("conv", 5, warning), 4);
+        assert_string_equal(warning, "");
+    }
+}
+
+static void test_a_cache_with_nothing_new_to_write_is_mended_all_the_same(void **state) {
+    (void)state;
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    run_once(MACHINE, "conv", 2);
+    char *text = contents();
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputs("another machine\t1", file);
+    fclose(file);
+    assert_int_equal(run_cached("conv", 9, warning), 2);
+    assert_non_null(strstr(warning, "line 3 is cut off"));
+    char *mended = contents();
+    assert_string_equal(mended, text);
+    free(mended);
+    free(text);
+}
+
+static void test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced(void **state) {
+    (void)state;
+    const yoke_choice_names names = {only_name, "winograd"};
+    yoke_choices *choices = NULL;
+    int known = -2;
+    run_once(MACHINE, "conv", 3);
+    run_once(MACHINE, "linear", 4);
+    EXPECT_OK(keep(&choices, MACHINE, true));
+    EXPECT_OK(yoke_choices_find(choices, "conv", &names, &known));
+    assert_int_equal(known, -1);
+    EXPECT_OK(yoke_choices_add(choices, "conv", 7, "winograd (yoke)", 1));
+    EXPECT_OK(yoke_choices_commit(choices));
+    assert_non_null(strstr(yoke_choices_warning(choices), "'conv' is no algorithm"));
+    yoke_choices_destroy(choices);
+    choices = record_of(MACHINE);
+    EXPECT_OK(yoke_choices_find(choices, "conv", &names, &known));
+    assert_int_equal(known, 7);
+    assert_int_equal(known_of(choices, "linear"), 4);
+    yoke_choices_destroy(choices);
+}
+
+/* Both found the file broken; the one that came first mends it. */
+static void test_a_cache_that_another_process_has_mended_is_used(void **state) {
+    (void)state;
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    yoke_choices *late = NULL;
+    write_file("not ours\n");
+    EXPECT_OK(keep(&late, MACHINE, true));
+    assert_int_equal(run_cached("conv", 1, warning), 1);
+    assert_int_equal(choose(late, "conv", 2), 1);
+    EXPECT_OK(yoke_choices_commit(late));
+    assert_null(yoke_choices_warning(late));
+    yoke_choices_destroy(late);
+}
+
+static void test_a_cache_broken_while_a_run_measures_is_mended_with_all_it_uses(void **state) {
+    (void)state;
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    yoke_choices *choices = NULL;
+    run_once(MACHINE, "conv", 1);
+    EXPECT_OK(keep(&choices, MACHINE, true));
+    write_file("not ours\n");
+    assert_int_equal(choose(choices, "conv", 8), 1);
+    assert_int_equal(choose(choices, "linear", 2), 2);
+    EXPECT_OK(yoke_choices_commit(choices));
+    yoke_choices_destroy(choices);
+    assert_int_equal(run_cached("conv", 9, warning), 1);
+    assert_int_equal(run_cached("linear", 9, warning), 2);
+    assert_string_equal(warning, "");
+}
+
+static void test_a_folder_in_place_of_a_cache_is_a_warning(void **state) {
+    (void)state;
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(run_cached("conv", 4, warning), 4);
+    assert_int_equal(rmdir(path), 0);
+    assert_non_null(strstr(warning, path));
+    assert_non_null(strstr(warning, "are not kept"));
+}
+
+/* Root may read everything, so root becomes somebody else. */
+static void test_a_cache_that_may_not_be_read_is_replaced(void **state) {
+    (void)state;
+    char warning[YOKE_ERROR_TEXT_BYTES];
+    uid_t self = geteuid();
+    run_once(MACHINE, "conv", 1);
+    assert_int_equal(chmod(path, 0), 0);
+    if (self == 0) {
+        assert_int_equal(chown(folder, NOBODY, (gid_t)-1), 0);
+        assert_int_equal(chown(lock_path, NOBODY, (gid_t)-1), 0);
+        assert_int_equal(seteuid(NOBODY), 0);
+    }
+    assert_int_equal(run_cached("conv", 4, warning), 4);
+    assert_non_null(strstr(warning, "Permission denied"));
+    assert_int_equal(run_cached("conv", 5, warning), 4);
+    assert_int_equal(seteuid(self), 0);
+    assert_string_equal(warning, "");
+}
+
 static void test_a_folder_that_cannot_be_written_is_a_warning(void **state) {
     (void)state;
     yoke_choices *choices = NULL;
     EXPECT_OK(yoke_choices_create(&choices));
-    EXPECT_OK(yoke_choices_keep(choices, "/proc/yoke/choices-1.txt", MACHINE));
+    EXPECT_OK(yoke_choices_keep(choices,
+                                &(yoke_choices_place){"/proc/yoke/choices-1.txt", MACHINE, true}));
     assert_int_equal(choose(choices, "conv", 4), 4);
     assert_int_equal(choose(choices, "conv", 5), 4);
     EXPECT_OK(yoke_choices_commit(choices));
@@ -308,6 +477,13 @@ int main(void) {
         IN_CLEAN_FOLDER(test_a_peers_record_without_numbers_is_refused),
         IN_CLEAN_FOLDER(test_damage_is_named_by_file_and_line),
         IN_CLEAN_FOLDER(test_damage_met_behind_the_lock_fails_the_run_that_meets_it),
+        IN_CLEAN_FOLDER(test_a_broken_cache_is_one_warning_and_then_whole_again),
+        IN_CLEAN_FOLDER(test_a_cache_with_nothing_new_to_write_is_mended_all_the_same),
+        IN_CLEAN_FOLDER(test_a_choice_of_a_cache_that_does_not_fit_is_measured_and_replaced),
+        IN_CLEAN_FOLDER(test_a_cache_that_another_process_has_mended_is_used),
+        IN_CLEAN_FOLDER(test_a_cache_broken_while_a_run_measures_is_mended_with_all_it_uses),
+        IN_CLEAN_FOLDER(test_a_folder_in_place_of_a_cache_is_a_warning),
+        IN_CLEAN_FOLDER(test_a_cache_that_may_not_be_read_is_replaced),
         IN_CLEAN_FOLDER(test_a_folder_that_cannot_be_written_is_a_warning),
         IN_CLEAN_FOLDER(test_a_disk_that_is_full_is_a_warning_and_leaves_the_file_as_it_was),
     };

@@ -32,7 +32,7 @@ static void read_file(const uint8_t *data, size_t size) {
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     yoke_choices *choices = record();
-    (void)yoke_choices_keep(choices, path, "m");
+    (void)yoke_choices_keep(choices, &(yoke_choices_place){path, "m", size % 2 == 0});
     yoke_choices_destroy(choices);
 }
 

@@ -24,7 +24,7 @@ TOLERANCE, SHORT_TOLERANCE, PAGES_KIB = 0.02, 0.1, 256 # a short run still warms
 END_S = 120
 TRAIN = ["train", "--model", "resnet20", "--dataset", "synthetic:1x8x8,classes=10,rows=512", "--batch", "8",
          "--threads", "1", "--epochs", "1000000", "--augment", "crop-flip", "--ema", "0.9", "--keep-best",
-         "--checkpoint-every", "2s", "--choices", "none"]
+         "--checkpoint-every", "2s", "--no-cache"]
 RUNS = {"dp": ([], ["--devices", "2xcpu"]),
         "ddp": (["launch", "--nproc-per-node", "2", "--"], ["--mode", "ddp", "--devices", "cpu"])}
 # What must not grow, and its unit.

@@ -32,7 +32,7 @@ TRIES = 10  # of a stop that comes when the run is over
 QUIET_S = 2  # without another rank: all have ended
 AT_THE_END = -1
 TRAIN = ["train", "--mode", "ddp", "--model", "resnet20", "--dataset", "synthetic:3x32x32,classes=10,rows=512",
-         "--devices", "cpu", "--threads", "1", "--choices", "none", "--batch", "24", "--steps", "6", "--evaluate-every",
+         "--devices", "cpu", "--threads", "1", "--no-cache", "--batch", "24", "--steps", "6", "--evaluate-every",
          "0", "--timeout", str(TIMEOUT_S)]
 # What says which rank is missing, not which one says it.
 BLAMES = (r"(?:for|without) (?:.*, )?rank {0}\b", r"\brank {0} \([^)]*\) is stopped", r"ranks? (?:\d+, )*{0}\b.*; were",

@@ -17,7 +17,8 @@
 #include "cli/straggler_flag.h"
 
 typedef struct compare_flags {
-    const char *model, *dataset, *devices, *choices, *straggler, *link, *html;
+    const char *model, *dataset, *devices, *straggler, *link, *html;
+    choices_flags choices;
     int threads, counts, batch, precision, algorithm, collectives, ddp, optimizer;
     int learn_steps, rounds, steps;
     uint64_t seed;
@@ -44,7 +45,8 @@ static const cli_option options[] = {
     CLI_OPTION_PRECISION(AT(precision)),
     CLI_OPTION_ALGORITHM(
         AT(algorithm), "of the race: fastest by measurement, or the same in every run (measured)"),
-    {"choices", "FILE|none", "as in yoke train (in ~/.cache/yoke)", CLI_TEXT, AT(choices), 0, 0},
+    CHOICES_OPTION_FILE(AT(choices)),
+    CHOICES_OPTION_NO_CACHE(AT(choices)),
     {"ddp", "overlap|sharded", "each rank updates all weights, or its own part (overlap)",
      CLI_CHOICE, AT(ddp), 0, 0},
     CLI_OPTION_COLLECTIVES(AT(collectives)),
@@ -112,12 +114,13 @@ static void set_lesson(compare_flags *flags) {
 }
 
 static int fill_choices(compare_setup *setup, const compare_flags *flags) {
-    choices_path place;
-    const char *path = setup->algorithm == YOKE_ALGORITHM_DIRECT
-                           ? NULL
-                           : choices_place(&place, flags->choices, !flags->quiet);
-    if (path == NULL) return -1;
-    int length = snprintf(setup->choices, sizeof setup->choices, "%s", path);
+    choices_place place;
+    int code = choices_flags_check(&flags->choices, "compare");
+    if (code >= 0 || setup->algorithm == YOKE_ALGORITHM_DIRECT) return code;
+    choices_place_find(&place, &flags->choices, !flags->quiet);
+    if (place.path == NULL) return -1;
+    setup->cache_choices = place.cache;
+    int length = snprintf(setup->choices, sizeof setup->choices, "%s", place.path);
     if (length < (int)sizeof setup->choices) return -1;
     return cli_usage_error("compare", "--choices has more than %zu bytes",
                            sizeof setup->choices - 1);

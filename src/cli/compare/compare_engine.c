@@ -103,6 +103,7 @@ static yoke_status build_parallel(compare_engine *engine) {
                                           .algorithm = setup->algorithm,
                                           .choices =
                                               setup->choices[0] != '\0' ? setup->choices : NULL,
+                                          .cache_choices = setup->cache_choices,
                                           .collectives = setup->collectives,
                                           .first_bucket_bytes = bucket_bytes,
                                           .bucket_bytes = bucket_bytes,

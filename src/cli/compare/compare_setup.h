@@ -23,6 +23,7 @@ typedef struct compare_setup {
     yoke_precision precision;
     yoke_algorithm algorithm;
     char choices[1024]; /* yoke_data_parallel_options.choices; "": NULL */
+    bool cache_choices; /* likewise */
     yoke_collectives collectives;
     yoke_schedule ddp_schedule; /* of ranks */
     yoke_optimizer_options optimizer;

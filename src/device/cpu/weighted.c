@@ -224,7 +224,8 @@ static yoke_status measure(const weighted_planner *planner, cpu_direction direct
 /* Planning. */
 
 /* NULL: no algorithm has this candidate. */
-static const char *algorithm_name(const cpu_problem *problem, int candidate) {
+static const char *algorithm_name(const void *context, int candidate) {
+    const cpu_problem *problem = context;
     int count = 0;
     while (problem->algorithms[count].name != NULL)
         count++;
@@ -266,10 +267,9 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
              request->precision == YOKE_BFLOAT16 ? "bfloat16" : "float32",
              planner->device->base.threads, direction_names[direction],
              request->inference ? " inference" : "");
-    int known = yoke_choices_find(request->choices, key);
-    if (known < 0) return measure(planner, direction, key, candidate);
-    *candidate = known;
-    return yoke_choices_check(request->choices, key, algorithm_name(planner->problem, known));
+    const yoke_choice_names names = {algorithm_name, planner->problem};
+    TRY(yoke_choices_find(request->choices, key, &names, candidate));
+    return *candidate < 0 ? measure(planner, direction, key, candidate) : YOKE_OK;
 }
 
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,

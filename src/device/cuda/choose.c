@@ -29,6 +29,11 @@ static void write_key(char key[KEY_BYTES], const cuda_tuning *tuning) {
     snprintf(key, KEY_BYTES, "%s %s", tuning->key, precision_names[tuning->request->precision]);
 }
 
+static const char *candidate_name(const void *context, int candidate) {
+    const cuda_tuning *tuning = context;
+    return candidate < tuning->count ? tuning->candidates[candidate].name : NULL;
+}
+
 yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     const yoke_plan_request *request = tuning->request;
     *best = 0;
@@ -36,12 +41,12 @@ yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     if (*chosen) return YOKE_OK;
     char key[KEY_BYTES];
     write_key(key, tuning);
-    int known = yoke_choices_find(request->choices, key);
+    const yoke_choice_names names = {candidate_name, tuning};
+    int known;
+    TRY(yoke_choices_find(request->choices, key, &names, &known));
     *chosen = known >= 0;
-    if (!*chosen) return YOKE_OK;
-    *best = known;
-    return yoke_choices_check(request->choices, key,
-                              known < tuning->count ? tuning->candidates[known].name : NULL);
+    if (*chosen) *best = known;
+    return YOKE_OK;
 }
 
 /* Timing. */
