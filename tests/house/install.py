@@ -151,6 +151,17 @@ def check_metadata(folder):
         sys.exit(f"yoke.pc has no License or a wrong URL:\n{text}")
 
 
+def check_pages(prefix):
+    """What man and the shells find is what the installed tool prints."""
+    share = prefix / "share"
+    for path, words in (("man/man1/yoke.1", ["help", "--man"]),
+                        ("bash-completion/completions/yoke", ["completion", "bash"]),
+                        ("zsh/site-functions/_yoke", ["completion", "zsh"]),
+                        ("fish/vendor_completions.d/yoke.fish", ["completion", "fish"])):
+        if (share / path).read_text() != run(prefix / "bin/yoke", *words):
+            sys.exit(f"{share / path} is not what yoke {' '.join(words)} prints")
+
+
 def build_with_pkg_config(cc, folder, prefix):
     folder.mkdir()
     (folder / "program.c").write_text(PROGRAM)
@@ -187,6 +198,7 @@ def main():
         check_output("installed tool", re.sub(r"(?s)^yoke (\S+).*", r"yoke \1, mlp has 1863690 parameters",
                                               run(prefix / "bin/yoke", "version")))
         check_module(prefix)
+        check_pages(prefix)
         version = run(prefix / "bin/yoke", "version").split()[1]
         short, at = version.rpartition(".")[0], f"-DCMAKE_PREFIX_PATH={prefix}"
         build_with_cmake("find_package", cmake, work / "found", prefix, found(short) + ALONE, at)
