@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/spin.h"
 #include "base/thread.h"
 
 #define WORKERS_MAX 1024
@@ -68,14 +69,6 @@ struct yoke_workers {
     yoke_worker workers[]; /* [count]; worker 0 is the caller of run */
 };
 
-static void pause_spin(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void ring(yoke_bell *bell) {
     if (atomic_load(&bell->sleepers) == 0) return;
     atomic_fetch_add(&bell->rings, 1);
@@ -99,7 +92,7 @@ static void wait_for(yoke_bell *bell, const yoke_condition *condition) {
         if (look % yield_every == 0)
             sched_yield();
         else
-            pause_spin();
+            yoke_spin_pause();
     }
     while (!condition->holds(condition)) {
         atomic_fetch_add(&bell->sleepers, 1);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/processor.h"
 
 /* Life. */
 
@@ -63,28 +64,6 @@ static yoke_status cpu_open(yoke_device **device, const yoke_backend_open *reque
     return YOKE_OK;
 }
 
-/* "AMD EPYC 9654" from /proc/cpuinfo. */
-static const char *model_name_in(const char *line) {
-    if (strncmp(line, "model name", 10) != 0) return NULL;
-    const char *colon = strchr(line, ':');
-    return colon == NULL ? NULL : colon + 1 + strspn(colon + 1, " \t");
-}
-
-static const char *read_model_name(char *buffer, size_t size) {
-    snprintf(buffer, size, "processor");
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    if (file == NULL) return buffer;
-    char line[256];
-    while (fgets(line, sizeof line, file) != NULL) {
-        const char *name = model_name_in(line);
-        if (name == NULL) continue;
-        snprintf(buffer, size, "%.*s", (int)strcspn(name, "\n"), name);
-        break;
-    }
-    fclose(file);
-    return buffer;
-}
-
 static size_t memory_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     return pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : 0;
@@ -92,46 +71,17 @@ static size_t memory_bytes(void) {
 
 static void cpu_describe(const yoke_device *device, yoke_device_info *info) {
     const cpu_set_t *cores = &((const cpu_device *)device)->cores;
-    read_model_name(info->description, sizeof info->description);
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    cpu_processor_name(file, info->description, sizeof info->description);
+    if (file != NULL) fclose(file);
     info->core_count = CPU_COUNT(cores);
     info->first_core = info->core_count > 0 ? (int)yoke_cores_at(cores, 0) : -1;
     info->memory_bytes = memory_bytes();
 }
 
-static bool isa_includes(dnnl_cpu_isa_t isa) {
-    return (dnnl_get_effective_cpu_isa() & isa) == isa;
-}
-
 static bool cpu_supports(const yoke_device *device, yoke_precision precision) {
     (void)device;
-    return precision == YOKE_FLOAT32 ||
-           (precision == YOKE_BFLOAT16 && isa_includes(dnnl_cpu_isa_avx512_core_bf16));
-}
-
-#define DIGITS(number) DIGITS_OF(number)
-#define DIGITS_OF(number) #number
-#define DNNL_NAME                                                                                  \
-    "oneDNN " DIGITS(DNNL_VERSION_MAJOR) "." DIGITS(DNNL_VERSION_MINOR) "." DIGITS(                \
-        DNNL_VERSION_PATCH) ", OpenMP, "
-
-bool yoke_cpu_describe(yoke_backend_info *info) {
-    static const struct {
-        dnnl_cpu_isa_t isa;
-        const char *detail;
-    } rows[] = {
-        {dnnl_cpu_isa_avx512_core_amx, DNNL_NAME "AVX-512 and AMX with bfloat16"},
-        {dnnl_cpu_isa_avx512_core_bf16, DNNL_NAME "AVX-512 with bfloat16"},
-        {dnnl_cpu_isa_avx512_core, DNNL_NAME "AVX-512"},
-        {dnnl_cpu_isa_avx2, DNNL_NAME "AVX2"},
-    };
-    info->name = "cpu";
-    info->detail = DNNL_NAME "portable code";
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (!isa_includes(rows[i].isa)) continue;
-        info->detail = rows[i].detail;
-        break;
-    }
-    return true;
+    return precision == YOKE_FLOAT32 || (precision == YOKE_BFLOAT16 && cpu_computes_bfloat16());
 }
 
 /* The worker's scope. */

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/spin.h"
 #include "distributed/shared_memory/shared_memory.h"
 
 /* Polls before sleeping, and polls per sched_yield. With a core for every rank, polling is faster
@@ -26,14 +27,6 @@ typedef struct shm_wait {
 
 static uint64_t timeout_ns(const shm_group *shm) {
     return (uint64_t)shm->group.timeout_ms * 1000000u;
-}
-
-static void pause_core(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 static void wake(shm_counter *counter) {
@@ -148,7 +141,7 @@ static bool spin(const shm_group *shm, shm_counter *counter, uint32_t value) {
         if (done % yield_every == 0)
             sched_yield();
         else
-            pause_core();
+            yoke_spin_pause();
     }
     return false;
 }
