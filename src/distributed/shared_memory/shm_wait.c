@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/spin.h"
 #include "distributed/shared_memory/shared_memory.h"
 
 /* Polls before sleeping, and polls per sched_yield. With a core for every rank, polling is faster
