@@ -8,6 +8,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "distributed/process_state.h"
 #include "distributed/shared_memory/reduce_kernels.h"
@@ -115,7 +116,7 @@ void shm_segment_close(shm_segment *segment);
 #define SHM_PART_LIMIT (SIZE_MAX / 4 / SHM_RANKS)
 
 static inline size_t shm_whole_pages(size_t bytes) {
-    size_t page = 4096, pages = (bytes + page - 1) / page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page;
     return pages == 0 ? page : pages * page;
 }
 
