@@ -83,7 +83,7 @@ static void print_cpus(const machine_view *machine) {
                      device->first_core + device->core_count - 1);
         printf("%-8s  %7d  %-9s  %10s  %-8s  %s\n", device->name, device->threads, cores,
                yoke_text_bytes((double)device->memory_bytes, memory, sizeof memory),
-               device->bfloat16 ? "yes" : "slow", device->description);
+               device->bfloat16 ? "yes" : "no", device->description);
     }
 }
 
