@@ -4,15 +4,17 @@
 # each command fetched and how long it took, and holds what the demo printed against README.md.
 # --tests: scripts/test.sh --quick as the second command. --compilers: instead, every gcc from 11 to 14 and clang
 # from 14 to 19 of the suite builds all there is with warnings as errors.
+# --arm64: instead, scripts/arm64-check.sh cross-compiles for arm64 and runs tests in qemu-user.
 # --gpu-check: instead, scripts/gpu-check.sh over simulated GPUs where there is a compiler, CMake, Python and this
 # machine's CUDA toolkit, but neither git nor a network; what else the build needs comes from scripts/pack-deps.sh.
-# usage: scripts/fresh-check.sh [--tests | --compilers | --gpu-check] [SUITE...]   (bookworm trixie)
+# usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --gpu-check] [SUITE...]   (bookworm trixie)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 DEMO_LIMIT_S=900
 TESTS_LIMIT_S=3600
 COMPILER_LIMIT_S=1800
+ARM64_LIMIT_S=7200
 GPU_CHECK_LIMIT_S=14400
 CUDA=/usr/local/cuda
 
@@ -22,9 +24,10 @@ for word in "$@"; do
     case $word in
     --tests) what=tests ;;
     --compilers) what=compilers ;;
+    --arm64) what=arm64 ;;
     --gpu-check) what=gpu-check ;;
     -*)
-        echo "usage: scripts/fresh-check.sh [--tests | --compilers | --gpu-check] [SUITE...]" >&2
+        echo "usage: scripts/fresh-check.sh [--tests | --compilers | --arm64 | --gpu-check] [SUITE...]" >&2
         exit 2
         ;;
     *) suites+=("$word") ;;
@@ -74,6 +77,10 @@ check_suite() {
     git clone -q --depth 1 "file://$PWD" "$root/yoke" || failed=yes
     case $what in
     compilers) try_compilers "$suite" "$root" ;;
+    arm64)
+        try_command "$suite" "$root" "$ARM64_LIMIT_S" scripts/arm64-check.sh
+        grep -A 20 "^backend " "build/fresh/$suite-arm64-check.log"
+        ;;
     gpu-check) try_gpu_check "$suite" "$root" ;;
     *)
         try_command "$suite" "$root" "$DEMO_LIMIT_S" scripts/demo.sh && compare_readme "$suite"
