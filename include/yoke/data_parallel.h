@@ -133,6 +133,10 @@ typedef struct yoke_data_parallel_options {
                              kind or unreadable, the engine measures anew, replaces it and says so
                              in yoke_data_parallel_choices_warning. false: that is DATA or IO, since
                              another file may be what the user's exact bits depend on. */
+    /** Begin no measurement of an algorithm so many seconds after the first unknown shape: what is
+     * still unknown takes YOKE_ALGORITHM_DIRECT's rule in this engine and is not kept in `choices`;
+     * yoke_data_parallel_choices_warning says so. In DDP rank 0's counts. 0: no limit. */
+    double measure_seconds;
 } yoke_data_parallel_options;
 
 /** Microseconds: see yoke_data_parallel_options.interpreter_us. */
@@ -149,7 +153,7 @@ typedef struct yoke_data_parallel_options {
             YOKE_COLLECTIVES_AUTO, NULL, true /* broadcast_buffers */, false, false, false, NULL,  \
             0 /* group_count */, false /* skip_finite_check */, NULL /* choices */,                \
             0 /* shards */, false, 0 /* straggler */, 0, NULL /* link */, YOKE_INTERPRETER_US,     \
-            false /* inference */, 0, false /* cache_choices */                                    \
+            false /* inference */, 0, false /* cache_choices */, 0                                 \
     }
 
 /** Builds replicas, plans and workers, measures algorithms, and gives the replicas initial weights.
@@ -490,10 +494,11 @@ YOKE_API bool yoke_data_parallel_choice(const yoke_data_parallel *parallel, int 
                                         double *milliseconds);
 
 /** Why choices of this engine are not in options.choices, so that another run may measure others,
- * or why the engine replaced that file (options.cache_choices).
+ * or were not measured (options.measure_seconds), or why the engine replaced that file
+ * (options.cache_choices).
  *
  * @param parallel  The engine. NULL: NULL.
- * @return NULL: neither, or there is no such file. Borrowed from the engine.
+ * @return NULL: none of these. Borrowed from the engine, until the next call.
  */
 YOKE_API const char *yoke_data_parallel_choices_warning(const yoke_data_parallel *parallel);
 

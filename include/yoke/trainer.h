@@ -227,7 +227,8 @@ typedef struct yoke_trainer_options {
     int metric_count;               /**< 0: none. */
     double mixup; /**< As yoke_loader_options. Training accuracy then counts the label with the
                        larger share. */
-    bool cache_choices; /**< As yoke_data_parallel_options. */
+    bool cache_choices;     /**< As yoke_data_parallel_options, */
+    double measure_seconds; /**< likewise; what it leaves unmeasured is a WARNING. */
 } yoke_trainer_options;
 
 /** The defaults: resnet20 on synthetic images, on every usable GPU or the CPU. */
@@ -243,7 +244,7 @@ typedef struct yoke_trainer_options {
             NULL /* training_rows */, NULL /* test_rows */, {0, 0, 0, 0}, 0, 0 /* limit_rows */,   \
             false, YOKE_SAMPLING_EACH, 0, false /* skip_bad */, false, 0 /* lr_gamma */, 10, 0, 0, \
             0 /* ema_decay */, NULL /* loss */, false, NULL, NULL, NULL, 0, 0 /* mixup */,         \
-            false /* cache_choices */                                                              \
+            false /* cache_choices */, 0                                                           \
     }
 
 /** Opens dataset, devices and engine, without training. In DDP it meets the other ranks.

@@ -82,7 +82,7 @@ class Trainer:
             _set((run, update), name, value)
         if "choices" not in options and options.get("algorithm") != "direct":
             _set((run,), "choices", _choices())
-            run.cache_choices = True
+            run.cache_choices, run.measure_seconds = True, 60
         if inputs is not None:
             self._kept += open_splits([(inputs, labels)] + [test] * (test is not None), classes, self._opened)
             run.training_rows, run.test_rows = self._opened

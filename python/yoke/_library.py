@@ -34,7 +34,7 @@ STRUCTS = {
         "i mistakes, p training_rows, p test_rows, yoke_color_jitter color_jitter, d erasing, z limit_rows, "
         "b drop_last, i sampling, i loader_threads, b skip_bad, b init_new_head, d lr_gamma, i lr_patience=10, "
         "i patience, d min_delta, d ema_decay, p loss, b balanced_class_weights, p own_model, p own_loss, "
-        "p own_metrics, i metric_count, d mixup, b cache_choices",
+        "p own_metrics, i metric_count, d mixup, b cache_choices, d measure_seconds",
     "yoke_trainer_summary":
         "s mode, s schedule, s model, s dataset, s precision, i devices, z parameters, i batch, u steps, "
         "d images_per_second, d step_ms_median, d step_ms_p90, d load_wait_share, d loss, d accuracy, z peak_bytes, "

@@ -29,6 +29,10 @@ typedef struct choices_flags {
 /* Refuses both flags together: -1, or the exit code behind a printed error. */
 int choices_flags_check(const choices_flags *flags, const char *verb);
 
+/* yoke_data_parallel_options.measure_seconds of runs that may last for hours, or for one row. */
+#define CHOICES_SECONDS_TRAINING 60
+#define CHOICES_SECONDS_PREDICTING 10
+
 /* yoke_data_parallel_options.choices and cache_choices. */
 typedef struct choices_place {
     const char *path; /* NULL: none; may point to `text` */

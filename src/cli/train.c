@@ -502,6 +502,7 @@ static void choose_algorithms(session *now, yoke_trainer_options *run) {
     choices_place_find(&now->choices, &flags->choices, speaks);
     run->choices = now->choices.path;
     run->cache_choices = now->choices.cache;
+    if (now->choices.cache && flags->shards == 0) run->measure_seconds = CHOICES_SECONDS_TRAINING;
     if (flags->shards == 0 || run->choices != NULL || !now->speaks || flags->quiet) return;
     fprintf(stderr, "yoke: --shards without a file of choices takes --algorithm direct, because "
                     "measured algorithms may differ between numbers of devices\n");

@@ -216,6 +216,7 @@ yoke_status trained_build(trained *made, const trained_flags *flags, int batch, 
                                          .pixels = pixels,
                                          .choices = choices.path,
                                          .cache_choices = choices.cache,
+                                         .measure_seconds = CHOICES_SECONDS_PREDICTING,
                                          .inference = true};
     TRY(yoke_model_preset(&made->model, info->model, info->input,
                           regression ? info->target_count : info->classes, &loss));

@@ -11,8 +11,9 @@ typedef struct choice {
     char *key, *name;
     int candidate;
     double milliseconds;
-    bool used;  /* by a plan of this record's engine */
-    bool saved; /* the file has it */
+    bool used;    /* by a plan of this record's engine */
+    bool saved;   /* the file has it */
+    bool assumed; /* for lack of time: not for the file */
 } choice;
 
 struct yoke_choices {
@@ -22,6 +23,9 @@ struct yoke_choices {
     yoke_choices_hook hook;  /* NULL: none */
     void *context;           /* of the hook */
     yoke_error failure;      /* of the hook */
+    double limit_seconds;    /* 0: none */
+    uint64_t first_ns;       /* when the first key was unknown; 0: none was */
+    char warning[2 * YOKE_ERROR_TEXT_BYTES];
 };
 
 yoke_status yoke_choices_create(yoke_choices **choices) {
@@ -136,6 +140,7 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
         row = replaced(choices, key, names);
     }
     *candidate = row != NULL ? row->candidate : -1;
+    if (row == NULL && choices->first_ns == 0) choices->first_ns = yoke_now_ns();
     if (row != NULL && !row->used) row->used = true; /* devices only read while they plan at once */
     return YOKE_OK;
 }
@@ -148,7 +153,7 @@ yoke_status yoke_choices_commit(yoke_choices *choices) {
     bool whole = yoke_choices_file_is_broken(file);
     for (int i = 0; i < choices->count; i++) {
         choice *row = &choices->rows[i];
-        if (row->saved && !whole) continue;
+        if (row->assumed || (row->saved && !whole)) continue;
         yoke_choices_file_add(
             file, &(yoke_choice_line){row->candidate, row->milliseconds, row->name, row->key});
         row->saved = true;
@@ -156,8 +161,32 @@ yoke_status yoke_choices_commit(yoke_choices *choices) {
     return yoke_choices_file_commit(file);
 }
 
-const char *yoke_choices_warning(const yoke_choices *choices) {
-    return yoke_choices_file_warning(choices->file);
+static int count_assumed(const yoke_choices *choices) {
+    int count = 0;
+    for (int i = 0; i < choices->count; i++)
+        count += choices->rows[i].assumed;
+    return count;
+}
+
+const char *yoke_choices_warning(yoke_choices *choices) {
+    const char *of_file = yoke_choices_file_warning(choices->file);
+    int assumed = count_assumed(choices);
+    if (assumed == 0) return of_file;
+    snprintf(choices->warning, sizeof choices->warning,
+             "%s%smeasuring algorithms took %g s, the limit: %d passes run unmeasured; another run "
+             "measures them and may get other bits",
+             of_file != NULL ? of_file : "", of_file != NULL ? "; " : "", choices->limit_seconds,
+             assumed);
+    return choices->warning;
+}
+
+void yoke_choices_limit(yoke_choices *choices, double seconds) {
+    choices->limit_seconds = seconds;
+}
+
+bool yoke_choices_late(const yoke_choices *choices) {
+    if (choices->limit_seconds == 0 || choices->first_ns == 0) return false;
+    return (double)(yoke_now_ns() - choices->first_ns) >= choices->limit_seconds * 1e9;
 }
 
 static yoke_status grow(yoke_choices *choices) {
@@ -172,13 +201,26 @@ static yoke_status grow(yoke_choices *choices) {
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds) {
     if (choices->count == choices->capacity) TRY(grow(choices));
-    choice row = {strdup(key), strdup(candidate_name), candidate, milliseconds, true, false};
+    choice row = {.key = strdup(key),
+                  .name = strdup(candidate_name),
+                  .candidate = candidate,
+                  .milliseconds = milliseconds,
+                  .used = true};
     if (row.key == NULL || row.name == NULL) {
         free(row.key);
         free(row.name);
         return FAIL_MEMORY(strlen(key) + strlen(candidate_name) + 2, "the record of choices");
     }
     choices->rows[choices->count++] = row;
+    return YOKE_OK;
+}
+
+yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
+                                const char *candidate_name) {
+    char name[96];
+    snprintf(name, sizeof name, "%.80s (not measured)", candidate_name);
+    TRY(yoke_choices_add(choices, key, candidate, name, 0));
+    choices->rows[choices->count - 1].assumed = true;
     return YOKE_OK;
 }
 

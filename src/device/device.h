@@ -525,8 +525,9 @@ typedef struct yoke_choices_place {
  * names the line. */
 yoke_status yoke_choices_keep(yoke_choices *choices, const yoke_choices_place *place);
 yoke_status yoke_choices_commit(yoke_choices *choices);
-/* Why choices of this record are in no file, or replaced a broken cache; NULL: neither. */
-const char *yoke_choices_warning(const yoke_choices *choices);
+/* Why choices of this record are in no file or not measured, or replaced a broken cache; NULL: none
+ * of these. */
+const char *yoke_choices_warning(yoke_choices *choices);
 /* What decides which algorithm is fastest and which bits it gives: the device, the libraries and
  * their versions, in one line. */
 void yoke_device_facts(const yoke_device *device, char *text, size_t size);
@@ -549,6 +550,12 @@ yoke_status yoke_choices_find(yoke_choices *choices, const char *key,
                               const yoke_choice_names *names, int *candidate);
 yoke_status yoke_choices_add(yoke_choices *choices, const char *key, int candidate,
                              const char *candidate_name, double milliseconds);
+/* Limits measuring to so many seconds from the first unknown key on; 0: no limit. late: they are
+ * over; assume then adds what a fixed rule chooses, for this record alone: no file gets it. */
+void yoke_choices_limit(yoke_choices *choices, double seconds);
+bool yoke_choices_late(const yoke_choices *choices);
+yoke_status yoke_choices_assume(yoke_choices *choices, const char *key, int candidate,
+                                const char *candidate_name);
 /* Row `index` of the choices in use; false past the end. */
 bool yoke_choices_at(const yoke_choices *choices, int index, const char **key, const char **name,
                      double *milliseconds);

@@ -49,6 +49,10 @@ static yoke_status load_options(yoke_data_parallel *parallel,
                     "input_gradients with accumulate %d: they are those of one micro-batch; leave "
                     "accumulate at 1",
                     own->accumulate);
+    if (!(own->measure_seconds >= 0))
+        return FAIL(YOKE_ERROR_ARGUMENT,
+                    "measure_seconds is %g: it must be at least 0; 0: no limit",
+                    own->measure_seconds);
     TRY(check_inference(own));
     TRY(check_choice("schedule", (int)own->schedule, YOKE_SCHEDULE_PYTHON));
     TRY(check_choice("precision", (int)own->precision, YOKE_TF32));
@@ -176,6 +180,7 @@ static yoke_status keep_choices(yoke_data_parallel *parallel) {
 
 static yoke_status plan_root(yoke_data_parallel *parallel) {
     TRY(yoke_choices_create(&parallel->choices));
+    yoke_choices_limit(parallel->choices, parallel->options.measure_seconds);
     TRY(keep_choices(parallel));
     TRY(yoke_ranks_await_choices(parallel));
     TRY(yoke_apply(parallel, 1, "create", plan_replica, parallel));

@@ -334,7 +334,8 @@ static yoke_status build_engine(yoke_trainer *trainer) {
                                          .interpreter_us = options->interpreter_us,
                                          .link = options->link,
                                          .ema_decay = options->ema_decay,
-                                         .cache_choices = options->cache_choices};
+                                         .cache_choices = options->cache_choices,
+                                         .measure_seconds = options->measure_seconds};
     TRY(yoke_data_parallel_create(&trainer->parallel, trainer->model, trainer->devices,
                                   options->optimizer, &engine));
     trainer->options.groups = NULL; /* may be gone after create */

@@ -410,6 +410,46 @@ static void test_a_folder_in_place_of_a_cache_is_a_warning(void **state) {
     assert_non_null(strstr(warning, "are not kept"));
 }
 
+static void test_what_the_time_did_not_suffice_for_is_measured_by_the_next_run(void **state) {
+    (void)state;
+    yoke_choices *choices = NULL;
+    int known = -2;
+    EXPECT_OK(keep(&choices, MACHINE, true));
+    yoke_choices_limit(choices, 1e-9);
+    assert_false(yoke_choices_late(choices));
+    assert_int_equal(choose(choices, "conv", 3), 3);
+    assert_true(yoke_choices_late(choices));
+    EXPECT_OK(yoke_choices_assume(choices, "linear", 0, "direct"));
+    const yoke_choice_names names = {only_name, "direct"};
+    EXPECT_OK(yoke_choices_find(choices, "linear", &names, &known));
+    assert_int_equal(known, 0);
+    EXPECT_OK(yoke_choices_commit(choices));
+    assert_non_null(strstr(yoke_choices_warning(choices), "1 passes run unmeasured"));
+    yoke_choices_destroy(choices);
+    choices = record_of(MACHINE);
+    assert_int_equal(known_of(choices, "conv"), 3);
+    assert_int_equal(known_of(choices, "linear"), -1);
+    assert_false(yoke_choices_late(choices));
+    yoke_choices_destroy(choices);
+}
+
+/* The other ranks follow rank 0, in what it did not measure, too. */
+static void test_ranks_agree_on_what_was_not_measured(void **state) {
+    (void)state;
+    yoke_choices *first = NULL, *other = NULL;
+    char *text = NULL;
+    EXPECT_OK(yoke_choices_create(&first));
+    EXPECT_OK(yoke_choices_create(&other));
+    assert_int_equal(known_of(first, "conv"), -1);
+    EXPECT_OK(yoke_choices_assume(first, "conv", 4, "winograd"));
+    EXPECT_OK(yoke_choices_write(first, &text));
+    EXPECT_OK(yoke_choices_read(other, text));
+    assert_int_equal(known_of(other, "conv"), 4);
+    free(text);
+    yoke_choices_destroy(first);
+    yoke_choices_destroy(other);
+}
+
 /* Root may read everything, so root becomes somebody else. */
 static void test_a_cache_that_may_not_be_read_is_replaced(void **state) {
     (void)state;
@@ -484,6 +524,8 @@ int main(void) {
         IN_CLEAN_FOLDER(test_a_cache_broken_while_a_run_measures_is_mended_with_all_it_uses),
         IN_CLEAN_FOLDER(test_a_folder_in_place_of_a_cache_is_a_warning),
         IN_CLEAN_FOLDER(test_a_cache_that_may_not_be_read_is_replaced),
+        IN_CLEAN_FOLDER(test_what_the_time_did_not_suffice_for_is_measured_by_the_next_run),
+        IN_CLEAN_FOLDER(test_ranks_agree_on_what_was_not_measured),
         IN_CLEAN_FOLDER(test_a_folder_that_cannot_be_written_is_a_warning),
         IN_CLEAN_FOLDER(test_a_disk_that_is_full_is_a_warning_and_leaves_the_file_as_it_was),
     };

@@ -41,6 +41,30 @@ static float *gradient_of(const yoke_model *model, int devices, check_batch *bat
     return gradient;
 }
 
+static void what_there_is_no_time_to_measure_takes_the_fixed_rule(void **state) {
+    (void)state;
+    yoke_model *model = check_model(false, 0.25);
+    yoke_data_parallel_options options = check_options(16, YOKE_SCHEDULE_OVERLAP);
+    options.algorithm = YOKE_ALGORITHM_MEASURED;
+    options.measure_seconds = 1e-9;
+    check_engine engine = check_engine_make(model, 2, options, &sgd);
+    const char *pass, *algorithm;
+    double milliseconds;
+    int measured = 0, assumed = 0;
+    while (yoke_data_parallel_choice(engine.parallel, measured + assumed, &pass, &algorithm,
+                                     &milliseconds))
+        *(strstr(algorithm, "(not measured)") != NULL ? &assumed : &measured) += 1;
+    assert_int_equal(measured, 0);
+    assert_true(assumed > 1);
+    assert_non_null(strstr(yoke_data_parallel_choices_warning(engine.parallel), "run unmeasured"));
+    check_batch batch = check_batch_make(16, 1);
+    EXPECT_OK(yoke_data_parallel_forward(engine.parallel, &batch.batch, true, NULL));
+    EXPECT_OK(yoke_data_parallel_backward(engine.parallel, NULL));
+    check_batch_free(&batch);
+    check_engine_free(&engine);
+    yoke_model_destroy(model);
+}
+
 static void gradients_do_not_depend_on_the_number_of_devices(void **state) {
     (void)state;
     yoke_model *model = check_model(false, 0.25);
@@ -460,6 +484,7 @@ static void memory_report_adds_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_are_cut_by_torch_chunk),
+        cmocka_unit_test(what_there_is_no_time_to_measure_takes_the_fixed_rule),
         cmocka_unit_test(gradients_do_not_depend_on_the_number_of_devices),
         cmocka_unit_test(gradient_is_the_slope_of_the_loss),
         cmocka_unit_test(schedules_give_the_same_bits),

@@ -269,7 +269,11 @@ static yoke_status choose(const weighted_planner *planner, cpu_direction directi
              request->inference ? " inference" : "");
     const yoke_choice_names names = {algorithm_name, planner->problem};
     TRY(yoke_choices_find(request->choices, key, &names, candidate));
-    return *candidate < 0 ? measure(planner, direction, key, candidate) : YOKE_OK;
+    if (*candidate >= 0) return YOKE_OK;
+    if (!yoke_choices_late(request->choices)) return measure(planner, direction, key, candidate);
+    *candidate = fixed_candidate(planner, direction);
+    return yoke_choices_assume(request->choices, key, *candidate,
+                               algorithm_name(planner->problem, *candidate));
 }
 
 static yoke_status plan_direction(const weighted_planner *planner, cpu_direction direction,

@@ -44,9 +44,10 @@ yoke_status cuda_chosen(const cuda_tuning *tuning, bool *chosen, int *best) {
     const yoke_choice_names names = {candidate_name, tuning};
     int known;
     TRY(yoke_choices_find(request->choices, key, &names, &known));
-    *chosen = known >= 0;
-    if (*chosen) *best = known;
-    return YOKE_OK;
+    *chosen = known >= 0 || yoke_choices_late(request->choices);
+    if (known >= 0) *best = known;
+    if (known >= 0 || !*chosen) return YOKE_OK;
+    return yoke_choices_assume(request->choices, key, *best, tuning->candidates[*best].name);
 }
 
 /* Timing. */
